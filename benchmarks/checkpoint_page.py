@@ -1,11 +1,12 @@
-"""A checkpoint of 5 GB on the page Models → Checkpoint, through the app's own protocol.
+"""A checkpoint of about 5 GB on the page Models → Checkpoint, through the app's own protocol.
 
     python benchmarks/checkpoint_page.py [--layers 32] [--folder FOLDER]
 
-Writes a sharded GPTQ checkpoint with the shapes of an 8 B model and random codes (at `--folder` if given, where it stays
-for another run; else in a temporary folder), starts the app, and opens it by links, each in a session of its own: the
-list, then tensors of every shape, as they are first shown, by rows in the middle, and whole. Prints seconds from the
-request to the end of the run, and the peak of the process's resident memory. Exits with 1 where a budget is exceeded.
+Writes a sharded GPTQ checkpoint with the shapes of an 8B model and random codes (to `--folder` if given,
+where it is kept for later runs, otherwise to a temporary folder), starts the app, and opens it by links, each
+in its own session: the list, then tensors of every shape: the first view, rows in the middle, and the whole
+tensor. Prints the seconds from the request to the end of the run, and the peak resident memory of the
+process. Exits with 1 if a budget is exceeded.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def content(name: str, dtype: str, shape: tuple[int, ...], noise: np.ndarray) ->
 
 
 def write(folder: Path, layers: int) -> None:
-    """Write the checkpoint, unless it is there."""
+    """Write the checkpoint, unless it exists."""
     if (folder / "config.json").exists():
         return
     noise = np.frombuffer(np.random.default_rng(0).bytes(1 << 25), np.uint8)
@@ -95,14 +96,14 @@ def write(folder: Path, layers: int) -> None:
 
 
 async def watch(process: int, peak: list[float]) -> None:
-    """Note the most memory that the server takes."""
+    """Record the peak memory of the server."""
     while True:
         peak[0] = max(peak[0], resident(process))
         await asyncio.sleep(0.01)
 
 
 async def seconds(host: str, **parameters: str) -> float:
-    """Open a link in a session of its own; return the seconds to the end of the run."""
+    """Open a link in its own session; return the seconds to the end of the run."""
     async with Visitor(host, "checkpoint", urlencode(parameters)) as visitor:
         began = time.perf_counter()
         await visitor.run()
@@ -114,12 +115,12 @@ async def seconds(host: str, **parameters: str) -> float:
 
 
 async def measure(server: Server, name: str) -> bool:
-    """Open the list and the tensors; print the table and return whether all budgets are kept."""
+    """Open the list and the tensors, print the table, and return whether all budgets are kept."""
     peak = [0.0]
     watching = asyncio.create_task(watch(server.process.pid, peak))
     rows: list[tuple[str, float, float | None]] = []
     before = resident(server.process.pid)
-    rows.append(("the list, opened first", await seconds(server.host, ck=name), LIST_BUDGET))
+    rows.append(("the list, first time", await seconds(server.host, ck=name), LIST_BUDGET))
     rows.append(("the list again", await seconds(server.host, ck=name), LIST_BUDGET))
     tensors = [f"model.layers.{i}.{m}.weight" for i, m in enumerate(LINEAR)]
     for tensor in [*tensors, "model.layers.1.input_layernorm.weight", "model.embed_tokens.weight"]:
@@ -140,9 +141,7 @@ async def measure(server: Server, name: str) -> bool:
         over = ", over budget" if budget and took > budget else ""
         print(f"| {what} | {took:.2f} s{over} | {f'{budget:g} s' if budget else ''} |")
     over = ", over budget" if peak[0] > MEMORY_BUDGET else ""
-    print(
-        f"| peak of the process, {before:.0f} MB before | {peak[0]:.0f} MB{over} | {MEMORY_BUDGET:.0f} MB |"
-    )
+    print(f"| peak memory, {before:.0f} MB before | {peak[0]:.0f} MB{over} | {MEMORY_BUDGET:.0f} MB |")
     return peak[0] <= MEMORY_BUDGET and all(budget is None or took <= budget for _, took, budget in rows)
 
 

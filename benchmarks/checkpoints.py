@@ -1,13 +1,13 @@
 """Reading checkpoints against copying their values, and against the libraries: python benchmarks/checkpoints.py
 
-Releases with one weight of 4096 x 4096 of each format, random codes, one thread; they are in the system's cache of files.
-Each row opens the release, reads the weight and dequantizes it: quantcore into a tensor that is reused, and into a new
-one, as the libraries do. The unit is y.copy_(x) of the values into an existing tensor, timed in the same rounds. Memory:
-the extra peak of a child process that reads 4096 x 14336, beyond the values. Prints Markdown; exits 1 when over a budget,
-or slower than a library.
+For each format, a release with one 4096 x 4096 weight and random codes, on one thread; the files are in the
+page cache. Each row opens the release, reads the weight and dequantizes it: quantcore into a reused tensor
+and into a new one, the libraries into a new one. The unit is y.copy_(x) of the values into an existing
+tensor, timed in the same rounds. Memory: the extra peak of a child process that reads 4096 x 14336, beyond
+the values. Prints Markdown; exits with 1 if a budget is exceeded or a library is faster.
 
-GPTQModel's reader is timed where its sources are given: --gptqmodel FOLDER, unpacked from its sdist; the package itself
-needs a compiler.
+GPTQModel's reader is timed if its sources are given: --gptqmodel FOLDER, unpacked from its sdist, because the
+package itself needs a compiler.
 """
 
 import argparse
@@ -141,7 +141,7 @@ def read(folder: Path, out: torch.Tensor | None = None) -> torch.Tensor:
 
 
 def gptqmodel_reader(sources: Path) -> ModuleType:
-    """Its reader alone, without what the package imports."""
+    """Only its reader, without what the package imports."""
     for name in ("gptqmodel", "gptqmodel.utils", "gptqmodel.quantization"):
         module = ModuleType(name)
         module.__path__ = [str(sources.joinpath(*name.split(".")))]
@@ -153,7 +153,7 @@ def gptqmodel_reader(sources: Path) -> ModuleType:
 
 
 def library(name: str, folder: Path, config: dict[str, Any], sources: Path | None) -> Case | None:
-    """How the library reads the same release on a CPU, into its own dtype, widened to float32."""
+    """How the library reads the same release on a CPU: into its own dtype, then widened to float32."""
     path = folder / "model.safetensors"
 
     def pieces() -> dict[str, torch.Tensor]:

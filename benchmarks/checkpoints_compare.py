@@ -1,11 +1,12 @@
 """Comparing two checkpoints: python benchmarks/checkpoints_compare.py [--gb 1] [--folder FOLDER]
 
-Per format, a generated original in bfloat16 (one shard a layer, Llama's shapes) and a quantized checkpoint of it of 1 GB:
-GPTQ int4 in shards, and GGUF Q4_K whose q and k are permuted as llama.cpp does, so that both orders of their rows are
-tried. They are compared in a process of its own, first on one thread, then on one per core, then stopped at 40 % and
-continued in another process from the record on disk. Packed MB/s: bytes of the quantized checkpoint alone, per second of a
-core's work, which other processes do not lengthen much; in brackets, those of both. "On all cores" is by the clock. Prints Markdown; exits 1 when over a budget, or when a continued comparison finds anything else.
-Takes 5 GB of disk, which is given back.
+For each format, a generated bfloat16 original (one shard per layer, Llama's shapes) and a quantized
+checkpoint of 1 GB: GPTQ int4 in shards, and GGUF Q4_K with q and k permuted as llama.cpp does, so that both
+row orders are tried. They are compared in a separate process, first on one thread, then on one per core, then
+stopped at 40 % and continued in another process from the record on disk. Packed MB/s counts the bytes of the
+quantized checkpoint per second of CPU time, which other processes affect little; in parentheses, the bytes of
+both. "On all cores" is wall-clock time. Prints Markdown; exits with 1 if a budget is exceeded or a continued
+comparison finds anything different. Needs 5 GB of disk, which are freed at the end.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from quantcore.checkpoints.comparison import Comparison, ComparisonState
 from quantcore.checkpoints.ggml import BLOCK_TYPES
 from tests.gguf_bytes import STRING, U32, gguf, info
 
-RATE, FIRST, MEMORY = 50.0, 0.5, 600.0  # MB/s of a core; seconds; MB
+RATE, FIRST, MEMORY = 50.0, 0.5, 600.0  # MB per second of CPU time; seconds; MB
 HEADS, KEY_HEADS = 32, 8
 SHAPES = {
     "self_attn.q_proj": ("attn_q", (4096, 4096)),
@@ -69,7 +70,7 @@ def layers(gigabytes: float) -> int:
 
 
 def noisy(values: torch.Tensor) -> torch.Tensor:
-    """An original: the values with the error that int4 would make."""
+    """An original: the values with an error such as int4 would cause."""
     return (values + 0.05 * values.std() * torch.randn_like(values)).bfloat16()
 
 
@@ -143,7 +144,7 @@ def write_gguf(folder: Path, count: int) -> tuple[Path, Path]:
 
 
 def child(original: str, quantized: str, threads: int, stop: float, record: str) -> None:
-    """Compare, in a process of its own, and print what it took as JSON."""
+    """Compare in a separate process, and print time and memory as JSON."""
     torch.set_num_threads(1)
     before, began, at_work = resident(os.getpid()), time.perf_counter(), time.process_time()
     comparison = Comparison(open_checkpoint(original), open_checkpoint(quantized))

@@ -1,9 +1,10 @@
 """Reading GGUF tensors against copying their values, and against the gguf package: python benchmarks/checkpoints_gguf.py
 
-A file with one tensor of 4096 x 4096 elements of each block type, random bytes, one thread; it is in the system's
-cache of files. Each row opens the file, reads the tensor and dequantizes it into a new tensor, as the gguf package does. The unit
-is y.copy_(x) of the values into an existing tensor, timed before each. Peak: how much memory reading takes beyond the
-values. Prints Markdown; exits 1 when over a budget, or slower than the package.
+For each block type, a file with one tensor of 4096 x 4096 elements and random bytes, on one thread; the file
+is in the page cache. Each row opens the file, reads the tensor and dequantizes it into a new tensor, as the
+gguf package does. The unit is y.copy_(x) of the values into an existing tensor, timed before each. Peak: how
+much memory reading takes beyond the values. Prints Markdown; exits with 1 if a budget is exceeded or the
+package is faster.
 """
 
 import sys
@@ -40,7 +41,7 @@ def write(folder: Path, kind: BlockType) -> Path:
 
 
 def library(path: Path) -> Case | None:
-    """The same with the gguf package; None where it does not know the type."""
+    """The same with the gguf package; None if it does not support the type."""
     from gguf import GGUFReader
     from gguf.quants import dequantize
 
@@ -56,7 +57,7 @@ def library(path: Path) -> Case | None:
 
 
 def peak(path: Path) -> int:
-    """Bytes that are taken at most while the tensor is read, beyond its values."""
+    """The peak number of bytes used while the tensor is read, beyond its values."""
     tensor = open_checkpoint(path).tensors["weight"]
     tracemalloc.start()
     values = tensor.read()
@@ -76,7 +77,7 @@ def rows(folder: Path, unit: Case) -> Iterator[tuple[str, bool]]:
         copy, times = median_times(unit, cases)
         budget = GRIDS if kind.name.startswith("IQ") else OTHERS
         ratio, most = times["ours"] / copy, peak(path)
-        other = f"{times['theirs'] / copy:.1f}" if theirs else "not known to it"
+        other = f"{times['theirs'] / copy:.1f}" if theirs else "not supported"
         yield (
             f"| {kind.name} | {times['ours'] * 1e3:.0f} | {ratio:.1f} | {verdict(ratio, budget)} | {other} | {most / 1e6:.1f} |",
             ratio <= budget and times["ours"] <= times.get("theirs", np.inf) and most <= MEMORY,

@@ -1,10 +1,11 @@
 """Reading releases that libraries wrote, against their own readers: python benchmarks/checkpoints_libraries.py
 
-Releases with one weight of 4096 x 4096, one thread; they are in the system's cache of files. quantcore opens the release,
-reads the weight and dequantizes it, into a tensor that is reused and into a new one; the library loads the file with
-safetensors, makes its own object of it, dequantizes it, and the result is widened to float32 where it is not. The unit is
-y.copy_(x) of the values into an existing tensor, timed in the same rounds. Prints Markdown; exits 1 when bitsandbytes is
-over its budget, a library is faster, or its values differ. --size N: N x N.
+Releases with one 4096 x 4096 weight, on one thread; the files are in the page cache. quantcore opens the
+release, reads the weight and dequantizes it, into a reused tensor and into a new one. The library loads the
+file with safetensors, creates its own object from it and dequantizes that, and the result is widened to
+float32 if necessary. The unit is y.copy_(x) of the values into an existing tensor, timed in the same rounds.
+Prints Markdown; exits with 1 if bitsandbytes is over its budget, a library is faster, or its values differ.
+--size N: N x N.
 """
 
 import argparse
@@ -23,17 +24,18 @@ from safetensors.torch import save_file
 from benchmarks.quantize import ROUNDS, median_times, verdict
 from quantcore.checkpoints import open_checkpoint
 
-# A layer of a model. Its values are new memory in every round, as those of a model that is loaded. Of less than 32 MB
-# (--size 2048), glibc hands out what the last round freed, and a library is spared the page faults that are most of its
+# A layer of a model. Its values are new memory in every round, as when a model is loaded. Below 32 MB (--size
+# 2048), glibc reuses what the last round freed, which spares a library the page faults that take most of its
 # time, unless MALLOC_MMAP_THRESHOLD_=4000000 is in the environment.
 SIZE, BUDGET = 4096, 15.0
 Pieces = dict[str, torch.Tensor]
-# name, stored tensors, metadata of the header, the library's own weight from what it has loaded of these
+# name, stored tensors, metadata of the header, and a function that turns what the library loaded into its
+# weight
 Release = tuple[str, Pieces, dict[str, str] | None, Callable[[Pieces, dict[str, str]], torch.Tensor]]
 
 
 def loaded(path: Path) -> tuple[Pieces, dict[str, str]]:
-    """The stored tensors and the metadata of a file, as libraries load them; the bytes are read when they are used."""
+    """The stored tensors and the metadata of a file, as libraries load them; bytes are read when used."""
     with safe_open(path, "pt") as file:
         return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
 
@@ -86,7 +88,7 @@ def optimum_quanto(weight: torch.Tensor) -> Iterator[Release]:
     size, stride, missing = weight.size(), weight.stride(), []
 
     def read_qint4(pieces: Pieces, _: dict[str, str]) -> torch.Tensor:
-        # not made into its class for matrix units, from which it takes 40 times as long
+        # not converted to its class for matrix units, from which dequantizing takes 40 times as long
         load = quanto.WeightQBitsTensor.load_from_state_dict
         return load(pieces, "m.weight.", quanto.qint4, 0, 128, size, stride, missing).dequantize()
 
@@ -135,7 +137,7 @@ def torchao(weight: torch.Tensor) -> Iterator[Release]:
 
 
 def row(folder: Path, release: Release) -> bool:
-    """Print one line of the table; return whether it is within its budget, if it has one, and as fast as the library."""
+    """Print one line of the table; return whether it is within any budget and as fast as the library."""
     name, pieces, metadata, theirs = release
     path = folder / "model.safetensors"
     save_file({k: v.contiguous() for k, v in pieces.items()}, path, metadata)

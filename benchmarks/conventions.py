@@ -1,8 +1,9 @@
-"""What a library's convention costs beside the textbook's: python benchmarks/conventions.py
+"""What a library's convention costs compared with the textbook: python benchmarks/conventions.py
 
-4096 x 4096 float32, one thread, the range found included, buffers reused. Each convention takes its turn
-beside the textbook on the same scheme; the figure is the median of their ratios. Prints Markdown; exits 1
-when one costs more than the textbook by over a tenth, which two runs of the same code differ by here.
+4096 x 4096 float32, one thread, including range setting, with reused buffers. Each convention is timed
+alternately with the textbook on the same scheme; the figure is the median of the ratios. Prints Markdown;
+exits with 1 if one takes over 10 % longer than the textbook, about as much as two runs of the same code
+differ.
 """
 
 import statistics
@@ -29,7 +30,7 @@ def seconds(x: torch.Tensor, scheme: qc.Scheme, earlier: qc.Quantized) -> float:
 
 
 def ratio(x: torch.Tensor, scheme: qc.Scheme, textbook: qc.Scheme) -> float:
-    """The convention's time over the textbook's: the median of turns taken one after the other."""
+    """The convention's time over the textbook's: the median over alternating runs."""
     earlier = qc.apply(x, scheme)
     return statistics.median(
         seconds(x, scheme, earlier) / seconds(x, textbook, earlier) for _ in range(ROUNDS)

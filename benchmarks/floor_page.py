@@ -1,4 +1,4 @@
-"""The least that a page can do: one slider, one text, in a server as warm as the app's."""
+"""A minimal page: one slider and one text, in a server as warm as the app's."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Time of small floats and codebooks against copying the tensor: python benchmarks/formats.py
 
-4096 x 4096 float32, one thread: the largest magnitude, division by the scale, encoding, decoding and the scale
-again, in pieces that fit the cache and into buffers that are reused. The unit is y.copy_(x), timed before each.
-Prints Markdown; exits 1 when over a budget.
+4096 x 4096 float32, one thread: finding the largest magnitude, dividing by the scale, encoding, decoding and
+multiplying by the scale, in pieces that fit the cache and into reused buffers. The unit is y.copy_(x), timed
+before each. Prints Markdown; exits with 1 if a budget is exceeded.
 """
 
 import sys
@@ -19,7 +19,7 @@ from quantcore.numerics.float32 import CHUNK
 from quantcore.numerics.rounding import half_even, rounding
 
 FLOAT_BUDGET, CODEBOOK_BUDGET = 10.0, 20.0
-OTHER_ROUNDINGS = ("half_away", "floor", "stochastic")  # of one float, for comparison
+OTHER_ROUNDINGS = ("half_away", "floor", "stochastic")  # of one format, for comparison
 
 
 def round_trip(x: torch.Tensor, y: torch.Tensor, fmt: FloatFormat | CodebookFormat, rule: str) -> Case:
@@ -44,7 +44,7 @@ def main() -> int:
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0)).view(-1)
     y = torch.empty_like(x)
     cases = {name: round_trip(x, y, fmt, "half_even") for name, fmt in (FLOATS | CODEBOOKS).items()}
-    # e8m0 has no negative numbers: it serves scales, which are few
+    # without e8m0, which has no negative numbers: it is for scales, of which there are few
     del cases["e8m0"]
     budgets = {name: CODEBOOK_BUDGET if name in CODEBOOKS else FLOAT_BUDGET for name in cases}
     cases |= {f"e4m3fn {rule}": round_trip(x, y, FLOATS["e4m3fn"], rule) for rule in OTHER_ROUNDINGS}

@@ -2,9 +2,9 @@
 
     python benchmarks/interaction.py
 
-Each size is given as a multiple of the floor, measured in the same run: a page of one slider and one
-text (floor_page.py). Budgets: 3 times the floor for 4×4, 16×16 with numbers and 128×128, and 1 s for the overview
-of 4096×4096. Exits with 1 where one is exceeded.
+Each time is given as a multiple of the floor, measured in the same run: a page with only a slider and a line
+of text (floor_page.py). Budgets: 3 times the floor for 4×4, 16×16 with numbers and 128×128, and 1 s for the
+overview of 4096×4096. Exits with 1 if one is exceeded.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ SIZES = {
     "4096×4096": ("4096x4096", None),
 }
 
-# Resolves with the milliseconds from the key's event to the frame after DONE first held.
+# Resolves to the milliseconds from the key's event to the frame after DONE first holds.
 WATCH = """
 () => { window.measured = new Promise((resolve) => {
   addEventListener("keydown", () => {
@@ -85,7 +85,7 @@ def press(page: Page, key: str, done: str) -> float:
 
 
 def measure(page: Page, address: str, done: str) -> float:
-    """Walk the slider up and down once to fill nothing but the browser's caches, then take the median."""
+    """Return the median over key presses up and down; the first two, which fill caches, are not counted."""
     page.goto(address)
     page.wait_for_selector(REST, timeout=120_000)
     page.wait_for_timeout(1500)
@@ -99,7 +99,7 @@ def measure(page: Page, address: str, done: str) -> float:
 
 
 def main() -> int:
-    """Print the table; return 1 where a budget is exceeded."""
+    """Print the table; return 1 if a budget is exceeded."""
     failed = False
     with (
         server("app.py") as app,
@@ -110,7 +110,7 @@ def main() -> int:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         unit = measure(page, floor, "document.body.innerText.includes('painted-{bits}')")
         print("| page | event to frame, ms | times the floor | budget |\n|---|---:|---:|---:|")
-        print(f"| floor: a slider and a text | {unit:.0f} | 1.0 | |")
+        print(f"| floor: a slider and a line of text | {unit:.0f} | 1.0 | |")
         for name, (shape, budget) in SIZES.items():
             address = f"{app}/?" + urlencode({"dist": "normal", "shape": shape})
             time_ms = measure(page, address, "document.querySelector('[data-painted*=\" int{bits} \"]')")

@@ -1,7 +1,7 @@
-"""Time of ggml's quantizers in quantcore, beside ggml's own C on the same machine, in nanoseconds per element.
+"""Time of ggml's quantizers in quantcore and in ggml's own C on the same machine, in ns per element.
 
 Needs requirements-dev.txt, whose pywhispercpp contains ggml. One thread; CPU time,
-so that other processes disturb it less; the best of several runs. The budget is 150 ns.
+so that other processes affect it less; the best of several runs. The budget is 150 ns.
 """
 
 import argparse
@@ -23,7 +23,7 @@ BUDGET = 150
 
 
 def seconds(run: Callable[[], object], repeats: int) -> float:
-    """The least CPU time of several runs, the first left out."""
+    """The least CPU time of several runs, not counting the first."""
     run()
     best = float("inf")
     for _ in range(repeats):

@@ -2,9 +2,10 @@
 
     python benchmarks/large_tensors.py [--sessions 12] [--shape 4096x14336] [--page ranges]
 
-Starts the app, opens twelve sessions at the same moment, each with a generated tensor and a seed of its own, while a
-thirteenth moves its Bits slider on an 8×8 tensor. Prints the first and the last answer, the longest wait of the
-thirteenth, and the peak of the process's resident memory. Exits with 1 where a budget is exceeded.
+Starts the app and opens twelve sessions at the same moment, each with a generated tensor and its own seed,
+while a thirteenth moves its Bits slider on an 8×8 tensor. Prints the times of the first and last answers, the
+longest wait of the thirteenth, and the peak resident memory of the process. Exits with 1 if a budget is
+exceeded.
 """
 
 import argparse
@@ -30,29 +31,29 @@ from benchmarks.processes import resident
 from benchmarks.visitor import Visitor
 
 FIRST_BUDGET, SMALL_BUDGET, MEMORY_BUDGET = 5.0, 1.0, 2000.0  # seconds, seconds, MB
-ALONE = 5  # changes of the small tensor before the others come
+ALONE = 5  # changes of the small tensor before the others arrive
 
 
 @dataclass
 class Found:
-    """Seconds of the answers to the large tensors, of the changes of the small one; MB; what was said to who waits."""
+    """Seconds until the large tensors and the changes of the small one are answered; MB; queue messages."""
 
     answers: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
-    said: set[str] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
     before: float = 0.0
     peak: float = 0.0
     after: float = 0.0
 
 
 async def large(host: str, page: str, shape: str, seed: int, found: Found) -> None:
-    """Open a large tensor, and wait for the answer."""
+    """Open a large tensor and wait for the answer."""
     query = urlencode({"dist": "normal", "shape": shape, "seed": seed})
     async with Visitor(host, page, query) as visitor:
         began = time.perf_counter()
         await visitor.run()
         found.answers.append(time.perf_counter() - began)
-        found.said |= {text for text in visitor.texts if "before yours" in text}
+        found.messages |= {text for text in visitor.texts if "before yours" in text}
 
 
 async def small(host: str, found: Found) -> None:
@@ -67,15 +68,15 @@ async def small(host: str, found: Found) -> None:
 
 
 async def watch(process: int, found: Found) -> None:
-    """Note the most memory that the server takes."""
+    """Record the peak memory of the server."""
     while True:
         found.peak = max(found.peak, resident(process))
         await asyncio.sleep(0.02)
 
 
 @contextlib.asynccontextmanager
-async def beside(*work: Coroutine[Any, Any, None]) -> Any:
-    """Work that goes on until the block ends; a failure of it fails the block."""
+async def alongside(*work: Coroutine[Any, Any, None]) -> Any:
+    """Run work until the block ends; if it fails, so does the block."""
     tasks = [asyncio.create_task(each) for each in work]
     yield
     for task in tasks:
@@ -85,9 +86,9 @@ async def beside(*work: Coroutine[Any, Any, None]) -> Any:
 
 
 async def measure(server: Server, sessions: int, page: str, shape: str) -> Found:
-    """Let the visitors come."""
+    """Run all visitors."""
     found = Found()
-    async with beside(small(server.host, found), watch(server.process.pid, found)):
+    async with alongside(small(server.host, found), watch(server.process.pid, found)):
         while len(found.waits) < ALONE:
             await asyncio.sleep(0.1)
         found.before = resident(server.process.pid)
@@ -105,7 +106,7 @@ def report(found: Found) -> bool:
         ("last answer", f"{answers[-1]:.1f} s", True, ""),
         ("8×8, longest wait", f"{longest:.2f} s", longest <= SMALL_BUDGET, f"{SMALL_BUDGET:g} s"),
         (
-            "peak of the process",
+            "peak memory of the process",
             f"{found.peak:,.0f} MB",
             found.peak <= MEMORY_BUDGET,
             f"{MEMORY_BUDGET:,.0f} MB",
@@ -119,20 +120,20 @@ def report(found: Found) -> bool:
         f"8×8 while alone: {max(found.waits[:ALONE]):.2f} s at most; during: {len(found.waits) - ALONE} changes"
     )
     print(f"memory before {found.before:,.0f} MB, after {found.after:,.0f} MB")
-    print("said:", *sorted(found.said), sep="\n  ")
+    print("messages:", *sorted(found.messages), sep="\n  ")
     return all(kept for _, _, kept, _ in rows)
 
 
 def main() -> int:
-    """Return 1 where a budget is exceeded."""
+    """Return 1 if a budget is exceeded."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sessions", type=int, default=12)
     parser.add_argument("--shape", default="4096x14336")
-    parser.add_argument("--page", default="", help="the page's address, such as ranges")
+    parser.add_argument("--page", default="", help="last part of the page's address, such as ranges")
     asked = parser.parse_args()
-    threads = str(os.cpu_count())  # as the app is served; tests keep to one
+    threads = str(os.cpu_count())  # as when the app is deployed; tests use one
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder), OMP_NUM_THREADS=threads) as server:
         found = asyncio.run(measure(server, asked.sessions, asked.page, asked.shape))
     return int(not report(found))

@@ -1,12 +1,12 @@
 """A class that moves sliders: how long each change takes when many visitors make changes at once.
 
-    python benchmarks/load.py              30 sessions, one change a second each, on one process
-    python benchmarks/load.py --replicas   100 sessions, one change in 3 s each, on two processes behind nginx
+    python benchmarks/load.py              30 sessions, one change per second each, on one process
+    python benchmarks/load.py --replicas   100 sessions, one change every 3 s each, on two processes behind nginx
 
-Each session opens Explore and moves the Bits slider at its own fixed times. The time of a change runs from the moment
-it is due to the end of its answer; a change that is due while the one before is unanswered is not made, and counts as
-not answered. Visitors and servers run on the same machine; the last columns say what each took. Exits with 1 where a
-goal is missed.
+Each session opens Explore and moves the Bits slider at its own fixed times. The time of a change runs from
+the moment it is due to the end of its answer. A change that is due while the previous one is unanswered is
+not made, and counts as not answered. Visitors and servers run on the same machine; the last columns show the
+CPU use of each. Exits with 1 if a goal is missed.
 """
 
 import argparse
@@ -31,14 +31,14 @@ from served import serve
 from benchmarks.processes import processor_time
 from benchmarks.visitor import Visitor
 
-RAMP = 0.15  # seconds between two visitors who open the page
+RAMP = 0.15  # seconds between two visitors opening the page
 BITS = (5, 6, 7, 8, 7, 6)
 ALONE = 20.0  # seconds of one session, for the unit
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A number of sessions, the seconds between two changes of each, and what is asked of their times."""
+    """A number of sessions, the seconds between two changes of each, and the goals for their times."""
 
     sessions: int
     every: float
@@ -53,7 +53,7 @@ REPLICAS = Goal(100, 3.0, p95_seconds=1.0)
 
 @dataclass
 class Times:
-    """What was measured: seconds of each answered change, of each first run, and of processors."""
+    """What was measured: the seconds of each answered change and of each first run, and CPU seconds."""
 
     offered: int = 0
     changes: list[float] = field(default_factory=list)
@@ -62,23 +62,23 @@ class Times:
     of_servers: float = 0.0
 
     def share(self) -> float:
-        """Of the changes offered, those answered."""
+        """The fraction of the changes due that were answered."""
         return len(self.changes) / self.offered
 
     def quantile(self, percent: int) -> float:
-        """Seconds that so many percent of the changes took at most."""
+        """This percentile of the changes' times, in seconds."""
         return statistics.quantiles(self.changes, n=100, method="inclusive")[percent - 1]
 
 
 async def open_page(host: str) -> Visitor:
-    """Open the page as a browser does: first the page, whose cookie names the replica, then the session."""
+    """Open the page as a browser does: first the page, which sets the replica's cookie, then the session."""
     with await asyncio.to_thread(urllib.request.urlopen, f"http://{host}/") as page:
         cookies = [line.partition(";")[0] for line in page.headers.get_all("set-cookie") or []]
     return await Visitor(host, headers={"Cookie": "; ".join(cookies)} if cookies else None).__aenter__()
 
 
 async def session(host: str, number: int, goal: Goal, start: float, seconds: float, times: Times) -> None:
-    """Open the page, and change a value at fixed times from ``start`` on."""
+    """Open the page and change a value at fixed times from ``start`` on."""
     await asyncio.sleep(number * RAMP)
     began = time.perf_counter()
     visitor = await open_page(host)
@@ -89,7 +89,7 @@ async def session(host: str, number: int, goal: Goal, start: float, seconds: flo
     for turn, bits in zip(range(int(seconds / goal.every)), itertools.cycle(BITS), strict=False):
         due = first + turn * goal.every
         times.offered += 1
-        if time.perf_counter() > due + goal.every:  # the change before was not answered in time
+        if time.perf_counter() > due + goal.every:  # the previous change was not answered in time
             continue
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         await visitor.slide("bits", bits)
@@ -98,7 +98,7 @@ async def session(host: str, number: int, goal: Goal, start: float, seconds: flo
 
 
 async def measure(host: str, goal: Goal, seconds: float, servers: list[int]) -> Times:
-    """Let all sessions make their changes for so many seconds."""
+    """Let all sessions make their changes for this many seconds."""
     times, start = Times(), time.perf_counter() + goal.sessions * RAMP + 3
     tasks = [
         asyncio.create_task(session(host, number, goal, start, seconds, times))
@@ -116,7 +116,7 @@ async def measure(host: str, goal: Goal, seconds: float, servers: list[int]) -> 
 
 @contextlib.contextmanager
 def servers(goal: Goal) -> Iterator[tuple[str, list[int]]]:
-    """The host that visitors ask, and the processes behind it."""
+    """The host that visitors connect to, and the processes behind it."""
     with tempfile.TemporaryDirectory() as folder:
         if goal is REPLICAS:
             with cluster(Path(folder)) as (address, replicas):
@@ -140,7 +140,7 @@ def row(what: str, times: Times, unit: float, seconds: float) -> str:
 
 
 def missed(goal: Goal, times: Times, unit: float) -> list[str]:
-    """What is asked and was not reached."""
+    """The goals that were missed."""
     p95, found = times.quantile(95), []
     if goal.p95_of_one is not None and p95 > goal.p95_of_one * unit:
         found.append(f"p95 is {p95 / unit:.1f} times one session's median, more than {goal.p95_of_one:g}")
@@ -152,20 +152,22 @@ def missed(goal: Goal, times: Times, unit: float) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; return 1 where a goal is missed."""
+    """Print the table; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--replicas", action="store_true", help="100 sessions on two processes behind nginx")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each of the runs")
-    parser.add_argument("--runs", type=int, default=3, help="whose median by p95 counts")
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of each run")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs; the one with the median p95 counts"
+    )
     chosen = parser.parse_args()
     goal = REPLICAS if chosen.replicas else ONE_PROCESS
     with servers(goal) as (host, processes):
         one = asyncio.run(measure(host, Goal(1, 1.0), ALONE, processes))
         unit = one.quantile(50)
         print(
-            "| sessions | changes offered per s | answered | p50, ms | p95, ms | p95 / one's median | first run, ms "
+            "| sessions | changes due per s | answered | p50, ms | p95, ms | p95 / one session's median | first run, ms "
             "| cores of the servers | of the visitors |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
         )
         print(row("1", one, unit, ALONE), flush=True)
@@ -176,7 +178,7 @@ def main() -> int:
         times = sorted(runs, key=lambda run: run.quantile(95))[len(runs) // 2]
         print(row(f"{goal.sessions}, median", times, unit, chosen.seconds))
     problems = missed(goal, times, unit)
-    print("\n".join(problems) or "The goals are reached.")
+    print("\n".join(problems) or "All goals are met.")
     return int(bool(problems))
 
 

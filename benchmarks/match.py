@@ -1,8 +1,8 @@
 """Time of a search for the schemes of given integers: python benchmarks/match.py
 
-64 x 128 float32, one thread; the codes of some schemes, whole and damaged, and noise, which nothing explains. The
-unit is one `qc.apply` of int4 per_group(32), timed in the same rounds: what it costs to try a single scheme. Prints
-Markdown; exits 1 when over the budget.
+64 x 128 float32, one thread: the codes of some schemes, intact and corrupted, and noise, which no scheme
+explains. The unit is one `qc.apply` of int4 per_group(32), timed in the same rounds: the cost of trying a
+single scheme. Prints Markdown; exits with 1 if the budget is exceeded.
 """
 
 import statistics
@@ -20,7 +20,7 @@ import quantcore as qc
 
 SHAPE, ROUNDS = (64, 128), 5
 UNIT = "int4 per_group(32)"
-BUDGET = 8000  # of the unit, which is some 0.25 ms: 2 s
+BUDGET = 8000  # times the unit, which is about 0.25 ms: 2 s
 Codes = torch.Tensor
 
 
@@ -30,11 +30,11 @@ def codes_of(text: str, x: torch.Tensor) -> Codes:
 
 
 def cases(x: torch.Tensor) -> dict[str, Codes]:
-    """What is searched for."""
+    """The codes to search for, by name."""
     plain = codes_of("int4 symmetric per_group(32) torchao", x)
     signed = codes_of("int8 asymmetric per_channel(0) aimet.Quantize", x)
-    damaged = signed.clone()
-    damaged[3, 4] += 1
+    corrupted = signed.clone()
+    corrupted[3, 4] += 1
     noise = torch.randint(-8, 8, SHAPE, generator=torch.Generator().manual_seed(1))
     return {
         "torchao, int4 in groups of 32": plain,
@@ -43,7 +43,7 @@ def cases(x: torch.Tensor) -> dict[str, Codes]:
         "transposed": signed.T,
         "signed read as unsigned, transposed": (signed % 256).T,
         "a cast without a clamp": codes_of("int8 symmetric per_channel(0) torchao(overflow=wrap)", x),
-        "one code off by one": damaged,
+        "one code off by one": corrupted,
         "noise": noise,
     }
 
@@ -69,7 +69,7 @@ def main() -> int:
             timed[name].append(seconds(lambda codes=codes: qc.match(x, codes)))
     unit = statistics.median(units)
     print(f"64×128, one thread; the unit is {UNIT}, {unit * 1e3:.2f} ms\n")
-    print("| integers | schemes tried | ms | of the unit (budget 8,000) |\n|---|---:|---:|---:|")
+    print("| integers | schemes tried | ms | times the unit (budget 8,000) |\n|---|---:|---:|---:|")
     worst = 0.0
     for name, codes in cases(x).items():
         median = statistics.median(timed[name])

@@ -1,10 +1,10 @@
-"""What one run of a page takes of a processor: the script's own thread, and the whole server.
+"""CPU time of one run of a page: the script's own thread, and the whole server.
 
     python benchmarks/page_run.py [--page ranges] [--against OTHER_CHECKOUT]
 
-One visitor moves the Bits slider on an 8×8 tensor, each time to a scheme that has been shown before, so that what is
-timed is the page and not the arithmetic. With another checkout, the two take turns. Exits with 1 where the median of
-the thread is over the budget.
+One visitor moves the Bits slider on an 8×8 tensor, each time to a scheme that has been shown before, so that
+the page is timed and not the arithmetic. With another checkout, the two are timed alternately. Exits with 1
+if the median of the thread is over the budget.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from benchmarks.visitor import Visitor
 
 BUDGET = 15.0  # ms
 BITS = (3, 4, 5, 6)
-WARM = 20  # runs, in which every scheme is shown and code that Python has found to be hot is specialized
+WARM = 20  # runs, in which every scheme is shown and Python specializes hot code
 RUNS = 200
 ROUNDS = 3
 
 
 async def slide(host: str, page: str, count: int, steps: "itertools.cycle[int]") -> None:
-    """Open the page and make so many changes."""
+    """Open the page and make this many changes."""
     async with Visitor(host, page) as visitor:
         await visitor.run()
         visitor.brief = True
@@ -40,7 +40,7 @@ async def slide(host: str, page: str, count: int, steps: "itertools.cycle[int]")
 
 
 def measure(checkout: Path, page: str) -> tuple[float, float]:
-    """The median of the thread's milliseconds, and the mean of the server's."""
+    """The median milliseconds of the thread and the mean of the server, per run."""
     with (
         tempfile.TemporaryDirectory() as folder,
         serve(Path(folder), checkout / "app.py", PYTHONPATH=str(checkout)) as server,
@@ -50,20 +50,20 @@ def measure(checkout: Path, page: str) -> tuple[float, float]:
         before, begin = len(server.look_inside()["runs"]), processor_time(server.process.pid)
         asyncio.run(slide(server.host, page, RUNS, steps))
         whole = processor_time(server.process.pid) - begin
-        own = server.look_inside()["runs"][before + 1 :]  # the first one draws what the others change
+        own = server.look_inside()["runs"][before + 1 :]  # the first run draws what the others change
         return statistics.median(own), 1e3 * whole / RUNS
 
 
 def main() -> int:
-    """Print the table; return 1 where the budget is exceeded."""
+    """Print the table; return 1 if the budget is exceeded."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--page", default="", help="last part of its address; Explore if left out")
-    parser.add_argument("--against", type=Path, help="another checkout to take turns with")
+    parser.add_argument("--page", default="", help="last part of its address; by default Explore")
+    parser.add_argument("--against", type=Path, help="another checkout to time alternately")
     chosen = parser.parse_args()
     checkouts = {"this checkout": ROOT} | ({"the other": chosen.against.resolve()} if chosen.against else {})
-    print("| | thread of the script, ms a run | whole server, ms a run |\n|---|---:|---:|")
+    print("| | thread of the script, ms per run | whole server, ms per run |\n|---|---:|---:|")
     times: dict[str, list[float]] = {name: [] for name in checkouts}
     for _ in range(ROUNDS):
         for name, checkout in checkouts.items():

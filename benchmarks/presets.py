@@ -1,10 +1,11 @@
 """Time of every preset against copying the tensor, and against its library: python benchmarks/presets.py [name…]
 
-4096 x 4096 float32, one thread. `known`: codes under parameters found before. `whole`: the range, the scales (and
-what they are quantized with) and the codes, into buffers that are reused; the budget is for `whole`. `back`:
-dequantizing into a buffer. `library`: what the preset's library takes to quantize, and to dequantize, where it is
-installed; a preset must not take longer for both together. The unit is y.copy_(x), timed before each.
-Names, or their beginnings, choose presets. Prints Markdown; exits 1 when over a budget or slower than a library.
+4096 x 4096 float32, one thread. `known`: codes under parameters found before. `whole`: the range, the scales
+(and what they are quantized with) and the codes, into reused buffers; the budget is for `whole`. `back`:
+dequantizing into a buffer. `library`: the time that the preset's library takes to quantize and to dequantize,
+if it is installed; a preset must not take longer for both together. The unit is y.copy_(x), timed before
+each. Names, or prefixes of names, choose presets. Prints Markdown; exits with 1 if a budget is exceeded or a
+library is faster.
 """
 
 import importlib.util
@@ -96,7 +97,7 @@ LIBRARIES = {"torchao": torchao, "bitsandbytes": bitsandbytes, "gguf": gguf}
 
 
 def library_of(preset: str, x: torch.Tensor) -> Library | None:
-    """The calls of the preset's library; None where it is not installed, or none is compared."""
+    """The calls of the preset's library; None if it is not installed or not compared."""
     library, _, name = preset.partition(".")
     if library not in LIBRARIES or importlib.util.find_spec(library) is None:
         return None
@@ -104,7 +105,7 @@ def library_of(preset: str, x: torch.Tensor) -> Library | None:
 
 
 def measured(preset: str, x: torch.Tensor, y: torch.Tensor) -> dict[str, float]:
-    """Medians in seconds, of rounds in which all take their turn."""
+    """Medians in seconds over rounds in which all take turns."""
     scheme = qc.PRESETS[preset]
     earlier, library = qc.apply(x, scheme), library_of(preset, x)
     cases: dict[str, Case] = {
@@ -133,14 +134,14 @@ def main(chosen: list[str]) -> int:
     x = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
     y = torch.empty_like(x)
     print(f"## Presets, {SHAPE[0]} x {SHAPE[1]} float32, one thread, {ROUNDS} rounds, in copies\n")
-    print("| preset | known | whole | budget | back | library | its back | ours over its |")
+    print("| preset | known | whole | budget | back | library | its back | ours / the library's |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     failed = 0
     for preset in qc.PRESETS:
         if chosen and not preset.startswith(tuple(chosen)):
             continue
         if isinstance(qc.PRESETS[preset].range_setting, Search):
-            continue  # measured beside ggml's C in kquants.py
+            continue  # compared with ggml's C in kquants.py
         times = measured(preset, x, y)
         copies = {name: f"{taken / times['copy']:.1f}" for name, taken in times.items()}
         budget = BUDGETS[type(qc.PRESETS[preset].format)]

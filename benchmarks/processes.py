@@ -1,4 +1,4 @@
-"""What a process takes of the machine."""
+"""CPU time and memory of a process."""
 
 import os
 from pathlib import Path
@@ -7,12 +7,12 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def processor_time(process: int) -> float:
-    """Seconds that a process and its ended children have used."""
+    """CPU seconds used by a process and its ended children."""
     fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / TICK
 
 
 def resident(process: int) -> float:
-    """MB (10⁶ bytes) of resident memory of a process at the moment."""
+    """Current resident memory of a process in MB (10⁶ bytes)."""
     pages = int(Path(f"/proc/{process}/statm").read_text("utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,8 +1,9 @@
 """Time and memory of quantcore against copying the tensor: python benchmarks/quantize.py
 
-Time: 4096 x 4096 float32, one thread. Every row quantizes and dequantizes; quantcore's rows find the range
-too. The unit is y.copy_(x), timed in the same rounds. Memory: the extra peak of a child process while it
-quantizes 4096 x 14336 float32, in multiples of that tensor. Prints Markdown; exits 1 when over a budget.
+Time: 4096 x 4096 float32, one thread. Every row quantizes and dequantizes; quantcore's rows include range
+setting. The unit is y.copy_(x), timed in the same rounds. Memory: the extra peak of a child process while it
+quantizes 4096 x 14336 float32, in multiples of that tensor. Prints Markdown; exits with 1 if a budget is
+exceeded.
 """
 
 import argparse
@@ -32,7 +33,7 @@ Case = Callable[[], object]
 
 
 def quantcore_cases(x: torch.Tensor, buffer: torch.Tensor) -> tuple[dict[str, Case], dict[str, float]]:
-    """Every granularity, symmetric and not, with buffers reused and fresh; and the budgets of the former."""
+    """Every granularity, symmetric and asymmetric, with reused and fresh buffers; budgets of the reused ones."""
     cases: dict[str, Case] = {}
     budgets = {}
     for granularity, bits in GRANULARITIES.items():
@@ -52,7 +53,7 @@ def quantcore_cases(x: torch.Tensor, buffer: torch.Tensor) -> tuple[dict[str, Ca
 
 
 def torch_cases(x: torch.Tensor) -> dict[str, Case]:
-    """torch's own fake quantization; the range is given to it."""
+    """torch's own fake quantization, with a given range."""
     scale = (x.abs().amax(1) / 127).clamp(min=1e-30)
     zeros = torch.zeros(len(x), dtype=torch.int32)
     one = float(scale.max())
@@ -80,7 +81,7 @@ def torchao_cases(x: torch.Tensor) -> dict[str, Case]:
 
 
 def onnxruntime_cases(x: torch.Tensor) -> dict[str, Case]:
-    """QuantizeLinear and DequantizeLinear, int8 per tensor, into buffers that are reused; no range."""
+    """QuantizeLinear and DequantizeLinear, int8 per tensor, into reused buffers, with a given range."""
     ort, onnx = importlib.import_module("onnxruntime"), importlib.import_module("onnx")
     helper, kinds, shape = onnx.helper, onnx.TensorProto, list(x.shape)
     graph = helper.make_graph(
@@ -117,9 +118,9 @@ def onnxruntime_cases(x: torch.Tensor) -> dict[str, Case]:
 
 
 def median_times(unit: Case, cases: dict[str, Case]) -> tuple[float, dict[str, float]]:
-    """Seconds of the unit and of each case: medians of rounds in which all take their turn.
+    """Seconds of the unit and of each case: medians over rounds in which all take turns.
 
-    The unit runs before every case, since one slow stretch of the machine would shift every ratio.
+    The unit runs before every case, since a slow phase of the machine would otherwise shift every ratio.
     """
     units: list[float] = []
     times: dict[str, list[float]] = {name: [] for name in cases}
@@ -170,16 +171,16 @@ def verdict(value: float, budget: float | None) -> str:
 
 
 def peak() -> int:
-    """Bytes of the largest resident set so far."""
+    """The peak resident memory so far, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
-        # not getrusage: on Linux its ru_maxrss outlives exec, so a child would begin at its parent's peak
+        # not getrusage: on Linux its ru_maxrss survives exec, so a child would start at its parent's peak
         return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: bytes
 
 
 def measure_memory(text: str) -> dict[str, float]:
-    """In a process of its own: the extra peak after each step, in multiples of the tensor."""
+    """In a separate process: the extra peak after each step, in multiples of the tensor."""
     scheme = qc.Scheme.parse(text)
 
     def walk(x: torch.Tensor) -> dict[str, float]:
@@ -194,7 +195,7 @@ def measure_memory(text: str) -> dict[str, float]:
             found["maps"] = (peak() - base) / x.nbytes
         return found
 
-    walk(torch.ones(256, 256))  # what libraries load on first use is not the tensor's
+    walk(torch.ones(256, 256))  # so that what libraries load on first use is not counted
     return walk(torch.empty(MEMORY_SHAPE).normal_(generator=torch.Generator().manual_seed(0)))
 
 
@@ -214,7 +215,7 @@ def memory_section() -> bool:
         worst = max(found.values())
         kept &= worst <= MEMORY_BUDGET
         steps = ("apply", "report", "maps")
-        row = " | ".join(f"{found[step]:.2f}" if step in found else "not there" for step in steps)
+        row = " | ".join(f"{found[step]:.2f}" if step in found else "not available" for step in steps)
         print(f"| {text} | {row} | {verdict(worst, MEMORY_BUDGET)} |")
     return kept
 

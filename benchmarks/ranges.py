@@ -1,7 +1,7 @@
 """Time of range settings against copying the tensor: python benchmarks/ranges.py
 
-4096 x 4096 float32, int4, one thread: what finding the scales takes, groups of 128 and the whole tensor. The unit is
-y.copy_(x), timed before each. Prints Markdown; exits 1 when over a budget.
+4096 x 4096 float32, int4, one thread: the time to find the scales, for groups of 128 and for the whole
+tensor. The unit is y.copy_(x), timed before each. Prints Markdown; exits with 1 if a budget is exceeded.
 """
 
 import sys

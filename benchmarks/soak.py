@@ -2,9 +2,9 @@
 
     python benchmarks/soak.py [--sessions 500] [--reruns 10]
 
-Visitors come in turn, five at a time. Each opens a page, Explore more often than the others, with a tensor of its own,
-makes some changes and leaves. Prints the resident memory of the server as they go; exits with 1 where it grows by more
-than 5 % after the first fifth, in which caches fill.
+Visitors come one after another, five at a time. Each opens a page, Explore more often than the others, with
+its own tensor, makes some changes and leaves. Prints the resident memory of the server over time; exits with
+1 if it grows by more than 5 % after the first fifth, in which caches fill.
 """
 
 import argparse
@@ -27,24 +27,24 @@ from benchmarks.visitor import Visitor
 AT_ONCE = 5
 PAGES = ("", "", "ranges", "", "schemes", "", "formats", "", "libraries", "", "match", "", "learn-scale")
 GROWTH = 1.05
-POINTS = 25  # of the curve
+POINTS = 25  # on the curve
 
 
 @dataclass
 class Curve:
-    """Megabytes of resident memory after so many sessions and reruns."""
+    """Resident memory in MB, by the number of sessions and reruns."""
 
     points: list[tuple[int, int, float]] = field(default_factory=list)
 
     def between(self, start: float, stop: float) -> float:
-        """The median from one share of the points to another."""
+        """The median over the points between two fractions of the run."""
         count = len(self.points)
         return statistics.median(
             megabytes for *_, megabytes in self.points[int(start * count) : int(stop * count)]
         )
 
     def print(self) -> None:
-        """As a table with bars."""
+        """Print a table with bars."""
         widest = max(megabytes for *_, megabytes in self.points)
         print("| sessions | reruns | resident, MB | |\n|---:|---:|---:|---|")
         for sessions, reruns, megabytes in self.points[:: max(1, len(self.points) // POINTS)]:
@@ -52,7 +52,7 @@ class Curve:
 
 
 async def visitor(host: str, number: int, reruns: int) -> int:
-    """Open a page, make changes, and leave; return the number of runs."""
+    """Open a page, make changes and leave; return the number of runs."""
     page = PAGES[number % len(PAGES)]
     async with asyncio.timeout(120), Visitor(host, page, f"seed={number}") as one:
         await one.run()
@@ -63,7 +63,7 @@ async def visitor(host: str, number: int, reruns: int) -> int:
 
 
 async def soak(server: Server, sessions: int, reruns: int) -> Curve:
-    """Let all visitors come and go."""
+    """Run all visitors."""
     curve, done = Curve(), 0
     for first in range(0, sessions, AT_ONCE):
         done += sum(
@@ -76,20 +76,20 @@ async def soak(server: Server, sessions: int, reruns: int) -> Curve:
 
 
 def main() -> int:
-    """Print the curve; return 1 where memory grows."""
+    """Print the curve; return 1 if memory grows."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sessions", type=int, default=500)
-    parser.add_argument("--reruns", type=int, default=10, help="of each session")
+    parser.add_argument("--reruns", type=int, default=10, help="per session")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
-        print(f"After the warm-up: {resident(server.process.pid):.0f} MB")
+        print(f"After warm-up: {resident(server.process.pid):.0f} MB")
         curve = asyncio.run(soak(server, chosen.sessions, chosen.reruns))
         curve.print()
     early, late = curve.between(0.2, 0.4), curve.between(0.8, 1.0)
     flat = late <= early * GROWTH
-    print(f"From {early:.0f} to {late:.0f} MB (second and last fifth): {'flat' if flat else 'it grows'}.")
+    print(f"From {early:.0f} to {late:.0f} MB (second and last fifth): {'flat' if flat else 'growing'}.")
     return int(not flat)
 
 

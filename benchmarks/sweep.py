@@ -1,10 +1,11 @@
-"""Time and memory of a sweep against its single calls: python benchmarks/sweep.py
+"""Time and memory of a sweep against separate calls: python benchmarks/sweep.py
 
 100 schemes on 1024 x 1024 float32: integers, small floats, codebooks, presets, and every range setting that
-needs no search. The unit is the sum of apply() and report(), one scheme after the other, on one core; all take
-turns, on one thread of torch, and the quickest of the rounds counts, for other work on the machine only adds.
-CPU: what all threads of the process together took. Memory: the extra peak of a child process over a few schemes once more,
-and over them twenty times, in multiples of the tensor. Prints Markdown; exits 1 when over a budget.
+needs no search. The unit is the sum of apply() and report(), one scheme after the other, on one core. All
+cases take turns, on one torch thread, and the fastest round counts, since other work on the machine can only
+add time. CPU: the CPU time of all threads of the process. Memory: the extra peak of a child process when a
+few schemes are swept again, once and twenty times, in multiples of the tensor. Prints Markdown; exits with 1
+if a budget is exceeded.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def tensor() -> torch.Tensor:
 
 
 def cases(x: torch.Tensor) -> dict[str, tuple[int, Callable[[], object]]]:
-    """Each case with the number of cores that it may use: the single calls, the sweep on one core, on two."""
+    """Each case with the number of cores that it may use: separate calls, the sweep on one and two cores."""
     chosen = schemes()
     assert len(chosen) == COUNT
     return {
@@ -53,7 +54,7 @@ def cases(x: torch.Tensor) -> dict[str, tuple[int, Callable[[], object]]]:
 
 
 def timed(cores: int, case: Callable[[], object]) -> tuple[float, float]:
-    """Seconds by the clock, and of all threads, with this many cores for the threads that begin in it."""
+    """Wall-clock and CPU seconds, with this many cores for the threads that start in the case."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[:cores])
     start = time.perf_counter(), time.process_time()
@@ -65,7 +66,7 @@ def timed(cores: int, case: Callable[[], object]) -> tuple[float, float]:
 
 
 def peak(count: int) -> int:
-    """Bytes that a sweep of so many schemes adds to the peak of this process after a sweep of a few of them."""
+    """Bytes that a sweep of this many schemes adds to the peak memory after a sweep of a few of them."""
     x, few = tensor(), schemes()[:FEW]
     qc.sweep(x, few, workers=2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -75,7 +76,9 @@ def peak(count: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peak", type=int, help="print the extra peak of a sweep of so many schemes, bytes")
+    parser.add_argument(
+        "--peak", type=int, help="print the extra peak of a sweep of this many schemes, in bytes"
+    )
     chosen = parser.parse_args().peak
     torch.set_num_threads(1)
     if chosen:
@@ -85,12 +88,12 @@ def main() -> int:
     for turn in range(ROUNDS + 1):
         for name, (cores, case) in cases(tensor()).items():
             times.setdefault(name, []).append(timed(cores, case))
-        if not turn:  # warms up
+        if not turn:  # the first round warms up
             times.clear()
     found = {name: min(values) for name, values in times.items()}
     unit, one, two = (clock for clock, _ in found.values())
-    print(f"## {COUNT} schemes on {SHAPE[0]} x {SHAPE[1]} float32, the quickest of {ROUNDS} rounds\n")
-    print("| what | s | CPU s | single calls | budget |\n|---|---:|---:|---:|---:|")
+    print(f"## {COUNT} schemes on {SHAPE[0]} x {SHAPE[1]} float32, the fastest of {ROUNDS} rounds\n")
+    print("| what | s | CPU s | times separate calls | budget |\n|---|---:|---:|---:|---:|")
     budgets = dict(zip(found, ("", f"{ONE_CORE_BUDGET}", f"under {TWO_CORES_BUDGET}"), strict=True))
     for name, (clock, cpu) in found.items():
         print(f"| {name} | {clock:.2f} | {cpu:.2f} | {clock / unit:.2f} | {budgets[name]} |")
@@ -103,7 +106,9 @@ def main() -> int:
         print(f"| {n} | {extra / size:.2f} |")
     grows = (bytes_of[COUNT] - bytes_of[FEW]) / size
     good = one <= ONE_CORE_BUDGET * unit and two < TWO_CORES_BUDGET * unit and grows <= MEMORY_BUDGET
-    print(f"\n{'within' if good else 'OVER'} budget; memory grows by {grows:.2f} of {MEMORY_BUDGET} tensors")
+    print(
+        f"\n{'within' if good else 'OVER'} budget; memory grows by {grows:.2f} tensors (budget {MEMORY_BUDGET})"
+    )
     return 0 if good else 1
 
 

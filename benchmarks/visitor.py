@@ -1,6 +1,6 @@
 """A visitor without a browser: one session that speaks Streamlit's protocol over a websocket.
 
-It reads no more than it must, so that hundreds of them leave most of a core to the server.
+It reads no more than necessary, so that hundreds of visitors leave most of a core to the server.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ class Visitor:
 
     Attributes:
         host: the server, as in an address.
-        page: the last part of the address of the page.
+        page: the last part of the page's address.
         query: the parameters in the address.
-        sliders: of the last run, each slider's id and the fragment that draws it, by the slider's key.
-        headers: of the request that opened the session.
-        pages: the last parts of the addresses of all pages, once a run has ended.
+        sliders: for the last run, each slider's id and the fragment that draws it, by the slider's key.
+        headers: of the request that opens the session.
+        pages: the last parts of all pages' addresses, once a run has ended.
         media: addresses of the files that the page has offered for download.
-        session: the server's name of the session, once a run has ended.
-        texts: what the page has said since a run was last asked for, in the order in which it arrived.
+        session: the server's name for the session, once a run has ended.
+        texts: what the page has shown since the last run was requested, in order of arrival.
         received: bytes of all messages so far.
-        brief: read only the ends of runs, where the sliders are known.
+        brief: read only the ends of runs, if the sliders are known.
     """
 
     def __init__(self, host: str, page: str = "", query: str = "", headers: dict[str, str] | None = None):
@@ -61,12 +61,12 @@ class Visitor:
         await self.socket.close()
 
     async def run(self, *states: WidgetState, fragment: str = "") -> ForwardMsg:
-        """Ask for a run of the page with these widgets changed; return the message that ends it."""
+        """Request a run of the page with these widgets changed; return the message that ends it."""
         await self.ask(*states, fragment=fragment)
         return await self.end()
 
     async def ask(self, *states: WidgetState, fragment: str = "") -> None:
-        """Ask for a run, and do not wait for it."""
+        """Request a run without waiting for it."""
         self.texts.clear()
         asked = BackMsg()
         asked.rerun_script.page_name = self.page
@@ -76,7 +76,7 @@ class Visitor:
         await self.socket.send(asked.SerializeToString())
 
     async def end(self, last: str = "script_finished") -> ForwardMsg:
-        """Read what the server sends until a message of this type: a run has ended."""
+        """Read what the server sends until a message of this type, which ends a run."""
         while True:
             data = await self.socket.recv()
             assert isinstance(data, bytes)
@@ -95,7 +95,7 @@ class Visitor:
                 return message
 
     def _see(self, delta: Delta) -> None:
-        """Note what an element says, or how it is used."""
+        """Record an element's text, or how it is used."""
         element = delta.new_element
         kind = element.WhichOneof("type")
         if kind == "slider":
@@ -107,7 +107,7 @@ class Visitor:
             self.texts.append(getattr(element, kind).body)
 
     async def slide(self, key: str, value: float) -> ForwardMsg:
-        """Move a slider that is bound to the parameter ``key`` of the address."""
+        """Move the slider that is bound to the address parameter ``key``."""
         slider, fragment = self.sliders[key]
         self.query = "&".join(
             [*(q for q in self.query.split("&") if q and not q.startswith(f"{key}=")), f"{key}={value:g}"]
@@ -118,7 +118,7 @@ class Visitor:
 
 
 async def visit(host: str, page: str = "", query: str = "") -> Visitor:
-    """Open a page in a session of its own, wait for it, and leave."""
+    """Open a page in its own session, wait for it, and leave."""
     async with asyncio.timeout(60), Visitor(host, page, query) as visitor:
         await visitor.run()
     return visitor

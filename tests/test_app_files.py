@@ -62,7 +62,7 @@ def test_code_tab_says_what_was_not_run() -> None:
 def test_code_tab_says_why_there_is_no_script() -> None:
     at = opened(tab="Code", library="aimet.2024.Quantize", **SMALL)
     assert_clean(at)
-    assert any("is not a current library" in info.value for info in at.info)
+    assert any("does not describe a current library" in info.value for info in at.info)
     assert len(scripts(at)) == 2
 
 

@@ -101,22 +101,22 @@ def test_other_conventions_go_out_where_their_codes_agree(convention):
             [2.25, 0.3, -1.0],
             "int8 given(0.3) torchao",
             1,
-            "computes round(x / s) + z, torchao round(x · (1/s)) + z",
+            "computes round(x / s) + z, but torchao computes round(x · (1/s)) + z",
         ),
         (
             [0.125, 0.375, -0.125],
             "int8 given(0.25,1) compressed_tensors",
             3,
-            "compressed_tensors round(x / s + z)",
+            "compressed_tensors computes round(x / s + z)",
         ),
         (
             [9.0, 3.0, -9.0],
             "int4 given(1) textbook(overflow=wrap)",
             2,
-            "it clamps, and these codes wrap around",
+            "clamps, but these codes wrap around",
         ),
-        ([9.0, 3.0, -9.0], "int3 given(1)", 2, "it clamps to -8..7, these to -4..3"),
-        ([0.6, 1.0, 1.4], "int8 given(1) textbook(rounding=floor)", 1, "it rounds half to even, these floor"),
+        ([9.0, 3.0, -9.0], "int3 given(1)", 2, "clamps to -8..7, but these codes are -4..3"),
+        ([0.6, 1.0, 1.4], "int8 given(1) textbook(rounding=floor)", 1, "the rounding here is floor"),
     ],
 )
 def test_other_codes_are_refused_with_their_number(x, text, count, words):
@@ -129,7 +129,7 @@ def test_other_codes_are_refused_with_their_number(x, text, count, words):
 def test_a_scale_of_0_is_refused():
     x = torch.tensor([[1.0, -2.0], [0.5, -3.0], [1000.0, 20.0]])
     result = qc.apply(x, qc.Scheme.parse("int8 per_channel(0) scales(int4)"))
-    with pytest.raises(qc.QuantError, match=r"4 of 6 codes would differ: .* divides by a scale of 0"):
+    with pytest.raises(qc.QuantError, match=r"4 of 6 codes would differ, because .*divides by a scale of 0"):
         to_onnx(result)
     check(qc.apply(x, qc.Scheme.parse("int8 per_channel(0) scales(int16)")))
 
@@ -156,8 +156,8 @@ def test_nan_and_infinity_go_out_where_the_codes_agree():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("uint4 asymmetric hqq", "takes an integer zero_point, and that of hqq is a float"),
-        ("int8 given(0.5,200)", "takes a zero_point of the type of the codes, -128..127"),
+        ("uint4 asymmetric hqq", "needs an integer zero_point, but that of hqq is a float"),
+        ("int8 given(0.5,200)", "needs a zero_point of the same type as the codes, -128..127"),
     ],
 )
 def test_what_quantizelinear_does_not_take(text, words):

@@ -372,8 +372,9 @@ def test_a_few_far_outliers_do_not_take_the_colors_of_all_others():
     usual = np.sort(np.abs(np.concatenate([data.map("x").ravel(), data.map("dequantized").ravel()])))
     assert colors["zmin"] == -colors["zmax"] == -usual[-1 - len(usual) // 1000]
     beyond = int((usual > colors["zmax"]).sum())
-    assert f"{beyond} cells lie beyond the colors of the values, as far as −50." in figures.beyond_colors(
-        data
+    assert (
+        f"{beyond} cells lie outside the color range of the values, the farthest at −50."
+        in figures.beyond_colors(data)
     )
 
 

@@ -32,7 +32,7 @@ def test_circles_are_rows_with_a_finite_metric(metric):
 def test_an_error_of_zero_has_no_place_on_a_logarithmic_axis():
     figure = harm(frame([0.0, 1.0], "mse"), "mse", order="first")
     assert list(figure.data[0].customdata) == [1]
-    assert figure.layout.xaxis.title.text == "1 tensor, first, 1 equal or not defined left out"
+    assert figure.layout.xaxis.title.text == "1 tensor, first, 1 not shown (exact or not finite)"
 
 
 def test_small_differences_of_sqnr_do_not_look_large():

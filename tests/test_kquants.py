@@ -70,7 +70,7 @@ def test_importance_that_is_refused(importance, words):
 
 def test_schemes_without_importance():
     for scheme in (qc.Scheme(), qc.PRESETS["gguf.Q8_0"], qc.PRESETS["torchao.mxfp4"]):
-        with pytest.raises(qc.QuantError, match=r"does not take importance; use one of gguf\.Q4_0"):
+        with pytest.raises(qc.QuantError, match=r"does not support importance; use one of gguf\.Q4_0"):
             qc.apply(sample(), scheme, importance=weights())
     for name in WEIGHTED:
         with pytest.raises(qc.QuantError, match="give importance="):
@@ -101,32 +101,32 @@ def test_any_rank_and_layout(name):
 SENTENCES = {
     "Q4_K": (
         "a scale of 0 stays 0 until it is stored",
-        "a nonfinite scale is refused",
+        "a non-finite scale is refused",
         "there is no zero point: x̂ is q · s - min",
-        "where the scale is stored as 0, codes are those that the search chose",
+        "where the scale is stored as 0, the search's codes are used",
         "codes are round((x + min) / s)",
         "for the scales, a scale of 0 stays 0 until it is stored",
         "for the scales, the zero point is 0",
-        "for the scales, codes are those that the search chose, not computed with the stored scale",
+        "for the scales, codes are chosen by the search, not computed with the stored scale",
     ),
     "Q6_K": (
         "a scale of 0 stays 0 until it is stored",
-        "a nonfinite scale is refused",
-        "where the scale is stored as 0, codes are those that the search chose",
+        "a non-finite scale is refused",
+        "where the scale is stored as 0, the search's codes are used",
         "for the scales, a scale of 0 stays 0 until it is stored",
-        "for the scales, codes are those that the search chose, not computed with the stored scale",
+        "for the scales, codes are chosen by the search, not computed with the stored scale",
     ),
     "IQ4_XS": (
         "a scale of 0 stays 0 until it is stored",
-        "a nonfinite scale is refused",
+        "a non-finite scale is refused",
         "codes are computed with the scale's code times the scale of the scales before it is stored",
         "codes are round(x · (1/s))",
         "for the scales, a scale of 0 stays 0 until it is stored",
-        "for the scales, codes are those that the search chose, not computed with the stored scale",
+        "for the scales, codes are chosen by the search, not computed with the stored scale",
     ),
     "IQ4_NL": (
         "a scale of 0 stays 0 until it is stored",
-        "a nonfinite scale is refused",
+        "a non-finite scale is refused",
         "codes are computed with the scale before it is stored",
         "codes are round(x · (1/s))",
     ),

@@ -506,7 +506,7 @@ def test_half_quadratic_of_a_tensor_walked_in_pieces():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("uint4 asymmetric half_quadratic hqq", "channels or groups"),
+        ("uint4 asymmetric half_quadratic hqq", "per-channel or per-group"),
         ("uint4 asymmetric per_group(4) half_quadratic", "choose the convention hqq"),
         ("int4 symmetric per_group(4) half_quadratic hqq", "choose the convention hqq"),
         ("uint4 asymmetric per_group(3) half_quadratic hqq", "divides the last axis"),

@@ -188,10 +188,10 @@ def test_script_of_a_large_tensor_reads_the_export(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("int8", "textbook is not a current library"),
-        ("int8 aimet.2024.Quantize", "aimet.2024.Quantize is not a current library"),
-        ("int8 onnxruntime(overflow=wrap)", "onnxruntime(overflow=wrap) changes what onnxruntime does"),
-        ("int4 given(0.3,9) torchao", "torchao takes only zero points within the codes -8..7 of int4"),
+        ("int8", "textbook does not describe a current library"),
+        ("int8 aimet.2024.Quantize", "aimet.2024.Quantize does not describe a current library"),
+        ("int8 onnxruntime(overflow=wrap)", "onnxruntime(overflow=wrap) differs from what onnxruntime does"),
+        ("int4 given(0.3,9) torchao", "torchao accepts only zero points within the codes -8..7 of int4"),
         ("uint4 asymmetric fixed(-1,1) hqq", "computes scale and codes in one call; choose min-max"),
         (
             "int8 per_channel(0) torchao scales(uint2 given(0.5))",

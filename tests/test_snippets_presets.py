@@ -120,15 +120,15 @@ def test_what_a_call_takes_as_an_argument_may_differ(name, changes, shape):
     ("name", "changes", "words"),
     [
         ("torchao.mxfp4", {"range_setting": qc.Percentile(99)}, "the range setting percentile(99); choose min_max"),
-        ("torchao.mxfp4", {"format": qc.FLOATS["e3m4"]}, "has no counterpart of the format e3m4; choose "),
-        ("torchao.mxfp4", {"scales": None}, "has no counterpart of the scales False; choose True"),
-        ("torchao.nvfp4", {"granularity": qc.PerGroup(32)}, "takes groups of 16 elements, not of 32; choose another group size"),
-        ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(5)}, "takes only blocks that divide the tensor"),
-        ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(1)}, "takes no blocks of one element"),
-        ("torchao.fp8_e4m3fn", {"granularity": qc.PerFlatGroup(8)}, "has no flat groups"),
+        ("torchao.mxfp4", {"format": qc.FLOATS["e3m4"]}, "does not support the format e3m4; choose "),
+        ("torchao.mxfp4", {"scales": None}, "does not support float32 scales; choose quantized scales"),
+        ("torchao.nvfp4", {"granularity": qc.PerGroup(32)}, "supports groups of 16 elements, not 32; choose another group size"),
+        ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(5)}, "supports only blocks that divide the tensor"),
+        ("torchao.fp8_e4m3fn", {"granularity": qc.PerGroup(1)}, "does not support blocks of one element"),
+        ("torchao.fp8_e4m3fn", {"granularity": qc.PerFlatGroup(8)}, "does not support flat groups"),
         ("bitsandbytes.nf4", {"granularity": qc.PerFlatGroup(48)}, "32, 64, 128, 256, 512, 1024, 2048 or 4096"),
-        ("gguf.Q4_0", {"granularity": qc.PerGroup(16)}, "takes groups of 32 elements, not of 16"),
-        ("gguf.Q4_0", {"format": qc.UINT8}, "has no counterpart of the format uint8; choose uint4"),
+        ("gguf.Q4_0", {"granularity": qc.PerGroup(16)}, "supports groups of 32 elements, not 16"),
+        ("gguf.Q4_0", {"format": qc.UINT8}, "does not support the format uint8; choose uint4"),
         ("microxcaling.mxfp4", {}, "microxcaling is not on any package index"),
         ("microxcaling.mxint8.nearest", {}, "use the quantcore script"),
     ],
@@ -167,7 +167,7 @@ def test_conventions_of_scales_are_no_calls():
 def test_a_changed_convention_is_not_the_library():
     preset = qc.PRESETS["gguf.Q8_0"]
     changed = dataclasses.replace(preset, convention=preset.convention.changed(rounding="floor"))
-    with pytest.raises(qc.QuantError, match="changes what gguf does"):
+    with pytest.raises(qc.QuantError, match="differs from what gguf does"):
         library_script(qc.apply(rows("gguf.Q8_0", 0), changed))
 
 

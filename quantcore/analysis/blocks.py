@@ -1,4 +1,4 @@
-"""One block: its name, its elements, how many of them are clipped; and the error of each block."""
+"""One block: its name, its elements and how many of them are clipped; and the error of every block."""
 
 import math
 
@@ -24,12 +24,12 @@ Position = tuple[int, ...]
 
 
 def bounds(result: Quantized, position: Position) -> tuple[tuple[int, int], ...]:
-    """Return (start, stop) along each axis of `Quantized.blocked_shape` of the block at ``position``."""
+    """Return (start, stop) of the block at ``position`` along each axis of `Quantized.blocked_shape`."""
     return block_bounds(result.blocked_shape, result.block, position)
 
 
 def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
-    """Return the elements of one block of x, in the block's shape: a view where the memory allows it.
+    """Return the elements of one block of x, in the block's shape: a view if the memory layout allows it.
 
     Raises:
         QuantError: the granularity does not fit x, or there is no block at ``position`` in the grid.
@@ -64,7 +64,7 @@ def clipped(result: Quantized, position: Position) -> int:
 
 
 def block_errors(result: Quantized) -> Tensor:
-    """Return the MSE of every block: block form, float64."""
+    """Return the MSE of every block, float64, in block form."""
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
     x = result.x.reshape(result.blocked_shape)

@@ -1,7 +1,7 @@
 """How far the dequantized tensor is from the original.
 
-Sums are float64 over float32 errors x - x̂; the tensor is processed in chunks, so no temporary of its size is
-made.
+Sums are float64 over float32 errors x - x̂. The tensor is processed in chunks, so no temporary of its size is
+needed.
 """
 
 import math
@@ -24,13 +24,13 @@ from quantcore.quantization import Quantized, unclamped
 class Errors:
     """Error of an approximation of x.
 
-    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf if x̂ equals x, -inf if x is zero everywhere and x̂ is not.
-    ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32 the sums are inf and
-    ``sqnr_db`` is -inf.
+    ``sqnr_db`` = 10·log10(Σx² / Σerror²) in dB: inf if x̂ equals x, -inf if x is zero everywhere and x̂ is
+    not. ``max_abs_error_index``: the first in row-major order. If x̂ or an error exceeds float32, the sums
+    are inf and ``sqnr_db`` is -inf.
 
-    An undefined metric is nan (``max_abs_error_index``: None), and ``undefined`` gives the reason under its name:
-    x or x̂ contains NaN; a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere, ``cosine`` if one
-    of them is); infinity is divided by infinity. Defined metrics have no entry there.
+    An undefined metric is nan (``max_abs_error_index``: None), and ``undefined`` gives the reason under its
+    name: x or x̂ contains NaN, a sum is divided by 0 (``sqnr_db`` if x and x̂ are both zero everywhere,
+    ``cosine`` if one of them is), or infinity is divided by infinity. Defined metrics have no entry there.
     """
 
     mse: float
@@ -114,8 +114,8 @@ class _Sums:
         return found | {"max_abs_error_index": index}
 
     def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
-        """Why each metric that is nan is undefined; squares of float32 never overflow xx or yy."""
-        held = [
+        """Why each undefined metric is nan; squares of float32 never overflow xx or yy."""
+        nonfinite = [
             f"{name} contains {what}"
             for name, total in (("x", self.xx), ("x̂", self.yy))
             for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
@@ -124,7 +124,7 @@ class _Sums:
         zero = [
             f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0
         ]
-        why = " and ".join(held or zero)
+        why = " and ".join(nonfinite or zero)
         return {name: why for name, value in found.items() if math.isnan(value)}
 
 
@@ -138,7 +138,7 @@ def sqnr_of(power: float, sse: float) -> float:
 
 
 def decibels(value: float, digits: int = 1) -> str:
-    """Write an SQNR as pages and figures do: ``18.3 dB``, ``exact``, ``-∞ dB`` or ``not defined``.
+    """Format an SQNR as pages and figures show it: ``18.3 dB``, ``exact``, ``-∞ dB`` or ``not defined``.
 
     >>> decibels(18.257), decibels(math.inf)
     ('18.3 dB', 'exact')

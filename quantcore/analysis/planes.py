@@ -21,9 +21,9 @@ Place = TypeVar("Place", int, str)
 class View:
     """The part of a tensor that is shown.
 
-    ``axes``: the axes drawn downward and across, by default the last two; ``index``: the plane's position on the
-    other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all. Rank 1 is drawn as
-    one row, rank 0 as one cell.
+    ``axes``: the axes drawn downward and across, by default the last two; ``index``: the plane's index along
+    the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all. A tensor
+    of rank 1 is drawn as one row, of rank 0 as one cell.
     """
 
     axes: Span | None = None
@@ -34,7 +34,7 @@ class View:
 
 @dataclass(frozen=True)
 class Plane:
-    """Two axes of a result: views of its tensors, parameters per block, and the block's extents."""
+    """Two axes of a result: views of its tensors, parameters per block, and the extent of a block."""
 
     x: Tensor
     codes: Tensor
@@ -49,7 +49,7 @@ class Plane:
         return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
 
     def dequantized(self, codes: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
-        """x̂ of some codes; ``pick`` selects their parameters from block form."""
+        """x̂ for some codes; ``pick`` selects their parameters from block form."""
         zero_point = pick(self.zero_point.to(torch.float32))
         return unscale(self.values(codes), pick(self.scale), zero_point, self.kept.at(pick))
 
@@ -68,7 +68,7 @@ def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tu
 
 
 def place(view: View, index: tuple[int, ...]) -> Span | None:
-    """Return (row, column) of an element in the plane, None if it is in another plane."""
+    """Return (row, column) of an element in the plane, or None if it is in another plane."""
     if len(index) < 2:
         return (0, index[0] if index else 0)
     down, across = axes_of(view, len(index))
@@ -91,10 +91,10 @@ def axes_of(view: View, rank: int) -> Span:
 
 
 def span_of(span: Span | None, length: int, what: str) -> Span:
-    """Return (start, stop) of the part shown, all of ``length`` where ``span`` is None.
+    """Return (start, stop) of the part shown: all of ``length`` if ``span`` is None.
 
     Raises:
-        QuantError: it is empty or reaches outside.
+        QuantError: the span is empty or not within ``length``.
     """
     if span is None:
         return 0, length
@@ -107,14 +107,14 @@ def span_of(span: Span | None, length: int, what: str) -> Span:
 
 
 def drawn_plane(parts: list[Tensor], block: Span, result: Quantized) -> Plane:
-    """Return the plane of x, codes, scale, zero_point and the dequantizer's numbers."""
+    """Return the plane made of x, codes, scale, zero_point and the dequantizer's numbers."""
     x, codes, scale, zero_point, number = parts
     fmt, kept = result.scheme.format, result.dequantizer.at(lambda _: number)
     return Plane(x, codes, scale, zero_point, block, fmt.table, kept)
 
 
 def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places, Places]:
-    """Return the places of the elements with the largest |x| and with the largest |error| of each box.
+    """Return the places of the elements with the largest |x| and with the largest |error| in each box.
 
     Both are (row, column) in the plane, 2-D, one cell per box of ``step`` elements (down, across).
     """
@@ -126,7 +126,7 @@ def extreme(plane: Plane, rows: Span, columns: Span, step: Span) -> tuple[Places
 
 
 def extreme_difference(plane: Plane, other: Plane, rows: Span, columns: Span, step: Span) -> Places:
-    """Return the places where |error| and the |error| of another result of the same x differ most, like `extreme`."""
+    """Return, like `extreme`, where |error| differs most from that of another result of the same x."""
     (place,) = extreme_of(
         lambda part: ((_error_size(plane, part, columns) - _error_size(other, part, columns)).abs_(),),
         rows, columns, step, plane.x.device,
@@ -141,10 +141,10 @@ def extreme_of(
     step: Span,
     device: torch.device,
 ) -> list[Places]:
-    """Return row and column of the largest of each size in each box; ``sizes`` computes them for some rows."""
+    """Return where each size is largest in each box; ``sizes`` computes sizes such as |x| for some rows."""
     down = torch.arange(rows[0], rows[1], step[0], device=device)
     across = torch.arange(columns[0], columns[1], step[1], device=device)
-    band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # cells high
+    band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # height in cells
     found: list[list[Tensor]] = []
     for first in range(0, len(down), band):
         part = (rows[0] + first * step[0], min(rows[0] + (first + band) * step[0], rows[1]))
@@ -158,8 +158,8 @@ def _largest(size: Tensor, step: Span) -> Tensor:
     short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
     if any(short):  # padding with -1, below any |x|, is never the largest
         size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
-    # the largest of each column of a box, then the column with the largest, then its row: the only pass over
-    # all elements runs along rows, in memory order
+    # the largest of each column of a box, then the column that contains the largest of all, then its row: the
+    # only pass over all elements runs along rows, in memory order
     bands = size.view(-1, step[0], size.shape[1])
     across = torch.arange(0, size.shape[1], step[1], device=size.device)
     column = bands.amax(1).view(len(bands), -1, step[1]).argmax(-1)
@@ -168,7 +168,7 @@ def _largest(size: Tensor, step: Span) -> Tensor:
 
 
 def _error_size(plane: Plane, rows: Span, columns: Span) -> Tensor:
-    """|x - x̂| of a part of the plane."""
+    """|x - x̂| in a part of the plane."""
     box = (slice(*rows), slice(*columns))
     row = torch.arange(*rows, device=plane.x.device) // plane.block[0]
     column = torch.arange(*columns, device=plane.x.device) // plane.block[1]

@@ -34,7 +34,8 @@ METRICS = tuple(
 class Row:
     """One scheme of a sweep; ``index``: its position in the list.
 
-    ``report``: None if the scheme is unsupported; ``refused``: why, else empty; ``seconds``: for apply and report.
+    ``report``: None if the scheme is unsupported; ``refused``: why it is, else empty; ``seconds``: for apply
+    and report.
     """
 
     index: int
@@ -87,7 +88,7 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
     tasks = enumerate(schemes)
     count = workers or _cores()
     with ThreadPoolExecutor(count, thread_name_prefix="sweep") as pool:
-        # one more than there are threads, so that no thread waits
+        # one more task than there are threads, so that no thread waits
         under_way: set[Future[Row]] = {
             pool.submit(measure, x, *t) for t in itertools.islice(tasks, count + 1)
         }
@@ -103,7 +104,7 @@ def sweep_rows(x: Any, schemes: Iterable[Scheme], workers: int | None = None) ->
 
 
 def _cores() -> int:
-    """How many cores this process may use, possibly fewer than the machine has."""
+    """How many cores this process may use; possibly fewer than the machine has."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
@@ -124,9 +125,10 @@ def measure(x: Tensor, index: int, scheme: Scheme) -> Row:
 def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     """Return the schemes usually compared for a tensor of this shape, from few bits to many.
 
-    Integers of 2 to 8 bits (symmetric and asymmetric), floats of 4 to 8 bits and codebooks, per-tensor, per-channel,
-    per-group and per-block: with min-max; up to 4 bits also with min-MSE; integers per-tensor and per-channel also
-    with the 99.9th percentile. Then HQQ's schemes, and every preset. Schemes that do not fit the shape are left out.
+    Integers of 2 to 8 bits (symmetric and asymmetric), floats of 4 to 8 bits and codebooks; per-tensor,
+    per-channel, per-group and per-block; with min-max, up to 4 bits also with min-MSE, and per-tensor and
+    per-channel integers also with the 99.9th percentile. Then HQQ's schemes and every preset. Schemes that do
+    not fit the shape are left out.
     """
     granularities = _granularities(shape)
     candidates = [
@@ -182,7 +184,7 @@ def _fits(scheme: Scheme, shape: tuple[int, ...]) -> bool:
 def frontier(bits: Iterable[float], gains: Iterable[float]) -> list[int]:
     """Return the indices on the Pareto frontier, from few bits to many: no other has fewer bits and more gain.
 
-    ``gains``: more is better, such as ``sqnr_db``; negate an error. NaN is never on it.
+    ``gains``: higher is better, as for ``sqnr_db``; negate an error. NaN is never on the frontier.
     """
     points = [(b, -g, i) for i, (b, g) in enumerate(zip(bits, gains, strict=True)) if b == b and g == g]  # noqa: PLR0124
     best, found = math.inf, []

@@ -1,4 +1,4 @@
-"""A hierarchy of named sizes, such as the tensors of a model by the path of their module, folded to what can be seen."""
+"""A tree of named sizes, such as a model's tensors by module path, folded so that it can be drawn."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 from quantcore.tensors import uncollected
 
-DEPTH = 12  # parts of a name that are told apart; what comes after stays together
+DEPTH = 12  # levels at most; the remaining parts of a name stay together
 
 
 class Leaf(NamedTuple):
-    """Something with a name in parts: ``model.layers.0.mlp.up_proj.weight``; ``size`` in bytes, ``elements``: numbers in it."""
+    """An item with a dotted name, such as ``model.layers.0.mlp.up_proj.weight``.
+
+    ``size``: in bytes; ``elements``: how many numbers it contains.
+    """
 
     name: str
     size: int
@@ -21,9 +24,10 @@ class Leaf(NamedTuple):
 class Tile:
     """A rectangle of a treemap.
 
-    ``parent``: position of the tile that it lies in, -1 for the first; ``label``: the parts of the name that its parent
-    does not have; ``path``: all of them; ``size``, ``elements``: sums over its leaves; ``leaves``: how many there are;
-    ``leaf``: position of its only leaf, None for several. Several that are not drawn one by one are ``folded``.
+    ``parent``: index of the tile that contains it, -1 for the root; ``label``: the parts of its name that the
+    parent's name does not have; ``path``: the full name; ``size``, ``elements``: sums over its leaves;
+    ``leaves``: how many it has; ``leaf``: index of its only leaf, None if there are several. ``folded``: it
+    stands for several small tiles.
     """
 
     parent: int
@@ -38,7 +42,7 @@ class Tile:
 
 @dataclass(slots=True)
 class _Node:
-    """A part of the names. ``leaf``: position of the leaf that ends here."""
+    """A prefix of names. ``leaf``: index of the leaf whose name ends here."""
 
     label: str
     path: str
@@ -46,7 +50,7 @@ class _Node:
     elements: int = 0
     leaves: int = 0
     leaf: int | None = None
-    # by part; None: the leaf that ends here, where others begin with its name
+    # by the next part of the name; None: the leaf whose own name ends here
     children: "dict[str | None, _Node]" = field(default_factory=dict)
 
     def add(self, leaf: Leaf) -> None:
@@ -59,11 +63,11 @@ class _Node:
 def tiles(leaves: Sequence[Leaf], most: int) -> list[Tile]:
     """Return the tiles of a treemap, level by level, each after its parent.
 
-    Levels are drawn as long as all of a level fits; in the first that does not, the largest are opened first, and what
-    stays closed is one tile for many leaves.
+    Levels are drawn as long as they fit entirely. In the first one that does not, the largest tiles are
+    opened first; a tile that stays closed stands for all its leaves.
 
     Args:
-        most: tiles, about.
+        most: about how many tiles to return at most.
     """
     root = _tree(leaves)
     found = [Tile(-1, "", "", root.size, root.elements, root.leaves, root.leaf)]
@@ -107,7 +111,7 @@ def _tree(leaves: Sequence[Leaf]) -> _Node:
 
 
 def _single(node: _Node) -> _Node:
-    """Join a node with its only child, and that with its own."""
+    """Join a node with its only child, as long as it has only one."""
     label = node.label
     while len(node.children) == 1 and node.leaf is None:
         (node,) = node.children.values()
@@ -116,7 +120,7 @@ def _single(node: _Node) -> _Node:
 
 
 def _open(found: list[Tile], place: int, node: _Node, room: int) -> Iterator[tuple[int, _Node]]:
-    """Append the tiles of a node's children, and yield the position of each; many small ones are one tile."""
+    """Append the tiles of a node's children and yield each child with its index; small ones share a tile."""
     children = [_single(child) for child in node.children.values()]
     rest: list[_Node] = []
     if len(children) > room:

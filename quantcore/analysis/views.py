@@ -1,9 +1,9 @@
-"""What a map shows: a plane of the tensor, whole or in part, exact or reduced, as arrays.
+"""What a map shows, as arrays: all or part of a plane of the tensor, exact or reduced.
 
 A map shows at most `MAX_CELLS` cells per side. In a larger plane each cell represents a box of elements and
-shows one of them: original, codes and dequantized show the element with the largest |x|, which does not depend
-on the scheme, and the error map the one with the largest |error|, so that the worst is always visible. Everything
-said of a cell refers to the element that its map shows.
+shows one of them: the maps of the original, codes and dequantized values show the element with the largest
+|x|, which does not depend on the scheme, and the error map shows the one with the largest |error|, so that
+the worst error is always visible. All numbers given for a cell belong to the element that its map shows.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ MAX_BORDERS = 64  # lines along one axis; more would blur to grey
 class Cells:
     """One element per cell: 2-D arrays of the same shape, float32, int32 for codes and zero points.
 
-    ``values``: the codes' values before zero_point and scale: the codes themselves for integers.
+    ``values``: the values of the codes before zero_point and scale; for integers, the codes themselves.
     ``row``, ``column``: the element's place in the plane.
     """
 
@@ -63,14 +63,14 @@ class Cells:
 class MapData:
     """The cells of the four maps.
 
-    ``largest``: the element with the largest |x| of each cell; ``worst``: the one with the largest |error|. If a cell
-    is one element, both are the same object. ``rows``, ``columns``: (start, stop); ``step``: elements per cell
-    (down, across); ``borders``: rows and columns where a new block begins. ``scales``, ``zero_points``: of the
-    plane's blocks, in block form, or empty if each cell carries its own; ``block``: elements per block (down, across).
-    ``other``: if two results are compared, x̂ of the other at the elements of ``worst``, which are then those whose
-    errors differ most. ``names``: of the maps that there are; without an original, "codes" and "dequantized".
-    ``scales_at``: the first row of ``scales``, and the elements of one of them (down, across); by default those of a
-    plane that is shown from its first row, in ``block``.
+    ``largest``: the element with the largest |x| in each cell; ``worst``: the one with the largest |error|.
+    If a cell is one element, both are the same object. ``rows``, ``columns``: (start, stop); ``step``:
+    elements per cell (down, across); ``borders``: rows and columns where a new block begins. ``scales``,
+    ``zero_points``: those of the plane's blocks, in block form, or empty if each cell carries its own;
+    ``block``: elements per block (down, across). ``other``: if two results are compared, the other's x̂ at
+    the elements of ``worst``, which are then those whose errors differ most. ``names``: the maps that exist;
+    "codes" and "dequantized" if there is no original. ``scales_at``: the row where ``scales`` begins, and the
+    elements per scale (down, across); None means row 0 and ``block``.
     """
 
     largest: Cells
@@ -94,7 +94,7 @@ class MapData:
         return difference
 
     def of(self, name: str) -> Cells:
-        """The elements that the map ``name`` shows: "x", "codes", "dequantized" or "error"."""
+        """The elements shown by the map ``name``: "x", "codes", "dequantized" or "error"."""
         return self.worst if name == "error" else self.largest
 
     def map(self, name: str) -> npt.NDArray[Any]:
@@ -126,7 +126,7 @@ class MapData:
 
     @property
     def legend(self) -> str:
-        """What a cell shows, in one sentence; empty if it is one element."""
+        """What a cell shows, in one sentence; empty if every cell is one element."""
         if self.step == (1, 1):
             return ""
         down, across = self.step
@@ -135,7 +135,7 @@ class MapData:
         worst = (
             "in the error map the one with the largest |error|"
             if self.other is None
-            else "in the last map the one in which the errors differ most"
+            else "in the last map the one whose errors differ most"
         )
         return f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, {worst}."
 
@@ -147,7 +147,7 @@ def map_data(
 
     Args:
         against: another result of the same x; the error map then shows |error| - |its error|.
-        step: elements per cell (down, across); by default as many as keep a side within `MAX_CELLS`.
+        step: elements per cell (down, across); by default just enough to keep each side within `MAX_CELLS`.
 
     Raises:
         QuantError: the view does not fit the tensor.
@@ -174,12 +174,12 @@ def map_data(
 
 
 def step_of(rows: Span, columns: Span) -> Span:
-    """Return the elements per cell (down, across) with which a side has at most `MAX_CELLS` cells."""
+    """Return the fewest elements per cell (down, across) that keep each side within `MAX_CELLS` cells."""
     return -(-(rows[1] - rows[0]) // MAX_CELLS), -(-(columns[1] - columns[0]) // MAX_CELLS)
 
 
 def borders_of(rows: Span, columns: Span, block: Span) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the rows and columns where a new block begins; none along an axis where they would be too many."""
+    """Return the rows and columns where a new block begins; none along an axis that would have too many."""
     down, across = (
         tuple(range(-(-start // b) * b or b, stop, b)) if (stop - start) // b <= MAX_BORDERS else ()
         for (start, stop), b in zip((rows, columns), block, strict=True)
@@ -213,7 +213,7 @@ def _all(rows: Span, columns: Span, plane: Plane) -> tuple[Tensor, ...]:
 
 
 def box_of_blocks(result: Quantized) -> Shape:
-    """Return the extent of a block along each axis of x; 1 along each if blocks cross the ends of rows."""
+    """Return the extent of a block along each axis of x; 1 along every axis if groups cross rows."""
     if isinstance(result.scheme.granularity, PerFlatGroup):
         return as_boxes((), result.block[0], tuple(result.x.shape))[1]
     return result.block

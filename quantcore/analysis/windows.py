@@ -1,4 +1,4 @@
-"""Maps of a part of a tensor that is too large to be held whole: in the tensor's own rows, and joined from parts."""
+"""Maps of part of a tensor too large for memory: numbered by the tensor's own rows, and joined from parts."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -12,24 +12,24 @@ from quantcore.analysis.views import MAPS, Cells, MapData, borders_of, step_of
 
 
 def in_tensor(data: MapData, row: int, block: Span, has_original: bool) -> MapData:
-    """Return the maps of some rows of a plane with the rows that they have there.
+    """Return the maps of some rows of a plane, with the row numbers of the plane.
 
     Args:
-        row: where the first of the rows lies in the plane.
+        row: the plane's row that is row 0 of ``data``.
         block: extent of a block of the whole plane (down, across), for borders and outlines.
-        has_original: otherwise there is nothing to compare with: only codes and values are shown.
+        has_original: if false, there is nothing to compare with, and only codes and values are shown.
     """
 
     def moved(cells: Cells) -> Cells:
         return replace(cells, row=cells.row + np.int32(row))
 
     largest = moved(data.largest)
-    apart = has_original and data.worst is not data.largest
+    differ = has_original and data.worst is not data.largest
     rows = (data.rows[0] + row, data.rows[1] + row)
     return replace(
         data,
         largest=largest,
-        worst=moved(data.worst) if apart else largest,
+        worst=moved(data.worst) if differ else largest,
         rows=rows,
         borders=borders_of(rows, data.columns, block),
         block=block,
@@ -41,7 +41,7 @@ def in_tensor(data: MapData, row: int, block: Span, has_original: bool) -> MapDa
 def joined(parts: Sequence[MapData]) -> MapData:
     """Return the maps of consecutive rows as one; each cell carries its own scale and zero point.
 
-    All but the last part must have a multiple of the step's rows.
+    The number of rows of every part but the last must be a multiple of the step.
     """
 
     def all_of(name: str) -> Cells:
@@ -70,13 +70,13 @@ def value_data(
     columns: Span | None = None,
     step: Span | None = None,
 ) -> MapData:
-    """Return the map of values that have no codes; with what they were before, the maps of original and error too.
+    """Return the map of values that have no codes; if the original is given, also its map and the error's.
 
     Args:
         values: some rows of a plane, float32.
-        original: the same rows.
-        row: where the first of them lies in the plane.
-        rows: (start, stop) of ``values``; None for all. ``columns`` likewise.
+        original: the same rows of the original.
+        row: the plane's row at which ``values`` begins.
+        rows: (start, stop) within ``values``; None for all. ``columns`` likewise.
         step: elements per cell (down, across).
 
     Raises:
@@ -101,7 +101,7 @@ def value_data(
 
 
 def _cells(values: Tensor, x: Tensor, row: Tensor, column: Tensor, first: int) -> Cells:
-    """The elements at these places; there are no codes and no scales."""
+    """The elements at these places, without codes and scales."""
     here, was = values[row, column].numpy(), x[row, column].numpy()
     none = np.zeros(here.shape, np.int32)
     place = [(i + shift).to(torch.int32).numpy() for i, shift in ((row, first), (column, 0))]

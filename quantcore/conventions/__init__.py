@@ -1,7 +1,7 @@
-"""The numerical choices on which libraries differ with all else equal: one record per library call.
+"""The numerical choices in which libraries differ when all else is equal: one record per library call.
 
 To add a library, add a module to `libraries`. A source that says "measured" means: on 300,000 near-ties on x86-64
-with AVX-512, one thread, the named arithmetic gave no difference and every other thousands.
+with AVX-512, one thread, the named arithmetic gave no difference and every other gave thousands.
 """
 
 from quantcore.conventions.case import Case
@@ -26,7 +26,7 @@ from quantcore.conventions.stages.symmetric_scales import (
 )
 
 CONVENTIONS.update({record.name: record for record in records()})
-# those whose call supports integers of several widths, not only the format of a preset
+# conventions whose call supports integers of several widths, not only the format of a preset
 INTEGER_CONVENTIONS: dict[str, Convention] = {
     name: record for name, record in CONVENTIONS.items() if not record.preset_only
 }

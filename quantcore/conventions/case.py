@@ -12,7 +12,7 @@ from quantcore.numerics import KERNELS
 if TYPE_CHECKING:
     from quantcore.conventions.record import Convention
 
-_LEAST_POWER, _MOST_POWER = -127, 127  # of e8m0; float32 has their inverses too
+_LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are float32 numbers too
 # Equal kernels where no zero_point is added
 _WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
 
@@ -21,11 +21,11 @@ _WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
 class Case:
     """One level of a scheme: x and its scales, or the scales and their scales.
 
-    ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the last may
-    be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
+    ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the
+    last may be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
     ``half_quadratic``: HQQ adjusts the zero point; ``searched``: one of ggml's searches finds the scale.
-    ``scales``, ``zero_points``: those given, if any. ``stored``: the format that scales are quantized to, None if
-    they stay float32; ``stored_in_units``: that quantization has scale 1.
+    ``scales``, ``zero_points``: the given ones, if any. ``stored``: the format that scales are quantized to,
+    None if they stay float32; ``stored_in_units``: scales are quantized with scale 1.
     """
 
     rules: "Convention"
@@ -108,7 +108,7 @@ class Case:
 
     @property
     def smallest_given(self) -> float:
-        """The smallest of the given scales, infinity if none is given."""
+        """The smallest of the given scales; infinity if none are given."""
         return min(self.scales, default=math.inf)
 
     @property
@@ -133,11 +133,11 @@ class Case:
 
     @property
     def nan(self) -> str:
-        """What gives NaN: infinity over an infinite scale where a scale of NaN is refused, else NaN itself."""
+        """What gives NaN: infinity over an infinite scale if NaN scales are refused, otherwise NaN itself."""
         return "∞ / ∞" if self.rules.scale.bad_scale == "nan" and self.min_max else "NaN"
 
 
 def exactly(value: float) -> str:
-    """A number, short and exact: ``2^-23``, ``1e-10``."""
+    """Format a number briefly and exactly: ``2^-23``, ``1e-10``."""
     mantissa, exponent = math.frexp(value)
     return f"2^{exponent - 1}" if mantissa == 0.5 and abs(exponent) > 8 else f"{value:.9g}"

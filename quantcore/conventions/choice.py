@@ -1,6 +1,6 @@
 """A choice of a convention: its values, what depends on it, and a sentence that says what it does.
 
-A choice is a field of one of the stages, declared with `choice`: its default together with its words.
+A choice is a field of one of the stages, declared with `choice`, which takes its default and its sentences.
 `quantcore.differences` and the reasons of `quantcore.compare` are built from these.
 """
 
@@ -21,7 +21,7 @@ Says = Callable[["Case"], str] | Mapping[object, str]
 @dataclass(frozen=True)
 class Choice:
     """``at_stake``: what depends on it, as a phrase; ``says``: what it does in one case, or a sentence per value;
-    ``matters``: whether another value can change a number of the case; ``kind``: the reason in a word or two.
+    ``matters``: whether another value can change a number in the case; ``kind``: the reason in a word or two.
     """
 
     at_stake: str
@@ -45,7 +45,7 @@ def choice(
     matters: Callable[["Case"], bool] = _always,
     kind: str = "",
 ) -> Any:
-    """Declare a field of a stage with its words; ``default`` is the textbook's value."""
+    """Declare a field of a stage with its sentences; ``default`` is the textbook's value."""
     return dataclasses.field(
         default=default, metadata={"choice": Choice(at_stake, says, matters, kind or at_stake)}
     )
@@ -55,7 +55,8 @@ class Stage:
     """One stage of the arithmetic, and its choices.
 
     ``ALTERS``: the first result that its choices change: "parameters", "codes", or the dequantized "values".
-    ``VALUES``: the choices that list their values, and these; ``NUMBERS``: the choices that are numbers.
+    ``VALUES``: the allowed values, by choice, where they are listed; ``NUMBERS``: the choices that are
+    numbers.
     """
 
     ALTERS: ClassVar[str] = "parameters"
@@ -63,7 +64,8 @@ class Stage:
     NUMBERS: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        # once a class: resolving annotations is slow, and comparisons make many stages that differ in one choice
+        # once per class: resolving annotations is slow, and comparisons create many stages that differ in one
+        # choice
         hints = {name: get_type_hints(cls)[name] for name in cls.__annotations__}
         cls.VALUES = {
             name: get_args(hint) if get_origin(hint) is Literal else (False, True)

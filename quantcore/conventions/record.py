@@ -27,7 +27,7 @@ class Limit:
     """A limit of a library's call.
 
     ``of``: the property of scheme and shape, a key of `support.PROPERTIES`; ``allowed``: its supported values;
-    ``words``: the library's rule, to be read after its name.
+    ``words``: the library's rule, as a phrase that follows its name.
     """
 
     of: str
@@ -72,7 +72,7 @@ class Convention:
         """Return a record with these choices; the others are the textbook's.
 
         Raises:
-            QuantError: a value that the choice does not have.
+            QuantError: a value is not one that its choice allows.
         """
         choices = {key: given.pop(key) for key in list(given) if key in STAGE_OF}
         return cls(name, **_staged({}, choices), **given)
@@ -91,11 +91,11 @@ class Convention:
         """Return the choices that differ from the record of this name."""
         base = CONVENTIONS.get(self.name, TEXTBOOK)
         kept = {v for v in base.variants if v in self.variants}
-        undone = {choice for _, choice, _ in set(base.variants) - kept}
+        removed = {choice for _, choice, _ in set(base.variants) - kept}
         return {
             name: value
             for name, value in self.choices.items()
-            if name in undone or value != base.choices[name]
+            if name in removed or value != base.choices[name]
         }
 
     def at(self, granularity: Granularity) -> "Convention":
@@ -110,7 +110,7 @@ class Convention:
         """Return a copy with these choices for every granularity; names of earlier versions are accepted.
 
         Raises:
-            QuantError: a name that is not a choice, or a value that it does not have.
+            QuantError: a name is not a choice, or a value is not one that its choice allows.
         """
         choices = dict(_today(name, value) for name, value in choices.items())
         unknown = sorted(set(choices) - set(STAGE_OF))
@@ -137,7 +137,7 @@ class Convention:
 
 
 def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stages of these choices, changed accordingly; ``stages``: the originals."""
+    """Return the stages that these choices change, with the changes; ``stages``: the originals."""
     found: dict[str, dict[str, Any]] = {}
     for name, value in choices.items():
         found.setdefault(STAGE_OF[name], {})[name] = value
@@ -189,7 +189,7 @@ STAGES: dict[str, type[Stage]] = {
     "nonfinite": NonfiniteStage,
     "decoding": DecodingStage,
 }
-# choice -> the stage that it belongs to, and its words
+# choice -> the stage that it belongs to, and its sentences
 STAGE_OF = {name: stage for stage, kind in STAGES.items() for name in choices_of(kind)}
 CHOICES: dict[str, Choice] = {name: c for kind in STAGES.values() for name, c in choices_of(kind).items()}
 # choice -> its values, for choices that list them

@@ -28,7 +28,7 @@ def arrays(result: Quantized) -> dict[str, Tensor]:
 
 
 def to_npz(result: Quantized) -> bytes:
-    """Return an .npz file, uncompressed; it reads with ``allow_pickle=False``.
+    """Return an uncompressed .npz file, which can be loaded with ``allow_pickle=False``.
 
     In addition to the arrays it contains ``scheme``, a string of shape ().
     """
@@ -44,10 +44,10 @@ def to_safetensors(result: Quantized) -> bytes:
 
 
 def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """Return one line per row: float32 with the fewest digits that read back, integers as such.
+    """Return one line per row: float32 with the fewest digits that round-trip, integers as they are.
 
-    Rows are along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one line,
-    a scalar one line of one number.
+    Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one
+    line, a scalar one line with one number.
 
     >>> to_csv(np.array([[0.1, -2.0], [1e-7, 3.0]], np.float32))
     '0.1,-2.0\\n1e-07,3.0\\n'

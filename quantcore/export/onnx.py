@@ -11,7 +11,7 @@ bits        tensor type  opset
 9 to 16     (U)INT16     21
 ==========  ===========  =======
 
-A result can be written if this gives its codes, whatever its convention. Specification:
+A result of any convention can be written if this gives its codes. Specification:
 onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Only this module needs the package onnx.
 """
 
@@ -29,13 +29,13 @@ from quantcore.numerics import KERNELS
 from quantcore.quantization import Quantized, quantize
 from quantcore.scheme import Scheme
 
-# width of the type -> the first opset that has it, and the IR version that came with that
+# width of the type -> the first opset that has it, and the IR version of that opset
 _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What QuantizeLinear takes: parameters in a supported shape, and its attributes."""
+    """The inputs of QuantizeLinear: parameters in a supported shape, and its attributes."""
 
     scale: Tensor
     zero_point: Tensor
@@ -45,8 +45,9 @@ class Layout:
 def to_onnx(result: Quantized) -> bytes:
     """Return an .onnx file with input x and outputs codes and dequantized, in the shape of x.
 
-    It computes the codes of ``result`` from x; scale and zero_point are constants in it. Codes of fewer than 8 bits are
-    cast to 8 at the end, since NumPy has no smaller type. The text of the scheme is in the metadata.
+    The model computes the codes of ``result`` from x, with scale and zero_point as constants. Codes of fewer
+    than 8 bits are cast to 8 bits at the end, since NumPy has no smaller type. The text of the scheme is in
+    the metadata.
 
     Raises:
         QuantError: QuantizeLinear would give other codes or does not support the zero_point, the format is not an
@@ -60,8 +61,9 @@ def to_onnx(result: Quantized) -> bytes:
 def layout_of(result: Quantized) -> Layout:
     """Choose between one scale, scales along one axis, and blocks along one axis.
 
-    QuantizeLinear has blocks along one axis only; blocks along several become blocks along the longest, with the
-    parameters repeated along the others. Flat groups that are not boxes repeat their parameters for every element.
+    QuantizeLinear supports blocks along one axis only. Blocks along several axes become blocks along the
+    longest one, with the parameters repeated along the others. Flat groups that are not boxes have their
+    parameters repeated for every element.
     """
     shape, block = tuple(result.x.shape), result.block
     parameters = [result.scale, result.params.zero_point]
@@ -82,24 +84,24 @@ def layout_of(result: Quantized) -> Layout:
 
 
 def _type_bits(result: Quantized) -> int:
-    """Bits of the tensor type for the codes."""
+    """The bits of the tensor type that holds the codes."""
     fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
         raise QuantError(
-            f"The ONNX export supports integer formats only, and the format is {fmt}; choose an integer format."
+            f"The ONNX export supports only integer formats, but this is {fmt}; choose an integer format."
         )
     z = result.params.zero_point
     if z.is_floating_point():
         raise QuantError(
-            f"QuantizeLinear takes an integer zero_point, and that of {result.scheme.convention.name} is a float; choose "
-            "another convention."
+            f"QuantizeLinear needs an integer zero_point, but that of {result.scheme.convention.name} is a float; "
+            "choose another convention."
         )
     bits = min(width for width in _OPSETS if width >= fmt.bits)
     bounds = IntFormat(bits, fmt.signed)
     if bool(((z < bounds.qmin) | (z > bounds.qmax)).any()):
         raise QuantError(
-            f"QuantizeLinear takes a zero_point of the type of the codes, {bounds.qmin}..{bounds.qmax}; choose one "
-            "in this range."
+            f"QuantizeLinear needs a zero_point of the same type as the codes, {bounds.qmin}..{bounds.qmax}; "
+            "choose one in this range."
         )
     return bits
 
@@ -113,26 +115,27 @@ def _check_same_codes(result: Quantized, bits: int) -> None:
     if not other:
         return
     raise QuantError(
-        f"{other:,} of {codes.numel():,} codes would differ: {_differences(result, wide)}. Choose the onnxruntime convention."
+        f"{other:,} of {codes.numel():,} codes would differ, because QuantizeLinear "
+        f"{_differences(result, wide)}. Choose the onnxruntime convention."
     )
 
 
 def _differences(result: Quantized, wide: IntFormat) -> str:
-    """How the rule of these codes differs from QuantizeLinear, the most important first."""
+    """What QuantizeLinear does differently, the most important first."""
     fmt, convention = result.scheme.format, result.scheme.rules
     formula, theirs = KERNELS[convention.coding.kernel].formula, KERNELS["A"].formula
     found = []
     if bool((result.scale == 0).any()):
-        found.append("it divides by a scale of 0, for which every code here is the code of 0")
+        found.append("divides by a scale of 0, for which every code here is the code of 0")
     if convention.coding.overflow == "wrap":
-        found.append("it clamps, and these codes wrap around")
+        found.append("clamps, but these codes wrap around")
     elif (fmt.qmin, fmt.qmax) != (wide.qmin, wide.qmax):
-        found.append(f"it clamps to {wide.qmin}..{wide.qmax}, these to {fmt.qmin}..{fmt.qmax}")
+        found.append(f"clamps to {wide.qmin}..{wide.qmax}, but these codes are {fmt.qmin}..{fmt.qmax}")
     if convention.coding.rounding != "half_even":
-        found.append(f"it rounds half to even, these {convention.coding.rounding}")
+        found.append(f"rounds half to even, but the rounding here is {convention.coding.rounding}")
     if formula != theirs:
-        found.append(f"it computes {theirs}, {convention.name} {formula}")
-    return "QuantizeLinear differs: " + "; ".join(found or ["it turns NaN into the lowest code"])
+        found.append(f"computes {theirs}, but {convention.name} computes {formula}")
+    return "; ".join(found or ["turns NaN into the lowest code"])
 
 
 def _onnx(module: str) -> Any:

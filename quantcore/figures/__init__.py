@@ -26,7 +26,7 @@ from quantcore.figures.style import BLOCKS, base_layout, palette
 
 
 def to_html(figure: go.Figure) -> str:
-    """Return a page that opens offline: it contains plotly.js."""
+    """Return an HTML page that works offline: it contains plotly.js."""
     config = {"displaylogo": False, "showSendToCloud": False, "responsive": True}
     page: str = figure.to_html(include_plotlyjs=True, full_html=True, config=config)
     return page

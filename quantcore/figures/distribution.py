@@ -24,12 +24,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class DistributionData:
-    """How a block's elements are distributed, and what its codes represent.
+    """How a block's elements are distributed, and which values its codes represent.
 
-    ``block``: its position in the grid; ``name``: as pages call it; ``counts``: its elements between ``edges``;
-    ``whole``: all elements between the same edges, None where only the block is shown or is all of x;
-    ``values``: what its codes represent, ascending; ``size``: how many elements it has; ``clipped``: how many of
-    these are clipped.
+    ``block``: its position in the grid; ``name``: its readable name; ``counts``: its elements between
+    ``edges``; ``whole``: all elements of x between the same edges, None if only the block is shown or it is
+    all of x; ``values``: what its codes represent, ascending; ``size``: how many elements it has;
+    ``clipped``: how many of these are clipped.
     """
 
     block: tuple[int, ...]
@@ -53,8 +53,8 @@ def distribution_data(
 
     Args:
         block: position in the grid of blocks; by default the block with the largest scale.
-        alone: the block only, in its own bins.
-        whole: `histogram` of x, if it is known already.
+        alone: only the block, in its own bins.
+        whole: the `histogram` of x, if already computed.
     """
     where = _widest(result) if block is None else block
     own = blocks.elements_of(result.x, result.scheme.granularity, where)
@@ -66,7 +66,7 @@ def distribution_data(
         counts = histogram(own, len(all_counts), (float(edges[0]), float(edges[-1])))[0]
     values = grid_values(result, where)
     low, high = (float(v) for v in torch.aminmax(own))
-    # if all elements lie within the representable range nothing is clipped, and no pass over x is needed
+    # if all elements are within the representable range, nothing is clipped and no pass over x is needed
     plain = result.dequantizer.how == "scaled" and result.dequantizer.center is None
     clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
     name = blocks.name(result, where)
@@ -84,7 +84,7 @@ def distribution(
     theme: str = "light",
     whole: tuple[Array, Array] | None = None,
 ) -> go.Figure:
-    """Return the histogram of a block, with the values that its codes represent drawn into it.
+    """Return the histogram of a block, with the values that its codes represent marked in it.
 
     With several blocks, the bars are percentages, and all of x is drawn faintly in the background. For ``block``,
     ``alone`` and ``whole`` see `distribution_data`.
@@ -110,7 +110,7 @@ def distribution(
             "title": "elements" if data.whole is None else "% of elements",
             "type": "log" if log else "linear",
         },
-        # for the rug: the first axis has no 0 when it is logarithmic
+        # for the rug: a logarithmic first axis has no 0
         "yaxis2": {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         "bargap": 0,
         "barmode": "overlay",
@@ -119,8 +119,8 @@ def distribution(
     return go.Figure([*bars, *_rug(shown, theme)], layout)
 
 
-def _bars(data: DistributionData, counts: Array, name: str, colour: str, opacity: float) -> go.Bar:
-    """A histogram: counts for one block alone, otherwise percentages of its own elements."""
+def _bars(data: DistributionData, counts: Array, name: str, color: str, opacity: float) -> go.Bar:
+    """A histogram: counts if one block is shown alone, otherwise percentages of its own elements."""
     total = int(counts.sum())
     return go.Bar(
         x=(data.edges[:-1] + data.edges[1:]) / 2,
@@ -128,7 +128,7 @@ def _bars(data: DistributionData, counts: Array, name: str, colour: str, opacity
         customdata=counts,
         width=np.diff(data.edges),
         name=name,
-        marker={"color": colour, "opacity": opacity, "line": {"width": 0}},
+        marker={"color": color, "opacity": opacity, "line": {"width": 0}},
         hovertemplate=f"x near %{{x:.4~g}}: %{{customdata}} of {total:,} elements, {name}<extra></extra>",
     )
 
@@ -138,7 +138,7 @@ def histogram(
 ) -> tuple[Array, Array]:
     """Return counts and edges of ``bins`` equal bins from the lowest to the highest finite element.
 
-    ``bounds``: the first and the last edge, if not those.
+    ``bounds``: the first and last edges to use instead.
     """
     low, high = bounds or (float(v) for v in torch.aminmax(x))
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -150,7 +150,8 @@ def histogram(
     counts = np.zeros(bins, np.int64)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK].cpu().numpy()
-        # numpy subtracts the lowest value in the array's own type, where the width of the range may overflow
+        # numpy subtracts the lowest value in the array's own dtype, in which the width of the range may
+        # overflow
         wide = high - low > float(np.finfo(part.dtype).max)
         counts += np.histogram(part.astype(np.float64) if wide else part, bins, (low, high))[0]
     return counts, np.linspace(low, high, bins + 1)
@@ -171,7 +172,7 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
 
 
 def _visible(edges: Array, values: Array) -> tuple[float, float]:
-    """All elements, and the representable range unless it is much wider than they are."""
+    """The range of all elements, extended to the representable range unless that is much wider."""
     span = edges[-1] - edges[0]
     low = max(min(edges[0], float(values[0])), edges[0] - span)
     high = min(max(edges[-1], float(values[-1])), edges[-1] + span)
@@ -180,7 +181,7 @@ def _visible(edges: Array, values: Array) -> tuple[float, float]:
 
 
 def _marks(values: Array, shown: Array, theme: str) -> list[dict[str, Any]]:
-    """The representable range, shaded, and its values as lines if there are few."""
+    """The shaded representable range, and its values as lines if there are few."""
     shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}}
     marks = [shade | {"x0": float(values[0]), "x1": float(values[-1]), "y0": 0, "y1": 1, "yref": "paper"}]
     line = {"type": "line", "line": {"color": LINE[theme], "width": 1}, "opacity": 0.75}

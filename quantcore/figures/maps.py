@@ -1,4 +1,4 @@
-"""The four maps: original, codes, dequantized, error; fewer where there is no original, or there are no codes."""
+"""The four maps: original, codes, dequantized, error; fewer if there is no original or there are no codes."""
 
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,18 +15,15 @@ from quantcore.quantization import Quantized
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
 NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
-MANY, FEW, FAR = (
-    2000,
-    1000,
-    3.0,
-)  # of many cells, one of FEW may lie beyond the colors, if FAR times as far as the others
+# with MANY cells or more, one in FEW may lie outside the color range, if FAR times as far out as the others
+MANY, FEW, FAR = 2000, 1000, 3.0
 BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cells
 
 
 def titles_of_maps(data: MapData) -> dict[str, str]:
-    """What each of the maps shows, by its name."""
+    """The title of each map, by its name."""
     titles = TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
-    if "x" not in data.names:  # nothing but what is stored
+    if "x" not in data.names:  # without an original
         titles = {**titles, "dequantized": "Values x̂" if "codes" in data.names else "Values"}
     return {name: titles[name] for name in data.names}
 
@@ -43,7 +40,7 @@ def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> d
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
     else:
-        if low == high:  # a single value: start at 0, so that it has a color of its own
+        if low == high:  # a single value: start at 0, so that it gets its own color
             low, high = min(low, 0.0), max(high, 0.0)
         values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
     found = {"x": values, "dequantized": values}
@@ -72,10 +69,10 @@ def maps(
     says which.
 
     Args:
-        numbers: write the numbers into the cells, if there are at most 256.
+        numbers: write the numbers into the cells if there are at most 256 cells.
         borders: draw the borders of blocks.
         columns: 4 for a row, 2 for a square.
-        against: another result of the same x: the last map shows by how much |error| differs from its |error|.
+        against: another result of the same x; the last map then shows |error| minus the other's |error|.
     """
     view = view or View()
     data, shape = map_data(result, view, against), tuple(result.x.shape)
@@ -102,13 +99,13 @@ def drawn_maps(
     columns: int = 4,
     theme: str = "light",
 ) -> go.Figure:
-    """Return `maps` of data that is there already.
+    """Return `maps` for data that is already computed.
 
     Args:
         fmt: what a code is; None if there are none.
         shape: of the tensor.
     """
-    colours = scales_of_maps(data, fmt, theme)
+    colors = scales_of_maps(data, fmt, theme)
     columns = min(columns, len(data.names))
     rows = -(-len(data.names) // columns)
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
@@ -124,7 +121,7 @@ def drawn_maps(
         number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
         own = {"z": data.map(name), "name": text, "texttemplate": number, **_bar(across, down)}
         own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | _hover(data, data.of(name), shape, view)
-        traces.append(own | shared | colours[name])
+        traces.append(own | shared | colors[name])
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
         layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
         layout["annotations"].append(title(text, across[0], down[1]))
@@ -133,12 +130,12 @@ def drawn_maps(
 
 
 def beyond_colors(data: MapData) -> str:
-    """Sentences on cells whose values lie beyond the color bars, which `scales_of_maps` ends before them; else empty."""
+    """Return sentences on cells outside the color ranges of `scales_of_maps`; empty if there are none."""
     return " ".join(filter(None, (colors.beyond for colors in _colors_of(data).values())))
 
 
 class _Colors(NamedTuple):
-    """The lowest and the highest value with a color of its own, and a sentence on cells beyond them, if there are any."""
+    """The lowest and highest values in the color range, and a sentence on cells outside it, if any."""
 
     low: float
     high: float
@@ -151,17 +148,17 @@ class _Colors(NamedTuple):
         if not beyond.size:
             return cls(low, high, "")
         farthest = float(beyond[np.abs(beyond).argmax()])
-        few = "cell lies" if beyond.size == 1 else "cells lie"
-        text = f"{beyond.size:,} {few} beyond the colors of the {what}, as far as {farthest:.4g}."
+        cells, at = ("cell lies", "at") if beyond.size == 1 else ("cells lie", "the farthest at")
+        text = f"{beyond.size:,} {cells} outside the color range of the {what}, {at} {farthest:.4g}."
         return cls(low, high, text.replace("-", "−"))
 
 
-# what a page draws again and again is looked through once
+# a page draws the same data many times, but scans it once
 _known: WeakKeyDictionary[MapData, dict[str, _Colors]] = WeakKeyDictionary()
 
 
 def _colors_of(data: MapData) -> dict[str, _Colors]:
-    """The colors of the values and of the error, if there is one."""
+    """The color ranges of the values and of the error, if there is one."""
     if data not in _known:
         values = [data.map(name).ravel() for name in ("x", "dequantized") if name in data.names]
         found = {"values": _Colors.of("values", np.concatenate(values))}
@@ -172,9 +169,10 @@ def _colors_of(data: MapData) -> dict[str, _Colors]:
 
 
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """Lowest and highest value with a color of its own, (0, 0) if none is finite: with given parameters x̂ can overflow.
+    """The lowest and highest values in the color range; (0, 0) if none are finite.
 
-    Where a few of many cells lie so far out that all others would have one color, the range ends before them.
+    With given parameters, x̂ can overflow. If a few of many cells lie so far out that all others would share one
+    color, the range excludes them.
     """
     finite = values[np.isfinite(values)]
     if not finite.size:
@@ -196,14 +194,14 @@ def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
 
 
 def _cells(data: MapData) -> dict[str, Any]:
-    """Where the cells stand, in elements."""
+    """The positions of the cells, in elements."""
     down, across = data.step
     x0, y0 = data.columns[0] + (across - 1) / 2, data.rows[0] + (down - 1) / 2
     return {"x0": x0, "dx": across, "y0": y0, "dy": down}
 
 
-# in a tooltip: the array of the cells -> its label and number format
-_TOLD = {
+# array of the cells -> its label and number format in the tooltip
+_LABELS = {
     "x": ("x", ":.6~g"),
     "codes": ("q", ""),
     "dequantized": ("x̂", ":.6~g"),
@@ -215,14 +213,16 @@ _TOLD = {
 
 def _hover(data: MapData, cells: Cells, shape: tuple[int, ...], view: View) -> dict[str, Any]:
     """The numbers of the element that a cell shows, for its tooltip."""
-    told = [name for name in _TOLD if name in data.names]
-    told += ["scale", "zero_point"] if "codes" in data.names else []
-    arrays = [getattr(cells, name) for name in ("row", "column", *told)]
+    shown = [name for name in _LABELS if name in data.names]
+    shown += ["scale", "zero_point"] if "codes" in data.names else []
+    arrays = [getattr(cells, name) for name in ("row", "column", *shown)]
     # float32, half the payload, holds integers up to 2^24
     largest = max(int(np.abs(a.astype(np.int64)).max()) for a in arrays if a.dtype == np.int32)
     numbers = np.stack(arrays, -1).astype(np.float32 if largest <= 1 << 24 else np.float64)
     index = element(view, shape, "%{customdata[0]}", "%{customdata[1]}")
-    lines = [f"<br>{_TOLD[name][0]} %{{customdata[{i}]{_TOLD[name][1]}}}" for i, name in enumerate(told, 2)]
+    lines = [
+        f"<br>{_LABELS[name][0]} %{{customdata[{i}]{_LABELS[name][1]}}}" for i, name in enumerate(shown, 2)
+    ]
     head = f"element ({', '.join(map(str, index))})"
     return {"customdata": numbers, "hovertemplate": f"{head}{''.join(lines)}<extra></extra>"}
 

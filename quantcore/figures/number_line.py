@@ -24,10 +24,10 @@ def number_line(
     """Return one row of marks per format.
 
     Args:
-        values: name -> its values, any order.
+        values: name -> its values, in any order.
         log: whether the line shows |value| on a logarithmic scale, without zero.
-        at: a number to mark on the line; on a logarithmic one, its magnitude.
-        rounded: name -> what ``at`` is rounded to, marked too.
+        at: a number to mark on the line; on a logarithmic line, its magnitude is marked.
+        rounded: name -> what ``at`` is rounded to, also marked.
         what: title of the line, instead of "value".
     """
     traces = []
@@ -77,11 +77,11 @@ def _layout(names: list[str], log: bool, title: str, theme: str) -> dict[str, An
 def _number(
     names: list[str], at: float, log: bool, rounded: Mapping[str, float], theme: str
 ) -> list[go.Scatter]:
-    """The number as a line through all rows, and what it is rounded to in each; a logarithmic line has no zero."""
+    """The number as a line through all rows, and what each rounds it to; a logarithmic line has no zero."""
     traces = []
-    colour = LINE[theme]
+    color = LINE[theme]
     if at or not log:
-        line = {"color": colour, "width": 1, "dash": "dot"}
+        line = {"color": color, "width": 1, "dash": "dot"}
         text = f"the number {at:.6g}<extra></extra>"
         traces.append(go.Scatter(x=[at] * len(names), y=names, mode="lines", line=line, hovertemplate=text))
     taken = {name: abs(value) if log else value for name, value in rounded.items() if value or not log}
@@ -92,7 +92,7 @@ def _number(
             y=list(taken),
             customdata=[rounded[name] for name in taken],
             mode="markers",
-            marker={"color": colour, "size": 9},
+            marker={"color": color, "size": 9},
             hovertemplate=text,
         )
     )

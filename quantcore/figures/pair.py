@@ -19,7 +19,8 @@ class PairData:
     """Cells of the maps: both codes, and the row and column of the element that a cell shows.
 
     ``step``: how many elements (down, across) a cell represents; the maps of codes show the one whose codes
-    differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many it has.
+    differ most. ``differing``: how many of a cell's elements have different codes; ``size``: how many there
+    are.
     """
 
     first: Codes
@@ -37,12 +38,12 @@ class PairData:
 
     @property
     def percent(self) -> npt.NDArray[np.float64]:
-        """How many of each cell's elements have different codes, in percent."""
+        """The percentage of each cell's elements that have different codes."""
         return 100.0 * self.differing / self.size
 
     @property
     def legend(self) -> str:
-        """What a cell shows, in a sentence or two; empty if it is one element."""
+        """What a cell shows, in two sentences; empty if every cell is one element."""
         if not self.reduced:
             return ""
         down, across = self.step
@@ -68,9 +69,9 @@ def percent(count: int, total: int) -> str:
 
 
 def pair_data(first: Codes, second: Codes) -> PairData:
-    """Return at most 256×256 cells of two arrays of one shape; leading axes become rows.
+    """Return at most 256×256 cells for two arrays of the same shape; leading axes become rows.
 
-    Memory: some copies of one row of cells, never of an array.
+    Memory: a few copies of one row of cells, never of a whole array.
     """
     a, b = (c.reshape(-1, c.shape[-1] if c.ndim else 1) for c in (first, second))
     step = (-(-a.shape[0] // MAX_CELLS), -(-a.shape[1] // MAX_CELLS))
@@ -83,7 +84,7 @@ def pair_data(first: Codes, second: Codes) -> PairData:
 
 
 def _row_of_cells(a: Codes, b: Codes, step: Span) -> tuple[Codes, Codes, Codes, Codes]:
-    """For each cell of one row: row (from 0) and column of the element shown, how many differ, how many there are."""
+    """For each cell of one row: row (from 0) and column of the element shown, how many differ, out of how many."""
     short = [(0, n - m) for n, m in zip((step[0], -(-a.shape[1] // step[1]) * step[1]), a.shape, strict=True)]
     difference = abs(a.astype(np.int64) - b)
     padded = np.pad(difference, short, constant_values=-1)  # no difference is negative
@@ -96,14 +97,14 @@ def _row_of_cells(a: Codes, b: Codes, step: Span) -> tuple[Codes, Codes, Codes, 
 def pair(
     first: Codes, second: Codes, titles: tuple[str, str], *, bounds: Span, theme: str = "light"
 ) -> go.Figure:
-    """Return maps of both and of where they differ, with linked axes.
+    """Return maps of both sets of codes and of where they differ, with linked axes.
 
     The third map shows first - second if each cell is one element; otherwise the percentage of the cell's
     elements that differ. `pair_data` has the numbers and a legend.
 
     Args:
         titles: names of the two.
-        bounds: the lowest and the highest code, where the colours end.
+        bounds: the lowest and highest codes, where the color range ends.
     """
     data = pair_data(first, second)
     height, width = data.first.shape
@@ -116,26 +117,26 @@ def pair(
     for i, (cells, name) in enumerate(maps):
         axis, domain = str(i + 1) if i else "", subplot_domain(i, 3, 0.075)
         bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
-        colours = differ if i == 2 else codes
+        colors = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
         text = "%{z}" if data.first.size <= NUMBERS_UP_TO and not data.reduced else None
-        traces.append(go.Heatmap(texttemplate=text, **own, **colours, **hover, **_places(data)))
+        traces.append(go.Heatmap(texttemplate=text, **own, **colors, **hover, **_places(data)))
         layout |= _axes(data, axis, domain)
         layout["annotations"].append(title(name, domain[0], 1))
     return go.Figure(traces, layout)
 
 
 def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[Any, str, dict[str, Any]]:
-    """Cells, title and colours of the third map."""
-    colours = palette("error", theme)
+    """Cells, title and colors of the third map."""
+    colors = palette("error", theme)
     if not data.reduced:
         difference = data.first - data.second
         most = int(abs(difference).max()) or 1
         name = f"{titles[0]} − {titles[1]}"
-        return difference, name, {"zmin": -most, "zmax": most, "colorscale": colours}
-    # from 0 to 100, so that equal colors mean equal percentages in every comparison; the quiet middle color is
-    # for 0 alone, so that even one element of a large cell stands out
-    middle, *others = [colour for _, colour in colours[len(colours) // 2 :]]
+        return difference, name, {"zmin": -most, "zmax": most, "colorscale": colors}
+    # from 0 to 100, so that equal colors mean equal percentages in every comparison; only 0 has the quiet
+    # middle color, so that even one element of a large cell stands out
+    middle, *others = [color for _, color in colors[len(colors) // 2 :]]
     none, last = 0.5 / int(data.size.max()), len(others) - 1
     scale = [
         [0.0, middle],
@@ -146,7 +147,7 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
 
 
 def _height(rows: int, columns: int) -> int:
-    """A height that makes cells about square, within the room of a page."""
+    """A height that makes cells roughly square and fits on a page."""
     return int(min(max(290 * rows / columns, 150), 420)) + 80
 
 

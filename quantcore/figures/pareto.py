@@ -40,7 +40,7 @@ def pareto(
 
     Args:
         own: the text of a scheme to mark with a ring.
-        limit: bits per element, marked by a line.
+        limit: bits per element, marked with a line.
     """
     sign = AXES[metric][1]
     known = frame[np.isfinite(frame[metric]) & (frame["refused"] == "")].reset_index(names="place")
@@ -54,9 +54,9 @@ def pareto(
     line = {"color": INK[theme], "width": 1.5, "shape": "hv"}
     traces.append(_line(best["bits_per_element"], best[metric], "Pareto frontier", line))
     kinds = known["format"].map(_kind)
-    for kind, (symbol, colours) in _MARKERS.items():
+    for kind, (symbol, colors) in _MARKERS.items():
         points = known[kinds == kind]
-        marker = {"color": colours[theme], "size": 8, "opacity": 0.75, "symbol": symbol}
+        marker = {"color": colors[theme], "size": 8, "opacity": 0.75, "symbol": symbol}
         if len(points):
             traces.append(_points(points, metric, kind, marker))
     ringed = known[known["scheme"] == own]
@@ -87,7 +87,7 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     return layout
 
 
-NEAR = 0.012  # fraction of an axis: points this close overlap
+NEAR = 0.012  # points overlap if they are this close, as a fraction of each axis
 _LISTED = 8
 
 

@@ -1,4 +1,4 @@
-"""Ranges: where each lies among the elements, and the error that it leads to."""
+"""Ranges: where each lies among the elements, and the error that it causes."""
 
 import math
 from typing import Any
@@ -82,7 +82,7 @@ def range_error(
             mode="markers",
             name=_escaped(mark.name),
             marker={
-                "color": _colour(i, len(marks)),
+                "color": _color(i, len(marks)),
                 "size": 10,
                 "line": {"width": 1, "color": INK[theme]},
             },
@@ -100,7 +100,7 @@ def range_error(
         "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
                     "line": {"color": DIM[theme], "width": 1, "dash": "dot"}}],
-        # at the left edge: above its line it would be cut off when the minimum is near that edge
+        # at the left edge: above its line it would be truncated if the minimum is near an edge
         "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
                          "showarrow": False, "font": {"size": 12},
                          "text": f"minimum {least:.4g} at {at:.4g} ({curve.fractions[curve.best]:.0%} of min-max)"}],
@@ -114,8 +114,8 @@ def _span(mark: RangeMark, i: int, n: int) -> go.Scatter:
         y=[n - 1 - i] * 2,
         yaxis="y2",
         mode="lines+markers",
-        line={"color": _colour(i, n), "width": 3},
-        marker={"symbol": "line-ns", "size": 11, "line": {"width": 2, "color": _colour(i, n)}},
+        line={"color": _color(i, n), "width": 3},
+        marker={"symbol": "line-ns", "size": 11, "line": {"width": 2, "color": _color(i, n)}},
         hovertemplate=f"%{{x:.6~g}}<extra>{_escaped(mark.name)}</extra>",
     )
 
@@ -138,8 +138,8 @@ def _shade(chosen: tuple[float, float], theme: str) -> list[dict[str, Any]]:
     ]
 
 
-def _line(curve: RangeCurve, y: Any, name: str, colour: str, dash: str, hover: str) -> go.Scatter:
-    line = {"color": colour, "dash": dash, "width": 2}
+def _line(curve: RangeCurve, y: Any, name: str, color: str, dash: str, hover: str) -> go.Scatter:
+    line = {"color": color, "dash": dash, "width": 2}
     return go.Scatter(
         x=curve.widths, y=[_positive(v) for v in y], name=name, mode="lines", line=line, hovertemplate=hover
     )
@@ -151,7 +151,7 @@ def _positive(value: float) -> float | None:
 
 
 def _decades(curve: RangeCurve) -> dict[str, Any]:
-    """An axis that shows the whole error, and its parts unless they are far below its minimum."""
+    """An axis that shows the total error, and its parts unless they are far below its minimum."""
     shown = [v for v in curve.mse.tolist() if v > 0 and math.isfinite(v)]
     if not shown:
         return {}
@@ -160,7 +160,7 @@ def _decades(curve: RangeCurve) -> dict[str, Any]:
 
 
 def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, float]) -> list[float]:
-    """All elements, and the ranges unless they are much wider."""
+    """The range of all elements, extended to the other ranges unless they are much wider."""
     low, high = float(edges[0]), float(edges[-1])
     ends = [(mark.low, mark.high) for mark in marks] + [chosen]
     reach = (high / 2 - low / 2) + max(abs(low), abs(high))
@@ -170,8 +170,8 @@ def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, fl
     return [low - margin, high + margin]
 
 
-def _colour(i: int, n: int) -> str:
-    """The color of the i-th of n settings, counted from the last: a setting added in front changes no other color."""
+def _color(i: int, n: int) -> str:
+    """The color of the i-th of n settings, counted from the last: adding one in front changes no other color."""
     return COLOURS[(n - 1 - i) % len(COLOURS)]
 
 

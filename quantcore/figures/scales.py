@@ -1,4 +1,4 @@
-"""The scale of every block and the error it leads to."""
+"""The scale of every block, and the error that it causes."""
 
 import math
 from typing import Any
@@ -17,8 +17,8 @@ Array = npt.NDArray[Any]
 def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
     """Return the scale of every block and its mean squared error, side by side.
 
-    Blocks in one row or column are drawn as bars, others as a map of the grid: leading axes become rows, and beyond
-    256 per side a cell shows the largest of several.
+    Blocks in a single row or column are drawn as bars, others as a map of the grid, in which leading axes
+    become rows. Beyond 256 blocks per side, a cell shows the largest of several.
     """
     grid = tuple(result.scale.shape) or (1,)
     plane = (math.prod(grid[:-1]), grid[-1])
@@ -49,7 +49,7 @@ def largest(values: Array) -> tuple[Array, Array, Array, Span]:
     """
     step = (-(-values.shape[0] // MAX_CELLS), -(-values.shape[1] // MAX_CELLS))
     short = [(0, -n % s) for n, s in zip(values.shape, step, strict=True)]
-    padded = np.pad(values, short, constant_values=-np.inf)  # no value is
+    padded = np.pad(values, short, constant_values=-np.inf)  # no value is that low
     rows, columns = padded.shape[0] // step[0], padded.shape[1] // step[1]
     cells = padded.reshape(rows, step[0], columns, step[1]).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
     place = cells.argmax(-1)
@@ -64,14 +64,14 @@ def _hover(name: str, rank: int, value: str) -> dict[str, str]:
 
 
 def _bars(
-    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], colour: str
+    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], color: str
 ) -> go.Bar:
-    marker = {"color": colour, "line": {"width": 0}}
+    marker = {"color": color, "line": {"width": 0}}
     return go.Bar(y=cells.reshape(-1), customdata=places.reshape(cells.size, -1), marker=marker, **common)
 
 
 def _map(
-    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], colour: str
+    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], color: str
 ) -> go.Heatmap:
     bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5}
     where = {"dx": step[1], "dy": step[0], "x0": (step[1] - 1) / 2, "y0": (step[0] - 1) / 2}

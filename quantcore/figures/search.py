@@ -8,7 +8,7 @@ from quantcore.figures.style import FILL, INK, LINE, base_layout
 
 
 def search_error(curve: SearchCurve, *, theme: str = "light") -> go.Figure:
-    """Return the weighted error of each trial of a search, with those taken: of one group, or how often of many."""
+    """Return the weighted error of each trial of a search; markers show how many groups chose a trial."""
     places = np.arange(1, len(curve.tried) + 1)
     divided = [t if t[:1].isalpha() else f"1/s = {t} / {curve.divisor}" for t in curve.tried]
     data = np.stack([np.array(divided, object), curve.scales, curve.best], axis=-1)
@@ -28,13 +28,13 @@ def search_error(curve: SearchCurve, *, theme: str = "light") -> go.Figure:
         y=curve.errors[wins],
         customdata=data[wins],
         mode="markers",
-        name="taken",
+        name="chosen",
         marker={
             "color": LINE[theme],
             "size": 6 + 12 * curve.best[wins] / max(1, curve.best.max()),
             "line": {"width": 1, "color": FILL[theme]},
         },
-        hovertemplate=hover + "<br>taken by %{customdata[2]} groups<extra></extra>",
+        hovertemplate=hover + "<br>groups that chose it: %{customdata[2]}<extra></extra>",
     )
     of = "" if curve.measured == 1 else f", mean over {curve.measured:,} groups"
     layout = base_layout(theme, 340) | {

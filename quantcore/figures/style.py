@@ -1,4 +1,4 @@
-"""Colors and layout that all figures share, for a light and a dark background.
+"""Colors and layout that all figures share, for light and dark backgrounds.
 
 Colors are written as rgb(): Streamlit's front end replaces #000001 to #000040 with colors of its theme.
 """
@@ -27,8 +27,8 @@ _DARK_ERROR = [
     "255,204,118",
 ]
 
-# Background of the numbers that share a scale; neighbors in the list differ most. Found by a search for the largest
-# distance between any two of them, and to the page, for readers with and without color blindness.
+# Backgrounds for numbers that share a scale; neighbors in the list differ most. A search maximized the
+# smallest distance between any two of them, and to the page, for readers with and without color blindness.
 BLOCKS = {
     "light": [
         "rgb(179,158,251)",
@@ -54,9 +54,9 @@ BLOCKS = {
 
 
 def palette(name: str, theme: str = "light") -> list[list[Any]]:
-    """A palette as [[place, rgb()], …]: "diverging", "error", "codes" or "sequential"."""
+    """A palette as [[position, rgb()], …]: "diverging", "error", "codes" or "sequential"."""
     if theme == "dark" and name in ("diverging", "error"):
-        colours = [f"rgb({c})" for c in (_DARK_VALUES if name == "diverging" else _DARK_ERROR)]
+        colors = [f"rgb({c})" for c in (_DARK_VALUES if name == "diverging" else _DARK_ERROR)]
     else:
         scales = {
             "diverging": plotly.colors.diverging.RdBu_r,
@@ -64,12 +64,12 @@ def palette(name: str, theme: str = "light") -> list[list[Any]]:
             "codes": plotly.colors.sequential.Cividis,
             "sequential": plotly.colors.sequential.Viridis,
         }
-        colours = plotly.colors.convert_colors_to_same_type(scales[name], colortype="rgb")[0]
-    return [[i / (len(colours) - 1), colour] for i, colour in enumerate(colours)]
+        colors = plotly.colors.convert_colors_to_same_type(scales[name], colortype="rgb")[0]
+    return [[i / (len(colors) - 1), color] for i, color in enumerate(colors)]
 
 
 def base_layout(theme: str, height: int) -> dict[str, Any]:
-    """A layout with its own template: importing streamlit changes the default one."""
+    """A layout with its own template: importing streamlit changes the default template."""
     ink = {"color": INK[theme]}
     axis = {
         "gridcolor": FAINT[theme],

@@ -4,7 +4,7 @@
 format                values  ties   source
 ====================  ======  =====  =======================================================================
 ``nf4``               16      lower  Dettmers et al. 2023 (QLoRA), arXiv 2305.14314; bitsandbytes 0.50
-``nf4_torchao``       16      first  the same, rounded to four decimals as torchao 0.18 has it
+``nf4_torchao``       16      first  the same, rounded to four decimals as in torchao 0.18
 ``fp4_bitsandbytes``  16      lower  bitsandbytes 0.50: a sign bit and eight magnitudes, 0 twice
 ``iq4_nl``            16      upper  llama.cpp, ``kvalues_iq4nl`` and ``best_index_int8``
 ``mxfp4_gguf``        16      first  gguf 0.19, ``kvalues`` of MXFP4: twice the values of e2m1
@@ -13,9 +13,9 @@ format                values  ties   source
 ``log2_4``            15      away   0 and ±2^0 .. ±2^-6; Zhou et al. 2017 (INQ), arXiv 1702.03044; any width
 ====================  ======  =====  =======================================================================
 
-Where a number lies halfway between two values, the rule decides: ``lower`` and ``upper`` value (halfway is the
-float32 (a + b) / 2, as in bitsandbytes' bucketize), ``away`` from zero, or the ``first`` in the table (nearest by
-float32 distances, as argmin for numbers within the table).
+If a number lies halfway between two values, the tie rule decides: the ``lower`` or ``upper`` value (halfway
+is the float32 (a + b) / 2, as in bitsandbytes' bucketize), the one ``away`` from zero, or the ``first`` in
+the table (nearest by float32 distances, as with argmin for numbers within the table).
 """
 
 import math
@@ -39,13 +39,13 @@ LOG2_BITS = range(2, 9)
 
 @dataclass(frozen=True)
 class CodebookFormat(lookup_table.TableFormat):
-    """The values of the codes, that of code 0 first, in any order.
+    """A table of values, one per code from code 0 on, in any order.
 
     Values may repeat, as in libraries' tables.
 
     Args:
         values: 2 to 256 numbers, which are rounded to float32.
-        name: a word that identifies it; `CODEBOOKS` has the known ones.
+        name: a word that identifies it; `CODEBOOKS` has the named ones.
         tie: ``lower``, ``upper``, ``away`` or ``first``.
 
     Raises:
@@ -104,7 +104,7 @@ class CodebookFormat(lookup_table.TableFormat):
 
     @property
     def max(self) -> float:
-        """The largest magnitude, to which scales map the largest of a block."""
+        """The largest magnitude, to which scales map the largest magnitude of a block."""
         return max(abs(v) for v in self.values)
 
     @property
@@ -142,7 +142,7 @@ class CodebookFormat(lookup_table.TableFormat):
         """Return the codes of x, uint8 of its shape.
 
         Numbers beyond the table round to the outermost value. NaN gets the code of the highest value, as in
-        torch.bucketize, or with the rule ``first`` code 0, as in argmin.
+        torch.bucketize, or code 0 with the tie rule ``first``, as in argmin.
         """
         return lookup_table.encode(x, self.dtype, self.encode_)
 
@@ -165,7 +165,7 @@ class CodebookFormat(lookup_table.TableFormat):
         """
         if rule is not half_even:
             raise QuantError(
-                "A codebook rounds to the nearest value; choose rounding=half_even, and the format's tie."
+                "A codebook rounds to the nearest value; choose rounding=half_even, and set the format's tie."
             )
         return codebook_codec.encode_(work, out, (self.values, self.tie)) if work.numel() else out
 
@@ -255,5 +255,5 @@ def read_codebook(word: str) -> CodebookFormat | None:
     if known is None:
         return notation.build(CodebookFormat, arguments, changes, word)  # type: ignore[no-any-return]
     if arguments or not set(changes) <= {"tie"}:
-        raise QuantError(f"{word[:60]!r}: {head} has only the named argument tie.")
+        raise QuantError(f"{word[:60]!r}: {head} accepts only the named argument tie.")
     return replace(known, **changes)

@@ -1,7 +1,7 @@
 """Encode float32 as the nearest value of a codebook, with ties exactly as in the libraries.
 
-Every tie rule reduces to one float32 threshold per pair of neighbors: the largest that rounds to the lower one.
-The upper 16 bits of a number select at most one threshold; a look-up and one comparison decide.
+Every tie rule reduces to one float32 threshold per pair of neighbors: the largest number that rounds to the
+lower one. The upper 16 bits of a number select at most one threshold; a look-up and one comparison decide.
 """
 
 from functools import lru_cache
@@ -22,8 +22,8 @@ Codebook = tuple[tuple[float, ...], str]  # values in the order of their codes, 
 def steps(codebook: Codebook) -> tuple[list[int], list[float]]:
     """Return the codes in the order of their values, and the largest float32 that rounds to each but the last.
 
-    Of equal values, ``first`` uses only the first; with the other rules the lowest of their codes takes the
-    numbers below, and the highest the numbers above.
+    Of equal values, ``first`` uses only the first. With the other rules, the lowest of their codes takes the
+    numbers below, and the highest takes the numbers above.
     """
     values, tie = codebook
     table = np.array(values, dtype=np.float32)
@@ -36,7 +36,7 @@ def steps(codebook: Codebook) -> tuple[list[int], list[float]]:
     middle = low * np.float32(0.5) + high * np.float32(0.5)  # float32, as in the libraries
     up = (tie == "upper") | ((tie == "away") & (middle >= 0))
     threshold = np.where(up, _next(middle, -1), middle)
-    # between adjacent float32 the midpoint rounds to one of them: each still rounds to itself
+    # between adjacent float32 numbers the midpoint rounds to one of them: each still rounds to itself
     own = np.minimum(np.maximum(threshold, low), _next(high, -1))
     return order.tolist(), np.where(low < high, own, threshold).tolist()
 
@@ -62,7 +62,7 @@ def _nearest(low: Floats, high: Floats, low_first: np.ndarray[tuple[int, ...], n
 
 
 def _rank(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Number float32 in ascending order: neighbors differ by 1, and 0 is 0."""
+    """Number the float32 values in ascending order: neighbors differ by 1, and 0 is 0."""
     bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # -0 counts as 0
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
@@ -74,7 +74,7 @@ def _from_rank(ranks: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats
 
 @lru_cache(maxsize=64)
 def _halves(codebook: Codebook) -> tuple[Tensor, Tensor] | None:
-    """Return, for the upper 16 bits of a float32, the threshold among their numbers and the codes on both sides.
+    """Return, for the upper 16 bits of a float32, the threshold among its numbers and the codes around it.
 
     As (65536,) float32, infinite without a threshold, and (65536,) int32, code below + 256 · code above; None if
     some upper half has two thresholds.
@@ -109,7 +109,7 @@ def _look_up(work: Tensor, limit: Tensor, both: Tensor) -> Tensor:
     torch.bitwise_right_shift(x.view(torch.int32), 16, out=index).bitwise_and_(0xFFFF)
     torch.index_select(both.to(work.device), 0, index, out=found)
     passed = torch.index_select(limit.to(work.device), 0, index, out=like(x, "passed"))
-    # a float32 for true and false: comparing into booleans takes four times as long
+    # float32 instead of bool: comparing into booleans takes four times as long
     torch.gt(x, passed, out=passed)
     found.bitwise_right_shift_(index.copy_(passed.mul_(8)))
     return found.bitwise_and_(0xFF).view(work.shape)

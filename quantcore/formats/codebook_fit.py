@@ -1,6 +1,6 @@
-"""A codebook fitted to a tensor: the values of least squared error.
+"""A codebook fitted to a tensor: the values with the least squared error.
 
-Lloyd's method replaces each value by the mean of the elements nearest to it, until nothing changes:
+Lloyd's method replaces each value with the mean of the elements nearest to it, until nothing changes:
 S. P. Lloyd 1982, "Least squares quantization in PCM"; J. Max 1960, "Quantizing for minimum distortion".
 It ends in a local optimum. In one dimension the global optimum can be found by dynamic programming over
 cuts of the sorted elements: H. Wang and M. Song 2011, "Ckmeans.1d.dp", The R
@@ -19,7 +19,7 @@ from quantcore.numerics import as_float32, refuse_nonfinite
 
 METHODS = ("lloyd_max", "kmeans")
 MAX_STEPS = 300  # of Lloyd, as in scikit-learn
-POINTS = 1024  # of the dynamic programming, whose table has the square of it
+POINTS = 1024  # intervals in the dynamic program, whose table has the square of that
 
 
 def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | None = None) -> CodebookFormat:
@@ -30,8 +30,8 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
     optimum, if x has at most that many distinct values.
 
     Args:
-        reach: fix the outermost value at plus or minus this, to which scales map a block's largest magnitude, and
-            clip elements beyond it; the other values are fitted.
+        reach: fix the outermost value at plus or minus this bound, to which scales map a block's largest
+            magnitude, and clip elements beyond it; the other values are fitted.
 
     Raises:
         QuantError: size is not from 2 to 256 or exceeds the number of distinct values in x, the method is
@@ -42,7 +42,7 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
         raise QuantError(f"size={size} is outside 2..{MAX_VALUES}; choose a size in that range.")
     if method not in METHODS:
         raise QuantError(
-            f"{str(method)[:40]!r} is not a method to fit a codebook; choose {' or '.join(METHODS)}."
+            f"{str(method)[:40]!r} is not a method for fitting a codebook; choose {' or '.join(METHODS)}."
         )
     x = as_float32(x)
     refuse_nonfinite(x, "a fitted codebook")
@@ -51,12 +51,12 @@ def fit_codebook(x: Any, size: int, method: str = "lloyd_max", reach: float | No
     distinct = torch.unique_consecutive(ordered)
     if len(distinct) < size:
         raise QuantError(
-            f"x has {len(distinct)} different values, fewer than the {size} of the codebook; choose a smaller size."
+            f"x has {len(distinct)} different values, but the codebook needs {size}; choose a smaller size."
         )
-    held = None if reach is None else _held(ordered, reach)
-    fits = [_lloyd(ordered, _quantiles(ordered, distinct, size), held)]
+    fixed = None if reach is None else _fixed_center(ordered, reach)
+    fits = [_lloyd(ordered, _quantiles(ordered, distinct, size), fixed)]
     if method == "kmeans":
-        fits.append(_lloyd(ordered, _best(ordered, distinct, size), held))
+        fits.append(_lloyd(ordered, _best(ordered, distinct, size), fixed))
     return CodebookFormat(tuple(min(fits, key=lambda fit: fit[1])[0].tolist()))
 
 
@@ -66,33 +66,33 @@ def _middles(n: int, count: int) -> Tensor:
 
 
 def _quantiles(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """Return the middles of ``size`` parts with equally many elements, or of distinct values if some coincide."""
+    """Return the middles of ``size`` equal parts of the elements, or of the distinct values if some coincide."""
     start = ordered[_middles(len(ordered), size)]
     return start if bool((start.diff() > 0).all()) else distinct[_middles(len(distinct), size)]
 
 
-def _held(ordered: Tensor, reach: float) -> tuple[int, float]:
-    """Return which center is fixed, the first or the last, and its value: at the bound that more elements reach."""
+def _fixed_center(ordered: Tensor, reach: float) -> tuple[int, float]:
+    """Return the fixed center, the first or the last, and its value: the bound that more elements reach."""
     below, above = (int((ordered == end).count_nonzero()) for end in (-reach, reach))
     if below == above:
         below, above = -float(ordered[0]), float(ordered[-1])  # type: ignore[assignment]
     return (0, -reach) if below > above else (-1, reach)
 
 
-def _lloyd(ordered: Tensor, centers: Tensor, held: tuple[int, float] | None) -> tuple[Tensor, float]:
-    """Move all centers but the fixed one until they converge; return them, and the squared error up to a constant."""
+def _lloyd(ordered: Tensor, centers: Tensor, fixed: tuple[int, float] | None) -> tuple[Tensor, float]:
+    """Move all centers but the fixed one until they converge; return them and the error up to a constant."""
     sums, error = _running(ordered), 0.0
-    if held is not None:
+    if fixed is not None:
         centers = centers.clone()
-        centers[held[0]] = held[1]
+        centers[fixed[0]] = fixed[1]
     for _ in range(MAX_STEPS):
         cuts = torch.searchsorted(ordered, (centers[1:] + centers[:-1]) / 2, right=True)
         ends = torch.cat([cuts.new_zeros(1), cuts, cuts.new_full((1,), len(ordered))])
         counts = ends.diff()
         totals = sums[ends].diff()
         means = torch.where(counts > 0, totals / counts.clamp(min=1), centers)
-        if held is not None:
-            means[held[0]] = held[1]
+        if fixed is not None:
+            means[fixed[0]] = fixed[1]
         error = float(
             (counts * means.square() - 2 * means * totals).sum()
         )  # plus the sum of all squares, a constant
@@ -105,7 +105,7 @@ def _lloyd(ordered: Tensor, centers: Tensor, held: tuple[int, float] | None) -> 
 
 
 def _relocate(ordered: Tensor, ends: Tensor, means: Tensor) -> Tensor:
-    """Move the centers of empty cells to the elements farthest from their center: at the bounds of a cell."""
+    """Move the centers of empty cells to the elements farthest from their centers, at the bounds of cells."""
     empty = ends.diff() == 0
     low, high, own = ends[:-1][~empty], ends[1:][~empty] - 1, means[~empty]
     elements = torch.cat([ordered[low], ordered[high]])
@@ -122,7 +122,7 @@ def _running(values: Tensor) -> Tensor:
 
 
 def _best(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
-    """Return the centers of least squared error for the intervals between `_cuts`."""
+    """Return the centers with the least squared error for the intervals between `_cuts`."""
     cuts = _cuts(ordered, distinct)
     middle = ordered.mean()  # subtracted, so that squares do not cancel
     sums, squares = (_running(v)[cuts] for v in (ordered - middle, (ordered - middle).square()))
@@ -130,7 +130,7 @@ def _best(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
     cost = powers - totals.square() / counts.clamp(min=1)
     cost[counts <= 0] = torch.inf
     least, before = cost[0], []
-    for _ in range(size - 1):  # with one more center: the last one gets everything from some cut on
+    for _ in range(size - 1):  # add one center, which takes everything after some cut
         found = (least[:, None] + cost).min(0)
         least = found.values
         before.append(found.indices)
@@ -142,9 +142,9 @@ def _best(ordered: Tensor, distinct: Tensor, size: int) -> Tensor:
 
 
 def _cuts(ordered: Tensor, distinct: Tensor) -> Tensor:
-    """Return where the sorted elements are cut, both ends included: between all distinct values, if they are few.
+    """Return where the sorted elements are cut, both ends included: between all distinct values if few.
 
-    Otherwise half of the cuts separate equally many elements and half equal widths, which isolates outliers.
+    Otherwise half of the cuts enclose equally many elements and half equal widths, which isolates outliers.
     """
     if len(distinct) <= POINTS:
         edges = distinct[1:]

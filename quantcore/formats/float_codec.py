@@ -1,8 +1,8 @@
 """Conversion between float32 and the bit patterns of a small float, exact and in a few passes.
 
-Encoding divides by the power of two below each number, so that rounding to an integer gives the mantissa;
-the pattern is that integer plus the exponent field, and a carry increments the exponent. Decoding is a
-look-up in the `table` of all codes.
+Encoding divides each number by the power of two just below it, so that rounding to an integer gives the
+mantissa. The pattern is that integer plus the exponent field, and a carry increments the exponent. Decoding
+is a look-up in the `table` of all codes.
 """
 
 import math
@@ -25,7 +25,7 @@ from quantcore.numerics import (
 )
 
 _EXPONENT, _MANTISSA, _BIAS = 0x7F800000, 23, 127  # of float32: the exponent's bits, the mantissa's width
-_LEAST_OF_SUMS = -100  # for smaller numbers, 2^-23 of the deciding digit may be subnormal
+_LEAST_OF_SUMS = -100  # for smaller exponents, 2^-23 times the deciding digit may be subnormal
 _SYMMETRIC = (half_even, half_even_of_sum, half_away_of_sum)  # rules that are symmetric in the sign
 _CASTS = (
     (FloatLayout(4, 3, nan="all_ones"), torch.float8_e4m3fn),
@@ -74,16 +74,16 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
     if sign is not None:
         if layout.nan == "negative_zero":  # zero has no sign
             sign.mul_(codes.clamp(max=1))
-        if nonfinite is not None:  # nor has a NaN with the pattern of -0
+        if nonfinite is not None:  # and neither does a NaN with the pattern of -0
             sign.masked_fill_(codes == layout.sign_bit, 0)
         codes.sub_(sign, alpha=layout.sign_bit)
     return out.copy_(codes)
 
 
 def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
-    """Encode by torch's cast, in a third of the time, if a torch type has these codes; return whether it did.
+    """Encode with torch's cast, in a third of the time, if a dtype has these codes; return whether it did.
 
-    Not for NaN, whose pattern differs.
+    Not used for NaN, whose pattern differs.
     """
     base, kind = next((pair for pair in _CASTS if _holds(pair[0], layout)), (layout, None))
     if kind is None or work.device.type != "cpu" or bool(work.amax().isnan()):
@@ -99,7 +99,7 @@ def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
 
 
 def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
-    """Return whether the numbers of ``layout``, times a power of two, are the lowest of ``base``, in the same order."""
+    """Return whether ``layout``'s numbers times a power of two are the lowest of ``base``, in the same order."""
     narrower = layout.exponent < base.exponent and layout.mantissa == base.mantissa
     same_rules = (
         layout.saturate and layout.subnormals and layout.sign == "bit" and layout.nan != "negative_zero"
@@ -108,7 +108,7 @@ def _holds(base: FloatLayout, layout: FloatLayout) -> bool:
 
 
 def _has_nonfinite(work: Tensor, layout: FloatLayout) -> bool:
-    """Return whether some numbers need `_resolve`; if saturating is enough, do it here, in place."""
+    """Return whether some numbers need `_resolve`; if it is enough to saturate, do so here, in place."""
     most = float(table(layout)[layout.top])
     if layout.saturate and layout.sign == "bit":  # clamping needlessly is faster than checking
         return bool(work.clamp_(-most, most).amax().isnan())
@@ -134,7 +134,8 @@ def _sign(work: Tensor, layout: FloatLayout) -> Tensor | None:
 def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
     """`_patterns` of magnitudes, rounded half to even by an addition that shifts them into the last bits of the sum.
 
-    Added is the power of two below each, times 2^(23 - mantissa); both terms are divided by that factor.
+    The addend is the power of two just below each, times 2^(23 - mantissa); both terms are divided by that
+    factor.
     """
     width = _MANTISSA - layout.mantissa
     power = _power(work, layout.lowest_exponent)
@@ -145,7 +146,7 @@ def _patterns_of_sums(work: Tensor, layout: FloatLayout) -> Tensor:
 
 
 def _power(work: Tensor, least: int) -> Tensor:
-    """Return the power of two below each magnitude, at least 2^``least``; infinity if nonfinite."""
+    """Return the power of two just below each magnitude, at least 2^``least``; infinity if non-finite."""
     mask = torch.tensor(_EXPONENT, dtype=torch.int32, device=work.device)
     power = torch.bitwise_and(work.view(torch.int32), mask, out=like(work, "power", torch.int32))
     return power.view(torch.float32).clamp_min_(2.0**least)
@@ -167,7 +168,7 @@ def _patterns(work: Tensor, layout: FloatLayout, rule: Rounding) -> Tensor:
     width = _MANTISSA - layout.mantissa
     field = torch.bitwise_right_shift(power.view(torch.int32), width, out=like(work, "field", torch.int32))
     work.div_(power.mul_(2.0**-layout.mantissa))
-    # for magnitudes, that rule is to add ½ and truncate
+    # for magnitudes, that rule means adding ½ and truncating
     rounded = work.add_(0.5) if rule is half_away_of_sum else rule(work).abs_()
     codes = power.view(torch.int32).copy_(rounded)
     return _without_bias(codes.add_(field), layout)

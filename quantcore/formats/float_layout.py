@@ -14,19 +14,19 @@ MAX_BITS, MAX_EXPONENT = 16, 8
 
 @dataclass(frozen=True)
 class FloatLayout:
-    """Floats of ``exponent`` and ``mantissa`` bits, and how other numbers are cast to them.
+    """Floats with ``exponent`` and ``mantissa`` bits, and how other numbers are cast to them.
 
     Args:
         bias: subtracted from the exponent field; by default 2^(exponent-1) - 1, as in IEEE 754.
         infinities: whether the highest pattern other than NaN is infinity.
-        nan: which patterns are NaN: ``none``; ``ieee``, the highest exponent with a mantissa over 0;
+        nan: which patterns are NaN: ``none``; ``ieee``, the highest exponent with a nonzero mantissa;
             ``all_ones``; ``negative_zero``, so that there is no -0.
         saturate: numbers beyond the largest, including infinity, become the largest. Otherwise numbers that
-            round beyond it become infinity, or NaN without an infinity. NaN stays NaN; without a pattern for
+            round beyond it become infinity, or NaN if there is no infinity. NaN stays NaN; if no pattern is
             NaN, it becomes -0 (as in ml_dtypes).
         sign: ``bit``; or no sign bit, and a negative number becomes ``nan`` or has its sign ``dropped``.
         subnormals: whether the exponent field 0 encodes zero and the subnormals, or one more power of two.
-            Without a zero, 0 becomes the smallest number, or with ``sign=nan`` NaN.
+            Without a zero, 0 becomes the smallest number, or NaN with ``sign=nan``.
 
     Raises:
         QuantError: the choices contradict each other, or a value would not be a float32.
@@ -79,12 +79,12 @@ class FloatLayout:
     def _check_reach(self) -> None:
         if not 2 <= self.bits <= MAX_BITS or self.top < 1:
             raise QuantError(
-                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits with the largest "
-                f"number in pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a positive number."
+                f"exponent={self.exponent} and mantissa={self.mantissa} give {self.bits} bits, and the largest "
+                f"number has pattern {self.top}; choose at most {MAX_BITS} bits, and enough for a positive number."
             )
         smallest = self.lowest_exponent - self.mantissa * self.subnormals
         highest = max(self.top >> self.mantissa, self.subnormals) - self.bias
-        # float32's own normal numbers, and the one power of two below them that e8m0 has
+        # float32's own normal numbers, and 2^-127, which e8m0 has too
         if self.lowest_exponent < (-126 if self.mantissa else -127) or smallest > 0 or highest > 127:
             raise QuantError(
                 f"bias={self.bias} puts normal numbers at 2^{self.lowest_exponent} to 2^{highest}; choose a bias "
@@ -122,12 +122,12 @@ class FloatLayout:
 
     @property
     def top(self) -> int:
-        """The pattern of the largest finite number; all below it are finite, and in ascending order."""
+        """The pattern of the largest finite number; all below it are finite and in ascending order."""
         return self._ones - (self.nan == "all_ones") if self.infinity is None else self.infinity - 1
 
     @property
     def quiet_nan(self) -> int:
-        """The pattern of NaN, without its sign; without a NaN, that of -0."""
+        """The pattern of NaN, without its sign; if there is no NaN, the pattern of -0."""
         match self.nan:
             case "ieee":  # the quiet one: the highest bit of the mantissa
                 return (((1 << self.exponent) - 1) << self.mantissa) | 1 << (self.mantissa - 1)

@@ -1,7 +1,7 @@
 """Small floats: the value of each bit pattern.
 
 A code is a raw bit pattern: the sign, then ``exponent`` bits E, then ``mantissa`` bits M. Its value is
-2^(E - bias) · (1 + M / 2^mantissa), or if E is 0 the subnormal 2^(1 - bias) · M / 2^mantissa.
+2^(E - bias) · (1 + M / 2^mantissa), or if E is 0, the subnormal 2^(1 - bias) · M / 2^mantissa.
 The formats differ in the patterns that encode infinity and NaN:
 
 ============  ====  ======  ==========  ========  ==================  ======================================
@@ -20,13 +20,13 @@ format        bias  max     smallest    infinity  NaN                 source
 ``bf16``      127   3.4e38  2^-133      yes       ``ieee``            the upper half of a float32
 ============  ====  ======  ==========  ========  ==================  ======================================
 
-Numbers beyond the range saturate here, as in quantizers. Casts differ, and have other choices:
+Numbers beyond the range saturate here, as in quantizers. Other libraries cast differently:
 
 - ml_dtypes 0.6: ``saturate=False`` throughout.
 - torch 2.13: e4m3fn saturates; e5m2, fnuz, fp16 and bf16 do not; e8m0 is ``e8m0(saturate=False, sign=dropped)``.
-- gfloat 0.5: either. It rounds e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module
-  to the larger number, as IEEE 754-2019, 4.3.1 specifies where no mantissa is even. Between 2^-127 and 2^-126
-  these three always round up, gfloat to the nearest.
+- gfloat 0.5: either. It rounds e8m0's ties, 1.5 · 2^k, to the even exponent; ml_dtypes, torch and this module round
+  them to the larger number, as IEEE 754-2019, 4.3.1 specifies if no mantissa is even. Between 2^-127 and
+  2^-126 these three always round up, while gfloat rounds to nearest.
 """
 
 import functools
@@ -232,5 +232,7 @@ def read_float(word: str) -> FloatFormat | None:
     if name == "float":
         return notation.build(FloatFormat, arguments, changes, word)  # type: ignore[no-any-return]
     if arguments or not set(changes) <= set(CHANGEABLE):
-        raise QuantError(f"{word[:60]!r}: {name} has only the named arguments {' and '.join(CHANGEABLE)}.")
+        raise QuantError(
+            f"{word[:60]!r}: {name} accepts only the named arguments {' and '.join(CHANGEABLE)}."
+        )
     return replace(FLOATS[name], **changes)

@@ -10,7 +10,7 @@ format                         text       codes       available
 ``CODEBOOKS["nf4"]``           nf4        0..15       16
 =============================  =========  ==========  =========
 
-The codes of a `FloatFormat` are bit patterns, those of a `CodebookFormat` indices into its table; see
+The codes of a `FloatFormat` are bit patterns; those of a `CodebookFormat` are indices into its table. See
 `floating_point` and `codebook`.
 """
 
@@ -68,7 +68,7 @@ class IntFormat:
 
     @property
     def middle(self) -> int:
-        """The zero point of symmetric schemes: 0 signed, 2^(bits-1) unsigned."""
+        """The zero point of symmetric schemes: 0 if signed, 2^(bits-1) if unsigned."""
         return 0 if self.signed else 1 << (self.bits - 1)
 
     @property

@@ -25,7 +25,7 @@ class TableFormat:
 
     @property
     def has_zero_point(self) -> bool:
-        """Codes are no numbers to be offset."""
+        """Codes are not numbers that could be offset."""
         return False
 
     @property
@@ -53,9 +53,9 @@ def checked(given: Any, qmax: int, name: str) -> Tensor:
     """
     codes: Tensor = torch.as_tensor(given)
     if codes.is_floating_point() or codes.is_complex() or codes.dtype == torch.bool:
-        raise QuantError(f"Codes are integers, not {codes.dtype}; give an integer tensor.")
+        raise QuantError(f"Codes must be integers, not {codes.dtype}; give an integer tensor.")
     if codes.numel() and not (int(codes.min()) >= 0 and int(codes.max()) <= qmax):
-        raise QuantError(f"Codes of {name} are 0..{qmax}, not {int(codes.min())}..{int(codes.max())}.")
+        raise QuantError(f"Codes of {name} must be 0..{qmax}, not {int(codes.min())}..{int(codes.max())}.")
     return codes
 
 

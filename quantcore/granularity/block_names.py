@@ -6,7 +6,7 @@ Bounds = Sequence[tuple[int, int]]
 
 
 def block_name(bounds: Bounds, shape: Sequence[int]) -> str:
-    """Name the part of a tensor that a block covers.
+    """Return a readable name for the part of a tensor that a block covers.
 
     Args:
         bounds: (start, stop) along each axis, as in `Trace.bounds`; one pair for a run of the flattened tensor.

@@ -1,4 +1,4 @@
-"""The lowest and the highest element of every block, for blocks that are boxes of the tensor."""
+"""The lowest and highest elements of every block, for blocks that are boxes of the tensor."""
 
 import math
 
@@ -21,10 +21,10 @@ def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None:
-    """Return -max|x| and max|x| in the layout of `extremes`, for blocks that are short runs of the last axis; else None.
+    """Return -max|x| and max|x| as `extremes` does if blocks are short runs along the last axis, else None.
 
-    Runs too short for a fast reduction are paired, the second one negated: the maximum of a pair is that of the
-    first run, the minimum that of the second.
+    Runs too short for a fast reduction are paired, with the second one negated: the maximum of a pair belongs
+    to the first run, and its minimum to the second.
     """
     n = block[-1] if block else 1
     paired = n < _FAST_RUN
@@ -45,7 +45,7 @@ def magnitude(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor] | None
 
 
 def first_extreme(x: Tensor, block: tuple[int, ...], low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Of two extremes of equal magnitude keep the first, and replace the other by 0."""
+    """Of two extremes of equal magnitude, keep the first and replace the other with 0."""
     tied = (low == -high).reshape(-1)
     if not tied.any():
         return low, high

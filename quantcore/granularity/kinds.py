@@ -1,8 +1,8 @@
 """How many elements share one scale.
 
-Every granularity reduces to one fact, the *block shape*: the extent, along each axis of the tensor,
-of the elements that share quantization parameters. Everything downstream works on blocks and never
-asks which granularity made them.
+Every granularity reduces to one fact, the *block shape*: the extent along each axis of the tensor
+of the elements that share quantization parameters. Everything downstream works on blocks and does
+not depend on which granularity produced them.
 """
 
 import math
@@ -44,7 +44,7 @@ class PerGroup:
         object.__setattr__(self, "size", notation.integer(self.size, "group size"))
         object.__setattr__(self, "axis", notation.integer(self.axis, "axis"))
         if self.size < 1:
-            raise QuantError(f"A group size of {self.size} holds no element; choose 1 or more.")
+            raise QuantError(f"The group size must be 1 or more, not {self.size}.")
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class PerBlock:
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list) or not self.shape:
-            raise QuantError(f"A block shape is a list of lengths, one per axis, not {self.shape!r}.")
+            raise QuantError(f"A block shape must be a list of lengths, one per axis, not {self.shape!r}.")
         shape = tuple(notation.integer(n, "a block length") for n in self.shape)
         if any(n < 1 and n != -1 for n in shape):
             raise QuantError(
-                f"The block shape {shape} must have lengths of 1 or more, or -1 for a whole axis."
+                f"The lengths of the block shape {shape} must be 1 or more, or -1 for a whole axis."
             )
         object.__setattr__(self, "shape", shape)
 
@@ -99,8 +99,8 @@ def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     ``PerFlatGroup(20)``   (8, 16)     (20,)        7, the last block 8 long
     =====================  ==========  ===========  =============
 
-    For a `PerFlatGroup` it is the block of the flattened tensor, see `blocked_shape`.
-    A group longer than its axis is one short block; `unsupported_reason` says which libraries support it.
+    For a `PerFlatGroup`, this is a block of the flattened tensor; see `blocked_shape`.
+    A group longer than its axis is one short block; `unsupported_reason` says whether a library supports it.
 
     Raises:
         QuantError: the granularity names an axis that the tensor does not have, or a block longer than its axis.
@@ -183,7 +183,7 @@ def _axis(granularity: Granularity, axis: int, shape: Shape) -> int:
     if not -len(shape) <= axis < len(shape):
         axes = f"axes 0..{len(shape) - 1}" if shape else "no axis"
         raise QuantError(
-            f"{notation.write_call(granularity)} names axis {axis}, but the tensor has {axes}, shape {shape}."
+            f"{notation.write_call(granularity)} uses axis {axis}, but the tensor has {axes}, shape {shape}."
             + (" Choose one of them." if shape else " Choose PerTensor.")
         )
     return axis % len(shape)
@@ -192,7 +192,7 @@ def _axis(granularity: Granularity, axis: int, shape: Shape) -> int:
 def as_boxes(parameters: Sequence[Tensor], size: int, shape: Shape) -> tuple[list[Tensor], Shape]:
     """Return the parameters of a `PerFlatGroup` in block form of ``shape``, and the block.
 
-    If the runs are not boxes of the shape, every element is a block.
+    If the runs are not boxes of the shape, every element is its own block.
     """
     size = min(size, math.prod(shape))
     for i, n in enumerate(shape):

@@ -1,4 +1,4 @@
-"""A tensor in boxes that fit the cache, each with blocks of a single shape."""
+"""A tensor cut into boxes that fit the cache, each with blocks of a single shape."""
 
 import math
 from collections.abc import Iterator

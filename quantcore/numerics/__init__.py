@@ -1,4 +1,4 @@
-"""Arithmetic that every stage needs: float32 input, rounding rules, kernels."""
+"""Arithmetic used by every stage: float32 input, rounding rules, kernels."""
 
 from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
 from quantcore.numerics.kernels import KERNELS, Kernel, multiply_shift_round

@@ -1,4 +1,4 @@
-"""Input arrays as the float32 tensor that everything is computed from."""
+"""Conversion of input arrays to the float32 tensor from which everything is computed."""
 
 import math
 from typing import Any
@@ -15,11 +15,11 @@ CHUNK = 1 << 19  # elements processed at a time: 2 MB of float32 stay in the cac
 def as_float32(x: Any) -> Tensor:
     """Return x as a float32 tensor on its device; float32 is not copied.
 
-    float16, bfloat16, float64 and integers are converted: float64 and integers beyond 2^24 are rounded
-    to the nearest float32, the precision of every library here.
+    float16, bfloat16, float64 and integers are converted. float64 and integers beyond 2^24 are rounded to the
+    nearest float32, the precision in which every library here computes.
 
     Raises:
-        QuantError: x is not an array of real numbers, has no elements, or exceeds float32.
+        QuantError: x is not an array of real numbers, has no elements, or contains numbers beyond float32.
     """
     x = x if isinstance(x, Tensor) else _from_numpy(x)
     if x.dtype.is_complex or x.is_quantized or x.layout != torch.strided:
@@ -53,7 +53,7 @@ def _from_numpy(x: Any) -> Tensor:
 
 
 def refuse_nonfinite(x: Tensor, who: str, what: str = "x") -> None:
-    """Raise a QuantError if ``what`` contains NaN or infinity; it counts them and gives the first index."""
+    """Raise a QuantError with their number and the first index if ``what`` contains NaN or infinity."""
     if math.isfinite(x.amin()) and math.isfinite(x.amax()):  # NaN counts as the extreme
         return
     rows = x.reshape(-1)

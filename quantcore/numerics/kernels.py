@@ -1,8 +1,8 @@
 """From x, scale and zero_point to the code before clamping: one formula, eight orders of operations.
 
-In exact arithmetic they are equal. float32 rounds each operation, so they differ at ties and next to them. Which
-library uses which was measured on 300,000 values near ties and is recorded in `quantcore.conventions`. Libraries
-round half to even.
+In exact arithmetic they are equal. float32 rounds each operation, so they differ at ties and next to them.
+Which library uses which order was measured on 300,000 values near ties and is recorded in
+`quantcore.conventions`. Libraries round half to even.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from quantcore.numerics.rounding import Rounding, half_even
 
 
 class Arithmetic(Protocol):
-    """A kernel: ``s`` is the scale, or its inverse where `Kernel.inverse` says so.
+    """A kernel: ``s`` is the scale, or its inverse if `Kernel.inverse` is set.
 
     ``z`` is None where all zero points are 0; ``out`` receives the result; ``round_`` rounds in place.
     """
@@ -30,7 +30,7 @@ class Kernel:
     """One order of operations. ``rounded``: the part of the formula that is rounded.
 
     ``inverse``: multiplies by float32(1/s) instead of dividing by s. ``shift_first``: adds z before rounding.
-    ``fused``: rounds product and sum once, as one operation. ``subtracts``: subtracts z from x first.
+    ``fused``: rounds product and sum together, once. ``subtracts``: subtracts z from x first.
     ``half``: adds ½ last, for a rounding that truncates.
     """
 
@@ -82,12 +82,10 @@ def fused_shift_round(
     """round(fma(x, 1/s, z)): one rounding, as FBGEMM does on x86.
 
     Raises:
-        QuantError: there is more than one scale; no library fuses per channel.
+        QuantError: there is more than one scale; no library uses a fused kernel per channel.
     """
     if s.numel() != 1:
-        raise QuantError(
-            "The fused kernel supports one scale only; choose per_tensor, or another convention."
-        )
+        raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
     shift = out.new_zeros(()) if z is None else z.reshape(())
     # add with alpha is torch's fused multiply-add; a test compares it with exact arithmetic
     return round_(torch.add(shift, x, alpha=s.item(), out=out))
@@ -96,7 +94,7 @@ def fused_shift_round(
 def multiply_shift_half_round(
     x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even
 ) -> Tensor:
-    """round(x * (1/s) + (z + ½)): truncated, which rounds to nearest."""
+    """round(x * (1/s) + (z + ½)), where round truncates, so that the result is rounded to nearest."""
     torch.mul(x, s, out=out)
     return round_(out.add_(0.5 if z is None else z + 0.5))
 

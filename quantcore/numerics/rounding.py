@@ -1,4 +1,4 @@
-"""Rounding to integers: every rule works in place and is exact, also next to a tie.
+"""Rounding to integers: every rule works in place and is exact even next to a tie.
 
 =================  ====================================================  ====================
 rounding           what it does                                          -2.5  -0.5  0.5  2.5
@@ -9,8 +9,8 @@ rounding           what it does                                          -2.5  -
 ``floor``          down                                                  -3    -1    0    2
 ``ceil``           up                                                    -2    0     1    3
 ``toward_zero``    truncated                                             -2    0     0    2
-``…_of_sum``       as the rules above, but ½ is added in         as above
-                   float32 first, which rounds 0.49999997 to 1
+``…_of_sum``       like the rules above, but ½ is added in       as above
+                   float32 first, so 0.49999997 becomes 1
 ``stochastic``     up with the probability of the fraction,              random; the mean
                    seed 0; ``stochastic_7`` has seed 7                   is the value
 =================  ====================================================  ============="""
@@ -39,7 +39,7 @@ def half_even(values: Tensor) -> Tensor:
 
 def half_up(values: Tensor) -> Tensor:
     """Round to the nearest integer, ties upward."""
-    # not floor(x + 0.5): the sum is rounded, so 0.49999997 would become 1
+    # not floor(x + 0.5): the sum would be rounded, and 0.49999997 would become 1
     below = torch.floor(values)
     values.sub_(below).ge_(0.5)
     return values.add_(below)
@@ -47,8 +47,8 @@ def half_up(values: Tensor) -> Tensor:
 
 def half_away(values: Tensor) -> Tensor:
     """Round to the nearest integer, ties away from zero."""
-    # adding the float32 just below ½ takes a tie to the next integer, and nothing smaller; a smaller magnitude
-    # is doubled, and stays below 1
+    # adding the float32 just below ½ lifts a tie to the next integer, but nothing smaller; a smaller
+    # magnitude is doubled and stays below 1
     nearly = torch.clamp(values, -BELOW_HALF, BELOW_HALF, out=like(values, "signed"))
     return toward_zero(values.add_(nearly))
 
@@ -73,14 +73,14 @@ def half_even_of_sum(values: Tensor) -> Tensor:
     if bool(magnitude.amax() < _HALVES_END) and not takes_sum(magnitude, BELOW_HALF):
         return values.round_()
     signed = _signed_half(values)
-    # x - ½ is even where half of it is an integer; the 1 subtracted there has the sign of x
+    # x - ½ is even if half of it is an integer; the 1 subtracted then has the sign of x
     tie = torch.sub(values, signed, out=like(values, "tie")).mul_(0.5)
     torch.eq(tie, torch.floor(tie, out=like(values, "integer")), out=tie)
     return toward_zero(values.add_(signed).sub_(tie.mul_(signed).mul_(2.0))).copysign_(signed)
 
 
 def takes_sum(magnitude: Tensor, below_half: float) -> bool:
-    """Whether any number is ``below_half``, which only half_even_of_sum rounds up."""
+    """Whether any number equals ``below_half``, which only half_even_of_sum rounds up."""
     found = torch.eq(magnitude, below_half, out=like(magnitude, "below half"))
     return bool(found.amax())  # any() takes seven times as long
 
@@ -108,8 +108,8 @@ def unrounded(values: Tensor) -> Tensor:
 class Stochastic:
     """Round up with the probability of the fraction, else down: the mean is the value.
 
-    The probability is the fraction rounded up to a multiple of 2^-24, the resolution of float32 noise.
-    One instance draws one sequence, so a tensor processed in pieces gets the same noise as the tensor at once.
+    The probability is the fraction rounded up to a multiple of 2^-24, the resolution of float32 noise. One
+    instance draws one sequence, so a tensor processed in pieces gets the same noise as if processed at once.
     Gupta et al. 2015, "Deep Learning with Limited Numerical Precision", arXiv 1502.02551, section 3.
     """
 
@@ -139,7 +139,7 @@ NEAREST = ("half_even", "half_away", "half_up", *_OF_SUMS)
 
 
 def rounding(name: str) -> Rounding:
-    """Return the rule of that name; for ``stochastic`` a new sequence from its seed.
+    """Return the rule of that name; for ``stochastic``, with a new sequence from its seed.
 
     Raises:
         QuantError: there is no such rule, or the seed has more than 32 bits.
@@ -150,7 +150,7 @@ def rounding(name: str) -> Rounding:
     match = re.fullmatch(r"stochastic(?:_([0-9]{1,10}))?", name) if isinstance(name, str) else None
     if not match:
         raise QuantError(
-            f"{str(name)[:40]!r} is not a rounding; choose {', '.join(NAMES)} or stochastic_<seed>."
+            f"{str(name)[:40]!r} is not a rounding rule; choose {', '.join(NAMES)} or stochastic_<seed>."
         )
     seed = int(match[1] or 0)
     if seed > MAX_SEED:
@@ -159,8 +159,8 @@ def rounding(name: str) -> Rounding:
 
 
 def overflow_stays(rule: Rounding) -> tuple[bool, bool]:
-    """Whether a finite number below the range, or above it, becomes the format's extreme even without saturation.
+    """Whether a finite number below or above the range becomes the format's extreme even without saturation.
 
-    A rule that never rounds outward there gives the extreme, not infinity: IEEE 754-2019, 7.4.
+    A rule that never rounds outward on that side gives the extreme, not infinity: IEEE 754-2019, 7.4.
     """
     return rule in (toward_zero, ceil), rule in (toward_zero, floor)

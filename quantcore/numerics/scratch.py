@@ -1,4 +1,4 @@
-"""Reusable memory for temporaries: allocating it again for every piece of a tensor can cost more than the
+"""Reusable memory for temporaries: allocating new memory for every piece of a tensor can cost more than the
 arithmetic, since each new page causes a page fault."""
 
 import threading
@@ -23,7 +23,7 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
     It is valid until this thread asks for the same ``place`` again.
 
     Args:
-        dtype: of 4 bytes, or 2.
+        dtype: with 4 or 2 bytes per element.
     """
     n = values.numel()
     if n > _LARGEST or values.device.type != "cpu":
@@ -35,5 +35,5 @@ def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tens
 
 
 def round_to(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Round float32 numbers in place to those that ``dtype``, of 4 bytes or 2, has."""
+    """Round float32 numbers in place to numbers that ``dtype``, of 4 or 2 bytes, can represent."""
     return values if dtype == torch.float32 else values.copy_(like(values, "rounded", dtype).copy_(values))

@@ -1,7 +1,7 @@
-"""Codes of a tensor under given parameters, and its values back: region by region, into preallocated outputs.
+"""Codes of a tensor under given parameters, and their values: region by region, into preallocated outputs.
 
-The regions have about 2 MB, and their blocks all the same shape: new temporaries of the whole tensor would cost many
-times the arithmetic.
+A region has about 2 MB, and all its blocks have the same shape: new temporaries of the whole tensor would
+cost many times as much as the arithmetic.
 """
 
 from dataclasses import replace
@@ -38,8 +38,8 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
         refuse_nonfinite(x, f"the {scheme.convention.name} convention")
     if scheme.rules.storage.quantize_with == "searched":
         raise QuantError(
-            f"{full_name(scheme.convention)} takes the codes that its search chose, so that none follow from given "
-            "parameters; use apply."
+            f"{full_name(scheme.convention)} uses the codes chosen by its search, which can't be computed from "
+            "given parameters; use apply."
         )
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     codes, _ = codes_with(x, QParams(scale, zero_point), scheme, blocks, out)
@@ -49,7 +49,7 @@ def quantize(x: Any, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | 
 def codes_with(
     x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks, out: Tensor | None
 ) -> tuple[Tensor, str]:
-    """Return the codes, and a sentence if some elements are NaN."""
+    """Return the codes, and a sentence if some elements become NaN, else an empty string."""
     fmt, rules = scheme.format, scheme.rules
     codes = _output(out, blocks, fmt.dtype, x.device)
     if params.searched is not None and rules.storage.quantize_with == "searched":
@@ -60,7 +60,7 @@ def codes_with(
     for region, work, shift in boxes(x, params, scheme, blocks):
         if careful:
             nans += int(work.isnan().sum())
-            if isinstance(fmt, IntFormat):  # a float has codes for NaN
+            if isinstance(fmt, IntFormat):  # floats have codes for NaN
                 resolve_nonfinite(work, shift, fmt, rules)
             elif rules.nonfinite.cast == "low_bits":
                 work.masked_fill_(~work.isfinite(), 0.0)
@@ -77,7 +77,7 @@ def codes_with(
 
 
 def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
-    """Return the codes of x under parameters found elsewhere, whatever the range setting; x is float32."""
+    """Return the codes of x, float32, under parameters found elsewhere, whatever the range setting."""
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     return codes_with(x, params, replace(scheme, range_setting=Given(1.0)), blocks, None)[0]
 
@@ -85,7 +85,10 @@ def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
 def dequantize(
     codes: Tensor, scale: Any, zero_point: Any, scheme: Scheme, out: Tensor | None = None
 ) -> Tensor:
-    """Return (codes - zero_point) * scale, float32; or value * scale for floats; parameters as in `quantize`."""
+    """Return (codes - zero_point) * scale, float32, or value * scale for floats and codebooks.
+
+    Parameters as in `quantize`.
+    """
     blocks = Blocks.of(scheme.granularity, tuple(codes.shape))
     return dequantize_with(codes, QParams(scale, zero_point), scheme, blocks, out)
 
@@ -114,7 +117,7 @@ def _output(out: Tensor | None, blocks: Blocks, dtype: torch.dtype, device: torc
             f"out has shape {tuple(out.shape)} and {out.dtype}; give one of shape {shape} and {dtype}."
         )
     if shape != blocks.blocked_shape and not out.is_contiguous():
-        # its flat form would be a copy, and what is written into a copy is lost
+        # its flat form would be a copy, and what is written to a copy is lost
         raise QuantError(
             "out is not contiguous, and groups that cross row boundaries are written along the flat tensor; "
             "give a contiguous one."

@@ -16,11 +16,11 @@ NAME = "fitted"
 
 
 def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Scheme:
-    """Return the scheme with a codebook of ``size`` values fitted to x in place of its format.
+    """Return the scheme with its format replaced by a codebook of ``size`` values fitted to x.
 
-    Each block's range is scaled to -1..1, and the outermost value is fixed at that bound, since the scales map
-    the extremes to it; every element weighs the same, whatever its block's scale. With given parameters (`Given`)
-    the elements are divided by these, and no value is fixed.
+    Each block's range is scaled to -1..1, and the outermost value is fixed at that bound, since the scales
+    map the extremes to it. Every element has the same weight, whatever its block's scale. With given
+    parameters (`Given`), the elements are divided by these, and no value is fixed.
 
     >>> str(fit_scheme([[0.0, 1.0, 1.0, 4.0]], Scheme(), 3).format)
     'codebook([0,0.25,1], name=fitted)'
@@ -30,7 +30,8 @@ def fit_scheme(x: Any, scheme: Scheme, size: int, method: str = "kmeans") -> Sch
     """
     x = as_float32(x)
     refuse_nonfinite(x, "a fitted codebook")
-    # a placeholder with the same largest value as the fitted codebook, so that the scales are the final ones
+    # a placeholder with the same largest value as the fitted codebook, so that its scales are already the
+    # final ones
     evenly = CodebookFormat(tuple(torch.linspace(-1, 1, 1 << 4).tolist()))
     trial = replace(scheme, format=evenly, symmetric=True, scales=None)
     params = choose_qparams(x, trial)

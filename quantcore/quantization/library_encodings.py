@@ -12,8 +12,8 @@ def encoding(result: Quantized) -> dict[str, Tensor]:
     """Return what the convention's library reports beyond scale and zero_point, in block form, float32.
 
     AIMET: ``offset`` = -zero_point, and the ``min`` and ``max`` of the grid, scale · (offset + qmin) and
-    scale · (offset + qmax), as its get_offset(), get_min() and get_max() give them
-    (aimet_torch 2.42.0, quantization/affine/quantizer.py:287-317). Other conventions: empty.
+    scale · (offset + qmax), as returned by its get_offset(), get_min() and get_max()
+    (aimet_torch 2.42.0, quantization/affine/quantizer.py:287-317). Empty for other conventions.
     """
     return {name: _NUMBERS[name](result) for name in result.scheme.convention.reported_encodings}
 

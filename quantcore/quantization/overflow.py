@@ -12,7 +12,7 @@ from quantcore.qparams import QParams
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
 
-# The limits of casts of the rounded value to an integer
+# Limits of the integer types that the rounded value is cast to
 _CAST_LIMITS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits": 2.0**31}
 
 
@@ -25,11 +25,11 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
         params.raw if convention.storage.quantize_with == "raw" and params.raw is not None else params.scale
     )
     scale, shift = torch.as_tensor(found, dtype=torch.float32), torch.as_tensor(params.zero_point)
-    # half of the limit: the quotient may be rounded, and z is added
+    # half of the limit, because the quotient may be rounded and z is added
     limit = _CAST_LIMITS[convention.nonfinite.cast] / 2
     invert = KERNELS[convention.coding.kernel].inverse
     inverse = params.inverse if invert else None
-    # the largest magnitude with the smallest scale: mostly decides, and needs no memory for every block
+    # the largest magnitude with the smallest scale: usually decisive, and needs no memory for every block
     extremes = _most(low, high), scale.abs().amin(), None if inverse is None else _most(inverse), _most(shift)
     if bool(_reach(*extremes, invert) < limit):
         return False
@@ -65,7 +65,7 @@ def resolve_nonfinite(work: Tensor, shift: Tensor | None, fmt: Format, conventio
 def replace_codes(
     codes: Tensor, nonfinite: Tensor | None, fmt: FloatFormat | CodebookFormat, convention: Convention
 ) -> None:
-    """Replace the codes of 0 and NaN by the convention's; ``nonfinite``: the values, None if none is NaN."""
+    """Replace the codes of 0 and NaN with the convention's; ``nonfinite``: the values, None without NaN."""
     if convention.coding.zero_replacement:
         instead = int(fmt.encode(convention.coding.zero_replacement))
         for zero in (fmt.table == 0).nonzero():

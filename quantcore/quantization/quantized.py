@@ -29,10 +29,10 @@ from quantcore.scheme import Scheme, check_supported, with_importance
 class Quantized:
     """A tensor, its scheme and the quantized result.
 
-    ``x`` float32; ``codes`` of x's shape, the smallest of int8, uint8, int16, int32; ``params`` in
-    block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale` is what they
-    dequantize to; ``mins``: likewise, of a convention that stores minima. ``importance``: the elements', where the
-    range setting weighs by it. ``warnings``: sentences on likely mistakes.
+    ``x``: float32; ``codes``: of x's shape, in the smallest dtype of int8, uint8, int16, int32 that holds
+    them; ``params``: in block form. ``scales``: the quantized scales, if the scheme quantizes them; `scale`
+    is what they dequantize to. ``mins``: likewise, if the convention stores minima. ``importance``: the
+    elements' weights, if the range setting uses them. ``warnings``: sentences on likely mistakes.
     """
 
     x: Tensor
@@ -69,7 +69,7 @@ class Quantized:
 
     @property
     def blocked_shape(self) -> tuple[int, ...]:
-        """The shape in which the blocks are boxes: x's own, or flat where groups cross row boundaries."""
+        """The shape in which the blocks are boxes: x's own, or flat if groups cross row boundaries."""
         return self.blocks.blocked_shape
 
     @property
@@ -94,16 +94,17 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
 
     Args:
         out: an earlier result of the same shape and format, whose codes are overwritten.
-        importance: how much the error of each element counts, as llama.cpp's imatrix has it, the mean of the squared
-            inputs: one number per column, (columns,), per expert and column, (experts, columns), or of x's shape.
-            The scheme of the result is then the one that ggml uses with an imatrix: another search.
+        importance: weight of each element's error, such as the mean squared inputs of llama.cpp's imatrix:
+            one number per column, (columns,), per expert and column, (experts, columns), or of x's shape.
+            The result's scheme is then the one that ggml uses with an imatrix, which has a different search.
 
     >>> apply([[0.5, -1.0], [2.0, 0.1]], Scheme(IntFormat(4))).codes
     tensor([[ 2, -3],
             [ 7,  0]], dtype=torch.int8)
 
     Raises:
-        QuantError: the scheme does not fit x, x contains NaN or infinity, or the scheme takes no importance.
+        QuantError: the scheme does not fit x, x contains NaN or infinity and the convention refuses them, or
+            the scheme does not support importance.
     """
     result = apply_quietly(x, scheme, out, importance)
     for note in result.warnings:
@@ -112,7 +113,7 @@ def apply(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any 
 
 
 def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importance: Any = None) -> Quantized:
-    """`apply` that only stores warnings in the result: Python's warning filters are not thread-safe.
+    """`apply`, but warnings are only stored in the result: Python's warning filters are not thread-safe.
 
     Raises:
         QuantError: as in `apply`.
@@ -140,14 +141,14 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importan
 
 
 def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quantized:
-    """Quantize scales or mins; ``weights``: those of their blocks' elements, if the search uses them."""
+    """Quantize scales or mins; ``weights``: of their blocks' elements, if the search uses them."""
     assert scheme.scales is not None
     searched = isinstance(scheme.scales.range_setting, Search)
     return apply_quietly(parameters, scheme.scales, importance=weights if searched else None)
 
 
 def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized | None) -> QParams:
-    """Return the parameters as they are stored; ``scales``, ``mins``: the quantized ones."""
+    """Return the parameters as stored; ``scales``, ``mins``: the quantized ones."""
     inverse, coded = None, None
     storage = scheme.rules.storage
     if storage.quantize_with == "levels":
@@ -169,7 +170,7 @@ def _stored(params: QParams, scheme: Scheme, scales: Quantized, mins: Quantized 
 
 def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
     fmt = scheme.format
-    # a float zero point or a minimum, given as an integer, is no code
+    # a float zero point or a minimum is not a code, even if given as an integer
     if not scheme.rules.zero_point.is_integer or not isinstance(fmt, IntFormat):
         return ""
     low, high = int(params.zero_point.min()), int(params.zero_point.max())

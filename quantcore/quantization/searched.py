@@ -1,4 +1,4 @@
-"""The codes that a search chose, where they are not computed with the stored scale."""
+"""Codes chosen by a search instead of being computed with the stored scale."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ def lowest_codes(params: QParams, lowest: int, of_scales: QParams, blocks: Block
 
 
 def keep_searched(codes: Tensor, params: QParams, blocks: Blocks) -> None:
-    """Where a scale is stored as 0, put the codes of the search, in place."""
+    """Where a scale is stored as 0, insert the codes of the search, in place."""
     assert params.searched is not None
     zero = params.scale.reshape(-1) == 0
     if bool(zero.any()):

@@ -26,7 +26,7 @@ def unclamped(x: Tensor, params: QParams, scheme: Scheme) -> Iterator[tuple[Regi
 def boxes(
     x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks
 ) -> Iterator[tuple[Region, Tensor, Tensor | None]]:
-    """Yield each region, its unclamped values, and the zero_point in them (None: all are 0)."""
+    """Yield each region, its unclamped values, and the zero_point added to them (None: all are 0)."""
     x = blocks.view(x) if params.center is None else blocks.view(x) - params.center
     rules = scheme.rules
     scale, zero_point, shifted = prepare(*coded_with(params, rules), blocks, x.device)
@@ -52,7 +52,7 @@ def boxes(
 
 
 def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
-    """Return the scale and zero_point that codes are computed with: as stored, or as they were before."""
+    """Return the scale and zero_point that codes are computed with: as stored, or before they are stored."""
     if params.coded is not None:
         return params.coded, params.zero_point
     if convention.storage.quantize_with != "raw" or params.raw is None:

@@ -1,4 +1,4 @@
-"""The scheme, which decides every code: one record, its presets, and its storage cost."""
+"""The scheme, which determines every code: one record, its presets, and its storage cost."""
 
 from quantcore.scheme.case import case_of
 from quantcore.scheme.ggml_presets import gguf_type, with_importance

@@ -12,7 +12,7 @@ from quantcore.scheme.scheme import Scheme
 def case_of(scheme: Scheme) -> Case:
     """Return the plain values from which the sentences and formulas of a convention are computed."""
     setting, stored = scheme.range_setting, scheme.scales
-    # those of a file may be millions
+    # a file's parameters may be millions
     written = setting if isinstance(setting, Given) and not isinstance(setting, Stored) else None
     return Case(
         rules=scheme.rules,

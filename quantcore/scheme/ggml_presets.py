@@ -1,4 +1,4 @@
-"""The formats of GGUF as schemes: legacy blocks, super-blocks (K-quants, IQ4_XS), and what an imatrix changes."""
+"""GGUF's formats as schemes: legacy blocks, super-blocks (K-quants, IQ4_XS), and what an imatrix changes."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def _legacy() -> dict[str, Scheme]:
 
 
 def _scales(fmt: Format, group: int, setting: RangeSetting) -> Scheme:
-    """The scales of the groups of a super-block, with a half-precision scale of their own."""
+    """The scheme for the group scales of a super-block, which have a half-precision scale of their own."""
     return Scheme(
         fmt,
         granularity=PerGroup(SUPER_BLOCK // group),
@@ -116,7 +116,7 @@ def _super_blocks() -> dict[str, Scheme]:
 
 
 def _weighted(legacy: dict[str, Scheme]) -> dict[str, Scheme]:
-    """What ggml does with an imatrix."""
+    """The schemes that ggml uses with an imatrix."""
     row = {"sigma2": 1.0, "over": 0}  # the mean of x² over the whole row
     of_row = MakeQx("importance_rms", **row), MakeQkx3(*_WEIGHTED, **row)  # type: ignore[arg-type]
     found = {
@@ -141,16 +141,16 @@ def _weighted(legacy: dict[str, Scheme]) -> dict[str, Scheme]:
 
 _LEGACY = _legacy()
 GGUF: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in (_LEGACY | _super_blocks()).items()}
-# the scheme that ggml uses with an imatrix, for each that takes one
+# preset -> the scheme that ggml uses with an imatrix, for presets that support one
 WITH_IMPORTANCE: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in _weighted(_LEGACY).items()}
 _NAME_OF = {scheme: name for schemes in (GGUF, WITH_IMPORTANCE) for name, scheme in schemes.items()}
 
 
 def with_importance(scheme: Scheme) -> Scheme:
-    """Return the scheme that takes the elements' importance: what ggml does with an imatrix.
+    """Return the scheme that ggml uses instead of this one if it has an imatrix.
 
     Raises:
-        QuantError: the scheme takes none.
+        QuantError: the scheme does not support importance.
     """
     found = WITH_IMPORTANCE.get(_NAME_OF.get(_along_the_last_axis(scheme), ""))
     setting = scheme.range_setting
@@ -159,11 +159,11 @@ def with_importance(scheme: Scheme) -> Scheme:
     if getattr(setting, "needs_importance", False) or isinstance(setting, MaxScale):
         return scheme
     takers = ", ".join(WITH_IMPORTANCE)
-    raise QuantError(f"This scheme does not take importance; use one of {takers}.")
+    raise QuantError(f"This scheme does not support importance; use one of {takers}.")
 
 
 def _along_the_last_axis(scheme: Scheme) -> Scheme:
-    """The scheme with its groups along axis -1: the conventions of gguf accept no other axis, however it is counted."""
+    """The scheme with its group axis counted from the end: gguf's conventions accept only the last axis."""
     granularity = scheme.granularity
     if not isinstance(granularity, PerGroup) or granularity.axis < 0:
         return scheme
@@ -171,6 +171,6 @@ def _along_the_last_axis(scheme: Scheme) -> Scheme:
 
 
 def gguf_type(scheme: Scheme) -> str | None:
-    """Return ggml's name of the type whose blocks hold this scheme's codes, such as ``Q4_K``, None if there is none."""
+    """Return ggml's name for the type whose blocks hold this scheme's codes, such as ``Q4_K``, or None."""
     name = _NAME_OF.get(_along_the_last_axis(scheme))
     return None if name is None else name.removeprefix("gguf.")

@@ -92,7 +92,7 @@ def _bitsandbytes() -> dict[str, Scheme]:
 
 
 def _gptq() -> dict[str, Scheme]:
-    """The grid that GPTQ rounds to (Quantizer.find_params in its quant.py), without its error compensation."""
+    """The grid to which GPTQ rounds (Quantizer.find_params in its quant.py), without error compensation."""
     return {
         "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128))
     }

@@ -1,4 +1,4 @@
-"""The scheme: one record that decides every code."""
+"""The scheme: one record that determines every code."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from quantcore.formats import INT8, Format, parse_format
 from quantcore.granularity import GRANULARITIES, PER_TENSOR, Granularity
 from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, RangeSetting
 
-MAX_LEVELS = 4  # of quantized scales: only hostile texts are deeper
+MAX_LEVELS = 4  # of quantized scales: only hostile texts have more
 SYMMETRY = {"symmetric": True, "asymmetric": False}
 
 
@@ -51,7 +51,7 @@ class Scheme:
 
     @classmethod
     def parse(cls, text: str) -> "Scheme":
-        """Read the text form, words in any order; what is left out has its default.
+        """Read the text form, with words in any order; omitted fields have their defaults.
 
         Raises:
             QuantError: a word is not a format, a symmetry, a granularity, a range setting or a convention,
@@ -61,9 +61,8 @@ class Scheme:
         for word in notation.split_words(text):
             field, value = _read(word)
             if field in found:
-                raise QuantError(
-                    f"The scheme {text[:80]!r} names its {field.replace('_', ' ')} twice; leave one out."
-                )
+                what = "symmetry" if field == "symmetric" else field.replace("_", " ")
+                raise QuantError(f"The scheme {text[:80]!r} gives its {what} twice; remove one.")
             found[field] = value
         return cls(**found)  # type: ignore[arg-type]
 
@@ -72,11 +71,11 @@ def _read(word: str) -> tuple[str, object]:
     """Return the field of a scheme that a word sets, and its value."""
     if word.startswith("scales(") and word.endswith(")"):
         if word.count("scales(") > MAX_LEVELS:
-            raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; leave some out.")
+            raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; remove some.")
         return "scales", Scheme.parse(word.removeprefix("scales(")[:-1])
     if word.startswith("stored("):
         raise QuantError(
-            f"The scheme's parameters lie in a file: {word[7:-1][:120]!r}. Open the checkpoint and read them there."
+            f"The scheme's parameters are in a file: {word[7:-1][:120]!r}. Open the checkpoint to read them."
         )
     if word in SYMMETRY:
         return "symmetric", SYMMETRY[word]
@@ -87,6 +86,8 @@ def _read(word: str) -> tuple[str, object]:
         return "range_setting", notation.build(RANGE_SETTINGS[name], arguments, changes, word)
     if name in CONVENTIONS:
         if arguments:
-            raise QuantError(f"{word[:60]!r}: a convention takes only named choices, such as overflow=wrap.")
+            raise QuantError(
+                f"{word[:60]!r}: a convention accepts only named choices, such as overflow=wrap."
+            )
         return "convention", CONVENTIONS[name].changed(**changes)
     return "format", parse_format(word)

@@ -11,12 +11,12 @@ from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
 SCALE_BITS = 32  # scales are stored as float32
-FLOAT_BITS = 32  # of a zero_point that is not a code (hqq)
+FLOAT_BITS = 32  # per zero_point that is not a code (hqq)
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Bits spent on codes, scales and zero points of a tensor of ``elements``."""
+    """Bits spent on the codes, scales and zero points of a tensor with ``elements`` elements."""
 
     elements: int
     codes: int
@@ -32,11 +32,11 @@ class Storage:
 def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     """Count the bits of codes, scales and zero points.
 
-    Codes take the format's width, or what the convention packs them into; scales are float32, or as
-    ``scheme.scales`` stores them; zero points take the format's width, or are stored like the scales if they are
-    minima. Every block has one scale, even if equal to others. The zero points of a symmetric scheme are known
-    and cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. Of a tensor of a
-    file (`Stored`), the file's own bytes are counted: what is not codes, as scales.
+    Codes take the format's width, or what the convention packs them into. Scales are float32, or stored by
+    ``scheme.scales``. Zero points take the format's width, or are stored like the scales if they are minima.
+    Every block has one scale, even if it equals others. The zero points of a symmetric scheme are known and
+    cost nothing; given ones (`Given`) cost nothing if all are 0 or all are the format's middle. For a tensor
+    in a file (`Stored`), the file's own bytes are counted, with everything but codes as scales.
 
     Raises:
         QuantError: the scheme does not fit the shape, or the shape has no elements.
@@ -60,7 +60,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
     scale_bits = blocks * SCALE_BITS
     if scheme.scales is not None:
         inner = storage(scheme.scales, grid)
-        # a given scale of the scales is part of the scheme: MX blocks store none
+        # a given scale of the scales is part of the scheme and not stored: MX blocks have none
         given = isinstance(scheme.scales.range_setting, Given)
         scale_bits = inner.codes + (0 if given else inner.scales + inner.zero_points)
         if scheme.scales.convention.scale.center == "mean":

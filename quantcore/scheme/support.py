@@ -1,4 +1,4 @@
-"""Which schemes a library supports, and the reason where it does not."""
+"""Which schemes a library supports, and why it does not support the others."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ from quantcore.range_setting import HalfQuadratic, MinMax, Search
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]
-# A property of a scheme on a shape: its equivalent values, and words for them; None where it does not apply
+# A property of a scheme on a shape: its equivalent values, and a phrase for them; None if it does not apply
 Property = Callable[[Scheme, Shape], tuple[tuple[Any, ...], str] | None]
 
 
@@ -33,7 +33,7 @@ _KIND_WORDS = {"int": "integer codes", "float": "small floats", "codebook": "cod
 
 
 def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
-    """Return one sentence on why the scheme's library can't quantize this shape, None where it can.
+    """Return one sentence on why the scheme's library can't quantize this shape, or None if it can.
 
     Raises:
         QuantError: the granularity does not fit the shape.
@@ -46,7 +46,7 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
             return "half_quadratic adjusts a float zero_point: it needs an asymmetric scheme; choose the convention hqq."
         if isinstance(scheme.granularity, PerTensor):
-            return "half_quadratic works on channels or groups only, as in hqq; choose one of them."
+            return "half_quadratic needs per-channel or per-group scales, as in hqq; choose one of these."
     if KINDS[type(scheme.format)] not in convention.formats:
         own = " and ".join(_KIND_WORDS[kind] for kind in convention.formats)
         return f"{full_name(convention)} supports {own} only; here the format is {scheme.format}."
@@ -61,21 +61,21 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
 
 
 def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
-    """What one of ggml's searches needs and the scheme lacks; empty if nothing."""
+    """What one of ggml's searches needs that the scheme lacks; empty if nothing."""
     granularity = scheme.granularity
     if not isinstance(granularity, PerGroup) or granularity.axis % max(len(shape), 1) != len(shape) - 1:
         return "searches groups along the last axis; choose per_group"
     if shape[-1] % granularity.size:
-        return f"searches whole groups; {shape[-1]} elements are not a multiple of {granularity.size}"
+        return f"searches whole groups, but {shape[-1]} elements are not a multiple of {granularity.size}"
     fits = setting.kinds(scheme.format, scheme.symmetric)
     if not fits and not scheme.symmetric and not scheme.rules.zero_point.is_min:
         fits = "a convention that stores minima, such as gguf.Q4_K"
     if fits:
         return f"needs {fits}"
     over = setting.weighting.mean_over
-    return (
-        f"averages over {over} elements, which do not divide {shape[-1]}" if over and shape[-1] % over else ""
-    )
+    if not over or shape[-1] % over == 0:
+        return ""
+    return f"averages over {over} elements, but rows have {shape[-1]}, which is not a multiple"
 
 
 def full_name(convention: Convention) -> str:
@@ -89,7 +89,7 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
     """Raise the sentence of `unsupported_reason`, if any.
 
     Raises:
-        QuantError: the library can't do it, or the granularity does not fit the shape.
+        QuantError: the library does not support the scheme, or the granularity does not fit the shape.
     """
     sentence = unsupported_reason(scheme, shape)
     if sentence:

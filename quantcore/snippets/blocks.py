@@ -1,4 +1,4 @@
-"""How a script in torch computes the ranges of blocks, and expands parameters of blocks to elements."""
+"""How a torch script computes the ranges of blocks and expands the parameters of blocks to elements."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _FIXED = """
 high = torch.tensor({{ largest }})
 {% else %}
 low, high = torch.tensor({{ low }}), torch.tensor({{ high }})
-low, high = low.clamp(max=0), high.clamp(min=0)  # 0 is exact
+low, high = low.clamp(max=0), high.clamp(min=0)  # the range includes 0
 {% endif %}
 """
 _MEASURED = """
@@ -27,18 +27,18 @@ _MEASURED = """
 {% endif %}
 {{ high }}
 {% if not symmetric %}
-low, high = low.clamp(max=0), high.clamp(min=0)  # 0 is exact
+low, high = low.clamp(max=0), high.clamp(min=0)  # the range includes 0
 {% endif %}
 """
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one bound of the ranges is written.
+    """How the script computes one bound of the ranges.
 
-    ``extreme`` and ``percentile`` are templates of an expression with one number per block, in block form;
+    ``extreme`` and ``percentile`` are templates for an expression with one number per block, in block form;
     {x} is ``source`` or its magnitudes, {end} is amin or amax, {p} is the percentile.
-    ``before``: lines that come first. ``target``: a template of the assignment.
+    ``before``: lines that come first. ``target``: a template for the assignment.
     """
 
     comment: str
@@ -79,7 +79,7 @@ def _end(layout: Layout, end: str, result: Quantized) -> str:
 
 
 def _layout_of(result: Quantized) -> Layout:
-    """Choose the simplest way: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
+    """Choose the simplest form: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
     shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)
     if isinstance(result.scheme.granularity, PerTensor):
@@ -115,7 +115,7 @@ def _whole_axes(shape: Shape, inner: Shape) -> Layout:
     order = outer + inner
     permute = f".permute{order}" if list(order) != sorted(order) else ""
     return Layout(
-        f"one range for each index along axis {' and '.join(map(str, outer))}",
+        f"one range per index along axis {' and '.join(map(str, outer))}",
         "x",
         f"{{x}}.{{end}}({inner}, keepdim=True)",
         f"percentile({{x}}{permute}.flatten({len(outer)}), {{p}}).reshape({grid})",
@@ -129,7 +129,7 @@ def _last_axis(shape: Shape, block: Shape) -> Layout:
     missing = [g * b - n for g, b, n in zip(grid, block, shape, strict=True)]
     if any(missing):
         widths = tuple(width for end in reversed(missing) for width in (0, end))
-        # for MinMax only: zeros would shift a percentile
+        # only for MinMax: zeros would shift a percentile
         before += [
             "# the last blocks are shorter: pad them with 0, which every range contains anyway",
             f"padded = torch.nn.functional.pad(x, {widths})",
@@ -147,7 +147,7 @@ def _last_axis(shape: Shape, block: Shape) -> Layout:
         order = tuple(range(0, len(sizes), 2)) + tuple(range(1, len(sizes), 2))
         split = f".reshape{sizes}.permute{order}.flatten({len(shape)})"
     before.append(f"blocks = {source}{split}  # the elements of a block are on the last axis")
-    comment = f"one range for each block of {block}"
+    comment = f"one range per block of {block}"
     return Layout(comment, "blocks", "{x}.{end}(-1)", "percentile({x}, {p})", tuple(before))
 
 
@@ -161,5 +161,5 @@ def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> Layout:
         f"for place in itertools.product({ranges}):",
         f"    block = x[tuple(slice(p * b, p * b + b) for p, b in zip(place, {block}))].flatten()",
     )
-    comment = f"one range for each block of {block}; the last blocks are shorter"
+    comment = f"one range per block of {block}; the last blocks are shorter"
     return Layout(comment, "block", "{x}.{end}()", "percentile({x}, {p})", before, "    {}[place] = ")

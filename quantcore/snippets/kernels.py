@@ -1,4 +1,4 @@
-"""The kernel of a convention as lines of torch, from x to codes, also for values that no integer can hold."""
+"""The kernel of a convention in torch, from x to codes, including values that do not fit an integer."""
 
 from quantcore.conventions import Convention
 from quantcore.errors import QuantError
@@ -9,7 +9,7 @@ from quantcore.snippets.template import render
 
 _CODES = """
 {% if zero_scales %}
-divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # under a scale of 0 every code is the code of 0
+divisor = torch.where({{ scale }} == 0, torch.inf, {{ scale }})  # with scale 0, every code is that of 0
 {% endif %}
 {% if finds_inverse %}
 inverse = 1 / {{ divisor }}
@@ -20,9 +20,9 @@ inverse = 1 / {{ divisor }}
 {% if leaves_integers %}
 values = {{ rounded }}
 {% if cast == "none" %}
-values = torch.where(values.isnan(), {{ nan_code }}, values)  # NaN, cast to an integer
+values = torch.where(values.isnan(), {{ nan_code }}, values)  # the result of casting NaN to an integer
 {% else %}
-lost = ~(values.abs() < {{ "2.0**63" if cast == "int64" else "2.0**31" }})  # what no {{ "int64" if cast == "int64" else "int32" }} can hold
+lost = ~(values.abs() < {{ "2.0**63" if cast == "int64" else "2.0**31" }})  # NaN, or too large for {{ "int64" if cast == "int64" else "int32" }}
 values = torch.where(lost, {{ "0" if cast == "low_bits" else "qmin" }}, values)
 {% if negative_zero_points %}
 values = torch.where(lost & (torch.tensor({{ zero_point }}) < 0), qmax, values)
@@ -30,7 +30,7 @@ values = torch.where(lost & (torch.tensor({{ zero_point }}) < 0), qmax, values)
 {% endif %}
 {% endif %}
 {% if wraps %}
-codes = {{ values }}{{ limit }}.long()  # no clamp: the lowest {{ fmt.bits }} bits are kept
+codes = {{ values }}{{ limit }}.long()  # not clamped: the lowest {{ fmt.bits }} bits are kept
 codes = ({{ wrapped }}).to({{ fmt.dtype }})
 {% else %}
 codes = {{ values }}.clamp(qmin, qmax).to({{ fmt.dtype }})
@@ -53,7 +53,7 @@ def half_even_of_sum(v):
     ties = (v.abs() - 0.5) % 2 == 0
     return ((v.abs() + 0.5).floor() - ties.float()).copysign(v)
 """
-# rounding -> the function, and lines that define it
+# rounding -> the function, and the lines that define it
 _ROUNDINGS = {
     "half_even": ("torch.round", ""),
     "floor": ("torch.floor", ""),
@@ -64,7 +64,7 @@ _ROUNDINGS = {
     "half_away_of_sum": ("half_away_of_sum", _HALF_AWAY_OF_SUM),
     "half_even_of_sum": ("half_even_of_sum", _HALF_EVEN_OF_SUM),
 }
-_CAST_LIMIT = 1 << 62  # quotients near it need the clamp of `quantize.wrap` before the cast
+_CAST_LIMIT = 1 << 62  # quotients near the limit need the clamp of `quantize.wrap` before the cast
 
 
 def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
@@ -109,7 +109,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
 
 
 def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str, bool]:
-    """The kernel as an expression, and whether it is a sum, which needs parentheses before a method."""
+    """The kernel as an expression, and whether it is a sum, which needs parentheses before a method call."""
     coding = convention.coding
     if coding.rounding not in _ROUNDINGS:
         raise QuantError("Stochastic rounding uses quantcore's own random numbers; use the quantcore script.")
@@ -123,7 +123,7 @@ def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str
     if not shift:
         return f"{round_}({quotient})", False
     if kernel.fused:
-        # with alpha it is one operation with one rounding, as in the library
+        # add with alpha is one operation with one rounding, as in the library
         return f"{round_}(torch.add(torch.tensor(float({shift})), x, alpha=inverse.item()))", False
     if kernel.shift_first:
         return f"{round_}({quotient} + {shift})", False

@@ -9,7 +9,7 @@ import numpy as np
 
 from quantcore.tensors import READABLE, Array, array_source, little_endian
 
-# what a script can use without importing it
+# name -> the import that is added if a script uses it
 _IMPORTS = {
     "base64": "import base64",
     "hashlib": "import hashlib",
@@ -25,8 +25,8 @@ _IMPORTS = {
 def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     """Return a script of a heading, imports, the tensor and the body.
 
-    ``tensor_code`` and ``body`` can begin with imports; those of `_IMPORTS` are added where needed, and names that are
-    imported but not used are dropped.
+    ``tensor_code`` and ``body`` can begin with imports. Those in `_IMPORTS` are added where needed, and names
+    that are imported but not used are dropped.
     """
     (own, names, tensor), (needed, more_names, rest) = _parted(tensor_code), _parted(body)
     code, used = f"{tensor}\n\n{rest}".strip(), names | more_names
@@ -52,7 +52,7 @@ def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], set[str], s
 
 
 def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
-    """The line without unused names; ``import a.b`` stays, for its side effects."""
+    """The import without unused names; ``import a.b`` stays, for its side effects."""
     if isinstance(node, ast.ImportFrom):
         node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
     return ast.unparse(node) if node.names else ""
@@ -64,7 +64,7 @@ def _import_order(line: str) -> tuple[bool, str]:
 
 @dataclass(frozen=True)
 class Language:
-    """How assertions and literals are written: with torch or with NumPy."""
+    """How assertions and literals are written, with torch or with NumPy."""
 
     module: str
     equal: str
@@ -93,7 +93,7 @@ NUMPY = Language(
 
 
 def check(name: str, codes: Array, language: Language = TORCH) -> str:
-    """Lines that assert the codes under ``name``: one by one, or by a hash if there are many."""
+    """Lines that assert the codes under ``name``: directly, or by a hash if there are many."""
     if codes.size <= READABLE:
         expected = array_source(codes, language.module)
         return f"expected = {expected}\n{language.equal.format(name=name, expected='expected')}"
@@ -138,7 +138,7 @@ def checked(name: str, values: Array, language: Language = TORCH) -> str:
     noun = {"dequantized": "dequantized value", "zero_point": "zero point"}.get(name, name.removesuffix("s"))
     plural = "s" * (values.size != 1)
     if name == "zero_point" and _is_one_integer(values.reshape(-1)):
-        return f"the zero point {values.reshape(-1)[0]}"  # a library can have one for all scales
+        return f"the zero point {values.reshape(-1)[0]}"  # a library can use one for all scales
     return f"{{{language.count.format(name=name)}:,}} {noun}{plural}"
 
 

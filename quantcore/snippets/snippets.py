@@ -45,8 +45,8 @@ _TORCH = """
 def quantcore_script(tensor_code: str, result: Quantized) -> str:
     """Return a script that quantizes x with quantcore and asserts the codes of ``result``.
 
-    Its last line of output says what was checked. ``tensor_code`` is source that binds ``x``; it can begin with imports,
-    but needs none for np, torch, qc, base64 and zlib.
+    The last line of its output says what was checked. ``tensor_code`` is source code that binds ``x``; it can
+    begin with imports, but needs none for np, torch, qc, base64 and zlib.
     """
     codes = result.codes.cpu().numpy()
     body = render(
@@ -62,7 +62,7 @@ def quantcore_script(tensor_code: str, result: Quantized) -> str:
 def torch_script(tensor_code: str, result: Quantized) -> str:
     """Return a script that does the arithmetic step by step in torch and asserts the codes of ``result``.
 
-    ``tensor_code`` is source that binds ``x`` to a float32 torch tensor, as `literal` writes it.
+    ``tensor_code`` is source code that binds ``x`` to a float32 torch tensor, as written by `literal`.
     """
     codes = result.codes.cpu().numpy()
     body = render(
@@ -76,7 +76,7 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
 
 
 def scheme_source(scheme: Scheme) -> str:
-    """Return the constructor of a scheme, with the arguments that differ from the defaults.
+    """Return the constructor call for a scheme, with the arguments that differ from the defaults.
 
     >>> scheme_source(Scheme.parse("int4 per_group(32)"))
     'qc.Scheme(format=qc.INT4, granularity=qc.PerGroup(size=32))'

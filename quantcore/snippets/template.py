@@ -1,6 +1,7 @@
-"""Templates of scripts, which read like the scripts that they write.
+"""Templates for scripts, which read like the scripts themselves.
 
-The syntax is Jinja's: ``{{ value }}``, and ``{% if … %}``; a line with only a tag leaves no line in the script.
+The syntax is Jinja's: ``{{ value }}`` and ``{% if … %}``; a line with only a tag leaves no line in the
+script.
 """
 
 from functools import cache

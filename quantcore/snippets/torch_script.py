@@ -1,7 +1,7 @@
 """The arithmetic of one scheme on one tensor, as one would write it in torch.
 
-`arithmetic` writes only the lines that this tensor needs: no guard against a scale of 0 unless a block has no
-range. The order of operations is that of `quantize`, so the codes are the same bits.
+`arithmetic` writes only the lines that this tensor needs: a scale of 0 is handled only if a block has one.
+The order of operations is that of `quantize`, so the codes are bit-identical.
 """
 
 from torch import Tensor
@@ -29,7 +29,7 @@ x = x.flatten()  # groups continue across rows
 {% if percentile %}
 
 def percentile(rows, p):
-    """The p-th percentile of each row: linear between two elements, in float64."""
+    """The p-th percentile of each row, interpolated linearly in float64."""
     rows = rows.double().sort(-1).values
     place = p / 100 * (rows.shape[-1] - 1)
     k = int(place)
@@ -44,7 +44,7 @@ def percentile(rows, p):
 {% endif %}
 {% if scale == "s" %}
 
-# expand the parameters of blocks to elements
+# expand the parameters from blocks to elements
 s = scale{{ spread }}
 {% endif %}
 {% if zero_point == "z" %}
@@ -83,15 +83,15 @@ scale = torch.where(scale.isinf(), high / (qmax - qmin) - low / (qmax - qmin), s
 {% endif %}
 {% endif %}
 {% if empty_ranges %}
-scale[scale == 0] = 1  # a block without a range
+scale[scale == 0] = 1  # a scale of 0 is replaced by 1
 {% endif %}
 {% if not symmetric %}
 zero_point = (qmin - torch.round(low / scale)).clamp(qmin, qmax)
 {% elif fmt.middle %}
-zero_point = {{ fmt.middle }}  # the middle of the codes
+zero_point = {{ fmt.middle }}  # the middle code
 {% endif %}
 """
-_NO_RANGE = 1e-30  # a scale of exactly 1 with a smaller range was 0 and was replaced
+_NO_RANGE = 1e-30  # if the range is smaller, a scale of exactly 1 replaced a scale of 0
 
 
 def arithmetic(result: Quantized) -> str:
@@ -130,9 +130,9 @@ def _check_supported(result: Quantized) -> None:
         )
     searched = convention.storage.zero_scale == "searched" and bool((result.scale == 0).any())
     if searched or convention.storage.quantize_with == "searched":
-        what = "takes codes that its search chose"
+        what = "uses codes chosen by its search"
     elif convention.storage.quantize_with in ("raw", "levels") and result.scales is not None:
-        what = "computes codes with other scales than it stores"
+        what = "computes codes with scales that differ from the stored ones"
     elif result.dequantizer.how != "scaled" or result.params.center is not None:
         what = "does not dequantize by (codes - zero_point) * scale"
     else:

@@ -1,7 +1,7 @@
 """The blocks of a tensor whose error is measured for many ranges, grouped by size.
 
-A shorter last block counts as a block. Of more than `MAX_ELEMENTS` elements a regular sample is measured: whole
-blocks if there are many, and always the extremes.
+A shorter last block counts as a block. If there are more than `MAX_ELEMENTS` elements, a regular sample is
+measured: whole blocks if there are enough, otherwise elements of every block, including its extremes.
 """
 
 import math
@@ -27,9 +27,9 @@ MAX_ELEMENTS = 1 << 19
 
 @dataclass(frozen=True)
 class MeasuredBlocks:
-    """``block_groups``: blocks of one size each, of shape (blocks, elements per block).
+    """``block_groups``: for each block size, the measured blocks, of shape (blocks, elements per block).
 
-    ``shape``: of the tensor; ``elements``, ``blocks``: how many there are, measured or not.
+    ``shape``: the tensor's; ``elements``, ``blocks``: how many there are, measured or not.
     """
 
     block_groups: list[Tensor]
@@ -56,7 +56,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
     """
     x = as_float32(x)
     check_supported(scheme, tuple(x.shape))
-    refuse_nonfinite(x, "a curve of errors")
+    refuse_nonfinite(x, "an error curve")
     if position is not None:
         part = elements_of(x, scheme.granularity, position).reshape(1, -1)
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
@@ -71,10 +71,10 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
-    """A regular sample of the blocks, or of their elements, with the extremes."""
+    """A regular sample of the blocks, or of the elements of every block with its extremes."""
     if elements <= MAX_ELEMENTS:
         return blocks
-    step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that it meets the columns of most tensors in turn
+    step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that the sample covers all columns of most tensors
     if len(blocks) >= step:
         return blocks[::step].contiguous()
     extremes = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))

@@ -1,4 +1,4 @@
-"""The range that each range setting chooses for a tensor, and its error."""
+"""The range that each range setting chooses for a tensor, and the resulting error."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -58,10 +58,11 @@ def range_marks(
 ) -> tuple[RangeMark, ...]:
     """Return the result of each range setting; the scheme's own setting is ignored.
 
-    None for one of ggml's searches, which finds scales, not ranges; see `search_curve`.
+    Empty for a scheme with one of ggml's searches, which find scales, not ranges; see `search_curve`.
 
-    Left out are settings that the scheme's library does not support (`unsupported_reason` says why), given parameters, and
-    Entropy if it would take too long; for many blocks it uses fewer bins.
+    Settings that the scheme's library does not support (`unsupported_reason` says why) and given parameters
+    are left out. Entropy uses fewer bins if there are many blocks, and is left out if it would still take too
+    long.
 
     Raises:
         QuantError: see `range_curve`.
@@ -82,7 +83,8 @@ def range_marks(
 def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tuple[float, float]:
     """Return (low, high) of one block, or their means over all blocks.
 
-    Of given scales, and where the zero_point was moved, these are the lowest and highest representable value.
+    If the scales were given or the zero_point was moved, these are the lowest and highest representable
+    values.
     """
     low, high = result.params.low, result.params.high
     if low is None or high is None or isinstance(result.scheme.range_setting, HalfQuadratic):
@@ -94,7 +96,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
 
 
 def _outermost(result: Quantized) -> tuple[float, float]:
-    """The lowest and highest value of the codes before zero_point and scale."""
+    """The lowest and highest values of the codes before zero_point and scale."""
     fmt = result.scheme.format
     if fmt.table is None:
         return fmt.qmin, fmt.qmax

@@ -1,4 +1,4 @@
-"""How the error of a scheme depends on its range: clipping against rounding."""
+"""How the error of a scheme depends on its range: clipping error against rounding error."""
 
 import dataclasses
 import math
@@ -23,10 +23,10 @@ MAX_FRACTION, STEPS = 1.25, 50  # the widest range as a fraction of min-max; ste
 class RangeCurve:
     """The mean squared error for ranges that are fractions of min-max, scaled as `MinMse` does.
 
-    ``fractions``: of the min-max range, 1 among them. ``widths``: the mean width of the blocks' ranges in the
-    convention; of symmetric ranges half the width, the largest |x| that is not clipped. ``clipping`` and
-    ``rounding`` add up to the error. ``clipped``: the fraction of clipped elements. ``measured``: how many of the
-    ``elements`` were measured.
+    ``fractions``: of the min-max range, including 1. ``widths``: the mean width of the blocks' ranges in the
+    convention; for symmetric ranges half the width, which is the largest |x| that is not clipped.
+    ``clipping`` and ``rounding`` add up to the error. ``clipped``: the fraction of clipped elements.
+    ``measured``: how many of the ``elements`` were measured.
     """
 
     fractions: Array
@@ -91,7 +91,7 @@ def range_curve(x: Any, scheme: Scheme, block: tuple[int, ...] | None = None) ->
 
 
 def widths_of(low: Tensor, high: Tensor, scheme: Scheme) -> Tensor:
-    """Return the width of each block's range in the convention: high - low, or max |x| if it is symmetric."""
+    """Return the width of each block's range in the convention: high - low, or max |x| if symmetric."""
     low, high = parameters(low, high, scheme.symmetric, scheme.format, scheme.rules).ends
     if scheme.symmetric:
         return torch.maximum(low.abs(), high.abs()).double()

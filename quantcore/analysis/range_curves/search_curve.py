@@ -1,4 +1,4 @@
-"""The trials of one of ggml's searches: the weighted error of each, and which was taken."""
+"""The trials of one of ggml's searches: the weighted error of each, and which one was chosen."""
 
 from dataclasses import dataclass
 
@@ -17,12 +17,12 @@ MAX_GROUPS = 1 << 13
 
 @dataclass(frozen=True)
 class SearchCurve:
-    """What each trial came to, in the order of the search.
+    """The result of each trial, in the order of the search.
 
-    ``tried``: in ggml's names, ``divisor``: what it is divided by to give 1/s; ``scales``: the trial's scale;
-    ``errors``: Σ w·(x - x̂)² of a group, or Σ w·|x - x̂|, with float32 scales; ``best``: the number of groups whose
-    search ended with the trial. Of several groups, scales and errors are means. ``weights``: the formula of w.
-    ``groups``: how many there are, ``measured`` of them.
+    ``tried``: what a trial divides by ``divisor`` to get 1/s, in ggml's names; ``scales``: the magnitude of
+    the trial's scale; ``errors``: Σ w·(x - x̂)² of a group, or Σ w·|x - x̂|, with float32 scales; ``best``:
+    the number of groups whose search ended with the trial. Scales and errors are means over the ``measured``
+    groups, out of ``groups`` in all. ``weights``: the formula of w.
     """
 
     setting: Search
@@ -42,7 +42,7 @@ class SearchCurve:
 
 
 def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> SearchCurve:
-    """Return the trials of the group at ``block``, or the means over all groups (a regular sample of many).
+    """Return the trials of the group at ``block``, or their means over all groups (of many, a regular sample).
 
     Raises:
         QuantError: the scheme's range setting is not a search.

@@ -1,6 +1,7 @@
-"""One module per library, of the same name as its scripts in `quantcore.snippets.libraries`.
+"""One module per library, with the same name as its scripts in `quantcore.snippets.libraries`.
 
-A module has ``RECORDS``, its conventions, and ``PLACE``, where it stands among the others; it is found by itself.
+A module has ``RECORDS``, its conventions, and ``PLACE``, its position among the libraries; it is found
+automatically.
 """
 
 import importlib

@@ -31,7 +31,7 @@ _AIMET: dict[str, Any] = {
     "limits": (BOXES, DIVIDES_AXIS),
     "reported_encodings": ("offset", "min", "max"),
 }
-_AIMETDIVIDES_AXIS = ("kernel", "aimet_torch/quantization/affine/backends/torch_builtins.py:609; measured")
+_KERNEL_SOURCE = ("kernel", "aimet_torch/quantization/affine/backends/torch_builtins.py:609; measured")
 
 PLACE = 3  # among the libraries, wherever they are listed
 RECORDS = (
@@ -39,7 +39,7 @@ RECORDS = (
         "aimet.Quantize",
         call="aimet_torch.quantization.affine.Quantize",
         kernel="A",
-        sources=(_AIMETDIVIDES_AXIS, *_AIMET_SOURCES),
+        sources=(_KERNEL_SOURCE, *_AIMET_SOURCES),
         **_AIMET,
     ),
     Convention.of(
@@ -63,7 +63,7 @@ RECORDS = (
         "aimet.QuantizeDequantize.grad",
         call="aimet_torch.quantization.affine.QuantizeDequantize with a gradient for its range",
         kernel="A",
-        sources=(_AIMETDIVIDES_AXIS, *_AIMET_SOURCES),
+        sources=(_KERNEL_SOURCE, *_AIMET_SOURCES),
         **_AIMET,
     ),
     Convention.of(

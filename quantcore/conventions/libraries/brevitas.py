@@ -22,11 +22,11 @@ RECORDS = (
             Limit(
                 "kind",
                 ("signed symmetric", "unsigned asymmetric"),
-                "supports weights that are signed symmetric (Int8Weight) or unsigned asymmetric (ShiftedUint8Weight)",
+                "supports only signed symmetric (Int8Weight) and unsigned asymmetric (ShiftedUint8Weight) weights",
             ),
             Limit("symmetric_narrow", (True,), "uses the narrow range for symmetric weights, such as int8n"),
             Limit("asymmetric_narrow", (False,), "uses every code for asymmetric weights"),
-            Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel weights"),
+            Limit("granularity", (TENSOR, CHANNEL), "supports only per-tensor and per-channel scales"),
             Limit("channel_axis", (0,), "expects output channels along axis 0"),
         ),
         sources=(

@@ -55,7 +55,7 @@ RECORDS = (
             Limit("channel_axis", (0,), "uses one scale per row, with channels along axis 0"),
             Limit("group_axis", (-1,), "groups along the last axis only"),
             Limit("group_divides", (True,), "requires groups that divide the last axis"),
-            Limit("block_rank", (2,), "supports blocks of two axes only"),
+            Limit("block_rank", (2,), "supports blocks only for tensors with two axes"),
         ),
         sources=(
             ("kernel", "compressed_tensors/quantization/lifecycle/forward_helpers.py:536-538; measured"),

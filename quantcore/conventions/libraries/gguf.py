@@ -40,7 +40,7 @@ def _ggml(name: str, functions: str, **choices: Any) -> Convention:
 
 
 SEARCHED = Limit(
-    "search", (True,), "takes scales from one of ggml's searches (make_qx, …), and stores them in 16 bits"
+    "search", (True,), "takes scales from one of ggml's searches (make_qx, …) and stores them in 16 bits"
 )
 SUPER_BLOCKS = Limit(
     "super_blocks", (True,), "requires rows of whole super-blocks (ggml: n_per_row % QK_K == 0, QK_K = 256)"
@@ -104,7 +104,7 @@ RECORDS = (
     ),
     _ggml(
         "gguf.scales",
-        "quantize_row_q4_K and its like, the scales of the groups",
+        "quantize_row_q4_K and similar, the scales of the groups",
         quantize_with="searched",
         unsigned_symmetric_zero_point="zero",
         bad_scale="kept",

@@ -30,7 +30,7 @@ _HQQ: dict[str, Any] = {
         Limit(
             "granularity", (TENSOR, CHANNEL, GROUP, "per_flat_group"), "does not support blocks of two axes"
         ),
-        Limit("channel_rank", (2,), "supports per-channel scales for two axes only"),
+        Limit("channel_rank", (2,), "supports per-channel scales only for tensors with two axes"),
         Limit("channel_axis", (0,), "with axis=1 uses one scale per row, with channels along axis 0"),
         Limit("group_axis", (-1,), "with axis=1 groups consecutive elements, along the last axis"),
         Limit("divides", (True,), "requires a group size that divides the last axis"),

@@ -35,8 +35,8 @@ _ONNX: dict[str, Any] = {
         Limit(
             "granularity", (TENSOR, CHANNEL, GROUP), "supports per-tensor, per-channel and per-group scales"
         ),
-        Limit("group_bits", (4, 8), "supports groups for 4 and 8 bits"),
-        Limit("group_rank", (2,), "supports groups for two axes only"),
+        Limit("group_bits", (4, 8), "supports groups only for 4 and 8 bits"),
+        Limit("group_rank", (2,), "supports groups only for tensors with two axes"),
     ),
 }
 _TOOL_SOURCES = (

@@ -16,12 +16,14 @@ RECORDS = (
             Limit("kind", ("signed symmetric",), "supports signed symmetric codes only"),
             Limit("bits", (2, 4, 8), "supports 2, 4 and 8 bits (qint2, qint4, qint8)"),
             Limit("narrow", (False,), "clamps to the full range"),
-            Limit(
-                "sub_byte_range", (True,), "clamps to 8 bits even where the type has fewer; choose min_max"
-            ),
+            Limit("sub_byte_range", (True,), "clamps to 8 bits even if the type has fewer; choose min_max"),
             Limit("granularity", (TENSOR, CHANNEL), "supports per-tensor and per-channel scales"),
             Limit("channel_axis", (0, -1), "supports channels along the first or the last axis only"),
-            Limit("channel_rank", tuple(range(2, 65)), "does not support per-channel scales for one axis"),
+            Limit(
+                "channel_rank",
+                tuple(range(2, 65)),
+                "supports per-channel scales only for tensors with several axes",
+            ),
         ),
         sources=(
             ("kernel", "optimum/quanto/library/quantize.py:40-60; measured"),

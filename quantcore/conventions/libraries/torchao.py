@@ -123,7 +123,7 @@ RECORDS = (
         limits=(
             FLAT,
             _TAKES_RUNS,
-            Limit("rank", (0, 1, 2), "supports at most two axes"),
+            Limit("rank", (0, 1, 2), "supports tensors with at most two axes"),
         ),
         **{**_FLOATS, "formats": ("codebook",)},
     ),

@@ -1,4 +1,4 @@
-"""The choices of a convention, one record a stage of the arithmetic."""
+"""The choices of a convention: one record per stage of the arithmetic."""
 
 from quantcore.conventions.stages.coding import CodingStage
 from quantcore.conventions.stages.decoding import DecodingStage

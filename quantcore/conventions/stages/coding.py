@@ -48,7 +48,7 @@ def _rounding(case: Case) -> str:
 
 def _rounding_matters(case: Case) -> bool:
     truncated = KERNELS[case.kernel].half and case.integer and case.rules.coding.rounding == "toward_zero"
-    return not case.codebook and not truncated  # the sentence of the kernel says it: "trunc(… + ½)"
+    return not case.codebook and not truncated  # the kernel's sentence already says "trunc(… + ½)"
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class CodingStage(Stage):
 
     ================  ==============================================================================================
     kernel            "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) · "D" round(x·(1/s)+z) ·
-                      "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both meant
-                      to be truncated (rounding="toward_zero") · "H" round((x-z)/s); see `numerics.kernels`
+                      "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both for
+                      truncation (rounding="toward_zero") · "H" round((x-z)/s); see `numerics.kernels`
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
-                      seed "stochastic_7"; of codes: the zero_point is always rounded half to even
-    short_block       "as_others" · "divided" the last block, where it is shorter than the others, is divided by its
-                      scale, which is raised to `StorageStage.min_divisor`
+                      seed "stochastic_7"; applies to codes: the zero_point is always rounded half to even
+    short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by its scale,
+                      which is raised to `StorageStage.min_divisor`
     clamp_min         for tensors of scales: the minimum of unclamped values
     overflow          "saturate" codes are clamped · "wrap" modulo 2^bits, a cast without a clamp
-    zero_replacement  for tensors of scales: what replaces values that round to 0, a value of the format
+    zero_replacement  for tensors of scales: replaces values that round to 0; a value of the format
     ================  ==============================================================================================
     """
 

@@ -37,7 +37,7 @@ _NAN = {
 
 def _nan_matters(case: Case) -> bool:
     if case.rules.nonfinite.cast == "int32" and _cast_matters(case):
-        return False  # the sentence of cast says it
+        return False  # covered by the sentence of cast
     return case.takes_nonfinite and not (case.min_max and case.rules.scale.bad_scale == "nonfinite")
 
 
@@ -58,10 +58,10 @@ _CAST = {
 
 
 def _cast_matters(case: Case) -> bool:
-    """Whether an unclamped value can go beyond the cast.
+    """Whether an unclamped value can be too large for the cast.
 
-    With min-max, x / s stays within the codes, except where 1/s overflows, for infinity where the range is
-    finite, and for ∞ / ∞, which is NaN.
+    With min-max, x / s stays within the codes, except if 1/s overflows, for infinity if the range is finite,
+    and for ∞ / ∞, which is NaN.
     """
     cast = case.rules.nonfinite.cast
     if not case.integer or (case.min_max and not case.takes_nonfinite):
@@ -82,8 +82,8 @@ class NonfiniteStage(Stage):
                      (stays NaN in the library; code 0 here)
     nan_replacement  what NaN becomes in a small float without NaN, with the sign of the NaN
     cast             "none" · the integer type that the rounded value is cast to before the clamp; values too large
-                     become its lowest: "int64" after z is added · "int32" before, so that adding a negative z
-                     wraps around · "low_bits" int32, of which only the lowest bits remain: 0
+                     become its lowest: "int64" after z is added · "int32" before that, so that adding a negative z
+                     wraps around · "low_bits" int32, of which only the lowest bits are kept: 0
     ===============  ================================================================================================
     """
 

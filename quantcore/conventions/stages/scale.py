@@ -41,7 +41,7 @@ def _precision(case: Case) -> str:
 
 
 def _precision_matters(case: Case) -> bool:
-    """Whether several operations are rounded, or 2 · max|x| overflows; else float32 gives the same."""
+    """Whether several operations are rounded, or 2 · max|x| overflows; otherwise float32 gives the same."""
     rules = case.rules.scale
     several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
     return case.asymmetric or (case.ranged and several and not rules.is_textbook(case.fmt))
@@ -57,7 +57,7 @@ def _smallest(case: Case) -> str:
 
 
 def eps_matters(case: Case) -> bool:
-    """Whether a scale can be so small: powers of two and hqq's inverse have limits elsewhere."""
+    """Whether a scale can be that small: powers of two and hqq's inverse are limited elsewhere."""
     rules = case.rules.scale
     if not case.ranged or case.rules.range.min_range or case.rules.range.widen_to_eps:
         return False
@@ -97,7 +97,7 @@ class ScaleStage(Stage):
 
     ===================  ==============================================================================================
     center               for tensors of scales: "none" · "mean" their mean is subtracted first and added last
-    divisor              for tensors of scales: x is divided by it first, and max|x| by the format's max times it
+    divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's max
                          (NVFP4's 6)
     symmetric_scale      "amax_over_qmax" max|x| / (2^(bits-1)-1), for a float format max|x| / its max ·
                          "amax_over_half_range" max|x| / (N/2) · "full_range" (max|x| + max|x|) / N · "max_of_sides"
@@ -148,12 +148,12 @@ class ScaleStage(Stage):
         1.0,
         "what replaces a scale that is too small",
         lambda case: f"a scale of 0 is replaced by {exactly(case.rules.scale.eps_replacement)}",
-        lambda case: eps_matters(case) and case.rules.scale.eps == FLOAT32_LEAST,  # else eps says it
+        lambda case: eps_matters(case) and case.rules.scale.eps == FLOAT32_LEAST,  # otherwise covered by eps
     )
     bad_scale: Literal["kept", "nan", "nonfinite"] = choice(
         "kept",
         "which scales are refused",
-        {"nan": "a scale of NaN is refused", "nonfinite": "a nonfinite scale is refused"},
+        {"nan": "a scale of NaN is refused", "nonfinite": "a non-finite scale is refused"},
         _bad_matters,
     )
     inverse: Literal["of_scale", "of_range", "of_levels"] = choice(
@@ -161,7 +161,7 @@ class ScaleStage(Stage):
     )
     bad_inverse: Literal["kept", "one"] = choice(
         "kept",
-        "what replaces a nonfinite 1/s",
+        "what replaces a non-finite 1/s",
         {"one": "a 1/s that is infinite or NaN is replaced by 1"},
         _inverse_matters,
     )
@@ -180,12 +180,12 @@ class ScaleStage(Stage):
         return self.symmetric_scale.startswith("power")
 
     def steps(self, fmt: Format) -> int:
-        """N, without the lowest code where the scale excludes it."""
+        """N, not counting the lowest code if the scale excludes it."""
         narrower = isinstance(fmt, IntFormat) and not fmt.narrow and fmt.bits in self.narrow_scale_bits
         return fmt.qmax - fmt.qmin - (fmt.signed and narrower)
 
     def is_textbook(self, fmt: Format) -> bool:
-        """Whether the rule of symmetric scales equals the textbook's for this format."""
+        """Whether the rule for symmetric scales equals the textbook's for this format."""
         if self.symmetric_scale == "amax":
             return fmt.symmetric_max == 1
         if not isinstance(fmt, IntFormat):

@@ -11,7 +11,7 @@ _KIND = "stored scale"
 
 def _quantize_with(case: Case) -> str:
     if case.rules.storage.quantize_with == "searched":
-        return "codes are those that the search chose, not computed with the stored scale"
+        return "codes are chosen by the search, not computed with the stored scale"
     if case.rules.storage.quantize_with == "levels":
         return "codes are computed with the scale's code times the scale of the scales before it is stored"
     what = "scale and min before they are" if case.rules.zero_point.is_min else "the scale before it is"
@@ -23,11 +23,11 @@ class StorageStage(Stage):
     """How scales are stored.
 
     ==============  ================================================================================================
-    quantize_with   codes are computed with the parameters "stored" · "raw" as they were before · "levels" the
-                    scale's code times the scale of the scales before it is stored · "searched" codes are those
-                    that the range setting's search chose
+    quantize_with   codes are computed with the parameters "stored" · "raw" before they are stored · "levels" the
+                    scale's code times the scale of the scales before it is stored · "searched" not computed, but
+                    chosen by the range setting's search
     zero_scale      for a stored scale of 0: "zero_codes" every code is that of 0 · "kept" x is divided by 0 ·
-                    "searched" the codes that the search chose, or the lowest where the scales' scale is 0
+                    "searched" the codes that the search chose, or the lowest if the scale of the scales is 0
     e8m0_min_as     the divisor of x for a stored scale of 2^-127; 0: the scale itself
     min_divisor     the smallest divisor of x
     ==============  ================================================================================================
@@ -49,8 +49,8 @@ class StorageStage(Stage):
         "zero_codes",
         "how a stored scale of 0 is handled",
         {
-            "kept": "x is divided by a scale of 0 as by any other: 0 / 0 is NaN",
-            "searched": "where the scale is stored as 0, codes are those that the search chose",
+            "kept": "x is divided by a scale of 0 like by any other: 0 / 0 is NaN",
+            "searched": "where the scale is stored as 0, the search's codes are used",
         },
         lambda case: case.stored is not None and case.rules.scale.inverse == "of_scale",
         "scale of 0",

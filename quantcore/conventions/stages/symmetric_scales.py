@@ -1,4 +1,4 @@
-"""How a symmetric scale is computed from max|x|: each rule as a formula in symbols.
+"""How a symmetric scale is computed from max|x|: each rule as a symbolic formula.
 
 ``qparams`` implements the rules under the same names; sentences and traces are built from these formulas.
 """
@@ -28,14 +28,14 @@ SymmetricScale = Literal[
     "power_ceil",
     "power_log2_ceil",
 ]
-# words in a formula that a trace replaces by a number
+# phrases in a formula that a trace replaces with a number
 HALF_STEP = r"half a step of (?:the format|e2m1)"
 EXTREME = r"the (?:first x of the largest|bound of the larger) magnitude"
 
 
 @dataclass(frozen=True)
 class Formula:
-    """``symbols``: the formula, ``max|x|``, ``low`` and ``high`` by name; ``note``: what holds at its limits."""
+    """``symbols``: the formula, with ``max|x|``, ``low`` and ``high``; ``note``: what happens at its limits."""
 
     symbols: str
     note: str = ""

@@ -31,14 +31,14 @@ def _found(case: Case) -> bool:
 
 
 def _order_matters(case: Case) -> bool:
-    """Whether rounding qmin - low / s can make or move a tie: not where qmin is 0, nor for float32s in float64."""
+    """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor for float32 in float64."""
     rules, qmin = case.rules.zero_point, case.fmt.qmin
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
     return _found(case) and qmin != 0 and not exact
 
 
 def _in_float32(case: Case) -> bool:
-    """Where the scale is computed in float64, one sentence says so of both."""
+    """Otherwise both are computed in float64, and the scale's sentence says so."""
     return _found(case) and case.rules.scale.scale_precision == "float32"
 
 
@@ -70,8 +70,8 @@ class ZeroPointStage(Stage):
 
     =============================  ====================================================================================
     zero_point_form                "integer", in the format · "float" -low·(1/s) · "float_rounded" · "min" low itself,
-                                   dequantized as q·s + min; stored as the scales are · "below" the same, but what is
-                                   stored is -min, which is 0 or more
+                                   dequantized as q·s + min and stored like the scales · "below" the same, but
+                                   -min, which is 0 or more, is stored
     zero_point_order               "round_quotient" qmin - round(low/s) · "round_difference" round(qmin - low/s)
     zero_point_precision           "float32" · "float64"
     zero_point_scale               "final" · "raw": before it was cast or replaced
@@ -129,7 +129,7 @@ class ZeroPointStage(Stage):
 
     @property
     def is_min(self) -> bool:
-        """Whether the block's minimum is stored instead, and added after the multiplication."""
+        """Whether the block's minimum is stored instead and added after the multiplication."""
         return self.zero_point_form in ("min", "below")
 
     def middle(self, fmt: Format) -> int:
@@ -153,7 +153,7 @@ class ZeroPointStage(Stage):
         return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
     def of_nan(self, fmt: Format) -> int:
-        """The zero_point where the arithmetic gives NaN."""
+        """The zero_point used if the arithmetic gives NaN."""
         # -2^31 minus itself, or minus a negative qmin, in 32 bits
         wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
         return {"lowest": -(1 << 31), "zero": 0, "wrapped": wrapped}[self.nan_zero_point]

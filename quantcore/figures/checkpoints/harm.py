@@ -14,31 +14,32 @@ from quantcore.wording import count as count_of
 if TYPE_CHECKING:
     import pandas as pd
 
-# metric -> what it is called, and whether a large one is better (1) or worse (-1)
+# metric -> its label, and whether larger is better (1) or worse (-1)
 HARM_AXES = {
     "sqnr_db": ("SQNR (dB)", 1),
     "mse": ("MSE", -1),
     "max_abs_error": ("max |error|", -1),
     "cosine": ("Cosine similarity", 1),
 }
-_BITS = (2, 3, 4, 6, 8, 16, 32)  # of the color bar
-_SMALLEST, _LARGEST = 5.0, 30.0  # px of a circle
+_BITS = (2, 3, 4, 6, 8, 16, 32)  # on the color bar
+_SMALLEST, _LARGEST = 5.0, 30.0  # diameter of a circle in px
 _WIDTH = 2400.0  # px over which circles are spread, with some overlap
-_SPAN = 4.0  # dB that the axis shows at least: smaller differences should not look large
+_SPAN = 4.0  # smallest span of the axis in dB: smaller differences should not look large
 _NAME = 90  # characters
-_NAMED, _TICK = 12, 22  # tensors whose names stand below, and their characters
+_NAMED, _TICK = 12, 22  # up to this many tensors have their names below, of this many characters
 
 
 def harm(
     frame: "pd.DataFrame", metric: str = "sqnr_db", *, order: str = "", theme: str = "light"
 ) -> go.Figure:
-    """Return each tensor as a circle, in the order of the rows; its area is bytes, its color bits per weight.
+    """Return each tensor as a circle, in the order of the rows; area is bytes, color is bits per weight.
 
-    Those without a finite metric are not drawn. The customdata of a circle is the position of its row.
+    Tensors without a finite metric are not drawn, nor are errors of 0. The customdata of a circle is its
+    row's index.
 
     Args:
         frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
-        order: what the axis of tensors says, such as "the most harmed first".
+        order: how the tensors are sorted, for the axis title, such as "the most harmed first".
     """
     values = frame[metric].to_numpy(float)
     drawn = np.isfinite(values) & ((values > 0) | (metric in ("sqnr_db", "cosine")))
@@ -69,7 +70,7 @@ def harm(
     }
     trace = go.Scatter(
         x=list(range(len(places))), y=values[places].tolist(), mode="markers", marker=marker, customdata=places.tolist(),
-        text=[_told(row, metric) for row in shown.to_dict("records")], hovertemplate="%{text}<extra></extra>",
+        text=[_tooltip(row, metric) for row in shown.to_dict("records")], hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
     layout = _layout(metric, order, list(shown["tensor"]), len(frame), theme)
     if metric == "sqnr_db" and len(places) and np.ptp(values[places]) < _SPAN:
@@ -78,7 +79,7 @@ def harm(
     return go.Figure([trace], layout)
 
 
-def _told(row: dict[str, Any], metric: str) -> str:
+def _tooltip(row: dict[str, Any], metric: str) -> str:
     name = str(row["tensor"])
     short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
     lines = [f"<b>{html.escape(short)}</b>", f"SQNR {decibels(row['sqnr_db'])}"]
@@ -90,7 +91,7 @@ def _told(row: dict[str, Any], metric: str) -> str:
 def _layout(metric: str, order: str, names: list[str], count: int, theme: str) -> dict[str, Any]:
     n = len(names)
     layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
-    left_out = f", {count - n:,} equal or not defined left out" if n < count else ""
+    left_out = f", {count - n:,} not shown (exact or not finite)" if n < count else ""
     layout["xaxis"] = {
         "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else "", "font": {"size": 12}},
         "showticklabels": n <= _NAMED, "tickvals": list(range(n)) if n <= _NAMED else [], "tickangle": 0,
@@ -105,6 +106,6 @@ def _layout(metric: str, order: str, names: list[str], count: int, theme: str) -
 
 
 def _tick(name: str) -> str:
-    """The end of a name, which tells most."""
+    """The end of a name, its most telling part."""
     short = name.removesuffix(".weight")
     return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :].lstrip('.')}")

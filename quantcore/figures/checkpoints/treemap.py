@@ -1,4 +1,4 @@
-"""Treemaps of what a model is made of: the area is bytes, the color bits per weight or an error."""
+"""Treemaps of a model's tensors: area is bytes, color is bits per weight or an error."""
 
 import html
 import math
@@ -12,7 +12,7 @@ from quantcore.analysis import Leaf, Tile
 from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
 from quantcore.wording import printable
 
-BITS = (2, 3, 4, 6, 8, 16)  # of the color bar
+BITS = (2, 3, 4, 6, 8, 16)  # on the color bar
 LABEL = 40  # characters
 _PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(14,17,23)"}
 
@@ -28,13 +28,13 @@ def treemap(
     theme: str = "light",
     height: int = 460,
 ) -> go.Figure:
-    """Return a treemap; the customdata of a tile is the position of its leaf, -1 for several.
+    """Return a treemap; the customdata of a tile is the index of its leaf, -1 if there are several.
 
     Args:
-        facts: by the position of a leaf, lines for its tooltip.
-        title: of the first tile.
-        values: colors by name of the leaf, such as SQNR; without them, bits per element.
-        unit: of the values, over the color bar.
+        facts: index of a leaf -> lines for its tooltip.
+        title: of the root tile.
+        values: name of a leaf -> the value that colors it, such as its SQNR; by default bits per element.
+        unit: of the values, shown above the color bar.
     """
     colors, bar = _bits(tiles) if values is None else _values(tiles, leaves, values, unit)
     trace = go.Treemap(
@@ -44,7 +44,7 @@ def treemap(
         values=[tile.size for tile in tiles],
         branchvalues="total",
         customdata=[-1 if tile.leaf is None else tile.leaf for tile in tiles],
-        text=[_told(tile, facts or {}) for tile in tiles],
+        text=[_tooltip(tile, facts or {}) for tile in tiles],
         textinfo="label",
         hovertemplate="%{text}<extra></extra>",
         marker={
@@ -69,7 +69,7 @@ def treemap(
 
 
 def shown(text: str, most: int = LABEL) -> str:
-    """A name as Plotly draws it: as it is, whatever is in it, and no longer than fits.
+    """Escape a name so that Plotly draws it literally, and shorten it to fit.
 
     >>> shown("<b>a</b>")
     '&lt;b&gt;a&lt;/b&gt;'
@@ -77,7 +77,7 @@ def shown(text: str, most: int = LABEL) -> str:
     return html.escape(printable(text, most), quote=False)
 
 
-def _told(tile: Tile, facts: Mapping[int, str]) -> str:
+def _tooltip(tile: Tile, facts: Mapping[int, str]) -> str:
     """The tooltip of a tile."""
     name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
     lines = [f"<b>{name}</b>"] if name else []
@@ -104,7 +104,7 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
 def _values(
     tiles: Sequence[Tile], leaves: Sequence[Leaf], values: Mapping[str, float], unit: str
 ) -> tuple[list[float | None], dict[str, Any]]:
-    """The values of leaves; a tile of several has none."""
+    """The values of leaves; a tile that stands for several has none."""
     found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
     known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
     low, high = float(known.min()), float(known.max())

@@ -1,4 +1,4 @@
-"""Figures of lessons: each draws one idea, in the theme, letter size and height that the page asks for."""
+"""Figures for lessons: each shows one idea, in the theme, font size and height that the page asks for."""
 
 from quantcore.figures.lessons.gradients import Slopes, slope, slopes
 from quantcore.figures.lessons.rounding import (

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Slopes:
-    """Fake quantization over x, and its slopes as autograd returns them.
+    """Fake quantization as a function of x, and its slopes as autograd returns them.
 
     ``rounding``: ∂x̂/∂x with rounding's own derivative; ``through``: with the straight-through estimator;
     ``to_scale``: ∂x̂/∂s.
@@ -45,7 +45,7 @@ def slopes(bits: int, scale: float) -> Slopes:
     (rounding,) = torch.autograd.grad(plain.sum(), x)
     x_hat = fake_quantize(x, scheme)
     (through,) = torch.autograd.grad(x_hat.sum(), x)
-    # one scale per x, so that the slope is known at each
+    # one scale per x, to get the slope at each x
     each = QParams(torch.full((SAMPLES, 1), scale, requires_grad=True), torch.zeros(SAMPLES, 1).int())
     rows = fake_quantize(x.detach().reshape(-1, 1), Scheme(IntFormat(bits), granularity=PerChannel(0)), each)
     (to_scale,) = torch.autograd.grad(rows.sum(), each.scale)

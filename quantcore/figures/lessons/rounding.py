@@ -14,7 +14,7 @@ from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
 
-MAX_LABELS = 33  # codes written at their marks; with more, every n-th
+MAX_LABELS = 33  # marks labeled with their codes; beyond that, every n-th
 SAMPLES = 1201
 
 Array = npt.NDArray[Any]
@@ -80,8 +80,9 @@ def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
 
 
 def error_curve(result: Quantized) -> tuple[Array, Array]:
-    """Return many x over the representable range and a fifth beyond, and the error of each with the scale and zero
-    point of a result of one block.
+    """Return x over the representable range and a fifth beyond it, and the error of each x.
+
+    For a result of one block.
     """
     marks = grid_values(result, (0,) * result.scale.dim())
     beyond = 0.2 * (marks[-1] - marks[0])
@@ -126,8 +127,8 @@ def error_against_x(
 def clipping_against_rounding(
     curve: RangeCurve, chosen: float, *, theme: str = "light", size: int = 14, height: int = 300
 ) -> go.Figure:
-    """Return the error of the ranges up to min-max and its two parts, with the chosen range marked."""
-    colours = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
+    """Return the error for ranges up to min-max and its two parts, with the chosen range marked."""
+    colors = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
     shown = curve.fractions <= 1
     values = {"rounding": curve.rounding[shown], "clipping": curve.clipping[shown], "total": curve.mse[shown]}
     at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
@@ -136,7 +137,7 @@ def clipping_against_rounding(
         "yaxis": {
             "title": {"text": "mean squared error", "font": {"size": size}},
             "tickfont": {"size": size},
-            # show the minimum and the full range, not the steep rise of ranges that are too narrow
+            # show the minimum and the full range, not the steep rise for ranges that are too narrow
             "range": [0, max(3.0 * float(values["total"].min()), 1.1 * float(values["total"][-1]))],
             "exponentformat": "power",
         },
@@ -153,7 +154,7 @@ def clipping_against_rounding(
                 name=name,
                 mode="lines",
                 line={
-                    "color": colours[name],
+                    "color": colors[name],
                     "width": 3,
                     "dash": "dash" if name == "total" else "solid",
                 },

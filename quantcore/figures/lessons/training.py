@@ -25,7 +25,7 @@ COLOURS = {
 }
 SYMBOLS = {"ptq": "circle", "qat": "square", "lsq": "diamond"}
 DASHES = {"ptq": "solid", "qat": "dash", "lsq": "dot"}
-OFFSETS = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # in bits; otherwise equal accuracies would hide each other
+OFFSETS = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # in bits, so that equal accuracies do not hide each other
 
 Array = npt.NDArray[Any]
 
@@ -39,11 +39,11 @@ def digit_images(
     size: int = 14,
     height: int = 280,
 ) -> go.Figure:
-    """Return images side by side, and below each what it is read as, marked if that is wrong.
+    """Return images side by side, each with the digit that the network reads below it, marked if it is wrong.
 
     Args:
         images: float32 of shape (n, 64), 0 to 1.
-        labels, read: the true digit of each, and the digit that a network reads.
+        labels, read: the true digit of each image, and the digit that a network reads.
     """
     count, pitch = len(labels), SIDE + 2
     z = np.full((SIDE, max(1, count * pitch)), np.nan)
@@ -85,7 +85,7 @@ def accuracy_over_epochs(
     """Return accuracy over epochs.
 
     Args:
-        runs: "qat" or "lsq" -> accuracies from epoch 0 on, 0 to 1.
+        runs: "qat" or "lsq" -> accuracies from epoch 0, each 0 to 1.
         levels: name -> a constant accuracy, drawn as a horizontal line.
         count: epochs of a full run.
     """
@@ -125,11 +125,11 @@ def accuracy_against_bits(
     size: int = 14,
     height: int = 280,
 ) -> go.Figure:
-    """Return each method's mean accuracy over seeds against bits, with bars from the worst seed to the best.
+    """Return each method's mean accuracy over seeds against bits, with bars from the worst to the best seed.
 
     Args:
         points: from `quantcore.training.summary`; the float network is drawn as a horizontal band.
-        errors: draw the percentage misread instead, on a logarithmic axis.
+        errors: draw the percentage of misread digits instead, on a logarithmic axis.
     """
     what = "misread" if errors else "accuracy"
     widths = sorted({p.bits for p in points if p.method != FLOAT})

@@ -1,7 +1,8 @@
 """Scripts that reproduce a result in the API of its library and assert it.
 
-A module per library, found by itself, of the same name as its conventions: its ``RECIPES`` has one function per integer
-convention, its ``CALLS`` one per convention of the presets. Each knows the API of its library only.
+One module per library, with the same name as its conventions, found automatically. ``RECIPES`` has one
+function per integer convention, ``CALLS`` one per convention of the presets. Each module knows only its
+library's API.
 """
 
 import importlib
@@ -36,21 +37,22 @@ RECIPES: dict[str, Callable[[Quantized], Recipe]] = {
 CALLS: dict[str, Call] = {
     name: call for module in _MODULES for name, call in getattr(module, "CALLS", {}).items()
 }
-# Libraries that can't be installed with the CPU build of torch: their scripts were run in a separate environment;
-# the tests run them where the library is installed
+# Libraries that can't be installed with the CPU build of torch: their scripts were run in a separate
+# environment, and the tests run them only if the library is installed
 RECORDED_ONLY = frozenset({"aimet-torch"})
 
 
 def library_script(result: Quantized) -> str:
     """Return a script in the API of the convention's library that asserts the codes of ``result``.
 
-    If the library does not give codes, their dequantized values are asserted (`Recipe.shows`). The script also asserts
-    scale and zero_point if the library computes them: for range settings other than `MinMax` they are written into the
-    script as numbers. Its last line of output says what was checked, and with which version of the library.
+    If the library does not return codes, the dequantized values are asserted instead (`Recipe.shows`). The
+    script also asserts scale and zero_point if the library computes them; for range settings other than
+    `MinMax` they are usually written into the script as numbers. The last line of its output says what was
+    checked, and with which version of the library.
 
     Raises:
-        QuantError: the convention is not of a library that can be installed, or was changed, or its library has no
-            call for this scheme or can't take these parameters.
+        QuantError: the convention does not describe a library that can be installed, or was changed, or its
+            library has no call for this scheme or does not accept these parameters.
     """
     convention = result.scheme.convention
     _check_supported(result)
@@ -85,8 +87,8 @@ def _check_supported(result: Quantized) -> None:
         raise QuantError(presets.why_no_call(convention))
     if convention != CONVENTIONS[convention.name]:
         raise QuantError(
-            f"{convention} changes what {convention.library} does, so {convention.library} can't compute these "
-            "codes; choose the unchanged convention."
+            f"{convention} differs from what {convention.library} does, so {convention.library} can't compute "
+            "these codes; choose the unchanged convention."
         )
     if convention.name in CALLS:
         presets.check_supported(result, CALLS[convention.name])
@@ -95,10 +97,10 @@ def _check_supported(result: Quantized) -> None:
     z, fmt = result.zero_point, scheme.format
     if isinstance(fmt, IntFormat) and z is not None and bool(((z < fmt.qmin) | (z > fmt.qmax)).any()):
         raise QuantError(
-            f"{convention.library} takes only zero points within the codes {fmt.qmin}..{fmt.qmax} of {fmt}; "
-            "choose one of these."
+            f"{convention.library} accepts only zero points within the codes {fmt.qmin}..{fmt.qmax} of "
+            f"{fmt}; choose one of these."
         )
     if bool((result.scale == 0).any()):
         raise QuantError(
-            f"A scale is 0, and {convention.library} would divide by it; choose scales that keep it above 0."
+            f"A scale is 0, and {convention.library} would divide by it; choose scales that stay above 0."
         )

@@ -21,7 +21,7 @@ with torch.no_grad():
 codes = codes.to({{ fmt.dtype }})
 scale, zero_point = quantizer.get_scale(), -quantizer.get_offset()
 """
-# only the kernels, with given scale and offset
+# only the kernels, with a given scale and offset
 _FUNCTIONS = """
 from aimet_torch.quantization import affine
 

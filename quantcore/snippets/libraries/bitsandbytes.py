@@ -8,7 +8,7 @@ from bitsandbytes.functional import quantize_4bit
 
 packed, state = quantize_4bit(x, blocksize={{ granularity.size }}, quant_type="{{ quant_type }}")
 packed = packed.flatten()
-codes = torch.stack([packed >> 4, packed & 15], 1).flatten()  # the upper four bits first
+codes = torch.stack([packed >> 4, packed & 15], 1).flatten()  # upper four bits first
 codes = codes[:x.numel()].reshape(x.shape)
 scale = state.absmax
 """

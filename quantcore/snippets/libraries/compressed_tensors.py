@@ -29,7 +29,7 @@ blocks = x.reshape({{ sizes }})
 {% endif %}
 low, high = blocks.amin((1, 3)), blocks.amax((1, 3))
 """
-# the library returns values, and has no codes of six bits, so these are dequantized
+# the library returns values and has no six-bit codes, so these are dequantized
 _MX = """
 from compressed_tensors.compressors.nvfp4.helpers import pack_fp4_to_uint8
 from compressed_tensors.quantization import QuantizationArgs
@@ -112,12 +112,12 @@ def nvfp4(result: Quantized) -> Recipe:
 
 
 def _rows(result: Quantized) -> str:
-    """x with two axes."""
+    """x reshaped to two axes."""
     return "x" if result.x.dim() == 2 else "x.reshape(-1, x.shape[-1])"
 
 
 def _strategy(result: Quantized) -> tuple[str, str]:
-    """The arguments for the granularity, and lines that bind low and high in the shape that it takes."""
+    """The arguments for the granularity, and lines that bind low and high in the shape that it requires."""
     x, block = result.x, result.block
     match result.scheme.granularity:
         case PerChannel():

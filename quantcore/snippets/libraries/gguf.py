@@ -1,4 +1,4 @@
-"""Scripts in the API of gguf: the bytes of a file, from which the codes are unpacked, or that gguf dequantizes."""
+"""Scripts in the API of gguf: the bytes of a file, which are unpacked to codes or dequantized by gguf."""
 
 from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
@@ -46,7 +46,7 @@ def blocks(result: Quantized) -> Recipe:
     """quants.quantize; TQ1_0 is dequantized, the codes of the others are unpacked."""
     fmt, name = result.scheme.format, result.scheme.convention.name.rpartition(".")[2]
     if isinstance(fmt, IntFormat) and fmt.bits == 5:
-        name = name.replace("4", "5")  # computed like the four-bit types
+        name = name.replace("4", "5")  # these types share a convention with the four-bit types
     gives = {"MXFP4": (), "Q4_1": ("scale", "zero_point"), "Q5_1": ("scale", "zero_point")}.get(
         name, ("scale",)
     )
@@ -54,7 +54,7 @@ def blocks(result: Quantized) -> Recipe:
     return Recipe(script, gives, (), NUMPY, "dequantized" if name == "TQ1_0" else "codes")
 
 
-# gguf reads the types with searches, but writes none of them
+# gguf can read the types that need a search, but not write them
 _READ = """
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
@@ -75,7 +75,8 @@ def read(result: Quantized) -> Recipe:
     name = gguf_type(result.scheme)
     if name is None:
         raise QuantError(
-            "ggml has no block type for this scheme, so there are no bytes to read; use a preset gguf.*, as it is."
+            "ggml has no block type for this scheme, so there are no bytes to read; use an unchanged gguf "
+            "preset."
         )
     importance = None if result.importance is None else array_source(result.importance.cpu().numpy(), "np")
     script = write(_READ, result, name=name, importance=importance)

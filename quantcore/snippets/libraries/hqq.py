@@ -30,7 +30,7 @@ def rounded_zero(result: Quantized) -> Recipe:
 def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
     if not finds_range(result):
         raise QuantError(
-            "Quantizer.quantize of hqq computes scale and codes in one call; choose min-max, and scales "
+            "Quantizer.quantize of hqq computes scale and codes in one call; choose min-max and scales "
             "that are not quantized."
         )
     granularity = result.scheme.granularity

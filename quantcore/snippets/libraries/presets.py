@@ -1,7 +1,7 @@
-"""Which schemes the library call of a preset can have a script for.
+"""Which schemes the library call of a preset has a script for.
 
-A call computes its presets. What it takes as an argument can differ, such as the group size; nothing else has a
-counterpart in the library.
+A call computes its presets. What it takes as an argument, such as the group size, can differ from them;
+nothing else can.
 """
 
 from typing import Any
@@ -14,6 +14,11 @@ from quantcore.quantization import Quantized
 from quantcore.scheme import PRESETS, PROPERTIES, Scheme
 from quantcore.snippets.libraries.recipe import Call
 
+# field -> what False and True mean
+_ADJECTIVES = {
+    "symmetric": ("asymmetric codes", "symmetric codes"),
+    "scales": ("float32 scales", "quantized scales"),
+}
 # library without a script -> why, and what to do
 _NOT_INSTALLABLE = {
     "microxcaling": "microxcaling is not on any package index, so a script could not install it; use the quantcore "
@@ -26,15 +31,15 @@ def why_no_call(convention: Convention) -> str:
     if convention.library in _NOT_INSTALLABLE:
         return _NOT_INSTALLABLE[convention.library].format(version=convention.version)
     known = convention.name in INTEGER_CONVENTIONS
-    why = "is not a current library" if known else "only says how scales are stored"
+    why = "does not describe a current library" if known else "only says how scales are stored"
     return f"{convention.name} {why}, so there is no script for it; choose another convention."
 
 
 def check_supported(result: Quantized, call: Call) -> None:
-    """Raise if a scheme with the convention of a preset can't have the script of its ``call``.
+    """Raise if the ``call`` can't reproduce a scheme with the convention of a preset.
 
     Raises:
-        QuantError: the call has no counterpart of the scheme, or some codes are undefined.
+        QuantError: the call does not support the scheme, or some codes are undefined.
     """
     scheme, convention = result.scheme, result.scheme.convention
     name = f"{convention.call} of {convention.library}"
@@ -43,7 +48,7 @@ def check_supported(result: Quantized, call: Call) -> None:
         *most, last = map(str, call.sizes)
         sizes = f"{', '.join(most)} or {last}" if most else last
         raise QuantError(
-            f"{name} takes groups of {sizes} elements, not of {granularity.size}; choose another group size."
+            f"{name} supports groups of {sizes} elements, not {granularity.size}; choose another group size."
         )
     for limit in call.limits:
         found = PROPERTIES[limit.of](scheme, shape)
@@ -58,7 +63,7 @@ def check_supported(result: Quantized, call: Call) -> None:
 
 
 def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
-    """Compare with the presets of the convention; the nearest one is what to choose."""
+    """Compare with the presets of the convention; the message recommends the nearest one."""
     if "*" in call.free:
         return
     own = _fields(scheme)
@@ -75,12 +80,16 @@ def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
             nearest = differ if nearest is None or len(differ) < len(nearest) else nearest
     if nearest:
         key, (here, there) = next(iter(nearest.items()))
-        what = f"the {key.replace('scales.', '').replace('_', ' ')}{' of scales' * key.count('.')}"
-        raise QuantError(f"{name} has no counterpart of {what} {_words(here)}; choose {_words(there)}.")
+        field, of_scales = key.rpartition(".")[2], " of the scales" * key.count(".")
+        if field in _ADJECTIVES:
+            here, there = (_ADJECTIVES[field][value] + of_scales for value in (here, there))
+            raise QuantError(f"{name} does not support {here}; choose {there}.")
+        what = field.replace("_", " ") + of_scales
+        raise QuantError(f"{name} does not support the {what} {_words(here)}; choose {_words(there)}.")
 
 
 def _fields(scheme: Scheme, prefix: str = "") -> dict[str, Any]:
-    """Every field by name, those of the scales with the prefix ``scales.``."""
+    """All fields by name; those of the scales have the prefix ``scales.``."""
     names = ("format", "symmetric", "granularity", "range_setting", "convention")
     found = {prefix + name: getattr(scheme, name) for name in names}
     found[f"{prefix}scales"] = scheme.scales is not None
@@ -88,4 +97,4 @@ def _fields(scheme: Scheme, prefix: str = "") -> dict[str, Any]:
 
 
 def _words(value: Any) -> str:
-    return str(value) if "__str__" in type(value).__dict__ or isinstance(value, bool) else write_call(value)
+    return str(value) if "__str__" in type(value).__dict__ else write_call(value)

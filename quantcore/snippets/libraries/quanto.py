@@ -24,7 +24,7 @@ def symmetric(result: Quantized) -> Recipe:
     """AbsmaxOptimizer -> quanto::quantize_symmetric.
 
     Raises:
-        QuantError: the given parameters have a zero_point, which its kernel does not take.
+        QuantError: the given parameters include a zero_point, which its kernel does not support.
     """
     granularity, shape = result.scheme.granularity, tuple(result.x.shape)
     axis = None

@@ -1,4 +1,4 @@
-"""What each module of a library returns: a script in the library's API, and what the script needs."""
+"""What the modules of libraries return: a script in the library's API, and what the script needs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Recipe:
     """A script that binds codes from x, and scale and zero_point if the library returns them.
 
     ``script``: its lines, imports first; names that it imports but does not use are dropped.
-    ``gives``: those of scale and zero_point that the library computes, so that the script can assert them.
+    ``gives``: which of scale and zero_point the library computes, so that the script can assert them.
     ``also``: distributions to install in addition to the library.
-    ``shows``: codes, or dequantized if the library's packed codes can't be read.
-    ``reader``: (distribution, version) that runs where the convention's library has no Python of its own.
+    ``shows``: "codes", or "dequantized" if the library's packed codes can't be read.
+    ``reader``: (distribution, version) that runs the script if the library has no Python package.
     """
 
     script: str
@@ -39,8 +39,8 @@ class Recipe:
 class Call:
     """A library's call: its script, and what can differ from its presets.
 
-    ``free``: the fields that can, "*" for all. The granularity can too, within the group ``sizes`` and the ``limits``, which
-    add to those of the convention.
+    ``free``: the fields that can differ, "*" for all. So can the granularity, within the group ``sizes`` and
+    the ``limits``, which apply in addition to those of the convention.
     """
 
     recipe: Callable[[Quantized], Recipe]
@@ -50,7 +50,7 @@ class Call:
 
 
 def write(template: str, result: Quantized, **values: object) -> str:
-    """Return the script of a template, to which x, fmt, granularity, symmetric, block and ``values`` are known."""
+    """Return the script of a template, which can use x, fmt, granularity, symmetric, block and ``values``."""
     scheme = result.scheme
     return render(
         template,
@@ -64,9 +64,9 @@ def write(template: str, result: Quantized, **values: object) -> str:
 
 
 def finds_range(result: Quantized) -> bool:
-    """Whether the library computes scale and zero_point itself: its observers do min-max here, ggml its searches.
+    """Whether the library computes scale and zero_point itself: observers do min-max, ggml its searches.
 
-    Only the conventions of presets have scales of scales of their own.
+    Only the conventions of presets quantize scales themselves.
     """
     if isinstance(result.scheme.range_setting, Search):
         return result.scheme.convention.library == "ggml"
@@ -91,9 +91,9 @@ def given_parameters(
     who = (
         f"the range setting {write_call(scheme.range_setting)}"
         if scheme.scales is None
-        else "scales of scales"
+        else "quantized scales"
     )
-    lines = [f"# from {who}, not from the library"[:WIDTH]]
+    lines = [f"# from {who}, not computed by the library"[:WIDTH]]
     for name, values in zip(PARAMETERS, (result.scale, result.params.zero_point), strict=True):
         array: Array = values.cpu().numpy()
         array = array if shape is None else array.reshape(shape)

@@ -15,7 +15,7 @@ observer = {{ observer }}(
     {{ arguments }}
 )
 {% if axis is not none and x.dim() == 1 %}
-observer(x[:, None])  # it takes two axes
+observer(x[:, None])  # it needs two axes
 {% else %}
 observer(x)
 {% endif %}
@@ -50,8 +50,8 @@ def fake_quantize(result: Quantized) -> Recipe:
     """
     if not result.scale.isfinite().all():
         raise QuantError(
-            "fake_quantize returns dequantized values, and with a scale that is not finite, codes can't be recovered "
-            "from them; scale the tensor down, or replace NaN and infinity."
+            "fake_quantize returns dequantized values, from which codes can't be recovered if a scale is not "
+            "finite; scale the tensor down, or replace NaN and infinity."
         )
     rank, axis = result.x.dim(), _axis(result)
     view = "" if axis in (None, rank - 1) else f".view{tuple(-1 if i == axis else 1 for i in range(rank))}"
@@ -70,7 +70,7 @@ def _recipe(template: str, result: Quantized, **values: object) -> Recipe:
 
 
 def _axis(result: Quantized) -> int | None:
-    """The channel axis, None for one scale per tensor."""
+    """The channel axis; None if there is one scale for the tensor."""
     granularity = result.scheme.granularity
     return granularity.axis % result.x.dim() if isinstance(granularity, PerChannel) else None
 

@@ -76,7 +76,7 @@ from torchao.quantization import to_nf4
 
 nf4 = to_nf4(x, {{ granularity.size }}, {{ scaler_block_size }})
 packed = nf4.quantized_data
-codes = torch.stack([packed >> 4, packed & 15], 1).reshape(x.shape)  # the upper four bits first
+codes = torch.stack([packed >> 4, packed & 15], 1).reshape(x.shape)  # upper four bits first
 scale = nf4.dequantize_scalers(
     nf4.quantized_scalers, nf4.quantization_factor, nf4.scaler_block_size
 )
@@ -88,7 +88,7 @@ _ELEMENTS: dict[Format, str] = {
     FLOATS["e3m2"]: "DTYPE_FP6_E3M2",
     FLOATS["e2m1"]: "torch.float4_e2m1fn_x2",
 }
-_NEEDS_PAIRS = "{} of torchao packs two codes into a byte, and the {}; choose a tensor with {}."
+_NEEDS_PAIRS = "{} of torchao packs two codes into a byte, but the {}; choose a tensor with {}."
 
 
 def affine(result: Quantized) -> Recipe:
@@ -109,7 +109,7 @@ def _affine(result: Quantized, symmetric: str) -> Recipe:
 
 
 def int8(result: Quantized) -> Recipe:
-    """quantize_ of a linear layer with these weights."""
+    """quantize_ on a linear layer with these weights."""
     return Recipe(write(_INT8, result), ("scale",))
 
 
@@ -123,7 +123,7 @@ def mx(result: Quantized) -> Recipe:
     """MXTensor.to_mx, whose scales are powers of two.
 
     Raises:
-        QuantError: the format has four bits and the rows an odd length.
+        QuantError: the format has four bits and the rows have an odd length.
     """
     fmt, mode = result.scheme.format, result.scheme.convention.name.rpartition(".")[2]
     if fmt.bits == 4 and result.x.shape[-1] % 2:
@@ -132,10 +132,10 @@ def mx(result: Quantized) -> Recipe:
 
 
 def nvfp4(result: Quantized) -> Recipe:
-    """NVFP4Tensor.to_nvfp4, with a scale for the tensor if the scales of blocks have one."""
+    """NVFP4Tensor.to_nvfp4, with a scale for the whole tensor if the scales of blocks have a scale."""
     assert result.scales is not None
     two_levels = isinstance(result.scales.scheme.range_setting, MinMax)
-    rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it takes two or three axes
+    rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it needs two or three axes
     return Recipe(write(_NVFP4, result, two_levels=two_levels, rows=rows), ("scale",))
 
 
@@ -157,9 +157,11 @@ def nf4(result: Quantized) -> Recipe:
 
 RECIPES = {"torchao": affine, "torchao.no_clipping_err": affine_no_clipping_err}
 _BOXES = (
-    Limit("granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "has no flat groups"),
-    Limit("divides", (True,), "takes only blocks that divide the tensor"),
-    Limit("block_elements", ("more",), "takes no blocks of one element"),
+    Limit(
+        "granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "does not support flat groups"
+    ),
+    Limit("divides", (True,), "supports only blocks that divide the tensor"),
+    Limit("block_elements", ("more",), "does not support blocks of one element"),
 )
 CALLS = {
     "torchao.int8": Call(int8),
