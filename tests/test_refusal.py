@@ -10,6 +10,7 @@ import torch
 
 import quantcore as qc
 from quantcore.numerics.kernels import KERNELS
+from quantcore.scheme import unsupported_format
 
 SCHEMES = [
     "int4",
@@ -19,6 +20,26 @@ SCHEMES = [
     "int2 per_group(3)",
     "uint16 asymmetric per_block([2,3])",
 ]
+
+
+def test_a_format_that_is_ruled_out_is_refused_at_every_granularity():
+    """Match skips such formats without looking at granularities."""
+    places = [
+        ("", (8, 16)),
+        ("per_channel(1)", (8, 16)),
+        ("per_group(4)", (8, 16)),
+        ("per_block([2,3])", (4, 6)),
+        ("", ()),
+    ]
+    formats = ["int4", "int8", "int8n", "uint8", "uint2", "int16", "e4m3fn", "nf4"]
+    ruled_out = set()
+    for name, text, symmetry in itertools.product(qc.CONVENTIONS, formats, ("symmetric", "asymmetric")):
+        schemes = [(qc.Scheme.parse(f"{text} {symmetry} {place} {name}"), shape) for place, shape in places]
+        if unsupported_format(schemes[0][0]):
+            ruled_out.add((name, text, symmetry))
+            assert all(qc.refusal(scheme, shape) for scheme, shape in schemes), (name, text, symmetry)
+    assert ("bitsandbytes.int8_vectorwise", "int4", "symmetric") in ruled_out
+    assert ("textbook", "int4", "asymmetric") not in ruled_out
 
 
 @pytest.mark.parametrize("name", qc.INTEGER_CONVENTIONS)

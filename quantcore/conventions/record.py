@@ -26,7 +26,7 @@ FLOAT32_TINY = 2.0**-126  # the smallest normal number
 class Limit:
     """A limit of a library's call.
 
-    ``of``: the property of scheme and shape, a key of `support.PROPERTIES`; ``allowed``: its supported values;
+    ``of``: the property of scheme and shape, a key of `properties.PROPERTIES`; ``allowed``: its supported values;
     ``words``: the library's rule, as a phrase that follows its name.
     """
 

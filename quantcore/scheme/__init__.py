@@ -3,14 +3,15 @@
 from quantcore.scheme.case import case_of
 from quantcore.scheme.ggml_presets import gguf_type, with_importance
 from quantcore.scheme.presets import PRESETS
+from quantcore.scheme.properties import PROPERTIES
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.scheme.support import (
     KINDS,
-    PROPERTIES,
     check_supported,
     full_name,
     nearest_supported,
+    unsupported_format,
     unsupported_reason,
 )
 
@@ -26,6 +27,7 @@ __all__ = [
     "nearest_supported",
     "full_name",
     "gguf_type",
+    "unsupported_format",
     "unsupported_reason",
     "check_supported",
     "storage",

@@ -1,31 +1,21 @@
 """Which schemes a library supports, and why it does not support the others."""
 
 import dataclasses
-import math
-from collections.abc import Callable
-from typing import Any
 
-from quantcore.conventions import Convention
+from quantcore.conventions import Convention, Limit
 from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS, MIN_BITS, CodebookFormat, FloatFormat, Format, IntFormat
 from quantcore.granularity import (
     Granularity,
-    PerBlock,
     PerChannel,
-    PerFlatGroup,
     PerGroup,
     PerTensor,
     block_shape,
-    blocked_shape,
 )
-from quantcore.notation import snake_case, write_call
-from quantcore.range_setting import HalfQuadratic, MinMax, Search
+from quantcore.notation import write_call
+from quantcore.range_setting import HalfQuadratic, Search
+from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
-
-Shape = tuple[int, ...]
-# A property of a scheme on a shape: its equivalent values, and a phrase for them; None if it does not apply
-Property = Callable[[Scheme, Shape], tuple[tuple[Any, ...], str] | None]
-
 
 # The kinds of format as `Convention.formats` names them
 KINDS: dict[type[Format], str] = {IntFormat: "int", FloatFormat: "float", CodebookFormat: "codebook"}
@@ -51,13 +41,27 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
         own = " and ".join(_KIND_WORDS[kind] for kind in convention.formats)
         return f"{full_name(convention)} supports {own} only; here the format is {scheme.format}."
     for limit in convention.limits:
-        found = PROPERTIES[limit.of](scheme, shape)
-        if found and not set(found[0]) & set(limit.allowed):
-            return f"{full_name(convention)} {limit.words}; here {found[1]}."
+        found = _beyond(limit, scheme, shape)
+        if found:
+            return f"{full_name(convention)} {limit.words}; here {found}."
     if isinstance(scheme.range_setting, Search):
         needed = _search_needs(scheme, scheme.range_setting, shape)
         return f"{write_call(scheme.range_setting)} {needed}." if needed else None
     return None
+
+
+def unsupported_format(scheme: Scheme) -> bool:
+    """Return whether format and symmetry alone rule the scheme out, whatever its granularity and the shape."""
+    convention, fmt = scheme.convention, scheme.format
+    if KINDS[type(fmt)] not in convention.formats or not (fmt.has_zero_point or scheme.symmetric):
+        return True
+    return any(_beyond(limit, scheme, ()) for limit in convention.limits if limit.of in OF_FORMAT)
+
+
+def _beyond(limit: Limit, scheme: Scheme, shape: Shape) -> str:
+    """The phrase for a property that is beyond the library's limit; empty if it is within."""
+    found = PROPERTIES[limit.of](scheme, shape)
+    return "" if found is None or set(found[0]) & set(limit.allowed) else found[1]
 
 
 def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
@@ -94,125 +98,6 @@ def check_supported(scheme: Scheme, shape: Shape) -> None:
     sentence = unsupported_reason(scheme, shape)
     if sentence:
         raise QuantError(sentence)
-
-
-def _bits(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (scheme.format.bits,), f"the format is {scheme.format}"
-
-
-def _kind(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    sign = "signed" if scheme.format.signed else "unsigned"
-    symmetry = "symmetric" if scheme.symmetric else "asymmetric"
-    return (f"{sign} {symmetry}",), f"the scheme is {scheme.format} {symmetry}"
-
-
-def _narrow(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (scheme.format.narrow,), f"the format is {scheme.format}"
-
-
-def _granularity(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (
-        snake_case(type(scheme.granularity).__name__),
-    ), f"the granularity is {write_call(scheme.granularity)}"
-
-
-def _axis(axis: int, rank: int) -> tuple[tuple[Any, ...], str]:
-    place = axis % rank
-    return (place, place - rank), f"the axis is {axis}"
-
-
-def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    block, shape = list(block_shape(scheme.granularity, shape)), blocked_shape(scheme.granularity, shape)
-    if isinstance(scheme.granularity, PerFlatGroup):
-        block = [scheme.granularity.size]
-    if isinstance(scheme.granularity, PerGroup):
-        block[scheme.granularity.axis] = scheme.granularity.size  # even if longer than the axis
-    fits = all(n % b == 0 for n, b in zip(shape, block, strict=True))
-    return (fits,), f"blocks of shape {tuple(block)} do not divide the shape {shape}"
-
-
-def _divides_or_whole(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    fits, words = _divides(scheme, shape)
-    one = block_shape(scheme.granularity, shape) == blocked_shape(scheme.granularity, shape)
-    return (True,) if one else fits, words
-
-
-def _search(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    if not isinstance(scheme.range_setting, Search):
-        return (False,), f"the range setting is {write_call(scheme.range_setting)}"
-    return (scheme.scales is not None,), "the scales are float32"
-
-
-def _super_blocks(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
-    granularity, inner = scheme.granularity, scheme.scales
-    if inner is None or not isinstance(granularity, PerGroup) or not isinstance(inner.granularity, PerGroup):
-        return None
-    size = granularity.size * inner.granularity.size
-    return (shape[-1] % size == 0,), f"rows have {shape[-1]} elements, not a multiple of {size}"
-
-
-def _group_length(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    granularity = scheme.granularity
-    assert isinstance(granularity, PerGroup)
-    axis, size = granularity.axis % len(shape), granularity.size
-    return (size <= shape[axis],), (
-        f"{write_call(granularity)} is longer than axis {axis}: {size} elements, but the axis has {shape[axis]}, "
-        f"shape {shape}. Choose at most {shape[axis]}"
-    )
-
-
-def _block_elements(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
-    one = math.prod(block_shape(scheme.granularity, shape)) == 1
-    return (("one",) if one else ("more",), "every block has one element") if math.prod(shape) > 1 else None
-
-
-def _sub_byte_range(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
-    if scheme.format.bits >= 8:
-        return None
-    return (
-        isinstance(scheme.range_setting, MinMax),
-    ), f"the range setting is {write_call(scheme.range_setting)}"
-
-
-def _rank(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
-    return (len(shape),), f"the tensor has {len(shape)} {'axis' if len(shape) == 1 else 'axes'}"
-
-
-def _only(kind: type, then: Property) -> Property:
-    """Restrict a property to schemes of one granularity."""
-    return lambda scheme, shape: then(scheme, shape) if isinstance(scheme.granularity, kind) else None
-
-
-def _axis_of(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None:
-    granularity = scheme.granularity
-    if not isinstance(granularity, PerChannel | PerGroup) or not shape:
-        return None
-    return _axis(granularity.axis, len(shape))
-
-
-PROPERTIES: dict[str, Property] = {
-    "bits": _bits,
-    "kind": _kind,
-    "narrow": _narrow,
-    "granularity": _granularity,
-    "divides": _divides,
-    "divides_or_whole": _divides_or_whole,
-    "rank": _rank,
-    "channel_axis": _only(PerChannel, _axis_of),
-    "channel_rank": _only(PerChannel, _rank),
-    "group_axis": _only(PerGroup, _axis_of),
-    "group_bits": _only(PerGroup, _bits),
-    "block_elements": _block_elements,
-    "sub_byte_range": _sub_byte_range,
-    "search": _search,
-    "super_blocks": _super_blocks,
-    "group_length": _only(PerGroup, _group_length),
-    "group_divides": _only(PerGroup, _divides),
-    "group_rank": _only(PerGroup, _rank),
-    "block_rank": _only(PerBlock, _rank),
-    "symmetric_narrow": lambda scheme, shape: _narrow(scheme, shape) if scheme.symmetric else None,
-    "asymmetric_narrow": lambda scheme, shape: None if scheme.symmetric else _narrow(scheme, shape),
-}
 
 
 def nearest_supported(scheme: Scheme, shape: Shape) -> Scheme | None:

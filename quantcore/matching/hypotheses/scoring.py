@@ -20,7 +20,7 @@ from quantcore.matching.hypotheses.corruption import (
 )
 from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, values_of
 from quantcore.matching.hypotheses.scale_sources import Source
-from quantcore.scheme import Scheme, unsupported_reason
+from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
 Shape = tuple[int, ...]
 NEAREST = 3  # granularities kept per convention and format if none fits
@@ -128,6 +128,8 @@ class _Supported:
 
     def any(self, uniform: bool) -> bool:
         """Whether the library supports any of the granularities; of ``uniform`` ones the first and last represent all."""
+        if unsupported_format(self.scheme):
+            return False
         count = len(self.sample.granularities)
         return any(self._at(i) for i in ((0, count - 1) if uniform else range(count)))
 
