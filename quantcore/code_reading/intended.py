@@ -32,7 +32,9 @@ def intended_scheme(quantizer: Quantizer, shape: Shape) -> Scheme:
         zero = round(quantizer.zero.get("scale", 0.0))
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(scale.value), zero), _convention(quantizer))
     if not isinstance(scale, Real) or not scale.known or not (quantizer.single or quantizer.span):
-        raise QuantError("The code does not show the value of its scale, so it can't be shown on a tensor.")
+        raise QuantError(
+            "The code does not show the value of its scale, so its result on a tensor can't be computed."
+        )
     stat = scale.terms[0][0]
     high = max((s for s, _ in scale.terms), key=lambda s: s.p or 0.0)
     setting: RangeSetting = MIN_MAX if high.p is None else Percentile(high.p)
