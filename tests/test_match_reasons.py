@@ -361,7 +361,7 @@ def test_parameters_that_are_read():
     assert read_parameter(None, "scale", (16,), granularities((16,))) is None
     # five numbers are listed, and each with the simplest granularity
     assert parameter_error([1.0] * 3, "scale", (16,)).endswith(
-        "The scale has 3 values, which matches no granularity of shape (16,); give 1 (per_tensor), 2 (per_group(8)), "
+        "The scale has 3 values, which matches no granularity of a tensor of shape (16,); give 1 (per_tensor), 2 (per_group(8)), "
         "4 (per_group(4)), 8 (per_group(2)), 16 (per_channel)."
     )
     assert parameter_error([1.0] * 3, "scale", (32,)).endswith(", 8 (per_group(4)), 16 (per_group(2)), ….")
