@@ -1,4 +1,4 @@
-"""What the kinds of findings need to know about a result, computed on first use and cached."""
+"""What the findings need to know about a result, computed on first use and cached."""
 
 import dataclasses
 import math
@@ -67,7 +67,7 @@ class Context:
 
     @cached_property
     def report(self) -> Report:
-        """`metrics.report`."""
+        """The result's `quantcore.analysis.report`."""
         return report(self.result) if self.known is None else self.known
 
     @cached_property
@@ -98,7 +98,7 @@ class Context:
         return torch.maximum(low.abs(), high.abs())
 
     def channels(self, axis: int) -> Tensor:
-        """max|x| of every index along an axis."""
+        """max|x| of every channel along an axis."""
         if axis not in self._channels:
             others = tuple(i for i in range(len(self.shape)) if i != axis)
             x = self.result.x
@@ -161,7 +161,7 @@ class Context:
     def _try(self, scheme: Scheme) -> Trial | None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # a result with a warning is no fix
+                warnings.simplefilter("error")  # a result with a warning is not a fix
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
             return None

@@ -22,9 +22,9 @@ FEW = 16  # among fewer elements a large one is more likely by chance, so it mus
 OTHERS = 3  # at least this many other nonzero elements share the scale
 BETTER_DB = 3.0
 CONCERNED = 1 / 16  # at least this fraction of the tensor is in blocks with an outlier
-EXCEED = 0.25  # of an outlier channel's elements, plus one, exceed all other channels
-SOME = 4  # one of this many channels can be an outlier, two of 8
-LOOK_AT = 64  # blocks with a large element that are checked
+EXCEED = 0.25  # of an outlier channel's elements, plus one element, must exceed all other channels
+SOME = 4  # one in this many channels can be an outlier: two of 8
+LOOK_AT = 64  # blocks with a large element that are checked, at most
 
 
 class _Far(NamedTuple):
@@ -78,7 +78,7 @@ def _blocks_with_far_element(context: Context) -> Tensor:
         near = values > limit.reshape([n for g in limit.shape for n in (g, 1)])
         inner = tuple(range(1, values.dim(), 2))
         above[region.grid] += near.sum(inner) if inner else near
-    return (above == 1).nonzero()  # of a block of zeros none is above
+    return (above == 1).nonzero()  # in a block of zeros no element is above the limit
 
 
 def _look_into(context: Context, block: tuple[int, ...]) -> _Far | None:
@@ -140,7 +140,7 @@ def _finer(context: Context) -> Trial | None:
 
 
 class _Channels(NamedTuple):
-    """Outlier channels of ``start..stop``, which share scales: their indices, their max |x|, and that of the others."""
+    """Outlier channels among ``start..stop``, which share scales: their indices, and max |x| of them and of the others."""
 
     start: int
     stop: int
