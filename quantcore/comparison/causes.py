@@ -52,7 +52,7 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
     """Return, for each block, the smallest set of b's choices that turns a's parameter into b's.
 
-    As indices into a list of sets. The first set is empty: the parameters are equal, or the range itself
+    The sets are a list, and each block has an index into it. The first set is empty: the parameters are equal, or the range itself
     depends on the library, so that choices alone do not explain them.
     """
     place, sets = torch.zeros(len(blocks), dtype=torch.int64), [()]  # type: tuple[Tensor, list[tuple[str, ...]]]
@@ -87,7 +87,7 @@ def _subsets(
 ) -> list[tuple[str, ...]]:
     """Return the sets of choices that matter, the smallest first."""
     own, wanted = found(ours), found(theirs)
-    telling = [
+    relevant = [
         name
         for name in CHOICES
         if name not in CODING
@@ -97,8 +97,8 @@ def _subsets(
             and _equal(found(_changed(theirs, ours, (name,))), wanted).all()
         )
     ]
-    sizes = range(1, len(telling) + 1)
-    return [names for n in sizes for names in itertools.combinations(telling, n)]
+    sizes = range(1, len(relevant) + 1)
+    return [names for n in sizes for names in itertools.combinations(relevant, n)]
 
 
 def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> Convention:

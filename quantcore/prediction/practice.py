@@ -17,7 +17,7 @@ import numpy.typing as npt
 from quantcore.formats import IntFormat
 
 SCALES = tuple(map(Decimal, ("0.25", "0.5", "1", "2", "4", "5", "10")))
-DIGITS = 3  # significant ones of every value
+DIGITS = 3  # significant digits of every value
 ROWS, COLUMNS = 4, 6
 NEAR = 40  # steps from 0: larger quotients are too hard for mental arithmetic
 FAR = 300  # steps from 0: beyond that, values just outside the range have too many digits
@@ -39,7 +39,7 @@ class Practice:
 def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False) -> Practice:
     """Return the practice tensor of a seed for a format.
 
-    Every row has a tie (x / s ends in .5) and, where the range has any, a negative value. x / s has at most 2
+    Every row has a tie (x / s ends in .5) and, if the range includes any, a negative value. x / s has at most 2
     decimals, x at most 3 significant digits.
 
     Args:
