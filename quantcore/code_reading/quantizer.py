@@ -29,8 +29,8 @@ class Cast:
 
 @dataclass(frozen=True, eq=False)
 class Quantizer:
-    """``codes``: with every step applied to them; ``dequantized``: their dequantization, if it could be followed to the end;
-    ``returns``: whether they are dequantized at all."""
+    """``codes``: with every step applied to them; ``dequantized``: their dequantization, if it could be followed to
+    the end; ``returns``: whether they are dequantized at all."""
 
     codes: Codes
     dequantized: Dequantized | None = None
@@ -82,7 +82,7 @@ class Quantizer:
 
     @cached_property
     def bounds(self) -> tuple[float, float] | None:
-        """The lowest and highest possible code: from the last clamp, or else from the type; None if unknown."""
+        """The lowest and highest possible code, from the last clamp or else the type; None if unknown."""
         low: float | str | None = None
         high: float | str | None = None
         fixed = True

@@ -46,7 +46,7 @@ class Shown:
 
     @cached_property
     def too_far(self) -> Tensor:
-        """Mask of the values that are further from x than half a step of the scheme and than the scheme's x̂."""
+        """Mask of the values further from x than half a step of the scheme and than the scheme's x̂."""
         result = self.right
         step = dequantize(torch.ones_like(result.codes), result.params.scale, 0, result.scheme)
         # x / s, x̂ and the error are each rounded once to float32

@@ -52,8 +52,8 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
     """Return, for each block, the smallest set of b's choices that turns a's parameter into b's.
 
-    The sets are a list, and each block has an index into it. The first set is empty: the parameters are equal, or the range itself
-    depends on the library, so that choices alone do not explain them.
+    Each block has an index into the list of sets. The first set is empty: the parameters are equal, or the range
+    itself depends on the library, so that choices alone do not explain them.
     """
     place, sets = torch.zeros(len(blocks), dtype=torch.int64), [()]  # type: tuple[Tensor, list[tuple[str, ...]]]
     ranges = _ranges(a)

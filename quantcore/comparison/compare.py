@@ -30,9 +30,9 @@ MOST = 1 << 16  # differing elements that are analyzed
 class Reason:
     """Why some codes differ.
 
-    ``kind``: the reason in a word or two; ``ingredients``: what must be taken from b to turn a's codes into
-    b's: scale, zero_point, and choices of the record such as kernel; ``choices``: the choices of b's record that turn
-    a's scale and zero_point into b's; ``count``: number of elements; ``index``: the first of them; ``sentence``: the
+    ``kind``: the reason in a word or two; ``ingredients``: what must be taken from b to turn a's codes into b's:
+    scale, zero_point, and choices of the record such as kernel; ``choices``: the choices of b's record that turn a's
+    scale and zero_point into b's; ``count``: number of elements; ``index``: the first of them; ``sentence``: the
     reason, with the numbers of that element.
     """
 

@@ -14,8 +14,7 @@ NO_TIE, TIE, PARITY = 0, 1, 2
 def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
     """Return for each element whether both round a tie (`PARITY`), one does (`TIE`), or neither (`NO_TIE`).
 
-    Both round a tie if an odd z, added before rounding by one and after it by the other, changes which neighbor is
-    even.
+    Both round a tie if an odd z, added before or after rounding, changes which neighbor is even.
     """
     ties = [_is_tie(r, before_rounding(r, flat)) for r in (a, b)]
     return torch.where(ties[0] & ties[1], PARITY, torch.where(ties[0] | ties[1], TIE, NO_TIE))

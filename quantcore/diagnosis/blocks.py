@@ -17,7 +17,7 @@ from quantcore.range_setting import Given, MinMax
 MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
 MIN_NORMAL = 2.0**-126  # the smallest normal float32; smaller numbers lose bits
 WIDE = 2.0**100  # a format with this maximum needs no scale
-BY_CHANCE = 0.01  # if the zeros elsewhere make fewer all-zero blocks than this likely, one is no coincidence
+BY_CHANCE = 0.01  # expected number of all-zero blocks below which one is not a coincidence
 BETTER_DB = 1.0
 RAISED = 4.0  # times the scale that the elements need: two bits of precision are lost
 

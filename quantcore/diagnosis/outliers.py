@@ -140,7 +140,7 @@ def _finer(context: Context) -> Trial | None:
 
 
 class _Channels(NamedTuple):
-    """Outlier channels among ``start..stop``, which share scales: their indices, and max |x| of them and of the others."""
+    """Outlier channels among ``start..stop``, which share scales: indices, max |x| of these and of the others."""
 
     start: int
     stop: int

@@ -1,8 +1,8 @@
 """The known mistakes that give exactly these codes, even if a scheme without a mistake gives them too.
 
-Codes alone may not show whether anything went wrong: unsigned codes of a symmetric range lose all negative values,
-by mistake or because a library does it that way. A search stops at the scheme without a mistake, which is likelier,
-so the known mistakes are run on the tensor separately.
+Codes alone may not show whether anything went wrong: unsigned codes of a symmetric range lose all negative
+values, by mistake or because a library does it that way. A search stops at the scheme without a mistake, which is
+likelier, so the known mistakes are run on the tensor separately.
 """
 
 import torch
@@ -16,7 +16,7 @@ MOST = 1 << 20  # elements: larger tensors would hold up a page
 
 
 def known_mistakes(x: Tensor, codes: Tensor) -> tuple[KnownMistake, ...]:
-    """Return the mistakes of the catalogue that give these codes on x, where the right implementation gives different ones.
+    """Return the mistakes of the catalogue that give these codes on x, unless the right code gives them too.
 
     Args:
         x: float32, any rank; nothing is tried on more than 2^20 elements.

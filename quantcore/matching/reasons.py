@@ -58,7 +58,7 @@ def reason(e: Element) -> tuple[str, str]:
     if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == _wrapped(int(e.unclamped), fmt):
         return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
     if e.unclamped <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
-        return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest of {fmt}"
+        return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest code of {fmt}"
     if not fmt.qmin <= e.got <= fmt.qmax:
         if e.got - e.expected == (1 if fmt.signed else -1) << fmt.bits:
             read = "the same bits read as " + ("unsigned" if fmt.signed else "signed")
@@ -117,7 +117,7 @@ _RULES = {
 
 
 def _other_order(e: Element) -> str:
-    """The formula of another order of operations whose float32 arithmetic gives the code; empty if none does."""
+    """The formula of another order of operations that gives the code in float32; empty if none does."""
     x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
     for letter in _FORMULAS:
         kernel = KERNELS[letter]

@@ -59,8 +59,8 @@ class KnownMistake(NamedTuple):
 class Matches:
     """``candidates``: the exact ones, or else the nearest; ties go to the simplest.
 
-    ``tried``: how many schemes were compared; ``mistakes``: the known mistakes that give exactly these codes, empty
-    until the search is over; a candidate may give the same codes without any mistake.
+    ``tried``: how many schemes were compared; ``mistakes``: the known mistakes that give exactly these codes,
+    empty until the search is over; a candidate may give the same codes without any mistake.
     """
 
     candidates: tuple[Candidate, ...] = ()

@@ -1,4 +1,4 @@
-"""The mistakes by name, in the order of the lesson: first those behind published tables, then the everyday ones."""
+"""The mistakes by name, in the order of the lesson: those behind published tables, then everyday ones."""
 
 from functools import partial
 
@@ -177,8 +177,8 @@ MISTAKES: dict[str, Mistake] = {
     "clamp-in-place": Mistake(
         "A clamp that changes its input",
         "x̂ is the same with and without the mistake. Is the error?",
-        "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is that of the "
-        "clipped tensor: the clipping error is missing from it.",
+        "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured against "
+        "the clipped tensor, so the clipping error is missing.",
         "clamp without an underscore returns a new tensor.",
         "Tensor: a notebook that compares ways to set the range.",
         common.clamp_in_place,

@@ -16,8 +16,8 @@ from quantcore.numerics import as_float32
 class Outcome:
     """The result of an implementation on a tensor; every field has the tensor's shape.
 
-    ``x``: the tensor after the call, which may have changed it; ``error``: this x minus x̂, as a student would
-    compute it afterwards; ``true_error``: the original tensor minus x̂.
+    ``x``: the tensor after the call, which may have changed it; ``error``: this x minus x̂, as a student
+    would compute it afterwards; ``true_error``: the original tensor minus x̂.
     """
 
     x: Tensor
@@ -42,8 +42,8 @@ class Outcome:
 class Comparison:
     """Both outcomes on one tensor ``x``; the masks have its shape.
 
-    ``outside``: codes of the wrong implementation that lie outside the format; ``too_far``: x̂ is further from
-    x than half a step of the right grid, and further than the right implementation's; ``hidden``: the error
+    ``outside``: codes of the wrong implementation that lie outside its format; ``too_far``: x̂ is further from x
+    than half a step of the right grid, and further than the right implementation's; ``hidden``: the error
     computed afterwards is not the true error.
     """
 

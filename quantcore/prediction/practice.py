@@ -39,8 +39,8 @@ class Practice:
 def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False) -> Practice:
     """Return the practice tensor of a seed for a format.
 
-    Every row has a tie (x / s ends in .5) and, if the range includes any, a negative value. x / s has at most 2
-    decimals, x at most 3 significant digits.
+    Every row has a tie (x / s ends in .5) and, if the range includes any, a negative value. x / s has at most
+    2 decimals, x at most 3 significant digits.
 
     Args:
         clipping: one value per row lies outside the range (up to 8 bits); otherwise the range is the tensor's

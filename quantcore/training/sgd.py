@@ -55,8 +55,8 @@ TUNING = Training(
 class Progress(Generic[Trained]):
     """The state of training after an epoch; epoch 0 is before the first step.
 
-    ``loss``: mean cross-entropy over the training images. ``accuracy``: fraction of the held-out images classified
-    correctly, 0 to 1. Both are measured on ``network``, which does not change as training continues.
+    ``loss``: mean cross-entropy over the training images. ``accuracy``: fraction of the held-out images
+    classified correctly, 0 to 1. Both belong to ``network``, which does not change as training continues.
     """
 
     epoch: int

@@ -13,9 +13,9 @@ MAX_STEPS = 20_000
 
 @dataclass
 class Reading:
-    """``codes``, ``dequantized``: everything computed so far; ``unread``: (line, source) of unrecognized calls;
-    ``written``: the caller's tensors that were modified in place, with the line; ``library``: library calls that
-    quantize, with the line."""
+    """``codes``, ``dequantized``: everything computed so far; ``unread``: (line, source) of unrecognized
+    calls; ``written``: the caller's tensors that were modified in place, with the line; ``library``: library
+    calls that quantize, with the line."""
 
     codes: list[Codes] = field(default_factory=list)
     dequantized: list[Dequantized] = field(default_factory=list)

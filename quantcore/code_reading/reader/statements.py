@@ -128,7 +128,7 @@ class Reader(Reading):
                 names[ast.unparse(target)[:100]] = value
 
     def _stored(self, target: ast.Subscript, value: Value, names: Names) -> Value:
-        """The tensor after ``tensor[where] = value``: clamped, guarded against 0, or filled piece by piece."""
+        """The tensor after ``tensor[where] = value``: clamped, guarded against 0, or filled in parts."""
         assert isinstance(target.value, ast.Name)
         old, where = names.get(target.value.id, UNKNOWN), target.slice
         if isinstance(where, ast.Compare) and len(where.ops) == 1 and isinstance(where.left, ast.Name):

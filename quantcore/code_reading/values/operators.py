@@ -21,9 +21,9 @@ _SCALE_FACTOR = 0.6  # an extreme times a smaller factor is a scale
 
 
 def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
-    """Return how much of the zero point is still in the codes, as factors of extremes, named arguments and the scale.
+    """Return how much of the zero point is still in the codes, None if unknown.
 
-    None if unknown.
+    As factors of extremes, named arguments and the scale.
     """
     found: dict[Any, float] = {}
     for stat, factor in codes.data.shift:

@@ -92,7 +92,7 @@ def interval(
 
 
 def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
-    """Return the scale that has the shortest decimal, or whose range has it, and whether that decimal is short.
+    """Return the scale with the shortest decimal, its own or its range's, and whether that decimal is short.
 
     >>> likely(0.0995, 0.1004, IntFormat(8)), likely(0.01179, 0.01184, IntFormat(8)) == (1.5 / 127, True)
     ((0.1, True), True)

@@ -52,7 +52,7 @@ def by_range(x: Tensor, searched: list[Granularity]) -> Source:
 
 
 def swapped_axes(x: Tensor) -> list[Source]:
-    """Return the channels of a square matrix with the scales applied along the wrong axis; an empty list for other shapes."""
+    """Return a square matrix's channels with scales along the wrong axis; an empty list for other shapes."""
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
     n = len(x)
@@ -92,7 +92,7 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
 
 
 def write_given(scale: Tensor, zero_point: Tensor) -> Given:
-    """Return the setting with these parameters: plain numbers for one block, which read back as the same float32."""
+    """Return the setting with these parameters, plain numbers for one block; they read back as the same float32."""
     return Given(_written(scale), _written(zero_point.to(torch.int64)))
 
 

@@ -127,7 +127,7 @@ class _Supported:
         self._schemes: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
     def any(self, uniform: bool) -> bool:
-        """Whether the library supports any of the granularities; if ``uniform``, the first and last represent all."""
+        """Whether the library supports any granularity; if ``uniform``, the first and last represent all."""
         count = len(self.sample.granularities)
         return any(self._at(i) for i in ((0, count - 1) if uniform else range(count)))
 
