@@ -171,7 +171,7 @@ def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
 
 
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
-    """Return all ways in which the stored codes may have been changed, to be undone; no change comes first."""
+    """Return every possible corruption of the stored codes that can be undone, starting with none."""
     orders = [(), *_orders(tuple(codes.shape), shape)]
     if tuple(codes.shape) != shape:
         orders = orders[1:]
