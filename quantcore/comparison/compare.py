@@ -128,7 +128,7 @@ class Comparison:
 
 
 def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
-    """Quantize x by ``scheme`` under both conventions and find the reason of every code that differs.
+    """Quantize x by ``scheme`` under both conventions and find the reason for every code that differs.
 
     Raises:
         QuantError: the scheme does not fit x, or one of the libraries does not support it.

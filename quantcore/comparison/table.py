@@ -55,7 +55,7 @@ def library_table(
 
 
 def _bare(convention: Convention, granularity: Granularity) -> Convention:
-    """Return the record with only what decides numbers or refusals, so that equal ones compare equal."""
+    """Return the record reduced to what decides numbers and refusals, so that equal ones compare equal."""
     return dataclasses.replace(convention.at(granularity), name="", variants=())
 
 

@@ -21,9 +21,9 @@ CHANNEL_STORAGE = 1.01  # … with at most this many times the storage
 SMALL_GROUP = 8  # elements: a scale of 32 bits costs 4 bits per element or more
 GROUP_DB = 3.0
 USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; other widths are proposed only if these do not help
-SAME_DB = 0.5  # what a narrower format may lose
+SAME_DB = 0.5  # a narrower format may lose this much
 ROUNDED_DB = 130.0  # beyond this the error is float32 rounding
-TIES = 0.01  # of the elements
+TIES = 0.01  # at least this fraction of the elements are ties
 BIT_DB = 6.02
 _HALVES = ("half_even", "half_away", "half_up")  # rules that round to the nearest and differ in ties
 

@@ -57,7 +57,7 @@ class Context:
     @property
     def zero_point(self) -> Tensor:
         """Zero points in block form."""
-        assert self.result.zero_point is not None  # integers have them
+        assert self.result.zero_point is not None  # integer formats have zero points
         return self.result.zero_point
 
     @property
@@ -142,7 +142,7 @@ class Context:
         return tuple(int(i) for i in np.unravel_index(flat, self.shape)) if self.shape else ()
 
     def block_box(self, place: Iterable[int]) -> Box:
-        """The elements of a block, as a box of x; only the first element if the block crosses the ends of rows."""
+        """The elements of a block, as a box of x; only the first element if the block crosses row boundaries."""
         bounds = block_bounds(self.result.blocked_shape, self.result.block, tuple(place))
         if self.result.blocked_shape == self.shape:
             return bounds

@@ -22,7 +22,7 @@ FEW = 16  # among fewer elements a large one is more likely by chance, so it mus
 OTHERS = 3  # at least this many other nonzero elements share the scale
 BETTER_DB = 3.0
 CONCERNED = 1 / 16  # at least this fraction of the tensor is in blocks with an outlier
-EXCEED = 0.25  # of an outlier channel's elements, plus one element, must exceed all other channels
+EXCEED = 0.25  # this fraction of an outlier channel's elements, plus one, must exceed all other channels
 SOME = 4  # one in this many channels can be an outlier: two of 8
 LOOK_AT = 64  # blocks with a large element that are checked, at most
 

@@ -18,8 +18,8 @@ from quantcore.scheme import Scheme
 from quantcore.wording import count
 
 ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
-MOST_BLOCKS = 0.9  # of all blocks must be one-sided
-WASTED = 0.4  # of the codes are spent on the side without data
+MOST_BLOCKS = 0.9  # this fraction of the blocks must be one-sided
+WASTED = 0.4  # at least this fraction of the codes is spent on the side without data
 SIDED_DB = 3.0  # minimum gain from spending no codes on the empty side; about 6 is possible
 CLIPPED_TIMES = 4.0  # the clipped elements have this many times the squared error of the others
 CLIPPED_DB = 1.0

@@ -126,6 +126,6 @@ def lines(mistake: Mistake) -> tuple[list[Line], list[Line]]:
 
 
 def _source(implementation: Implementation) -> list[str]:
-    """The function's lines, without the types in its signature, which are there for the type checker alone."""
+    """The function's lines, without the types in its signature, which only the type checker needs."""
     text = inspect.getsource(implementation).replace("(x: Tensor) -> Parts:", "(x):")
     return text.rstrip().splitlines()

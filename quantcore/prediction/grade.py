@@ -184,7 +184,7 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
 
 
 def _agrees(value: Decimal, right: float) -> bool:
-    """Whether the value is the number, rounded to the digits typed; with 4 or more, truncated is accepted too."""
+    """Whether the value is the number rounded to the digits typed; with 4 or more, it may also be truncated."""
     if float(value) == right or Decimal(number(right)) == value:
         return True
     digits = len(value.as_tuple().digits)

@@ -48,7 +48,10 @@ def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False)
     """
     random = np.random.default_rng(seed)
     scale, zero_point, bounds = _grid(fmt, symmetric, random)
-    code_range = (fmt.qmin - zero_point, fmt.qmax - zero_point)  # symmetric codes go one step further down
+    code_range = (
+        fmt.qmin - zero_point,
+        fmt.qmax - zero_point,
+    )  # symmetric codes reach one step further below 0
     rows = [_row(bounds, code_range if clipping else None, scale, random) for _ in range(ROWS)]
     low, high = (bound * scale for bound in bounds)
     if not clipping:  # the tie and the negative value come first and must stay

@@ -51,7 +51,7 @@ def factor_formula(t: Numbers) -> str:
     if t.factor == 0 and t.coded_scale == 0:
         return "0, since the scale is stored as 0"
     text = f"1 / {signed(t.coded_scale)}, float32"
-    if number(t.coded_scale) == number(t.scale):  # NaN is itself here
+    if number(t.coded_scale) == number(t.scale):  # compared as text, NaN equals itself
         return text
     if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
         return f"{text}; the scale before it is stored"

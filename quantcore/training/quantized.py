@@ -43,7 +43,7 @@ class QuantizedNetwork:
         return forward(images, dequantized, self.biases, self.quantize_input)
 
     def quantize_input(self, layer: int, x: Tensor) -> Tensor:
-        """Return a layer's input x as quantized; gradients pass straight through."""
+        """Return a layer's input x fake-quantized; gradients pass straight through."""
         return x if self.activations is None else fake_quantize(x, self.activations, self.inputs[layer])
 
 

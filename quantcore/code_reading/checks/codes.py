@@ -43,7 +43,7 @@ def _rounding(quantizer: Quantizer) -> Iterator[Found]:
             f"x / scale is cast to {dtype} without rounding: the cast drops the fraction, so the error is up to one step "
             "instead of half a step.",
             "Round before the cast: torch.round(…) or np.rint(…).",
-            not (quantizer.codes.inverse and isinstance(quantizer.codes.scale, Num)),  # an image times 255
+            not (quantizer.codes.inverse and isinstance(quantizer.codes.scale, Num)),  # an image times 255 may need no rounding
         )  # fmt: skip
     elif first.value in ("floor", "ceil", "toward_zero"):
         name = {
@@ -121,7 +121,7 @@ def _unclamped(quantizer: Quantizer, cast: Cast) -> Iterator[Found]:
 
 
 def _reason(quantizer: Quantizer, cast: Cast) -> tuple[str, bool]:
-    """Why a code may not fit the type, and whether that is certain; "" if all codes fit, or nothing is known."""
+    """Why a code might not fit the type, and whether that is certain; "" if all codes fit, or nothing is known."""
     data, single, span = quantizer.codes.data, quantizer.single, quantizer.span
     if quantizer.codes.multiplied:
         return "", False

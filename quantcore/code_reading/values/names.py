@@ -74,7 +74,7 @@ def name_of(name: str, names: Names) -> Value:
 
 
 def item_of(value: Value) -> Value:
-    """Return the items of a loop over the value."""
+    """Return the item that a loop over the value binds."""
     if isinstance(value, Many):
         return value.item
     if isinstance(value, Seq) and value.items:

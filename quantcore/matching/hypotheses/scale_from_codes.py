@@ -23,7 +23,7 @@ from quantcore.scheme import Scheme
 Values = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 MOST = 2048  # elements used for the intervals
-MAX_BITS = 8  # of formats whose zero_points are all tried
+MAX_BITS = 8  # of the widest format whose zero_points are all tried
 EVIDENCE = 20.0  # bits of evidence required beyond the bits of the explanation
 SHORT = 2  # digits of a range that a person would write; one less for a scale
 _WRAPS = 1  # how often a code may have wrapped
