@@ -74,7 +74,7 @@ def _format(quantizer: Quantizer, symmetric: bool) -> IntFormat:
 def _granularity(stat: Stat, shape: Shape) -> Granularity:
     rank, layout = len(shape), [how for how in stat.data.layout if not how.startswith("flatten")]
     if layout:
-        return _of_layout(stat, layout, shape)
+        return _layout_granularity(stat, layout, shape)
     if stat.axes is None or not rank:
         return PER_TENSOR
     if any(not -rank <= a < rank for a in stat.axes):
@@ -92,7 +92,7 @@ def _granularity(stat: Stat, shape: Shape) -> Granularity:
     )
 
 
-def _of_layout(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
+def _layout_granularity(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
     how, _, where = layout[0].partition(":")
     numbers = [part.partition("=")[2] or part for part in where.split(",")]
     if len(layout) == 1 and all(n.lstrip("-").isdigit() for n in numbers):

@@ -34,7 +34,7 @@ Found = tuple[Tensor, list[tuple[str, ...]]]
 
 def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
     """Whether the results have equal scales (and stored 1/scale), or equal zero points."""
-    return bool(_equal(*(_of(r.params, ingredient) for r in (a, b))).all())
+    return bool(_equal(*(_numbers(r.params, ingredient) for r in (a, b))).all())
 
 
 def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
@@ -63,12 +63,12 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     ours, theirs = (r.scheme.rules for r in (a, b))
 
     def found(record: Convention) -> Tensor:
-        return _of(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
+        return _numbers(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
 
     own, wanted = found(ours), found(theirs)
     for result, replayed in ((a, own), (b, wanted)):
         first = dataclasses.replace(result.params, scale=_first(result.params))
-        if not _equal(_of(first, ingredient)[:, blocks], replayed).all():
+        if not _equal(_numbers(first, ingredient)[:, blocks], replayed).all():
             return place, sets
     open_ = ~_equal(own, wanted)
     for names in _subsets(ours, theirs, found):
@@ -122,7 +122,7 @@ def _first(params: QParams) -> Tensor:
     return params.scale if params.raw is None else params.raw
 
 
-def _of(params: QParams, ingredient: str) -> Tensor:
+def _numbers(params: QParams, ingredient: str) -> Tensor:
     """Return the numbers that decide whether the ingredient is equal, with blocks along axis 1."""
     if ingredient == "zero_point":
         return params.zero_point.reshape(1, -1).to(torch.float64)

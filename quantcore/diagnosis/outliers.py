@@ -42,7 +42,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
         return
     alone = _blocks_with_far_element(context)
     looked = alone[:LOOK_AT].tolist()
-    found = [far for place in looked if (far := _look_into(context, tuple(place)))]
+    found = [far for place in looked if (far := _far_element(context, tuple(place)))]
     if (
         not found
         or len(alone) * len(found) / len(looked) * context.block_size < CONCERNED * context.x_blocked.numel()
@@ -81,7 +81,7 @@ def _blocks_with_far_element(context: Context) -> Tensor:
     return (above == 1).nonzero()  # in a block of zeros no element is above the limit
 
 
-def _look_into(context: Context, block: tuple[int, ...]) -> _Far | None:
+def _far_element(context: Context, block: tuple[int, ...]) -> _Far | None:
     bounds = block_bounds(context.result.blocked_shape, context.result.block, block)
     part = context.x_blocked[tuple(slice(*span) for span in bounds)]
     sizes = part.abs().reshape(-1)
@@ -159,7 +159,7 @@ def outlier_channel(context: Context) -> Iterator[Finding]:
     for axis in range(len(context.shape)):
         found = _outlier_channels(context, axis)
         if found:
-            yield from _of_channels(context, axis, found)
+            yield from _channel_finding(context, axis, found)
 
 
 def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
@@ -199,7 +199,7 @@ def _run(
     return _Channels(start, stop, places, first, second, start + int(order[last + 1]))
 
 
-def _of_channels(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
+def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
     worst, rank = found[0], len(context.shape)
     now, without = _other_channels(context, axis, worst)
     if not without >= now + BETTER_DB:

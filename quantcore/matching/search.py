@@ -116,7 +116,7 @@ class _Search:
         ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
-            ("gguf's formats", lambda: [self._of_presets]),
+            ("gguf's formats", lambda: [self._evaluate_presets]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("other group sizes", self._other_groups),
             ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
@@ -215,9 +215,9 @@ class _Search:
         if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
-        return [partial(self._of_trials, trials, r) for r in readings]
+        return [partial(self._run_trials, trials, r) for r in readings]
 
-    def _of_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
+    def _run_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
         for found in tried(self.evaluator.x, reading, trials(self.evaluator.x, reading.formats), limit):
             self.tried += 1
             yield found
@@ -236,7 +236,7 @@ class _Search:
             Task(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
         ]
 
-    def _of_presets(self, limit: float) -> Iterator[Hypothesis]:
+    def _evaluate_presets(self, limit: float) -> Iterator[Hypothesis]:
         """The presets of gguf, including ggml's searches: evaluated right away, and kept only if they fit."""
         x, given = self.evaluator.x, self.evaluator.given
         if x.shape != given.shape or not x.dim() or not bool(x.isfinite().all()):

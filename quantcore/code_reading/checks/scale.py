@@ -51,7 +51,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
     low, high = quantizer.bounds or (None, None)
     signed = low - z < 0 if low is not None else divisor in (127, 7, 1, 32767)
     if not stat.absolute and not data.one_sided and not stat.data.one_sided and signed:
-        yield _of_signed_values(stat)
+        yield _signed_extreme(stat)
     if low is None or high is None:
         return
     top = high - z
@@ -81,7 +81,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
         )  # fmt: skip
 
 
-def _of_signed_values(stat: Stat) -> Found:
+def _signed_extreme(stat: Stat) -> Found:
     """The finding for an extreme of x where the extreme of |x| is needed."""
     if stat.p is None:
         return Found(

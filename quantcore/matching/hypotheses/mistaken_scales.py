@@ -82,7 +82,7 @@ def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Tr
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if fmt.signed and not fmt.narrow:
-                yield from _of_percentiles(x, fmt, granularity)
+                yield from _from_percentiles(x, fmt, granularity)
 
 
 def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
@@ -98,7 +98,7 @@ def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[
         yield Trial(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
 
 
-def _of_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
+def _from_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
     blocks = _by_block(x, granularity)
     highs = torch.quantile(blocks, torch.tensor([p / 100 for p in PERCENTILES]), dim=-1)
     for high in highs:
