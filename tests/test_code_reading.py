@@ -361,7 +361,7 @@ def test_what_is_said_of_a_divisor_is_so(divisor, zero):
     low, high, kind = (0, 255, "uint8") if zero else (-128, 127, "int8")
     text = f"s = x.abs().max() / {divisor}\nq = (torch.round(x / s) + {zero}).clamp({low}, {high}).to(torch.{kind})"
     what = found(text, "divisor")
-    reach, top, share = re.search(r"codes up to (\d+), .* larger than (\d+) steps, (\d+)% of", what).groups()
+    reach, top, share = re.search(r"codes up to (\d+), .* larger than (\d+) steps \((\d+)% of", what).groups()
     x = torch.linspace(-1, 1, 100_001)
     codes = torch.round(x / (x.abs().max() / divisor)) + zero
     assert int(codes.max()) == int(reach)

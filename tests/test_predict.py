@@ -112,6 +112,7 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
         ("int4", "", "blank", ""),
         ("int4", "big", "not a number", "'big' is not a number"),
         ("int4", "0.375", "divisor", "Divided by 8; the highest code is the zero point + 7. It is max|x| / 7 = 3 / 7."),
+        ("uint4 symmetric", "0.375", "divisor", "Divided by 8; the highest code is the zero point + 7."),
         ("int4", "0.2", "divisor", "max|x| covers half of the codes, not all of them."),
         ("int4", "0.333", "symmetry", "This scheme is symmetric."),
         ("int4", "0.2857", "absolute value", "but |-3| is larger"),
@@ -138,6 +139,12 @@ def test_scales(scheme, typed, kind, words):
 def test_three_digits_tell_127_from_128():
     result = of("int8", [[1.4967]])
     assert [m.kind for m in mark_scales(result, [(0, 0)] * 2, ["0.0118", "0.0117"])] == ["right", "divisor"]
+
+
+def test_errors_that_the_values_rule_out_are_not_named():
+    """max x / 127 where the library divides by 127.5, and no value is larger than max x."""
+    (mark,) = mark_scales(of("int8 torchao", [[2.0, -1.0]]), [(0, 0)], ["0.015748"])
+    assert (mark.kind, mark.answer) == ("wrong", "0.015686275")
 
 
 def test_scale_whose_range_needs_zero():
