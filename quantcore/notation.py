@@ -6,6 +6,7 @@ differ from the defaults. Links, files and table rows carry this text.
 
 import ast
 import dataclasses
+import functools
 import math
 import re
 from numbers import Real
@@ -16,6 +17,7 @@ from quantcore.errors import QuantError
 MAX_CHARS = 100_000  # enough for given parameters of some thousand blocks
 
 
+@functools.lru_cache(1024)  # asked for the same few classes, thousands of times in a search
 def snake_case(name: str) -> str:
     """``PerGroup`` -> ``per_group``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

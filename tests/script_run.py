@@ -1,6 +1,7 @@
 """How tests run a script of the Code tab, and what its last line must say."""
 
 import contextlib
+import functools
 import importlib.metadata
 import io
 import re
@@ -41,4 +42,9 @@ def _versions(line, script):
     named = re.search(r"\(([\w.-]+) (\S+)\)\.$", line)
     assert bool(named) or not pinned
     if named:
-        assert importlib.metadata.version(named[1]) == named[2]
+        assert _installed(named[1]) == named[2]
+
+
+@functools.cache
+def _installed(library):
+    return importlib.metadata.version(library)

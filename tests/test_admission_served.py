@@ -40,33 +40,36 @@ def before(visitor: Visitor) -> list[int]:
 
 
 def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are_before(host: str) -> None:
-    async def all_at_once() -> tuple[list[Visitor], list[float]]:
+    async def all_at_once() -> tuple[list[Visitor], list[float], float]:
         waits = []
         async with contextlib.AsyncExitStack() as stack:
             small = await stack.enter_async_context(Visitor(host, "", "shape=8x8"))
             visitors = [
                 await stack.enter_async_context(Visitor(host, "", query(seed))) for seed in range(VISITORS)
             ]
+            first = time.monotonic()
             runs = [asyncio.create_task(visitor.run()) for visitor in visitors]
             while not all(run.done() for run in runs):
                 began = time.monotonic()
                 await small.run()
                 waits.append(time.monotonic() - began)
-        return visitors, waits
+                assert not before(small)
+        return visitors, waits, time.monotonic() - first
 
-    visitors, waits = finish(all_at_once())
+    visitors, waits, seconds = finish(all_at_once())
     told = [before(visitor) for visitor in visitors]
     # the first is told nothing, and whoever waits is told ever fewer
     assert sum(map(bool, told)) in range(2, VISITORS), told
     assert max(map(max, filter(None, told))) in range(2, VISITORS), told
     assert all(t == sorted(t, reverse=True) for t in told)
-    assert max(waits) < 1.0
+    # behind a single large tensor a small one would wait as long as that takes, on a machine as busy as this
+    assert max(waits) < seconds / VISITORS
     for visitor in visitors:
         assert any("SQNR" in text for text in visitor.texts)
 
 
 def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
-    async def turn_away() -> float:
+    async def turn_away() -> bool:
         async with contextlib.AsyncExitStack() as stack:
             visitors = [
                 await stack.enter_async_context(Visitor(host, "", query(seed)))
@@ -75,17 +78,17 @@ def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
             for visitor in visitors:
                 await visitor.ask()
             await asyncio.sleep(0.05)
-            waiting, began = visitors[-1], time.monotonic()
+            waiting = visitors.pop()
+            others = [asyncio.create_task(visitor.end()) for visitor in visitors]
             waiting.query = "shape=4x4"
             await waiting.run()
             while not any("(4, 4)" in text or "4×4" in text for text in waiting.texts):
                 await waiting.end()  # the end of the run that was given up came first
-            seconds = time.monotonic() - began
-            for visitor in visitors[:-1]:
-                await visitor.end()
-            return seconds
+            ahead = not all(other.done() for other in others)
+            await asyncio.gather(*others)
+            return ahead
 
-    assert finish(turn_away()) < 1.0
+    assert finish(turn_away())
 
 
 def test_a_page_continues_by_itself_when_its_turn_comes() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
+import logging
 import multiprocessing
 import os
 import re
@@ -18,6 +19,7 @@ import safetensors.numpy
 
 import quantcore as qc
 from pages.serving import settings
+from pages.serving.log import log
 from pages.serving.tensor_store import LEAST, Limits, TensorStore, opened_at, upkeep, visitor_of
 from pages.serving.tensor_store.folder import Folder
 from pages.serving.tensor_store.record import Record
@@ -58,6 +60,17 @@ def make(url, clock):
         return TensorStore(url, Limits(space, of_a_visitor, age), clock)
 
     return store
+
+
+@pytest.fixture
+def logged():
+    """The messages of the app's log."""
+    messages = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
+    log.addHandler(handler)
+    yield messages
+    log.removeHandler(handler)
 
 
 def files(url):
@@ -324,7 +337,7 @@ def test_the_folder_is_for_its_owner_only(make, tmp_path, clock):
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
-def test_a_folder_that_can_not_be_used_gets_a_sentence(tmp_path, caplog):
+def test_a_folder_that_can_not_be_used_gets_a_sentence(tmp_path, logged):
     (tmp_path / "file").write_text("no folder")
     store = TensorStore(str(tmp_path / "file" / "in"), Limits(MB, MB, DAY))
     refused(
@@ -332,10 +345,10 @@ def test_a_folder_that_can_not_be_used_gets_a_sentence(tmp_path, caplog):
     )
     refused(lambda: store.open("a" * 32, LIMIT), "can't be read now (NotADirectoryError)", "reload")
     # one line each, from which nobody can open a tensor
-    assert not [record for record in caplog.records if re.search(r"\n|[0-9a-f]{32}", record.getMessage())]
-    assert len(caplog.records) == 2
+    assert not [text for text in logged if re.search(r"\n|[0-9a-f]{32}", text)]
+    assert len(logged) == 2
     store.tidy()  # at night nobody sees a traceback
-    assert len(caplog.records) == 3
+    assert len(logged) == 3
 
 
 def test_what_was_begun_is_undone(tmp_path):

@@ -43,6 +43,7 @@ def app(tmp_path_factory):
 def test_no_visit_imports_anything(app):
     before = app.look_inside()
     assert before["frozen"] > 100_000
+    assert "sympy" not in before["modules"]  # half a second of the start, which some functions of torch would take
     pages = finish(visit(app.host)).pages
     assert len(pages) >= 14
     for page in pages:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,7 +110,7 @@ class Comparison:
         for row, count, at in zip(groups.tolist(), counts, flat[first].tolist(), strict=True):
             names = self.sets[row[0]]
             behind = {p: lists[i] for (p, (_, lists)), i in zip(found.items(), row[2:], strict=True)}
-            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), self.differs.shape))
+            index = tuple(int(i) for i in np.unravel_index(at, self.differs.shape))
             text = sentence(self.a, self.b, index, names, behind, row[1])
             choices = tuple(dict.fromkeys(c for p in names if p in behind for c in behind[p]))
             reasons.append(Reason(kind_of(names, row[1]), names, choices, count, index, text))

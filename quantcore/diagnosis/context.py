@@ -133,9 +133,11 @@ class Context:
     @cached_property
     def sample(self) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The elements at `places`, and the block of each as an index into block form."""
-        index = torch.unravel_index(self.places, self.x_blocked.shape)
-        blocks = tuple(i // b for i, b in zip(index, self.result.block, strict=True))
-        return self.x_blocked.reshape(-1)[self.places], blocks
+        shape, flat = tuple(self.x_blocked.shape), self.places.cpu().numpy()
+        # torch's own unravel_index imports sympy when it is first called, which takes half a second
+        index = np.unravel_index(flat, shape) if shape else ()
+        blocks = [i // b for i, b in zip(index, self.result.block, strict=True)]
+        return self.x_blocked.reshape(-1)[self.places], tuple(map(self.places.new_tensor, blocks))
 
     def element(self, flat: int) -> tuple[int, ...]:
         """The index in x of a flat, row-major index."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,7 +90,7 @@ def _far_element(context: Context, block: tuple[int, ...]) -> _Far | None:
         return None
     at = int(sizes.argmax())
     sizes[at] = 0
-    inside = torch.unravel_index(torch.tensor(at), part.shape)
+    inside = np.unravel_index(at, part.shape)
     flat = 0
     for i, (a, _), n in zip(inside, bounds, context.result.blocked_shape, strict=True):
         flat = flat * n + int(i) + a

@@ -29,6 +29,7 @@ Numbers beyond the range saturate here, as in quantizers. Casts differ, and have
   these three always round up, gfloat to the nearest.
 """
 
+import functools
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -184,14 +185,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return float(self.decode(self.encode(x, rule)))
 
     def __str__(self) -> str:
-        own = asdict(self)
-        for name, known in FLOATS.items():
-            changed = {key for key, value in asdict(known).items() if own[key] != value}
-            if changed <= set(CHANGEABLE):
-                given = [f"{key}={notation.write_value(own[key])}" for key in CHANGEABLE if key in changed]
-                return f"{name}({', '.join(given)})" if given else name
-        usual = self.bias == (1 << (self.exponent - 1)) - 1
-        return notation.write_call(self, "float", skip=("bias",) if usual else ())
+        return _written(self)
 
 
 CHANGEABLE = ("saturate", "sign")  # for named formats: how numbers are cast to them
@@ -208,6 +202,19 @@ FLOATS: dict[str, FloatFormat] = {
     "fp16": FloatFormat(5, 10, infinities=True, nan="ieee"),
     "bf16": FloatFormat(8, 7, infinities=True, nan="ieee"),
 }
+
+
+@functools.lru_cache(1024)
+def _written(fmt: FloatFormat) -> str:
+    """Return what `read_float` reads: every decoding names its format, should it have to refuse a code."""
+    own = asdict(fmt)
+    for name, known in FLOATS.items():
+        changed = {key for key, value in asdict(known).items() if own[key] != value}
+        if changed <= set(CHANGEABLE):
+            given = [f"{key}={notation.write_value(own[key])}" for key in CHANGEABLE if key in changed]
+            return f"{name}({', '.join(given)})" if given else name
+    usual = fmt.bias == (1 << (fmt.exponent - 1)) - 1
+    return notation.write_call(fmt, "float", skip=("bias",) if usual else ())
 
 
 def read_float(word: str) -> FloatFormat | None:

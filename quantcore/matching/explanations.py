@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -200,7 +201,7 @@ def _some(t: _Explained, before: Tensor) -> str:
 
 
 def _place(t: _Explained, flat: int) -> str:
-    return str(tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), t.x.shape)))
+    return str(tuple(int(i) for i in np.unravel_index(flat, t.x.shape)))
 
 
 def _span(values: Tensor) -> str:

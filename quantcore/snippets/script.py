@@ -28,9 +28,8 @@ def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     ``tensor_code`` and ``body`` can begin with imports; those of `_IMPORTS` are added where needed, and names that are
     imported but not used are dropped.
     """
-    (own, tensor), (needed, rest) = _parted(tensor_code), _parted(body)
-    code = f"{tensor}\n\n{rest}".strip()
-    used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    (own, names, tensor), (needed, more_names, rest) = _parted(tensor_code), _parted(body)
+    code, used = f"{tensor}\n\n{rest}".strip(), names | more_names
     found = {_IMPORTS[name] for name in used & _IMPORTS.keys()}
     found |= {line for node in own + needed if (line := _import_line(node, used))}
     standard = {line for line in found if line.split()[1].split(".")[0] in sys.stdlib_module_names}
@@ -39,15 +38,17 @@ def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     return f"{heading}\n{top}" if heading else top
 
 
-def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], str]:
-    """The imports at the start of the source, and the rest."""
-    imports = []
-    for node in ast.parse(source).body:
+def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], set[str], str]:
+    """The imports at the start of the source, the names that the rest uses, and the rest."""
+    statements, imports = ast.parse(source).body, []
+    for node in statements:
         if not isinstance(node, ast.Import | ast.ImportFrom):
             break
         imports.append(node)
     below = imports[-1].end_lineno or 0 if imports else 0
-    return imports, "\n".join(source.split("\n")[below:]).strip("\n")
+    inner = (node for statement in statements[len(imports) :] for node in ast.walk(statement))
+    names = {node.id for node in inner if isinstance(node, ast.Name)}
+    return imports, names, "\n".join(source.split("\n")[below:]).strip("\n")
 
 
 def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:

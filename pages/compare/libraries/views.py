@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import streamlit as st
-import torch
 
 import quantcore as qc
 from pages.compare.libraries import controls
@@ -100,7 +100,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
 def _cell(found: qc.Comparison) -> None:
     """Draw the arithmetic of one element under both libraries, with the first step that differs marked."""
     shape = tuple(found.differs.shape)
-    places = torch.stack(torch.unravel_index(found.first(MOST_CELLS), shape), 1).tolist() if shape else [[]]
+    places = np.stack(np.unravel_index(found.first(MOST_CELLS).numpy(), shape), 1).tolist() if shape else [[]]
     options = [", ".join(map(str, place)) or "the only element" for place in places]
     text = st.selectbox(
         "Follow an element that differs",
