@@ -18,7 +18,7 @@ AT = r"\(([\d, ]*)\)"
 ROW_OR_AXIS = r"(row \(axis 0\)|column \(axis 1\)|index of axis \d)"
 GAINS = r"(gains [^ ]+ dB SQNR|takes the SQNR from .* to .*?)"
 PATTERNS = {
-    "nan": rf"{N} elements? (?:of x )?(is|are|becomes?|comes?) (?:(?:back as )?NaN or (?:infinite|infinity), first at {AT}|(NaN), which )",
+    "nan": rf"{N} elements? (?:of x )?(is|are|becomes?|dequantizes?) (?:(?:to )?NaN or (?:infinite|infinity), first at {AT}|(NaN), which )",
     "wrapped": rf"{N} codes? (?:does|do) not fit (\w+) \((-?\d+)\.\.(\d+)\) and silently wrapped around: {N} became {N} at "
                rf"{AT}\.$",
     "zero_point_outside": rf"The zero point {N} is not (an int|a uint)(\d+) code \((-?\d+)\.\.(\d+)\): it can't be stored, "
@@ -27,10 +27,10 @@ PATTERNS = {
                           r"elements? (?:is|are) clipped\.$",
     "negatives_lost": rf"{N} elements? (?:is|are) negative, down to {N}, but uint\d+ with zero point {N} has no code for "
                       r"values below 0: (?:it becomes|all become) 0\.$",
-    "zero_not_exact": rf"{N} elements? \({N} %\) (?:is|are) exactly 0 but comes? back with \|x̂\| up to {N}: no code "
+    "zero_not_exact": rf"{N} elements? \({N} %\) (?:is|are) exactly 0 but dequantizes? to \|x̂\| up to {N}: no code "
                       r"represents 0 there\.$",
     "one_sided": rf"x lies between {N} and {N}, but symmetric (\w+) spends {N} of {N} codes on values (below|above) 0\. "
-                 rf"Asymmetric {GAINS}\.$",
+                 rf"An asymmetric range {GAINS}\.$",
     "outlier_channel": rf"(Row|Column|Channel)s? ([\d, and]+)( more)?(?: of axis (\d))? \(max \|x\| {N}\) sets? the scale of "
                        rf"the others(?: among (\d+)–(\d+))? \(max \|x\| {N}\)\. SQNR of the others: {DB} with "
                        rf"(?:it|them), {DB} without\.(?: (\d+) runs of channels have outlier channels\.)?$",
@@ -53,7 +53,7 @@ PATTERNS = {
     "constant_block": rf"(.*) are {N}: one number (per block )?is enough\.$",
     "spare_bits": rf"x uses only {N} codes?: (\d+) bits? instead of (\d+) are enough\. SQNR: {DB} with (\d+) bits, {DB} with "
                   r"(\d+)\.$",
-    "ties": rf"(About )?{N} (?:%|elements?) ?(?:of the elements)?(?:, such as {AT},)? lies? exactly halfway between two "
+    "ties": rf"(About )?{N} (?:%|elements?) ?(?:of the elements)?(?:(?: at|, such as) {AT},?)? lies? exactly halfway between two "
             r"codes and (?:is|are) rounded (.*); other (rounding rules|orders of operations|rounding rules or orders of "
             r"operations) give other codes\.$",
 }  # fmt: skip

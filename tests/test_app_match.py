@@ -176,7 +176,7 @@ def test_bad_integers_stay_where_they_are(text, words):
         (
             "match_scale",
             "0.1, 0.2, 0.3",
-            "The scale has 3 values, which matches no granularity of shape (4, 4)",
+            "The scale has 3 values, which matches no granularity of a tensor of shape (4, 4)",
         ),
         ("match_scale", "much", "In the scale: 'much'"),
         ("match_scale", "-1", "must be a positive and finite"),

@@ -61,7 +61,7 @@ def test_results_against_an_original():
     result = tensor.quantized(original)
     assert torch.equal(result.error, original - tensor.read())
     steps = {step.name: step for step in qc.trace(result, (0, 0)).steps()}
-    assert "as it is stored; rounding would give" in steps["code q (stored)"].formula
+    assert "as stored; rounding would give" in steps["code q (stored)"].formula
     assert steps["scale s"].formula.startswith("read from model.safetensors")
     with pytest.raises(qc.QuantError, match="shape"):
         tensor.quantized(original[:, :5])

@@ -215,7 +215,7 @@ def test_of_what_is_not_known_nothing_is_claimed(text):
         ("x = " + "(" * 300 + "1" + ")" * 300, "is not valid Python|nested"),
         ("x = " + "-" * 3000 + "1", "nested"),
         ("x = " + "+".join("1" * 3000), "more than|nested"),
-        ("x = 1\n" * 500, "more than 20,000 or 400"),
+        ("x = 1\n" * 500, "the limit is 20,000 characters and 400 lines"),
         ("a" * 30_000, "30,000 characters"),
         ("\ud800", "incomplete Unicode character"),
         ("x = [" + ",".join("[1, 2, 3]" for _ in range(1800)) + "]", "more than 6,000 syntax nodes"),
@@ -361,7 +361,7 @@ def test_what_is_said_of_a_divisor_is_so(divisor, zero):
     low, high, kind = (0, 255, "uint8") if zero else (-128, 127, "int8")
     text = f"s = x.abs().max() / {divisor}\nq = (torch.round(x / s) + {zero}).clamp({low}, {high}).to(torch.{kind})"
     what = found(text, "divisor")
-    reach, top, share = re.search(r"codes up to (\d+), .* larger than (\d+) steps, (\d+)% of", what).groups()
+    reach, top, share = re.search(r"codes up to (\d+), .* larger than (\d+) steps \((\d+)% of", what).groups()
     x = torch.linspace(-1, 1, 100_001)
     codes = torch.round(x / (x.abs().max() / divisor)) + zero
     assert int(codes.max()) == int(reach)

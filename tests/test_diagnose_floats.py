@@ -94,7 +94,7 @@ def test_what_a_format_cannot_hold_is_named():
     x = torch.tensor([[1.0, -2.0, 3.0]])
     finding = found(x, "e8m0")["nan"]
     assert finding.severity == "error"
-    assert "1 element comes back as NaN or infinity, first at (0, 1), where x is -2" in finding.sentence
+    assert "1 element dequantizes to NaN or infinity, first at (0, 1), where x is -2" in finding.sentence
     assert finding.boxes == (((0, 1), (1, 2)),)
     assert "nan" not in found(x.abs(), "e8m0")
 

@@ -597,9 +597,9 @@ def test_what_rounds_to_0_is_not_lost(low, found):
     [("clipped_too_much", ("1 element (3.12 %) lies outside the range and is clipped", "2 elements (6.25 %) lie outside the range and are clipped"),
       lambda n: np.r_[np.full(n, 9.0), ones(32 - n)], "int8 fixed(-1, 1)"),
      ("nan", ("1 element of x is NaN", "2 elements of x are NaN"), lambda n: np.r_[np.full(n, np.nan), ones(32 - n)], "int8 torchao"),
-     ("zero_not_exact", ("1 element (3.12 %) is exactly 0 but comes back", "2 elements (6.25 %) are exactly 0 but come back"),
+     ("zero_not_exact", ("1 element (3.12 %) is exactly 0 but dequantizes to", "2 elements (6.25 %) are exactly 0 but dequantize to"),
       lambda n: np.r_[np.zeros(n), np.linspace(-0.31, 1, 32 - n)], "uint4 asymmetric hqq"),
-     ("ties", ("1 element, such as (0), lies exactly halfway between two codes and is rounded",
+     ("ties", ("1 element at (0) lies exactly halfway between two codes and is rounded",
                "2 elements, such as (0), lie exactly halfway between two codes and are rounded"),
       lambda n: np.r_[np.full(n, 2.5), 4 * ones(32 - n)], "int8 given(1)")],
 )  # fmt: skip

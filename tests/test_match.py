@@ -382,7 +382,11 @@ def test_bad_codes(codes, words):
 @pytest.mark.parametrize(
     ("scale", "zero_point", "words"),
     [
-        ([1.0, 2.0, 3.0], None, "scale has 3 values, which matches no granularity of shape (2, 4)"),
+        (
+            [1.0, 2.0, 3.0],
+            None,
+            "scale has 3 values, which matches no granularity of a tensor of shape (2, 4)",
+        ),
         (0.1, [1, 2, 3], "zero_point has 3 values"),
         (0.0, None, "scale must be a positive and finite"),
         ([0.1, -0.2], None, "scale at index (1,) must be"),

@@ -121,7 +121,7 @@ def evaluate(kind, c):
         assert not c.fmt.qmin <= float(gives[1]) <= c.fmt.qmax
     elif kind == "narrow range":
         assert float(gives[1]) <= c.fmt.qmin == c.got - 1
-        assert f"none of the given codes is {c.fmt.qmin}, the lowest of {c.fmt}" in c.words
+        assert f"none of the given codes is {c.fmt.qmin}, the lowest code of {c.fmt}" in c.words
     elif kind == "outside the format":
         assert not c.fmt.qmin <= c.got <= c.fmt.qmax
         assert f"; {c.got} is not a" in c.words
@@ -289,7 +289,7 @@ def test_lowest_code_left_out():
     narrow = codes.clamp(min=-7)
     cells, kinds = explain(x, narrow, codes, scheme)
     assert kinds == (("narrow range", 2),)
-    assert all("none of the given codes is -8, the lowest of int4" in cell.reason for cell in cells)
+    assert all("none of the given codes is -8, the lowest code of int4" in cell.reason for cell in cells)
     narrow[1, 0] = -8
     assert dict(explain(x, narrow, codes, scheme)[1]).keys() == {"another scale"}
 
@@ -361,7 +361,7 @@ def test_parameters_that_are_read():
     assert read_parameter(None, "scale", (16,), granularities((16,))) is None
     # five numbers are listed, each with the simplest granularity
     assert parameter_error([1.0] * 3, "scale", (16,)).endswith(
-        "The scale has 3 values, which matches no granularity of shape (16,); give 1 (per_tensor), 2 (per_group(8)), "
+        "The scale has 3 values, which matches no granularity of a tensor of shape (16,); give 1 (per_tensor), 2 (per_group(8)), "
         "4 (per_group(4)), 8 (per_group(2)), 16 (per_channel)."
     )
     assert parameter_error([1.0] * 3, "scale", (32,)).endswith(", 8 (per_group(4)), 16 (per_group(2)), ….")
@@ -479,7 +479,7 @@ RULES_OF = {"half_even": np.round, "floor": np.floor, "toward_zero": np.trunc, "
         (element(127.0, 2, added=3.0, z=3.0, fmt="int4"), "wrapped",
          "x / s = 127 gives 130 with z = 3, whose lowest 4 bits are 2"),
         (element(-8.0, -7, fmt="int4", lowest_used=False), "narrow range",
-         "x / s = -8 gives -8; none of the given codes is -8, the lowest of int4"),
+         "x / s = -8 gives -8; none of the given codes is -8, the lowest code of int4"),
         (element(-8.0, -7, fmt="int4", x=-8.0), "another scale", None),
         (element(-7.6, -6, fmt="int4", x=-7.6, lowest_used=False), "another scale", None),
         (element(-1.0, 255), "the same bits read as unsigned", "255 and -1 have the same lowest 8 bits"),

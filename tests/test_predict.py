@@ -58,8 +58,8 @@ def test_right_answers(scheme):
         ((0, 0), "10", "rounding", "1.5 is a tie"),
         ((0, 0), "12", "off by one", "Too high by one. x / s = 1.5, rounded to 2, plus the zero point 9 is 11."),
         ((0, 0), "2", "zero point forgotten", "The zero point 9 is missing: 2 + 9."),
-        ((1, 3), "10", "sign of x", "The sign of x = -0.2"),
-        ((0, 0), "7", "codes of another format", "-8..7, the codes of int4; those of uint4 are 0..15"),
+        ((1, 3), "10", "sign of x", "The sign is wrong: x is -0.2."),
+        ((0, 0), "7", "codes of another format", "-8..7, the codes of int4; the codes of uint4 are 0..15"),
         ((0, 2), "−3", "sign of zero point", "it must be added: 6 + 9."),
         ((0, 2), "-5", "wrong", "x / s = 6"),
         ((0, 2), "0", "sign of zero point", "it must be added: 6 + 9."),
@@ -86,7 +86,7 @@ def test_codes(place, typed, kind, words):
         ("int5 fixed(-0.5, 0.5)", (0, 2), "31", "codes of another format", "0..31, the codes of uint5"),
         ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "-2", "right", ""),
         ("int4 fixed(-1, 1) textbook(overflow=wrap)", (0, 2), "7", "clamped", "wraps it to -2"),
-        ("int4 fixed(-1, 1)", (0, 0), "-3", "sign of x", "0.5 was lost"),
+        ("int4 fixed(-1, 1)", (0, 0), "-3", "sign of x", "The sign is wrong: x is 0.5."),
         ("int4 fixed(-1, 1)", (0, 0), "4", "rounding", "rounded up to 4"),
         ("int8 per_channel(axis=0)", (0, 2), "85", "another block", "of block (1, 0); this is block (0, 0)"),
         ("int8", (1, 0), "-3", "not scaled", "was not divided"),
@@ -111,8 +111,9 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
         ("int4", ".43", "too few digits", "give 3 significant digits"),
         ("int4", "", "blank", ""),
         ("int4", "big", "not a number", "'big' is not a number"),
-        ("int4", "0.375", "divisor", "Divided by 8; the highest code is 7. It is max|x| / 7 = 3 / 7."),
-        ("int4", "0.2", "divisor", "max|x| covers half of the codes"),
+        ("int4", "0.375", "divisor", "Divided by 8; the highest code is the zero point + 7. It is max|x| / 7 = 3 / 7."),
+        ("uint4 symmetric", "0.375", "divisor", "Divided by 8; the highest code is the zero point + 7."),
+        ("int4", "0.2", "divisor", "max|x| covers half of the codes, not all of them."),
         ("int4", "0.333", "symmetry", "This scheme is symmetric."),
         ("int4", "0.2857", "absolute value", "but |-3| is larger"),
         ("int4", "2.333", "inverse", "That is 1 / s"),
@@ -123,7 +124,7 @@ def test_codes_of_other_schemes(scheme, place, typed, kind, words):
         (ASYMMETRIC, "0.33333", "right", ""),
         (ASYMMETRIC, "0.3125", "divisor", "16 codes have 15 steps"),
         (ASYMMETRIC, "0.1333", "low forgotten", "starts at low"),
-        (ASYMMETRIC, "-0.0667", "sign of low", "adds"),
+        (ASYMMETRIC, "-0.0667", "sign of low", "low must be subtracted from high, not added."),
         (ASYMMETRIC, "0.4286", "symmetry", "This scheme is asymmetric."),
         ("int4 per_channel(axis=0)", "0.4286", "another block", "whole tensor"),
         ("int4 per_channel(axis=1)", "0.1429", "another block", "another block"),
@@ -138,6 +139,12 @@ def test_scales(scheme, typed, kind, words):
 def test_three_digits_tell_127_from_128():
     result = of("int8", [[1.4967]])
     assert [m.kind for m in mark_scales(result, [(0, 0)] * 2, ["0.0118", "0.0117"])] == ["right", "divisor"]
+
+
+def test_errors_that_the_values_rule_out_are_not_named():
+    """max x / 127 where the library divides by 127.5, and no value is larger than max x."""
+    (mark,) = mark_scales(of("int8 torchao", [[2.0, -1.0]]), [(0, 0)], ["0.015748"])
+    assert (mark.kind, mark.answer) == ("wrong", "0.015686275")
 
 
 def test_scale_whose_range_needs_zero():
@@ -222,7 +229,7 @@ def test_blank_rows_and_hostile_text():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: mark_codes(of("e4m3fn"), [(0, 0)], ["1"]), "are bit patterns"),
+        (lambda: mark_codes(of("e4m3fn"), [(0, 0)], ["1"]), "e4m3fn is not an integer format"),
         (lambda: mark_scales(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
         (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
         (lambda: mark_codes(of("int4"), [(0, 0)], ["1", "2"]), "2 answers to 1 questions"),

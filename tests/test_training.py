@@ -475,5 +475,5 @@ def test_refused_at_once(network, call, words):
 
 def test_divergence_is_told():
     wild = training.Training(learning_rate=10)
-    with pytest.raises(qc.QuantError, match=r"diverged in epoch \d+: .* lower learning rate than 10"):
+    with pytest.raises(qc.QuantError, match=r"diverged in epoch \d+: .* learning rate below 10"):
         list(training.train(wild, hidden=(64, 64, 64)))

@@ -32,7 +32,9 @@ def intended_scheme(quantizer: Quantizer, shape: Shape) -> Scheme:
         zero = round(quantizer.zero.get("scale", 0.0))
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(scale.value), zero), _convention(quantizer))
     if not isinstance(scale, Real) or not scale.known or not (quantizer.single or quantizer.span):
-        raise QuantError("The code does not show the value of its scale, so it can't be shown on a tensor.")
+        raise QuantError(
+            "The code does not show the value of its scale, so its result on a tensor can't be computed."
+        )
     stat = scale.terms[0][0]
     high = max((s for s, _ in scale.terms), key=lambda s: s.p or 0.0)
     setting: RangeSetting = MIN_MAX if high.p is None else Percentile(high.p)
@@ -72,7 +74,7 @@ def _format(quantizer: Quantizer, symmetric: bool) -> IntFormat:
 def _granularity(stat: Stat, shape: Shape) -> Granularity:
     rank, layout = len(shape), [how for how in stat.data.layout if not how.startswith("flatten")]
     if layout:
-        return _of_layout(stat, layout, shape)
+        return _layout_granularity(stat, layout, shape)
     if stat.axes is None or not rank:
         return PER_TENSOR
     if any(not -rank <= a < rank for a in stat.axes):
@@ -90,7 +92,7 @@ def _granularity(stat: Stat, shape: Shape) -> Granularity:
     )
 
 
-def _of_layout(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
+def _layout_granularity(stat: Stat, layout: list[str], shape: Shape) -> Granularity:
     how, _, where = layout[0].partition(":")
     numbers = [part.partition("=")[2] or part for part in where.split(",")]
     if len(layout) == 1 and all(n.lstrip("-").isdigit() for n in numbers):

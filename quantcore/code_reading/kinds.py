@@ -1,4 +1,4 @@
-"""The kinds of mistakes that are looked for, by stable name, and the lesson that explains each."""
+"""The kinds of mistakes that are checked for, by stable name, and the lesson that explains each."""
 
 from dataclasses import dataclass
 

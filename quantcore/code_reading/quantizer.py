@@ -12,8 +12,8 @@ SMALL = 16  # bits: codes are stored in integers of at most this width; wider on
 
 @dataclass(frozen=True)
 class Cast:
-    """A cast to a small integer. ``bounds``: what the codes were clamped to before, None where unbounded;
-    ``clamp``: that clamp; ``late``: what was added after it, unless a number."""
+    """A cast to a small integer. ``bounds``: what the codes were clamped to before it, None where unbounded;
+    ``clamp``: the last clamp before it; ``late``: what was added after that clamp, unless it is a number."""
 
     op: Op
     bounds: tuple[float | str | None, float | str | None]
@@ -29,8 +29,8 @@ class Cast:
 
 @dataclass(frozen=True, eq=False)
 class Quantizer:
-    """``codes``: with every step applied to them; ``dequantized``: their dequantization, if it was followed to its end;
-    ``returns``: whether they are dequantized at all."""
+    """``codes``: with every step applied to them; ``dequantized``: their dequantization, if it could be followed to
+    the end; ``returns``: whether they are dequantized at all."""
 
     codes: Codes
     dequantized: Dequantized | None = None
@@ -45,7 +45,7 @@ class Quantizer:
         )
         kept = self.codes.ops[: last + 1]
         # a zero point added after the last rounding belongs to the codes too, unless they are dequantized:
-        # then it is the first step of that
+        # then it is the first step of dequantizing
         more = self.codes.ops[last + 1 :]
         if not self.returns and more and not self.codes.of("cast") and more[0].name == "add":
             kept = (*kept, more[0])
@@ -82,7 +82,7 @@ class Quantizer:
 
     @cached_property
     def bounds(self) -> tuple[float, float] | None:
-        """The lowest and highest possible code: of the last clamp, else of the type; None if unknown."""
+        """The lowest and highest possible code, from the last clamp or else the type; None if unknown."""
         low: float | str | None = None
         high: float | str | None = None
         fixed = True

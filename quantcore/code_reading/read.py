@@ -1,4 +1,4 @@
-"""From pasted code to what is found in it."""
+"""From pasted code to the findings."""
 
 from collections.abc import Iterable
 
@@ -11,6 +11,7 @@ from quantcore.code_reading.reader.source import parse
 from quantcore.code_reading.reader.statements import Reader
 from quantcore.code_reading.record import CodeFinding, CodeReading, Found
 from quantcore.errors import QuantError
+from quantcore.wording import count
 
 MOST = 12  # unrecognized calls that are listed
 
@@ -62,11 +63,11 @@ def _quantizers(reader: Reader) -> list[Quantizer]:
     with_dequantize = [
         Quantizer(b.codes, b if id(b) not in reader.used else None, True) for b in reader.dequantized
     ]
-    on_the_way = {id(quantizer.codes) for quantizer in with_dequantize}
+    intermediate = {id(quantizer.codes) for quantizer in with_dequantize}
     without_dequantize = [
         Quantizer(codes)
         for codes in reader.codes
-        if id(codes) not in reader.used and id(codes) not in on_the_way
+        if id(codes) not in reader.used and id(codes) not in intermediate
     ]
     return [
         quantizer for quantizer in (*with_dequantize, *without_dequantize) if quantizer.stored.of("round")
@@ -107,4 +108,8 @@ def _unread(reader: Reader) -> tuple[str, ...]:
         for line, source in sorted(reader.unread)
     ]
     more = len(texts) - MOST
-    return tuple([*texts[:MOST], f"{more} more calls are not recognized."] if more > 0 else texts)
+    return tuple(
+        [*texts[:MOST], f"{count(more, 'more call')} {'is' if more == 1 else 'are'} not recognized."]
+        if more > 0
+        else texts
+    )

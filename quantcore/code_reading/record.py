@@ -63,9 +63,9 @@ class CodeReading:
 
     @property
     def summary(self) -> str:
-        """One sentence on what was found; without mistakes it says only what was checked."""
+        """One sentence on what was found; without mistakes, only what was checked."""
         if not self.quantizers and self.library:
-            return f"This code does not round itself: {' and '.join(self.library)} rounds and clamps inside the library."
+            return f"This code leaves rounding and clamping to the library: {joined(self.library)}."
         if not self.quantizers and self.unread:
             return "No quantizer could be followed to its codes, because some lines are not recognized."
         if not self.quantizers:

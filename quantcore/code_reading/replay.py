@@ -41,7 +41,9 @@ def codes_of(codes: Codes, x: Tensor, quantizer: Quantizer) -> Tensor:
             case "cast":
                 values = _cast(values, op.value)
             case _:
-                raise QuantError(f"Line {op.line} is not recognized, so the code can't be shown on a tensor.")
+                raise QuantError(
+                    f"Line {op.line} is not recognized, so the code's result on a tensor can't be computed."
+                )
     return values
 
 
@@ -58,7 +60,7 @@ def _data(data: Data, x: Tensor, quantizer: Quantizer) -> Tensor:
 
 
 def dequantized_values(quantizer: Quantizer, codes: Tensor, x: Tensor) -> Tensor:
-    """Return x̂ as the code dequantizes, or (codes - zero point) · scale if it does not."""
+    """Return x̂ as the code computes it, or (codes - zero point) · scale if it does not dequantize."""
     scale = _broadcast(_value(quantizer.codes.scale, x, quantizer), x, quantizer.codes)
     if quantizer.codes.of("unscaled"):
         return codes / scale
@@ -103,7 +105,7 @@ def _clamped(values: Tensor, op: Op) -> Tensor:
     low, high = op.value
     if "?" in (low, high):
         raise QuantError(
-            f"A bound of the clamp in line {op.line} is unknown, so the code can't be shown on a tensor."
+            f"A bound of the clamp in line {op.line} is unknown, so the code's result on a tensor can't be computed."
         )
     return values.clamp(low, high) if (low, high) != (None, None) else values
 
@@ -134,12 +136,12 @@ def _value(value: Value, x: Tensor, quantizer: Quantizer) -> Tensor:
                 total = total.clamp(*quantizer.bounds)
             return _cast(total, value.dtype) if value.dtype and not value.python else total
     raise QuantError(
-        "The code does not show the value of its scale or zero point, so it can't be shown on a tensor."
+        "The code does not show the value of its scale or zero point, so its result on a tensor can't be computed."
     )
 
 
 def _sum(value: Real, x: Tensor, quantizer: Quantizer) -> Tensor:
-    """The sum, divided last if all terms share a divisor: (high - low) / 255 in the code's order."""
+    """The sum; if all terms share a divisor it is divided last, as the code does: (high - low) / 255."""
     if not value.terms:
         return torch.tensor(value.const)
     factors = {abs(factor) for _, factor in value.terms}
@@ -180,7 +182,7 @@ def _stat(stat: Stat, x: Tensor, quantizer: Quantizer) -> Tensor:
 
 def _percentile(source: Tensor, stat: Stat) -> Tensor:
     if stat.axes is not None or stat.p is None:
-        raise QuantError(f"Line {stat.line}: percentiles along an axis can't be shown on a tensor.")
+        raise QuantError(f"Line {stat.line}: percentiles along an axis can't be computed here.")
     rows = source.flatten().double().sort().values
     place = stat.p / 100 * (rows.numel() - 1)
     below, above = rows[int(place)], rows[min(int(place) + 1, rows.numel() - 1)]
@@ -188,7 +190,7 @@ def _percentile(source: Tensor, stat: Stat) -> Tensor:
 
 
 def _cut(stat: Stat, layout: list[str], source: Tensor) -> Tensor:
-    """Extremes of parts of x, spread over the elements of each part."""
+    """The extremes of chunks or groups of x, spread over their elements."""
     how, _, where = layout[0].partition(":")
     numbers = [part.partition("=")[2] or part for part in where.split(",")]
     reduce = torch.amin if stat.end in ("min", "low") else torch.amax

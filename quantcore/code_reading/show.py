@@ -23,7 +23,7 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """A quantizer on a tensor: the result of its code, and that of the intended scheme.
+    """A quantizer on a tensor: the result of its code, and the result of the intended scheme.
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
     (codes - zero point) · scale if it does not dequantize; ``right``: the scheme's result; ``wrong_cells``: codes or values
@@ -46,7 +46,7 @@ class Shown:
 
     @cached_property
     def too_far(self) -> Tensor:
-        """Values further from x than half a step of the scheme, and further than the scheme's own; a mask."""
+        """Mask of the values further from x than half a step of the scheme and than the scheme's x̂."""
         result = self.right
         step = dequantize(torch.ones_like(result.codes), result.params.scale, 0, result.scheme)
         # x / s, x̂ and the error are each rounded once to float32
@@ -75,16 +75,15 @@ def show(quantizer: Quantizer, x: object) -> Shown:
     x = as_float32(x)
     if not x.numel() or not bool(x.isfinite().all()):
         raise QuantError(
-            "The code is shown only on tensors whose values are all finite; choose another tensor."
+            "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
         )
     right = apply_quietly(x, intended_scheme(quantizer, tuple(x.shape)))
     codes = codes_of(quantizer.stored, x, quantizer)
-    back = dequantized_values(quantizer, codes, x)
+    x_hat = dequantized_values(quantizer, codes, x)
     if not bool(codes.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
-    x_hat = right.dequantized
     # the code may round differently when dequantizing, by a few ulp
-    moved = (back - x_hat).abs() > 1e-5 * (x.abs() + right.x.abs().amax())
-    return Shown(codes, back, right, codes.ne(right.codes.float()) | moved, quantizer.cast is not None)
+    moved = (x_hat - right.dequantized).abs() > 1e-5 * (x.abs() + right.x.abs().amax())
+    return Shown(codes, x_hat, right, codes.ne(right.codes.float()) | moved, quantizer.cast is not None)

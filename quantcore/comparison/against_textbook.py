@@ -42,7 +42,7 @@ def matters(name: str, scheme: Scheme) -> bool:
     return CHOICES[name].matters(case) and not (name in _OF_RANGE and _same_for_fixed(name, scheme, case))
 
 
-# The choices whose effect a fixed range decides once for all blocks
+# The choices whose effect is the same in all blocks if the range is fixed
 _OF_RANGE = {
     "zero_in_range", "widen_to_eps", "min_range", "range_overflow", "scale_precision", "eps", "eps_replacement",
     "zero_point_order", "zero_point_precision", "zero_point_scale", "replaced_zero_point", "nan_zero_point",

@@ -34,7 +34,7 @@ Found = tuple[Tensor, list[tuple[str, ...]]]
 
 def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
     """Whether the results have equal scales (and stored 1/scale), or equal zero points."""
-    return bool(_equal(*(_of(r.params, ingredient) for r in (a, b))).all())
+    return bool(_equal(*(_numbers(r.params, ingredient) for r in (a, b))).all())
 
 
 def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
@@ -52,8 +52,8 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
     """Return, for each block, the smallest set of b's choices that turns a's parameter into b's.
 
-    As indices into a list of sets. The first set is empty: the parameters are equal, or the range itself
-    depends on the library, so that choices alone do not explain them.
+    Each block has an index into the list of sets. The first set is empty: the parameters are equal, or the range
+    itself depends on the library, so that choices alone do not explain them.
     """
     place, sets = torch.zeros(len(blocks), dtype=torch.int64), [()]  # type: tuple[Tensor, list[tuple[str, ...]]]
     ranges = _ranges(a)
@@ -63,12 +63,12 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     ours, theirs = (r.scheme.rules for r in (a, b))
 
     def found(record: Convention) -> Tensor:
-        return _of(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
+        return _numbers(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
 
     own, wanted = found(ours), found(theirs)
     for result, replayed in ((a, own), (b, wanted)):
         first = dataclasses.replace(result.params, scale=_first(result.params))
-        if not _equal(_of(first, ingredient)[:, blocks], replayed).all():
+        if not _equal(_numbers(first, ingredient)[:, blocks], replayed).all():
             return place, sets
     open_ = ~_equal(own, wanted)
     for names in _subsets(ours, theirs, found):
@@ -87,7 +87,7 @@ def _subsets(
 ) -> list[tuple[str, ...]]:
     """Return the sets of choices that matter, the smallest first."""
     own, wanted = found(ours), found(theirs)
-    telling = [
+    relevant = [
         name
         for name in CHOICES
         if name not in CODING
@@ -97,8 +97,8 @@ def _subsets(
             and _equal(found(_changed(theirs, ours, (name,))), wanted).all()
         )
     ]
-    sizes = range(1, len(telling) + 1)
-    return [names for n in sizes for names in itertools.combinations(telling, n)]
+    sizes = range(1, len(relevant) + 1)
+    return [names for n in sizes for names in itertools.combinations(relevant, n)]
 
 
 def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> Convention:
@@ -122,7 +122,7 @@ def _first(params: QParams) -> Tensor:
     return params.scale if params.raw is None else params.raw
 
 
-def _of(params: QParams, ingredient: str) -> Tensor:
+def _numbers(params: QParams, ingredient: str) -> Tensor:
     """Return the numbers that decide whether the ingredient is equal, with blocks along axis 1."""
     if ingredient == "zero_point":
         return params.zero_point.reshape(1, -1).to(torch.float64)

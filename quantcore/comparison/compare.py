@@ -17,7 +17,7 @@ from torch import Tensor
 
 from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
 from quantcore.comparison.sentences import kind_of, sentence
-from quantcore.comparison.ties import BESIDE, kernel_kinds
+from quantcore.comparison.ties import NO_TIE, kernel_kinds
 from quantcore.conventions import Convention
 from quantcore.numerics import CHUNK, KERNELS, as_float32
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
@@ -31,9 +31,10 @@ MOST = 1 << 16  # differing elements that are analyzed
 class Reason:
     """Why some codes differ.
 
-    ``kind``: the reason in a word or two; ``ingredients``: what of b turns a's codes into b's: scale, zero_point,
-    and choices of the record such as kernel; ``choices``: those of b's record that turn a's scale and zero_point
-    into b's; ``count``: number of elements, the first at ``index``; ``sentence``: the reason with that one's numbers.
+    ``kind``: the reason in a word or two; ``ingredients``: what must be taken from b to turn a's codes into b's:
+    scale, zero_point, and choices of the record such as kernel; ``choices``: the choices of b's record that turn a's
+    scale and zero_point into b's; ``count``: number of elements; ``index``: the first of them; ``sentence``: the
+    reason, with the numbers of that element.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class Comparison:
     def first(self, most: int) -> Tensor:
         """Return where the first ``most`` codes differ, as positions in the flattened tensor.
 
-        Found piece by piece: the positions of all could take twice the memory of x.
+        They are found chunk by chunk: all positions at once could take twice the memory of x.
         """
         found, count = [torch.empty(0, dtype=torch.int64)], 0
         for start, piece in enumerate(torch.split(self.differs.reshape(-1), CHUNK)):
@@ -77,14 +78,14 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """The reasons of the first `MOST` elements that differ, the most frequent first."""
+        """The reasons for the first `MOST` elements that differ, the most frequent first."""
         flat = self.first(MOST)
         if not len(flat):
             return []
         return sorted(self._reasons(flat), key=lambda reason: -reason.count)
 
     def reason_at(self, index: tuple[int, ...]) -> Reason | None:
-        """Return the reason of one element, None where the codes are equal."""
+        """Return the reason for one element; None if its codes are equal."""
         if not self.differs[index]:
             return None
         shape, flat = tuple(self.differs.shape), 0
@@ -97,7 +98,7 @@ class Comparison:
         place = self.behind.reshape(-1)[flat].long()
         blocks, block = torch.unique(blocks_of(self.a, flat), return_inverse=True)
         found = {p: choices_behind(self.a, self.b, blocks, p) for p in self._parameters(place)}
-        columns = [place, torch.where(self._kernel_alone(place), kernel_kinds(self.a, self.b, flat), BESIDE)]
+        columns = [place, torch.where(self._kernel_alone(place), kernel_kinds(self.a, self.b, flat), NO_TIE)]
         for name, (choice, _) in found.items():
             columns.append(torch.where(self._has(name, place), choice[block], 0))
         groups, group = torch.unique(torch.stack(columns, 1), dim=0, return_inverse=True)
@@ -128,7 +129,7 @@ class Comparison:
 
 
 def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
-    """Quantize x by ``scheme`` under both conventions and find the reason of every code that differs.
+    """Quantize x by ``scheme`` under both conventions and find the reason for every code that differs.
 
     Raises:
         QuantError: the scheme does not fit x, or one of the libraries does not support it.
@@ -150,7 +151,7 @@ def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
 
 
 def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
-    """Return the ingredients of b that can make its codes differ from a's."""
+    """Return the ingredients of b that may make its codes differ from a's."""
     names = [] if same(a, b, "scale") else ["scale"]
     names += [] if same(a, b, "zero_point") else ["zero_point"]
     ours, theirs = (r.scheme.rules for r in (a, b))
@@ -166,7 +167,7 @@ def _differing(a: Quantized, b: Quantized) -> tuple[str, ...]:
 
 
 def _turned(a: Quantized, b: Quantized, ingredients: tuple[str, ...]) -> Tensor:
-    """Return where some ingredients of b turn a's codes into b's, bool."""
+    """Return a mask of the elements whose code these ingredients of b turn into b's."""
     scale, shift = ((b if name in ingredients else a).params for name in PARAMETERS)
     ours, theirs = (r.scheme.rules for r in (a, b))
     record = ours.changed(**{name: theirs.choices[name] for name in ingredients if name in CODING})

@@ -58,11 +58,11 @@ def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
         stakes = ["the range setting finds a different range for each library"]
     if values[0] == values[1]:
         stakes = ["1/s is computed separately"]
-    said = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
+    phrases = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
     what = ingredient.replace("_", " ")
     if stakes:
         what += f" ({'; '.join(stakes)})"
-    return f"{what}: " + " against ".join(said)
+    return f"{what}: " + " against ".join(phrases)
 
 
 def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
@@ -80,16 +80,16 @@ def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> st
 def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
     """``tie: a rounds x / s = 7.5 to 8, b rounds x · (1/s) = 7.4999995 to 7``."""
     if not sides[0][1].scheme.format.has_zero_point:
-        said = [f"{who} rounds {number(t.quotient)} to {number(t.rounded)}" for who, t in sides]
-        return "near a tie: " + ", ".join(said)
-    said = [_side(who, t) for who, t in sides]
+        phrases = [f"{who} rounds {number(t.quotient)} to {number(t.rounded)}" for who, t in sides]
+        return "near a tie: " + ", ".join(phrases)
+    phrases = [_side(who, t) for who, t in sides]
     if "rounding" in ingredients:
         rules = " against ".join(t.scheme.convention.coding.rounding for _, t in sides)
-        return f"rounding rule, {rules}: " + ", ".join(said)
+        return f"rounding rule, {rules}: " + ", ".join(phrases)
     if kernel_kind is None:  # scale and zero_point differ too
-        return "so " + ", ".join(said)
+        return "so " + ", ".join(phrases)
     what = {TIE: "tie", PARITY: "tie, and z is odd"}.get(kernel_kind, "near a tie")
-    return f"{what}: " + ", ".join(said)
+    return f"{what}: " + ", ".join(phrases)
 
 
 def _side(who: str, t: Trace) -> str:

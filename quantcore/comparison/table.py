@@ -17,7 +17,7 @@ from quantcore.scheme import Scheme, check_supported
 if TYPE_CHECKING:
     import pandas as pd
 
-_KEPT = 4  # results kept in memory, for libraries that give the same
+_KEPT = 4  # results kept in memory, for libraries that give the same numbers
 
 
 def library_table(
@@ -29,7 +29,7 @@ def library_table(
         chosen: the convention whose codes the others are compared with.
         block: position in the grid, by default the first.
 
-    A library that does not support the scheme has the reason under ``refused``, and no numbers.
+    A library that does not support the scheme has the reason under ``refused`` and no numbers.
     """
     import pandas as pd
 
@@ -42,11 +42,11 @@ def library_table(
         own = apply_quietly(x, dataclasses.replace(scheme, convention=chosen)).codes
     for convention in INTEGER_CONVENTIONS.values():
         record = _bare(convention, scheme.granularity)
-        of_it = dataclasses.replace(scheme, convention=convention)
+        candidate = dataclasses.replace(scheme, convention=convention)
         try:
-            check_supported(of_it, tuple(x.shape))
+            check_supported(candidate, tuple(x.shape))
             if record not in seen:
-                result = apply_quietly(x, of_it)
+                result = apply_quietly(x, candidate)
                 seen[record] = _row(result, own, _report(result, kept), block)
             rows.append({"library": convention.name, "refused": "", **seen[record]})
         except QuantError as error:
@@ -55,7 +55,7 @@ def library_table(
 
 
 def _bare(convention: Convention, granularity: Granularity) -> Convention:
-    """Return the record with only what decides numbers or refusals, so that equal ones compare equal."""
+    """Return the record reduced to what decides numbers and refusals, so that equal ones compare equal."""
     return dataclasses.replace(convention.at(granularity), name="", variants=())
 
 

@@ -8,16 +8,16 @@ from quantcore.numerics import KERNELS, unrounded
 from quantcore.qparams import factor
 from quantcore.quantization import Quantized
 
-BESIDE, TIE, PARITY = 0, 1, 2
+NO_TIE, TIE, PARITY = 0, 1, 2
 
 
 def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
-    """Return for each element whether both round a tie (`PARITY`), one does (`TIE`), or neither (`BESIDE`).
+    """Return for each element whether both round a tie (`PARITY`), one does (`TIE`), or neither (`NO_TIE`).
 
-    Both round a tie where an odd z, added before or after rounding, changes which neighbor is even.
+    Both round a tie if an odd z, added before or after rounding, changes which neighbor is even.
     """
     ties = [_is_tie(r, before_rounding(r, flat)) for r in (a, b)]
-    return torch.where(ties[0] & ties[1], PARITY, torch.where(ties[0] | ties[1], TIE, BESIDE))
+    return torch.where(ties[0] & ties[1], PARITY, torch.where(ties[0] | ties[1], TIE, NO_TIE))
 
 
 def before_rounding(result: Quantized, flat: Tensor) -> Tensor:

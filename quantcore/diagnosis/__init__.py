@@ -41,9 +41,9 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
 }
 # Findings for floats and codebooks, which have no zero_point and no uniform step
-_OF_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
+_FOR_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
 # Findings for tensors that contain NaN or infinity
-_OF_ANY_NUMBERS = ("nan", "zero_point_outside")
+_FOR_NONFINITE = ("nan", "zero_point_outside")
 
 
 def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
@@ -57,9 +57,9 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     ['one_sided']
     """
     context = Context(result, report)
-    names = tuple(KINDS) if result.scheme.format.has_zero_point else _OF_FLOATS
+    names = tuple(KINDS) if result.scheme.format.has_zero_point else _FOR_FLOATS
     if not context.finite:
-        names = tuple(name for name in names if name in _OF_ANY_NUMBERS)
+        names = tuple(name for name in names if name in _FOR_NONFINITE)
     found = [finding for name in names for finding in KINDS[name](context)]
     kinds = {finding.kind for finding in found}
     found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]

@@ -20,10 +20,10 @@ CHANNEL_DB = 6.0  # a scale per channel must gain at least this …
 CHANNEL_STORAGE = 1.01  # … with at most this many times the storage
 SMALL_GROUP = 8  # elements: a scale of 32 bits costs 4 bits per element or more
 GROUP_DB = 3.0
-USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; others are proposed only if these don't help
-SAME_DB = 0.5  # what a narrower format may lose
+USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; other widths are proposed only if these do not help
+SAME_DB = 0.5  # a narrower format may lose this much
 ROUNDED_DB = 130.0  # beyond this the error is float32 rounding
-TIES = 0.01  # of the elements
+TIES = 0.01  # at least this fraction of the elements are ties
 BIT_DB = 6.02
 _HALVES = ("half_even", "half_away", "half_up")  # rules that round to the nearest and differ in ties
 
@@ -145,8 +145,9 @@ def ties(context: Context) -> Iterator[Finding]:
     every = len(x) == context.x_blocked.numel()
     what = count(n, "element") if every else f"About {percent(n / len(x))} of the elements"
     cells = [cell(context.element(int(i))) for i in tie.nonzero()[:MAX_BOXES, 0]] if every else []
-    first = f", such as {index(tuple(a for a, _ in cells[0]))}," if cells else ""
     one = n == 1 and every
+    first = index(tuple(a for a, _ in cells[0])) if cells else ""
+    first = f" at {first}" if one else first and f", such as {first},"
     yield Finding(
         "ties",
         "note",

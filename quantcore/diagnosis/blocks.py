@@ -17,13 +17,13 @@ from quantcore.range_setting import Given, MinMax
 MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
 MIN_NORMAL = 2.0**-126  # the smallest normal float32; smaller numbers lose bits
 WIDE = 2.0**100  # a format with this maximum needs no scale
-BY_CHANCE = 0.01  # expected all-zero blocks, given the zeros elsewhere, below which one is no coincidence
+BY_CHANCE = 0.01  # expected number of all-zero blocks below which one is not a coincidence
 BETTER_DB = 1.0
 RAISED = 4.0  # times the scale that the elements need: two bits of precision are lost
 
 
 def constant_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are the same number other than 0."""
+    """All elements of a block are the same nonzero number."""
     low, high = context.extremes
     constant = (low == high) & (low != 0)
     if context.block_size < MIN_ELEMENTS or not constant.any():
@@ -69,7 +69,7 @@ def _by_chance(context: Context, zero: Tensor) -> float:
 
 
 def _is_super_block(context: Context) -> bool:
-    """Whether the scales are codes with scales of their own, which are not 0 where those are."""
+    """Whether the scales are stored as codes, whose own scales are not all 0."""
     scales = context.result.scales
     return scales is not None and scales.scales is not None and bool((scales.params.scale != 0).any())
 
@@ -115,11 +115,11 @@ def tiny_block(context: Context) -> Iterator[Finding]:
 
 
 def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor) -> Finding:
-    """bf16 has nearly the range of float32, so its scale is subnormal for any tensor."""
+    """bf16 has nearly the range of float32, so its scale is subnormal if max|x| is below about 4."""
     return Finding(
         "tiny_block",
         "warning",
-        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the largest element there, "
+        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the largest element to that, "
         f"{number(float(context.result.scale[denormal][0]))}, is subnormal and has few significant bits. Set the scale to 1.",
         _boxes(context, denormal),
         **context.fixed_by(context.best([context.changed(range_setting=Given(1.0))], BETTER_DB)),
@@ -141,7 +141,7 @@ def _small(context: Context, small: Tensor) -> Finding:
 
 
 def _raised(context: Context) -> Tensor:
-    """Blocks whose range the library widened to its minimum: their scale is far above that of min-max."""
+    """Blocks whose range the library widened to its minimum: their scale is far above the min-max scale."""
     convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range > 0
     if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):

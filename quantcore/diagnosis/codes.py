@@ -125,7 +125,7 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
     """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
     if (
         not context.zero_point.is_floating_point()
-    ):  # an integer is the code of 0, or `zero_point_outside` reports it
+    ):  # an integer zero point is the code of 0, or `zero_point_outside` reports it
         return
     x_hat = context.result.dequantized.reshape(-1)
     places = ((context.result.x.reshape(-1) == 0) & (x_hat != 0)).nonzero()[:, 0]
@@ -137,7 +137,7 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
         "zero_not_exact",
         "warning",
         f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
-        f"{'comes' if zeros == 1 else 'come'} back with |x̂| up to {number(worst)}: no code represents 0 there.",
+        f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: no code represents 0 there.",
         tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
         **_exact_at_zero(context, worst),
     )
@@ -201,7 +201,7 @@ def nan(context: Context) -> Iterator[Finding]:
             return
         first = int(nonfinite[0])
         what = (
-            f"{count(len(nonfinite), 'element')} {'comes' if len(nonfinite) == 1 else 'come'} back as NaN or infinity{at}, where x is "
+            f"{count(len(nonfinite), 'element')} {'dequantizes' if len(nonfinite) == 1 else 'dequantize'} to NaN or infinity{at}, where x is "
             f"{number(float(x[first]))}: {context.scheme.format} can't represent it at this scale."
         )
         yield Finding(

@@ -1,4 +1,4 @@
-"""What the kinds of findings need to know about a result, computed on first use and cached."""
+"""What the findings need to know about a result, computed on first use and cached."""
 
 import dataclasses
 import math
@@ -57,7 +57,7 @@ class Context:
     @property
     def zero_point(self) -> Tensor:
         """Zero points in block form."""
-        assert self.result.zero_point is not None  # integers have them
+        assert self.result.zero_point is not None  # integer formats have zero points
         return self.result.zero_point
 
     @property
@@ -67,7 +67,7 @@ class Context:
 
     @cached_property
     def report(self) -> Report:
-        """`metrics.report`."""
+        """The result's `quantcore.analysis.report`."""
         return report(self.result) if self.known is None else self.known
 
     @cached_property
@@ -98,7 +98,7 @@ class Context:
         return torch.maximum(low.abs(), high.abs())
 
     def channels(self, axis: int) -> Tensor:
-        """max|x| of every index along an axis."""
+        """max|x| of every channel along an axis."""
         if axis not in self._channels:
             others = tuple(i for i in range(len(self.shape)) if i != axis)
             x = self.result.x
@@ -144,7 +144,7 @@ class Context:
         return tuple(int(i) for i in np.unravel_index(flat, self.shape)) if self.shape else ()
 
     def block_box(self, place: Iterable[int]) -> Box:
-        """The elements of a block, as a box of x; only the first element if the block crosses the ends of rows."""
+        """The elements of a block, as a box of x; only the first element if the block crosses row boundaries."""
         bounds = block_bounds(self.result.blocked_shape, self.result.block, tuple(place))
         if self.result.blocked_shape == self.shape:
             return bounds
@@ -163,7 +163,7 @@ class Context:
     def _try(self, scheme: Scheme) -> Trial | None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # a result with a warning is no fix
+                warnings.simplefilter("error")  # a result with a warning is not a fix
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
             return None

@@ -47,7 +47,7 @@ EXAMPLES: dict[str, Example] = {
         "uint8 symmetric aimet.2024.Quantize",
     ),
     "zero_not_exact": Example(
-        "Zeros that come back as something else",
+        "Zeros that are not dequantized to 0",
         Generated("sparse", (16, 16), parameters=(("density", 0.3),)),
         "uint4 asymmetric per_channel(0) hqq",
     ),
@@ -59,7 +59,7 @@ EXAMPLES: dict[str, Example] = {
         "One element sets the scale", Generated("outlier_element", (16, 16)), "int8 symmetric"
     ),
     "clipped_too_much": Example("A range too narrow", Generated("normal", (16, 16)), "int8 fixed(-1, 1)"),
-    "clips_too_little": Example("A range too wide for its tail", Generated("laplace", (128, 256)), "int4 symmetric"),
+    "clips_too_little": Example("A range stretched by a long tail", Generated("laplace", (128, 256)), "int4 symmetric"),
     "codes_unused": Example(
         "Most codes unused",
         Generated("normal", (16, 16), parameters=(("std", 0.1),)),
@@ -81,7 +81,7 @@ EXAMPLES: dict[str, Example] = {
         "A constant row", "0.5, -1.1, 0.3, 2\n0.7, 0.7, 0.7, 0.7\n1.3, 0.8, -0.4, -1.8", "int8 per_channel(0)"
     ),
     "spare_bits": Example(
-        "More bits than values",
+        "More bits than the values need",
         "0.3, 0, -0.3, 0.3\n-0.3, 0.3, 0, 0\n0, -0.3, 0.3, -0.3\n0.3, 0.3, -0.3, 0",
         "int8 symmetric",
     ),

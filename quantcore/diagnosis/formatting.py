@@ -10,17 +10,17 @@ LISTED = 3  # channels that a sentence lists
 
 
 def number(value: float) -> str:
-    """Four digits."""
+    """The number with four significant digits."""
     return f"{value:.4g}"
 
 
 def percent(fraction: float) -> str:
-    """A fraction in percent, with up to three digits."""
+    """A fraction in percent, with up to three significant digits."""
     return f"{100 * fraction:.3g} %"
 
 
 def gains(before: float, after: float) -> str:
-    """What another scheme does to the SQNR: ``gains 3.3 dB SQNR``, or from what to what where that is infinite."""
+    """What another scheme does to the SQNR: ``gains 3.3 dB SQNR``, or both values if one is infinite."""
     gain = after - before
     if math.isfinite(gain):
         return f"gains {decibels(gain)} SQNR"

@@ -23,9 +23,9 @@ FEW = 16  # among fewer elements a large one is more likely by chance, so it mus
 OTHERS = 3  # at least this many other nonzero elements share the scale
 BETTER_DB = 3.0
 CONCERNED = 1 / 16  # at least this fraction of the tensor is in blocks with an outlier
-EXCEED = 0.25  # of an outlier channel's elements, plus one, exceed all other channels
-SOME = 4  # one of this many channels can be an outlier, two of 8
-LOOK_AT = 64  # blocks with a large element that are checked
+EXCEED = 0.25  # this fraction of an outlier channel's elements, plus one, must exceed all other channels
+SOME = 4  # one in this many channels can be an outlier: two of 8
+LOOK_AT = 64  # blocks with a large element that are checked, at most
 
 
 class _Far(NamedTuple):
@@ -43,7 +43,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
         return
     alone = _blocks_with_far_element(context)
     looked = alone[:LOOK_AT].tolist()
-    found = [far for place in looked if (far := _look_into(context, tuple(place)))]
+    found = [far for place in looked if (far := _far_element(context, tuple(place)))]
     if (
         not found
         or len(alone) * len(found) / len(looked) * context.block_size < CONCERNED * context.x_blocked.numel()
@@ -79,10 +79,10 @@ def _blocks_with_far_element(context: Context) -> Tensor:
         near = values > limit.reshape([n for g in limit.shape for n in (g, 1)])
         inner = tuple(range(1, values.dim(), 2))
         above[region.grid] += near.sum(inner) if inner else near
-    return (above == 1).nonzero()  # of a block of zeros none is above
+    return (above == 1).nonzero()  # in a block of zeros no element is above the limit
 
 
-def _look_into(context: Context, block: tuple[int, ...]) -> _Far | None:
+def _far_element(context: Context, block: tuple[int, ...]) -> _Far | None:
     bounds = block_bounds(context.result.blocked_shape, context.result.block, block)
     part = context.x_blocked[tuple(slice(*span) for span in bounds)]
     sizes = part.abs().reshape(-1)
@@ -141,7 +141,7 @@ def _finer(context: Context) -> Trial | None:
 
 
 class _Channels(NamedTuple):
-    """Outlier channels of ``start..stop``, which share scales: their indices, their max |x|, and that of the others."""
+    """Outlier channels among ``start..stop``, which share scales: indices, max |x| of these and of the others."""
 
     start: int
     stop: int
@@ -160,7 +160,7 @@ def outlier_channel(context: Context) -> Iterator[Finding]:
     for axis in range(len(context.shape)):
         found = _outlier_channels(context, axis)
         if found:
-            yield from _of_channels(context, axis, found)
+            yield from _channel_finding(context, axis, found)
 
 
 def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
@@ -200,7 +200,7 @@ def _run(
     return _Channels(start, stop, places, first, second, start + int(order[last + 1]))
 
 
-def _of_channels(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
+def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
     worst, rank = found[0], len(context.shape)
     now, without = _other_channels(context, axis, worst)
     if not without >= now + BETTER_DB:

@@ -18,9 +18,9 @@ from quantcore.scheme import Scheme
 from quantcore.wording import count
 
 ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
-MOST_BLOCKS = 0.9  # of all blocks must be one-sided
-WASTED = 0.4  # of the codes are spent on the side without data
-SIDED_DB = 3.0  # minimum gain from spending no codes on the empty side; at most 6
+MOST_BLOCKS = 0.9  # this fraction of the blocks must be one-sided
+WASTED = 0.4  # at least this fraction of the codes is spent on the side without data
+SIDED_DB = 3.0  # minimum gain from spending no codes on the empty side; about 6 is possible
 CLIPPED_TIMES = 4.0  # the clipped elements have this many times the squared error of the others
 CLIPPED_DB = 1.0
 NARROWER_DB = 4.0  # minimum gain of a narrower range
@@ -51,7 +51,7 @@ def one_sided(context: Context) -> Iterator[Finding]:
         "one_sided",
         "warning",
         f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {wasted} of {fmt.available} codes on "
-        f"values {side} 0. Asymmetric {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        f"values {side} 0. An asymmetric range {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
     )
 
@@ -77,7 +77,9 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
         return
     wider: list[RangeSetting] = [MIN_MAX]
     if isinstance(context.scheme.range_setting, Percentile):
-        wider += [Percentile(p) for p in (99.0, 99.9, 99.99)]  # a lower one than now gains nothing
+        wider += [
+            Percentile(p) for p in (99.0, 99.9, 99.99)
+        ]  # a percentile lower than the current one gains nothing
     best = context.best([context.changed(range_setting=setting) for setting in wider], CLIPPED_DB)
     if best is None:
         return

@@ -15,7 +15,7 @@ MAX_BOXES = 256  # all cells of the largest map that shows numbers
 
 @dataclass(frozen=True)
 class Gain:
-    """What the proposed scheme improves, as computed.
+    """What the proposed scheme improves, computed on the same tensor.
 
     ``what``: "SQNR" in dB (more is better), "bits per element" or "error at 0", the largest |x̂| where x is 0
     (less is better).

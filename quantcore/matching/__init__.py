@@ -1,4 +1,4 @@
-"""Codes from elsewhere: which conventions and schemes give them, or come nearest, and why the rest differs.
+"""Codes from elsewhere: the conventions and schemes that give them, or come nearest, and why the rest differ.
 
 >>> import quantcore as qc
 >>> found = qc.match([[0.5, -1.0], [2.0, 0.1]], [[2, -3], [7, 0]])

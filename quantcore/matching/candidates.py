@@ -26,7 +26,7 @@ from quantcore.range_setting import MinMax, Search
 from quantcore.scheme import Scheme
 
 NEAREST = 8  # candidates shown if nothing fits
-LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements; of larger tensors only a few candidates are explained
+LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements; only a few candidates are explained for larger tensors
 FIRST = 1 << 14  # elements of the first rows, which rule out most presets
 _KINDS = list(COMPUTED)
 _NAMES = list(CONVENTIONS)
@@ -61,7 +61,7 @@ class Evaluator:
     _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
 
     def evaluate(self, hypothesis: Hypothesis) -> None:
-        """Compare one hypothesis; schemes that its library refuses are left out."""
+        """Compare one hypothesis; schemes that their library does not support are left out."""
         scheme, corruption = hypothesis.scheme, hypothesis.corruption
         name = (str(scheme), corruption)
         if name in self._seen:
@@ -91,7 +91,7 @@ class Evaluator:
     def evaluate_preset(self, scheme: Scheme) -> None:
         """Compare a scheme that needs more than one scale per block; it counts only if it gives every code.
 
-        Rows are independent, so that the first ones decide quickly.
+        Rows are independent, so the first ones quickly rule out most schemes.
         """
         rows = self.x.reshape(-1, self.x.shape[-1])
         few = max(1, FIRST // rows.shape[1])
@@ -163,7 +163,7 @@ class Evaluator:
         if arithmetic not in self._known:
             expected = reproduce(self.x, scheme, corruption)
             differing = int(torch.count_nonzero(corruption.undo(self.given) != expected))
-            # all that fit have the same codes
+            # all hypotheses that fit have the same codes
             shown = expected.contiguous().numpy().tobytes() if differing else b""
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
         return self._known[arithmetic]

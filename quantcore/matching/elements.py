@@ -1,4 +1,4 @@
-"""The numbers of single elements that a scheme computes on its way to their codes."""
+"""The numbers that a scheme computes for single elements on the way to their codes."""
 
 from dataclasses import dataclass
 

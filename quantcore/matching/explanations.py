@@ -65,7 +65,7 @@ def explain_corruption(
     convention, fmt = scheme.rules, scheme.format
     assert isinstance(fmt, IntFormat)
     if not corruption.computed and fmt.signed and not isinstance(scheme.range_setting, Given | Percentile):
-        return ()  # nothing went wrong: the arithmetic would take several times the memory of x
+        return ()  # nothing went wrong; the arithmetic would take several times the memory of x
     params = choose_qparams(x, scheme)
     inputs = kernel_inputs(x, scheme, params, corruption)
     unclamped = arithmetic(corruption.computed, convention, inputs.x, inputs.s, inputs.z)

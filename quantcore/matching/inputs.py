@@ -97,7 +97,7 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
         return None
     array = _numbers(value, f"The values of {what}")
     if array.size == 0:
-        raise QuantError(f"{what} is empty; give one number, or one per block, or leave it out.")
+        raise QuantError(f"The {what} is empty; give one number, or one per block, or leave it out.")
     with np.errstate(over="ignore"):
         numbers = array.astype(np.float32)
     bad = ~np.isfinite(numbers) | ((numbers <= 0) if what == "scale" else False)
@@ -111,7 +111,7 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
         fits = ", ".join(f"{n:,} ({write_call(g)})" for n, g in sorted(counts.items())[:LISTED])
         fits += ", …" if len(counts) > LISTED else ""
         raise QuantError(
-            f"The {what} has {array.size:,} values, which matches no granularity of shape {shape}; give {fits}."
+            f"The {what} has {array.size:,} values, which matches no granularity of a tensor of shape {shape}; give {fits}."
         )
     return torch.from_numpy(numbers)
 

@@ -1,6 +1,6 @@
 """Why a code differs from the one that a scheme gives, as far as the arithmetic of its element proves it.
 
-One element never proves which scale or zero_point gave its code; there the reason says which ones would.
+One element never proves which scale or zero_point gave its code; the reason then says which ones would.
 """
 
 import math
@@ -58,7 +58,7 @@ def reason(e: Element) -> tuple[str, str]:
     if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == _wrapped(int(e.unclamped), fmt):
         return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
     if e.unclamped <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
-        return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest of {fmt}"
+        return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest code of {fmt}"
     if not fmt.qmin <= e.got <= fmt.qmax:
         if e.got - e.expected == (1 if fmt.signed else -1) << fmt.bits:
             read = "the same bits read as " + ("unsigned" if fmt.signed else "signed")
@@ -74,11 +74,11 @@ def reason(e: Element) -> tuple[str, str]:
 def _wrapped(value: int, fmt: IntFormat) -> int:
     """The number that the lowest bits of ``value`` represent."""
     low = value % (1 << fmt.bits)
-    return low - (1 << fmt.bits) if low > fmt.qmax else low  # never of an unsigned format
+    return low - (1 << fmt.bits) if low > fmt.qmax else low  # never for an unsigned format
 
 
 def _rounded(e: Element, value: str) -> tuple[str, str] | None:
-    """The reason if the code is the value rounded the other way."""
+    """The reason, if the code is the value rounded in the other direction."""
     below = math.floor(e.value)
     made = e.unclamped - e.added
     if e.value == below or {e.own, made} != {below, below + 1}:
@@ -91,9 +91,9 @@ def _rounded(e: Element, value: str) -> tuple[str, str] | None:
             f"tie: {value} exactly; {rule} gives {_integer(made)}, the other neighbor is {_integer(e.own)}",
         )
     ulp = float(np.spacing(np.float32(max(abs(e.value), abs(e.value - e.z), 1e-30))))
-    beside, where = abs(e.value - tie) / ulp, ""
-    if beside <= _ULPS:
-        where = f", {beside:.0f} ulp from {tie:.15g}"
+    distance, where = abs(e.value - tie) / ulp, ""
+    if distance <= _ULPS:
+        where = f", {distance:.0f} ulp from {tie:.15g}"
         other = _other_order(e)
         if other:
             return "tie", f"near a tie: {value}{where}; {other} gives {_integer(e.own)}"
@@ -117,7 +117,7 @@ _RULES = {
 
 
 def _other_order(e: Element) -> str:
-    """The formula of an order of operations whose float32 arithmetic gives the code; empty if none does."""
+    """The formula of another order of operations that gives the code in float32; empty if none does."""
     x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
     for letter in _FORMULAS:
         kernel = KERNELS[letter]

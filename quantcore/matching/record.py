@@ -9,7 +9,7 @@ from quantcore.scheme import Scheme
 
 @dataclass(frozen=True)
 class Cell:
-    """A code that differs: ``expected`` by the scheme, ``got`` as given, and why.
+    """A code that differs: ``expected`` from the scheme, ``got`` as given, and why.
 
     ``index``: in the original.
     """
@@ -59,8 +59,8 @@ class KnownMistake(NamedTuple):
 class Matches:
     """``candidates``: the exact ones, or else the nearest; ties go to the simplest.
 
-    ``tried``: how many schemes were compared; ``mistakes``: the known mistakes that give exactly these codes, once
-    the search is over; the candidates may need no mistake to give them too.
+    ``tried``: how many schemes were compared; ``mistakes``: the known mistakes that give exactly these codes,
+    empty until the search is over; a candidate may give the same codes without any mistake.
     """
 
     candidates: tuple[Candidate, ...] = ()

@@ -1,4 +1,4 @@
-"""The search for the schemes that give some codes."""
+"""The search for the schemes that give the codes."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
@@ -116,21 +116,21 @@ class _Search:
         ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
-            ("gguf's formats", lambda: [self._of_presets]),
+            ("gguf's formats", lambda: [self._evaluate_presets]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("other group sizes", self._other_groups),
             ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
             ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
-            ("combined mistakes", lambda: self._together(ranged)),
-            ("scales derived from the codes", self._worked_out),
+            ("combined mistakes", lambda: self._combined(ranged)),
+            ("scales derived from the codes", self._derived),
         ]
         count = len(rounds) + 1
         for i, (what, tasks) in enumerate(rounds):
             for part, detail in self._round(tasks()):
                 yield self._progress((i + part) / count, f"{what}{detail}")
-            # a given scale must be explained too, but is no reason to look for mistakes
+            # a given scale must be explained too, but is not a reason to look for mistakes
             if self.evaluator.explains() or (self.evaluator.exact() and i > 0):
                 break
         else:
@@ -140,7 +140,7 @@ class _Search:
         yield Progress(1.0, "done", Matches(candidates, self.tried, self._known_mistakes()))
 
     def _known_mistakes(self) -> tuple[KnownMistake, ...]:
-        """None where a scale is given, which says more than the codes."""
+        """The known mistakes; none if a scale is given, which says more than the codes."""
         evaluator = self.evaluator
         return known_mistakes(evaluator.x, evaluator.given) if evaluator.scale is None else ()
 
@@ -204,7 +204,7 @@ class _Search:
         tasks = [Task(ranged, readings, SINGLE), *self._with_given_scale(readings, choices)]
         return [*tasks, *(Task(source, readings) for source in swapped_axes(self.evaluator.x))]
 
-    def _together(self, ranged: Source) -> list[Part]:
+    def _combined(self, ranged: Source) -> list[Part]:
         """Combinations of mistakes typical of handwritten code, in the most likely formats."""
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         task = Task(ranged, readings, COMBINED, conventions=_PLAIN)
@@ -215,14 +215,14 @@ class _Search:
         if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
-        return [partial(self._of_trials, trials, r) for r in readings]
+        return [partial(self._run_trials, trials, r) for r in readings]
 
-    def _of_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
+    def _run_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
         for found in tried(self.evaluator.x, reading, trials(self.evaluator.x, reading.formats), limit):
             self.tried += 1
             yield found
 
-    def _worked_out(self) -> list[Part]:
+    def _derived(self) -> list[Part]:
         readings = [*map(_likeliest, self.readings), *self.others]
         fits = [lambda limit, r=reading: fitted(self.evaluator.x, r) for reading in readings]
         return [*self._tried(signed_percentiles), *fits]
@@ -236,8 +236,8 @@ class _Search:
             Task(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
         ]
 
-    def _of_presets(self, limit: float) -> Iterator[Hypothesis]:
-        """The presets of gguf, among them ggml's searches: they are evaluated at once, and only what fits counts."""
+    def _evaluate_presets(self, limit: float) -> Iterator[Hypothesis]:
+        """The presets of gguf, including ggml's searches: evaluated right away, and kept only if they fit."""
         x, given = self.evaluator.x, self.evaluator.given
         if x.shape != given.shape or not x.dim() or not bool(x.isfinite().all()):
             return
@@ -250,7 +250,7 @@ class _Search:
         yield from ()
 
     def _with_narrower(self, reading: Reading) -> Reading:
-        """The reading, also in common formats that its codes exceed, as unclamped codes do."""
+        """The reading, plus common formats that its codes exceed, as unclamped codes do."""
         narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
         return Reading(reading.corruption, reading.codes, reading.formats + narrower)
 

@@ -1,4 +1,4 @@
-"""The mistakes by name, in the order of the lesson: first those of published tables, then the everyday ones."""
+"""The mistakes by name, in the order of the lesson: those behind published tables, then everyday ones."""
 
 from functools import partial
 
@@ -35,7 +35,7 @@ _TINY = partial(
 )
 
 _OUR_OWN = "The tensor was made up for this lesson."
-_SAID = {
+_PUBLISHED = {
     name: f"Tensor and wrong table: {EXAMPLES[name].source}."
     for name in ("int8-exercise-4x4", "given-parameters-5", "percentile-3x4", "randn-seed-0-4x4")
 }
@@ -48,7 +48,7 @@ MISTAKES: dict[str, Mistake] = {
         "(max - min) / 255 covers the range only together with its zero point. With zero point 0 the largest value "
         "needs a code above 127, and the cast to int8 keeps only its lowest 8 bits: 129, for example, becomes -127.",
         "Symmetric codes need the scale max|x| / 127: then no code exceeds ±127.",
-        _SAID["int8-exercise-4x4"],
+        _PUBLISHED["int8-exercise-4x4"],
         published.asymmetric_scale_then_cast,
         published.symmetric_scale_then_cast,
         _EXERCISE,
@@ -57,9 +57,9 @@ MISTAKES: dict[str, Mistake] = {
         "The same with one scale per column",
         "Look at the columns whose values are mostly of one sign.",
         "A column that is not centered on 0 has a small max - min, so its largest values need codes far above "
-        "127. The error can be larger than with one scale, despite more of them.",
+        "127. The error can even be larger than with one scale for the tensor.",
         "Use the scale max|column| / 127 for each column.",
-        _SAID["int8-exercise-4x4"],
+        _PUBLISHED["int8-exercise-4x4"],
         published.asymmetric_scale_per_column,
         published.symmetric_scale_per_column,
         _EXERCISE,
@@ -69,7 +69,7 @@ MISTAKES: dict[str, Mistake] = {
         "Compare the signs of x and x̂.",
         "Each half of the columns has its own (max - min) / 255, but zero point 0; values beyond 127 steps wrap.",
         "Use the scale max|half| / 127 for each half of the columns.",
-        _SAID["int8-exercise-4x4"],
+        _PUBLISHED["int8-exercise-4x4"],
         published.asymmetric_scale_per_half,
         published.symmetric_scale_per_half,
         _EXERCISE,
@@ -79,7 +79,7 @@ MISTAKES: dict[str, Mistake] = {
         "Compare x with x̂: which values changed sign?",
         "The clamp is for uint8, the cast is to int8: every code above 127 wraps to code - 256.",
         "Clamp and cast must agree on the type; here it is uint8.",
-        _SAID["given-parameters-5"],
+        _PUBLISHED["given-parameters-5"],
         published.clamp_to_bytes_cast_to_int8,
         published.clamp_to_bytes_cast_to_uint8,
         _FIVE,
@@ -90,7 +90,7 @@ MISTAKES: dict[str, Mistake] = {
         "The range is taken as 0 to max|x|, although x has negative values, and divided into 255 steps. The codes "
         "-128..127 then reach only about half of max|x|, and both ends are clipped.",
         "Take the range from min to max; the zero point shifts the codes onto it.",
-        _SAID["percentile-3x4"],
+        _PUBLISHED["percentile-3x4"],
         published.range_from_zero_up,
         published.range_from_low_to_high,
         _TWELVE,
@@ -101,7 +101,7 @@ MISTAKES: dict[str, Mistake] = {
         "The 99.9th percentile of x says nothing about the negative values. The most negative one needs a code below "
         "-128. Without a clamp, and with codes kept as floats, nobody notices until they are stored.",
         "Take the percentile of |x|, and clamp the codes.",
-        _SAID["percentile-3x4"],
+        _PUBLISHED["percentile-3x4"],
         published.percentile_of_x,
         published.percentile_of_magnitude,
         _TWELVE,
@@ -111,7 +111,7 @@ MISTAKES: dict[str, Mistake] = {
         "Look at the values below 0.",
         "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as after a ReLU.",
         "Zero point 128 puts 0 in the middle of the unsigned codes.",
-        _SAID["randn-seed-0-4x4"],
+        _PUBLISHED["randn-seed-0-4x4"],
         published.unsigned_without_middle,
         published.unsigned_around_middle,
         _RANDN,
@@ -132,7 +132,7 @@ MISTAKES: dict[str, Mistake] = {
         "Asymmetric scale, zero point 0",
         "Which codes are never used, and which too often?",
         "(max - min) / 255 is the step of an asymmetric grid, but with zero point 0 the codes -128..127 are centered "
-        "on 0. Of values from 0 to 6, for example, the upper half is clipped, and half of the codes are never used.",
+        "on 0. For values from 0 to 6, for example, the upper half is clipped, and half of the codes are never used.",
         "zero_point = -128 - round(min / scale) shifts the codes onto the range.",
         _OUR_OWN,
         common.zero_point_left_at_zero,
@@ -177,8 +177,8 @@ MISTAKES: dict[str, Mistake] = {
     "clamp-in-place": Mistake(
         "A clamp that changes its input",
         "x̂ is the same with and without the mistake. Is the error?",
-        "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is that of the "
-        "clipped tensor: the clipping error is missing from it.",
+        "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured against "
+        "the clipped tensor, so the clipping error is missing.",
         "clamp without an underscore returns a new tensor.",
         "Tensor: a notebook that compares ways to set the range.",
         common.clamp_in_place,
@@ -188,8 +188,8 @@ MISTAKES: dict[str, Mistake] = {
     "quantized-twice": Mistake(
         "Quantized twice",
         "Which errors are larger than half a step?",
-        "The 4 bits are made from 8: the first rounding can move a value across the midpoint between two codes, and "
-        "the second then picks the farther one. That error exceeds half a step; a single rounding's never does.",
+        "The 4-bit codes are computed from 8-bit codes: the first rounding can move a value across the midpoint between "
+        "two codes, and the second then picks the farther one. That error exceeds half a step; a single rounding's never does.",
         "Quantize the original values, once.",
         _OUR_OWN,
         common.eight_bits_then_four,

@@ -14,10 +14,10 @@ from quantcore.numerics import as_float32
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an implementation makes of a tensor; every field has its shape.
+    """The result of an implementation on a tensor; every field has the tensor's shape.
 
-    ``x``: the tensor after the call, which may have changed it; ``error``: that minus x̂, as a student would
-    compute it afterwards; ``true_error``: the original tensor minus x̂.
+    ``x``: the tensor after the call, which may have changed it; ``error``: this x minus x̂, as a student
+    would compute it afterwards; ``true_error``: the original tensor minus x̂.
     """
 
     x: Tensor
@@ -42,9 +42,9 @@ class Outcome:
 class Comparison:
     """Both outcomes on one tensor ``x``; the masks have its shape.
 
-    ``outside``: codes of the wrong implementation that its format does not have; ``too_far``: x̂ is further from
-    x than half a step of the right grid, and further than the right implementation's; ``hidden``: the error
-    computed afterwards is not the true one.
+    ``outside``: codes of the wrong implementation that lie outside its format; ``too_far``: x̂ is further from x
+    than half a step of the right grid, and further than the right implementation's; ``hidden``: the error
+    computed afterwards is not the true error.
     """
 
     x: Tensor
@@ -126,6 +126,6 @@ def lines(mistake: Mistake) -> tuple[list[Line], list[Line]]:
 
 
 def _source(implementation: Implementation) -> list[str]:
-    """The function's lines, without the types in its signature, which are there for the type checker alone."""
+    """The function's lines, without the types in its signature, which only the type checker needs."""
     text = inspect.getsource(implementation).replace("(x: Tensor) -> Parts:", "(x):")
     return text.rstrip().splitlines()

@@ -17,7 +17,7 @@ class Mistake:
 
     ``hint``: what to look for before the answer is shown; ``why``: what goes wrong; ``fix``: what the right
     implementation does; ``source``: where the tensor comes from, and the published table if there is one;
-    ``format``: the intended format of the codes; ``x``: makes the tensor, float32.
+    ``format``: the intended format of the codes; ``x``: returns the tensor, float32.
     """
 
     title: str

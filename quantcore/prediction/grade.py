@@ -48,10 +48,10 @@ class Mark:
 def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
     """Mark what was typed as the codes of the elements at ``places``.
 
-    Where several wrong steps give the same answer, the one that explains most of the answers is named.
+    Where several wrong steps give the same answer, the one that explains the most answers is named.
 
     Raises:
-        QuantError: the format is not an integer format, or the number of answers is not that of places.
+        QuantError: the format is not an integer format, or the numbers of answers and places differ.
     """
     _check(result, places, typed)
     traces = [trace(result, place) for place in places]
@@ -91,7 +91,7 @@ def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence
 
 
 def _likeliest(found: list[list[Mark]]) -> list[Mark]:
-    """For each answer the kind that explains the most answers; the first of equals."""
+    """For each answer, the kind that explains the most answers; ties go to the first."""
     often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
     return [max(marks, key=lambda mark: often[mark.kind]) for marks in found]
 
@@ -109,7 +109,7 @@ def first_of(result: Quantized, block: Place) -> Place:
 
 def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], given: bool = False) -> None:
     if not result.scheme.format.has_zero_point:
-        raise QuantError(f"{result.scheme.format} codes are bit patterns; choose an integer format.")
+        raise QuantError(f"{result.scheme.format} is not an integer format; choose one, such as int8.")
     if given and isinstance(result.scheme.range_setting, Given):
         raise QuantError(
             "Scale and zero point are given, not computed; choose a range setting to predict them from."
@@ -121,7 +121,7 @@ def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], giv
 
 
 def _correct_steps(t: Trace) -> str:
-    """The right steps to a code in one sentence."""
+    """The correct steps to a code, in one sentence."""
     steps = [f"x / s = {number(t.quotient)}"]
     if t.summed is None:
         steps.append(f"rounded to {number(t.rounded)}")
@@ -184,7 +184,7 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
 
 
 def _agrees(value: Decimal, right: float) -> bool:
-    """Whether the value is the number, rounded to the digits typed; with 4 or more, truncated is accepted too."""
+    """Whether the value is the number rounded to the digits typed; with 4 or more, it may also be truncated."""
     if float(value) == right or Decimal(number(right)) == value:
         return True
     digits = len(value.as_tuple().digits)

@@ -1,4 +1,4 @@
-"""Likely errors in predicting a code, a scale or a zero point, each with the wrong answer that it gives.
+"""Likely errors in predicting a code, a scale or a zero point, each with the wrong answer it gives.
 
 A wrong step that gives the right answer anyway is left out.
 """
@@ -40,7 +40,7 @@ def wrong_codes(t: Trace, result: Quantized) -> LikelyErrors:
 
 
 def _integers(t: Trace) -> IntFormat:
-    assert isinstance(t.scheme.format, IntFormat)  # `grade` refuses other formats
+    assert isinstance(t.scheme.format, IntFormat)  # `grade` rejects other formats
     return t.scheme.format
 
 
@@ -77,13 +77,13 @@ def _wrong_zero_points_in(t: Trace) -> LikelyErrors:
     if not t.zero_point:
         return
     nearest = t.rounded if t.summed is None else round(t.quotient)
-    z, told = signed(t.zero_point), f"{number(nearest)} + {signed(t.zero_point)}"
-    sign = f"The zero point {z} was subtracted; it must be added: {told}."
+    z, right_sum = signed(t.zero_point), f"{number(nearest)} + {signed(t.zero_point)}"
+    sign = f"The zero point {z} was subtracted; it must be added: {right_sum}."
     # whoever makes this error may leave out the clamp too
     for value in (_fit(nearest - t.zero_point, t), nearest - t.zero_point):
         yield LikelyError("sign of zero point", value, sign)
     for value in (_fit(nearest, t), nearest):
-        yield LikelyError("zero point forgotten", value, f"The zero point {z} is missing: {told}.")
+        yield LikelyError("zero point forgotten", value, f"The zero point {z} is missing: {right_sum}.")
 
 
 def _out_of_range(t: Trace) -> LikelyErrors:
@@ -100,16 +100,16 @@ def _out_of_range(t: Trace) -> LikelyErrors:
     )
     yield LikelyError("clamped", clamped, f"{outside}. This scheme wraps it to {number(wrapped)}.")
     other = dataclasses.replace(fmt, signed=not fmt.signed)
-    told = (
+    sentence = (
         f"That is clamped to {other.qmin}..{other.qmax}, the codes of {other}; "
-        f"those of {fmt} are {fmt.qmin}..{fmt.qmax}."
+        f"the codes of {fmt} are {fmt.qmin}..{fmt.qmax}."
     )
-    yield LikelyError("codes of another format", min(max(t.shifted, other.qmin), other.qmax), told)
+    yield LikelyError("codes of another format", min(max(t.shifted, other.qmin), other.qmax), sentence)
 
 
 def _others(t: Trace, result: Quantized) -> LikelyErrors:
     z = t.zero_point
-    yield LikelyError("sign of x", _code(-t.quotient, z, t), f"The sign of x = {number(t.x)} was lost.")
+    yield LikelyError("sign of x", _code(-t.quotient, z, t), f"The sign is wrong: x is {number(t.x)}.")
     product = f"x was multiplied by s; it must be divided: {number(t.x)} / {number(t.scale)}."
     yield LikelyError("multiplied", _code(t.x * t.scale, z, t), product)
     yield LikelyError("not scaled", _code(t.x, z, t), f"x was not divided by the scale {number(t.scale)}.")
@@ -118,11 +118,11 @@ def _others(t: Trace, result: Quantized) -> LikelyErrors:
         places = [tuple(int(i) for i in p) for p in torch.ones(grid).nonzero()]
         for place in sorted(places, key=lambda p: sum(abs(a - b) for a, b in zip(p, t.block, strict=True))):
             scale, zero = float(result.scale[place]), float(result.params.zero_point[place])
-            said = (
+            sentence = (
                 f"That uses the scale {number(scale)} of block {place}; "
                 f"this is block {t.block}, whose scale is {number(t.scale)}."
             )
-            yield LikelyError("another block", _code(t.x / scale if scale else math.inf, zero, t), said)
+            yield LikelyError("another block", _code(t.x / scale if scale else math.inf, zero, t), sentence)
 
 
 def _code(quotient: float, zero_point: float, t: Trace) -> float:
@@ -171,29 +171,32 @@ def _other_divisors(t: Trace, result: Quantized, block: tuple[int, ...]) -> Like
     size, span, codes = max(abs(low), abs(high)), high - low, 1 << fmt.bits
     if t.scheme.symmetric:
         half, divisor = codes // 2, codes // 2 - 1
-        yield LikelyError("divisor", size / half, f"Divided by {half}; the highest code is {divisor}. {how}")
+        above = number(fmt.qmax - t.zero_point)
         yield LikelyError(
-            "divisor", size / (codes - 1), f"max|x| covers half of the codes, not all {codes}. {how}"
+            "divisor", size / half, f"Divided by {half}; the highest code is the zero point + {above}. {how}"
         )
         yield LikelyError(
-            "absolute value", high / divisor, f"max x was used, but |{number(low)}| is larger. {how}"
+            "divisor", size / (codes - 1), f"max|x| covers half of the codes, not all of them. {how}"
         )
+        if -low > high:
+            yield LikelyError(
+                "absolute value", high / divisor, f"max x was used, but |{number(low)}| is larger. {how}"
+            )
     else:
         yield LikelyError(
             "divisor", span / codes, f"{codes} codes have {codes - 1} steps between them. {how}"
         )
         yield LikelyError("low forgotten", high / (codes - 1), f"The range starts at low, not at 0. {how}")
         yield LikelyError(
-            "sign of low",
-            (high + low) / (codes - 1),
-            f"Subtracting a negative low adds its magnitude. {how}",
+            "sign of low", (high + low) / (codes - 1), f"low must be subtracted from high, not added. {how}"
         )
-        yield LikelyError("zero left out", span / (codes - 1), f"The range is widened to include 0. {how}")
+        if not low <= 0 <= high:
+            yield LikelyError(
+                "zero left out", span / (codes - 1), f"The range is widened to include 0. {how}"
+            )
     yield LikelyError("inverse", 1 / t.scale, f"That is 1 / s, the number of steps per unit of x. {how}")
     for value in (size, span):
-        yield LikelyError(
-            "not divided", value, f"That is the width of the range; it must be divided into steps. {how}"
-        )
+        yield LikelyError("not divided", value, f"The range must be divided into steps. {how}")
     for factor in (10, 0.1):
         yield LikelyError("decimal point", t.scale * factor, f"The decimal point is off by one place. {how}")
 
@@ -213,8 +216,8 @@ def _zero_points_by_one_error(t: Trace) -> LikelyErrors:
         else f"Symmetric unsigned codes are centered on {fmt.middle}"
     )
     if t.scheme.symmetric:
-        said = f"{middle}: the zero point is {number(t.zero_point)}."
-        yield LikelyError("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), said)
+        sentence = f"{middle}: the zero point is {number(t.zero_point)}."
+        yield LikelyError("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), sentence)
     if t.low is None or not t.scale:
         return
     steps = t.low / t.scale

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from quantcore.formats import IntFormat
 
 SCALES = tuple(map(Decimal, ("0.25", "0.5", "1", "2", "4", "5", "10")))
-DIGITS = 3  # significant ones of every value
+DIGITS = 3  # significant digits of every value
 ROWS, COLUMNS = 4, 6
 NEAR = 40  # steps from 0: larger quotients are too hard for mental arithmetic
 FAR = 300  # steps from 0: beyond that, values just outside the range have too many digits
@@ -39,8 +39,8 @@ class Practice:
 def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False) -> Practice:
     """Return the practice tensor of a seed for a format.
 
-    Every row has a tie (x / s ends in .5) and, where the range has any, a negative value. x / s has at most 2
-    decimals, x at most 3 significant digits.
+    Every row has a tie (x / s ends in .5) and, if the range includes any, a negative value. x / s has at most
+    2 decimals, x at most 3 significant digits.
 
     Args:
         clipping: one value per row lies outside the range (up to 8 bits); otherwise the range is the tensor's
@@ -48,7 +48,10 @@ def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False)
     """
     random = np.random.default_rng(seed)
     scale, zero_point, bounds = _grid(fmt, symmetric, random)
-    code_range = (fmt.qmin - zero_point, fmt.qmax - zero_point)  # symmetric codes go one step further down
+    code_range = (
+        fmt.qmin - zero_point,
+        fmt.qmax - zero_point,
+    )  # symmetric codes reach one step further below 0
     rows = [_row(bounds, code_range if clipping else None, scale, random) for _ in range(ROWS)]
     low, high = (bound * scale for bound in bounds)
     if not clipping:  # the tie and the negative value come first and must stay

@@ -23,8 +23,8 @@ class Step:
 class Level:
     """How a scale or min of a super-block's group was coded.
 
-    ``raw``: what the search found; ``setting``: what chose the code; ``extreme``: the largest of the super-block's
-    raw ones, with its sign; ``unit``: the scale of the codes, and ``stored`` in half precision.
+    ``raw``: what the search found; ``setting``: what chose the code; ``extreme``: the raw value of the
+    super-block with the largest magnitude; ``unit``: the scale of the codes; ``stored``: it in half precision.
     """
 
     raw: float
@@ -40,8 +40,7 @@ class Level:
 class Searched:
     """What a search did for the element's group, and how its scale and min were coded.
 
-    ``weight``: of the element. ``scale``, ``minimum``: as found. ``of_scale``, ``of_min``: None where these are not
-    coded.
+    ``weight``: the element's weight; ``of_scale``, ``of_min``: None if the scale or min is not coded.
     """
 
     setting: Search
@@ -68,8 +67,8 @@ class Numbers:
     changed the code, "searched" where a search chose it, "cast" where NaN or a number too large went through the
     library's cast, "stored" where the code was read from a file and is not what rounding gives, else None;
     ``center``: the mean that is subtracted first and added last, else None; ``decoding``, ``decoded_with``,
-    ``constant``: how the code is dequantized, see `coding.Dequantizer`. ``search``: what one of ggml's searches did,
-    else None.
+    ``constant``: how the code is dequantized, see `quantcore.qparams.Dequantizer`. ``search``: what one of
+    ggml's searches did, else None.
     """
 
     index: tuple[int, ...]

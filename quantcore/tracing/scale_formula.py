@@ -20,7 +20,7 @@ from quantcore.tracing.text import given_by, inverse_of_range, number, signed
 
 
 def scale_formula(t: Numbers) -> str:
-    """How the scale was computed from the block's range, and how it was quantized itself."""
+    """How the scale was computed from the block's range, and then quantized, if it was."""
     if t.search is not None and t.search.of_scale is not None:
         return f"{t.search.of_scale.code} · {signed(t.search.of_scale.stored)}"
     own = _own_scale_formula(t) if t.search is None else "what the search found"
@@ -79,7 +79,7 @@ def _raw(t: Numbers) -> float:
 
 
 def _aligned_grid(t: Numbers, low: float, high: float) -> str:
-    """From the range on the grid, since d is not stored."""
+    """The formula from the range on the grid, since the step d is not stored."""
     steps, _, below, divisor = sides_of_grid(t.scheme.format)
     grid = f"(high - low) / {steps} = ({number(high)} - {signed(low)}) / {steps}"
     return f"{grid}, on the grid of step max(high / {divisor}, -low / {below})"
@@ -91,7 +91,7 @@ def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
     if math.isinf(high) and raw == 2.0 ** (128 - k):
         return f"2^(128 - {k}), where ∞ counts as 2^128"
     significand, exponent = math.frexp(raw)
-    # the range of e8m0; integers are the digits after the point, so that their scales are smaller by 2^k
+    # the range of e8m0; integer codes are digits after the binary point, so their scales are smaller by 2^k
     unit = k if case.integer else 0
     if not math.isfinite(raw) or significand != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
         return f"{number(raw)}, at the limits of the powers of two, for {case.amax} = {number(high)}"

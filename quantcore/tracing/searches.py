@@ -62,14 +62,14 @@ def _trials_steps(found: Searched) -> list[Step]:
         best, first = group.trials[group.best], group.trials[0]
         tried = best.tried if best.tried[0].isalpha() else f"1/s = {best.tried} / {found.setting.DIVISOR}"
         taken = f"{name}: trial {group.best + 1} of {len(group.trials)}, {tried}"
-        worse = "" if group.best == 0 else f"; of the first trial {float(first.error[0]):.4g}"
+        worse = "" if group.best == 0 else f"; {float(first.error[0]):.4g} for the first trial"
         error = f"Σ w · error of the {len(group.x)} elements{worse}"
         steps = [
             Step("search", taken, number(group.scale)),
             Step("search: error", error, number(float(best.error[0]))),
         ]
     if group.minimum is not None:
-        steps.append(Step("search: min", "of the same trial", number(group.minimum)))
+        steps.append(Step("search: min", "from the same trial", number(group.minimum)))
     return steps
 
 

@@ -76,7 +76,7 @@ def _to_code(t: Numbers) -> list[Step]:
 
 
 def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
-    """From x / s to the value of a float or a codebook, and its code."""
+    """From x / s to the value of a float or codebook format, and its code."""
     if isinstance(fmt, FloatFormat):
         name, how, code = str(fmt), rule(t), _bits(fmt, t.code)
         clipped = f", clipped to the largest magnitude, {number(fmt.max)}"
@@ -92,9 +92,7 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
     if instead and t.rounded == fmt.round_value(instead) and fmt.round_value(t.quotient) == 0:
         text += f"; {number(t.rounded)} instead of 0"
     if t.overflow == "stored":
-        text = (
-            f"as it is stored; {number(t.quotient)} would be rounded to {number(fmt.round_value(t.quotient))}"
-        )
+        text = f"as stored; {number(t.quotient)} would be rounded to {number(fmt.round_value(t.quotient))}"
     elif t.overflow == "cast":
         text = f"{number(t.quotient)} cast by {t.convention.library}"
     return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]

@@ -51,7 +51,7 @@ def factor_formula(t: Numbers) -> str:
     if t.factor == 0 and t.coded_scale == 0:
         return "0, since the scale is stored as 0"
     text = f"1 / {signed(t.coded_scale)}, float32"
-    if number(t.coded_scale) == number(t.scale):  # NaN is itself here
+    if number(t.coded_scale) == number(t.scale):  # compared as text, NaN equals itself
         return text
     if c.storage.quantize_with == "raw" and t.coded_scale == t.raw_scale:
         return f"{text}; the scale before it is stored"
@@ -82,7 +82,7 @@ def _inverse_of_largest(t: Numbers) -> str:
 
 
 def given_by(t: Numbers) -> str:
-    """Where parameters that were not computed come from."""
+    """The source of parameters that were not computed."""
     setting = t.scheme.range_setting
     return f"read from {setting.origin}" if isinstance(setting, Stored) else "given"
 
@@ -129,14 +129,14 @@ def zero_point_formula(t: Numbers) -> str:
 
 
 def code_formula(t: Numbers) -> tuple[str, str]:
-    """Name and formula of the step that brings a value into the format."""
+    """Name and formula of the step that gives the code."""
     fmt = t.scheme.format
     if t.overflow == "searched":
-        why = "the scale is stored as 0" if t.scale == 0 else "it takes no other"
-        return "code q (searched)", f"chosen by the search, since {why}"
+        why = "since the scale is stored as 0" if t.scale == 0 else "whose codes are stored directly"
+        return "code q (searched)", f"chosen by the search, {why}"
     if t.overflow == "stored":
         clamped = min(max(t.shifted, fmt.qmin), fmt.qmax)
-        return "code q (stored)", f"as it is stored; rounding would give {number(clamped)}"
+        return "code q (stored)", f"as stored; rounding would give {number(clamped)}"
     if t.overflow == "cast":
         return "code q (cast)", f"{number(t.shifted)} cast by {t.scheme.convention.library}"
     if t.scheme.convention.coding.overflow == "saturate":

@@ -135,7 +135,7 @@ def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = h
 
 
 def _rounding_of(result: Quantized, code: int, added: float) -> Rounding:
-    """Return the rule that rounded one element; the outcome of stochastic rounding is read from its code.
+    """Return the rule that rounded one element; stochastic rounding is inferred from the code.
 
     ``added``: what is added to the rounded value to give the code.
     """
@@ -143,11 +143,11 @@ def _rounding_of(result: Quantized, code: int, added: float) -> Rounding:
     if not isinstance(rule, Stochastic):
         return rule
 
-    def as_it_fell(values: Tensor) -> Tensor:
+    def as_drawn(values: Tensor) -> Tensor:
         down = float(values.floor()) + added
         return values.floor_() if down >= code else values.ceil_()
 
-    return as_it_fell
+    return as_drawn
 
 
 def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
@@ -161,7 +161,7 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
 
 
 def _differs(found: dict[str, Any], code: int, scheme: Scheme) -> bool:
-    """Whether rounding gives another code than the one that was read from a file."""
+    """Whether rounding gives a different code from the one read from a file."""
     if isinstance(scheme.format, IntFormat):
         return bool(found["shifted"] != code)
     stored, rounded = found["rounded"], scheme.format.round_value(found["quotient"])

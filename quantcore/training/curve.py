@@ -62,7 +62,7 @@ def accuracy_curve(
 
     Raises:
         QuantError: at once, for an unknown method, an invalid bit width, or a format other than integers; while it
-            runs, for what `train`, `ptq` and `qat` refuse.
+            runs, for whatever `train`, `ptq` or `qat` rejects.
     """
     unknown = [m for m in methods if m not in METHODS]
     if unknown:

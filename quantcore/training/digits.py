@@ -1,4 +1,4 @@
-"""Handwritten digits of 8×8 pixels, which the small network learns to read. Source and license: data/digits.txt."""
+"""Handwritten digits of 8×8 pixels, which the small network classifies. Source and license: data/digits.txt."""
 
 from dataclasses import dataclass
 from importlib.resources import files

@@ -46,12 +46,12 @@ def forward(
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over the images, float64."""
+    """Return the mean cross-entropy over the images, float64."""
     return functional.cross_entropy(logits.double(), labels)
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Return the fraction of images whose largest logit is that of their label, 0 to 1."""
+    """Return the fraction of images whose label has the largest logit, 0 to 1."""
     return float((logits.argmax(-1) == labels).double().mean())
 
 

@@ -1,4 +1,4 @@
-"""Post-training quantization: a network whose parameters are replaced by codes."""
+"""Post-training quantization: a network whose weights are replaced by codes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class QuantizedNetwork:
         return forward(images, dequantized, self.biases, self.quantize_input)
 
     def quantize_input(self, layer: int, x: Tensor) -> Tensor:
-        """Return a layer's input x as quantized; gradients pass straight through."""
+        """Return a layer's input x fake-quantized; gradients pass straight through."""
         return x if self.activations is None else fake_quantize(x, self.activations, self.inputs[layer])
 
 
@@ -56,13 +56,13 @@ def ptq(network: Network, weights: Scheme, activations: Scheme | None = None) ->
             float32. Their ranges are calibrated on the training images, layer by layer in the quantized network.
 
     Raises:
-        QuantError: a scheme is not supported, or that of the activations is not per-tensor.
+        QuantError: a scheme is not supported, or the scheme of the activations is not per-tensor.
     """
     quantized = tuple(apply(w, weights) for w in network.weights)
     if activations is None:
         return QuantizedNetwork(quantized, network.biases)
-    computes = Network(tuple(w.dequantized for w in quantized), network.biases)
-    return QuantizedNetwork(quantized, network.biases, activations, calibrate(computes, activations))
+    dequantized = Network(tuple(w.dequantized for w in quantized), network.biases)
+    return QuantizedNetwork(quantized, network.biases, activations, calibrate(dequantized, activations))
 
 
 def calibrate(network: Network, activations: Scheme, choose: Chooser = choose_qparams) -> tuple[QParams, ...]:

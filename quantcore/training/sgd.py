@@ -1,4 +1,4 @@
-"""Training as a generator: it yields one `Progress` per epoch, and stops when nobody asks for the next."""
+"""Training as a generator: it yields one `Progress` per epoch, and stops if the next is not requested."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -48,15 +48,15 @@ class Training:
 TRAINING = Training()
 TUNING = Training(
     epochs=10, learning_rate=0.02
-)  # starts from a trained network: with larger steps the ranges never settle
+)  # starts from a trained network: with larger steps the ranges never converge
 
 
 @dataclass(frozen=True, eq=False)
 class Progress(Generic[Trained]):
     """The state of training after an epoch; epoch 0 is before the first step.
 
-    ``loss``: mean cross-entropy over the training images. ``accuracy``: fraction of the held-out images read
-    correctly, 0 to 1. Both are those of ``network``, which does not change as training continues.
+    ``loss``: mean cross-entropy over the training images. ``accuracy``: fraction of the held-out images
+    classified correctly, 0 to 1. Both belong to ``network``, which does not change as training continues.
     """
 
     epoch: int
@@ -102,7 +102,7 @@ def qat(
     generator = _generator(seed)
     learner: Learner[QuantizedNetwork]
     learner = (LearnedScales if learned_scales else StraightThrough)(network, weights, activations)
-    learner.network()  # refuses unsupported schemes before the first epoch is requested
+    learner.network()  # rejects unsupported schemes before the first epoch is requested
     return _descend(learner, training, generator)
 
 
@@ -120,7 +120,7 @@ def _descend(
     latest = _progress(0, learner, training, digits)
     yield latest
     for epoch in range(1, training.epochs + 1):
-        # grad mode belongs to the thread, and whatever runs between two epochs must find its own
+        # grad mode is per thread, and code that runs between two epochs must find its own setting
         with torch.enable_grad():
             _epoch(learner, latest, training, digits, generator)
         latest = _progress(epoch, learner, training, digits)
@@ -146,7 +146,7 @@ def _epoch(
             if not parameter.value.abs().max() <= _LARGEST:
                 raise QuantError(
                     f"Training diverged in epoch {latest.epoch + 1}: its parameters grew without bound. "
-                    f"Choose a lower learning rate than {training.learning_rate:g}."
+                    f"Choose a learning rate below {training.learning_rate:g}."
                 )
 
 

@@ -13,8 +13,8 @@ u > qmax            0             qmax - z
 ==================  ============  ======================
 
 The last column is that of LSQ (Esser et al. 2020, arXiv 1902.08153, equation 3), in the form of torch's
-learnable fake quantization: the paper compares x/s itself with the bounds, so that it treats another half step
-at each end as clipped.
+learnable fake quantization: the paper compares x/s itself with the bounds, so it treats another half step at
+each end as clipped.
 """
 
 from typing import Any

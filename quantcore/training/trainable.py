@@ -106,8 +106,8 @@ class LearnedScales:
         self.input_zeros: list[Tensor] = []
         self.input_scales: list[Parameter] = []
         if activations is not None:
-            computes = [fake_quantize(w, weights, p) for w, p in zip(network.weights, params, strict=True)]
-            inputs = calibrate(Network(tuple(computes), network.biases), activations, lsq_params)
+            dequantized = [fake_quantize(w, weights, p) for w, p in zip(network.weights, params, strict=True)]
+            inputs = calibrate(Network(tuple(dequantized), network.biases), activations, lsq_params)
             sizes = [w.shape[1] for w in network.weights]
             self.input_zeros = [p.zero_point for p in inputs]
             self.input_scales = [_scale(p, activations, n) for p, n in zip(inputs, sizes, strict=True)]
@@ -121,13 +121,13 @@ class LearnedScales:
             for p, scale, z in zip(self.float.weights, self.weight_scales, self.weight_zeros, strict=True)
         ]
 
-        def see(layer: int, x: Tensor) -> Tensor:
+        def quantize_input(layer: int, x: Tensor) -> Tensor:
             if activations is None:
                 return x
             params = QParams(self.input_scales[layer].value, self.input_zeros[layer])
             return fake_quantize(x, activations, params)
 
-        return forward(images, weights, [p.value for p in self.float.biases], see)
+        return forward(images, weights, [p.value for p in self.float.biases], quantize_input)
 
     def network(self) -> QuantizedNetwork:
         """Return the network learned so far; the scheme of the weights contains the scales, as `Given`."""
@@ -150,7 +150,7 @@ def lsq_params(x: Tensor, scheme: Scheme) -> QParams:
     chosen = choose_qparams(x, scheme)
     if chosen.zero_point.is_floating_point():
         raise QuantError(
-            f"Zero points in {scheme.convention.name} are not integers, which learned scales need; choose another "
+            f"Zero points in {scheme.convention.name} are not integers, which learned scales require; choose another "
             "library, or take the scales from the scheme."
         )
     sums = block_sums(x.abs(), block_shape(scheme.granularity, tuple(x.shape)))

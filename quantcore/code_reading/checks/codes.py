@@ -43,7 +43,7 @@ def _rounding(quantizer: Quantizer) -> Iterator[Found]:
             f"x / scale is cast to {dtype} without rounding: the cast drops the fraction, so the error is up to one step "
             "instead of half a step.",
             "Round before the cast: torch.round(…) or np.rint(…).",
-            not (quantizer.codes.inverse and isinstance(quantizer.codes.scale, Num)),  # an image times 255
+            not (quantizer.codes.inverse and isinstance(quantizer.codes.scale, Num)),  # an image times 255 may need no rounding
         )  # fmt: skip
     elif first.value in ("floor", "ceil", "toward_zero"):
         name = {
@@ -54,7 +54,7 @@ def _rounding(quantizer: Quantizer) -> Iterator[Found]:
         yield Found(
             "truncated", first.line,
             f"{name}, so the error is up to one step instead of half a step.",
-            "Round to the nearest: torch.round(…) or np.rint(…).",
+            "Round to nearest: torch.round(…) or np.rint(…).",
         )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def _cast(quantizer: Quantizer) -> Iterator[Found]:
         if isinstance(cast.late.value, Steps):
             yield Found(
                 "zero-point-after-clamp", cast.late.line,
-                f"The zero point is added after the clamp of line {cast.clamp.line if cast.clamp else line}, and the "
+                f"The zero point is added after the clamp in line {cast.clamp.line if cast.clamp else line}, and the "
                 f"sum is cast to {dtype} without a clamp: codes outside {dtype.low}..{dtype.high} wrap around.",
                 "Add the zero point first, then clamp, then cast.",
             )  # fmt: skip
@@ -81,16 +81,16 @@ def _cast(quantizer: Quantizer) -> Iterator[Found]:
         where = line if other else cast.clamp.line
         yield Found(
             "clamp-bounds", where,
-            f"The clamp{_of_line(cast.clamp, where)} keeps {bounds}, but {dtype} holds {dtype.low}..{dtype.high}: codes "
-            f"outside wrap around in the cast{_of_line(cast.op, where)}.",
+            f"The clamp{_in_line(cast.clamp, where)} keeps {bounds}, but {dtype} holds {dtype.low}..{dtype.high}: codes "
+            f"outside that range wrap around in the cast{_in_line(cast.op, where)}.",
             f"Cast to {other}, or clamp to {dtype.low}..{dtype.high}." if other else f"Clamp to {dtype.low}..{dtype.high}.",
         )  # fmt: skip
     elif low is None or high is None:
         yield from _unclamped(quantizer, cast)
 
 
-def _of_line(op: Op, line: int) -> str:
-    return "" if op.line == line else f" of line {op.line}"
+def _in_line(op: Op, line: int) -> str:
+    return "" if op.line == line else f" in line {op.line}"
 
 
 def _fitting(low: float | str | None, high: float | str | None, bits: int) -> str:
@@ -121,7 +121,7 @@ def _unclamped(quantizer: Quantizer, cast: Cast) -> Iterator[Found]:
 
 
 def _reason(quantizer: Quantizer, cast: Cast) -> tuple[str, bool]:
-    """Why a code may not fit the type, and whether that is certain; "" if all codes fit, or nothing is known."""
+    """Why a code might not fit the type, and whether that is certain; "" if all codes fit, or nothing is known."""
     data, single, span = quantizer.codes.data, quantizer.single, quantizer.span
     if quantizer.codes.multiplied:
         return "", False
@@ -137,7 +137,7 @@ def _reason(quantizer: Quantizer, cast: Cast) -> tuple[str, bool]:
 
 
 def _is_number(quantizer: Quantizer) -> bool:
-    """Whether the zero point is a known number of codes."""
+    """Whether the zero point is a known number."""
     return quantizer.zero_is_known and not any(isinstance(k, Stat) for k in quantizer.zero)
 
 

@@ -34,7 +34,7 @@ def check_dequantize(quantizer: Quantizer) -> Iterator[Found]:
 
 
 def _zero_point(left: dict[object, float], added: dict[object, float], line: int) -> Iterator[Found]:
-    """Yield what is wrong if some of the zero point is still ``left`` in the dequantized values."""
+    """Yield what is wrong if part of the zero point is ``left`` in the dequantized values."""
     if added and _same(left, added, 1):
         yield Found(
             "zero-point-forgotten", line,
@@ -76,7 +76,7 @@ def _overflow(quantizer: Quantizer) -> Iterator[Found]:
             yield Found(
                 "dequantize-overflow", op.line,
                 f"codes - zero_point is computed in {dtype}, which holds {dtype.low}..{dtype.high}: differences outside "
-                "wrap around.",
+                "that range wrap around.",
                 "Convert first: (codes.float() - zero_point) * scale.",
             )  # fmt: skip
 

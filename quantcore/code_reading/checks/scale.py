@@ -8,7 +8,7 @@ from quantcore.code_reading.record import Found
 from quantcore.code_reading.values.python import Num
 from quantcore.code_reading.values.quantities import Inverse, Real, Stat
 
-ROOM = 1.01  # codes out of range that are tolerated: max|x| / 128 clips by one code, and libraries use it
+ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 
 
 def check_scale(quantizer: Quantizer) -> Iterator[Found]:
@@ -51,7 +51,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
     low, high = quantizer.bounds or (None, None)
     signed = low - z < 0 if low is not None else divisor in (127, 7, 1, 32767)
     if not stat.absolute and not data.one_sided and not stat.data.one_sided and signed:
-        yield _of_signed_values(stat)
+        yield _signed_extreme(stat)
     if low is None or high is None:
         return
     top = high - z
@@ -62,7 +62,7 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
         yield Found(
             "divisor", line,
             f"{extreme(stat)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + z))}, but the codes are "
-            f"{limit}: everything larger than {number(top)} steps, {top / divisor:.0%} of {extreme(stat)}, {what}.",
+            f"{limit}: everything larger than {number(top)} steps ({top / divisor:.0%} of {extreme(stat)}) {what}.",
             f"Divide by {number(top)}." if top > 0 else "Divide by the largest code.",
         )  # fmt: skip
     elif quantizer.clamp and divisor * 1.9 < top and not lost:
@@ -75,14 +75,14 @@ def _symmetric(quantizer: Quantizer, stat: Stat, divisor: float, line: int) -> I
     if lost:
         yield Found(
             "negatives-lost", _zero_line(quantizer) or (quantizer.clamp or quantizer.stored.ops[-1]).line,
-            f"No code of {number(low)}..{number(high)} lies below the zero point {number(z)}: every negative value "
+            f"No code in {number(low)}..{number(high)} lies below the zero point {number(z)}: every negative value "
             f"becomes {number(z)}.",
             f"Use zero point {number((high + 1) // 2)} with {extreme(stat)} / {number(high - (high + 1) // 2)}, or signed codes.",
         )  # fmt: skip
 
 
-def _of_signed_values(stat: Stat) -> Found:
-    """An extreme of x where that of |x| is needed."""
+def _signed_extreme(stat: Stat) -> Found:
+    """The finding for an extreme of x where the extreme of |x| is needed."""
     if stat.p is None:
         return Found(
             "max-of-signed-values", stat.line,
@@ -113,7 +113,7 @@ def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, lin
         yield Found(
             "divisor", line,
             f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(codes[0])}..{number(codes[1])} "
-            f"have only {number(codes[1] - codes[0])}: codes outside {what}.",
+            f"span only {number(codes[1] - codes[0])}: codes outside that range {what}.",
             f"Divide by {number(codes[1] - codes[0])}.",
         )  # fmt: skip
     elif codes is not None and quantizer.clamp and divisor * 1.9 < codes[1] - codes[0]:
@@ -127,14 +127,14 @@ def _asymmetric(quantizer: Quantizer, high: Stat, low: Stat, divisor: float, lin
         yield Found(
             "zero-point-left-out", where or line,
             f"{scale_formula(quantizer.codes.scale)} is the step of an asymmetric range, but the zero point is "
-            f"{'0' if where else 'missing'}: codes run from min/scale to max/scale instead of over the codes of the type.",
+            f"{'0' if where else 'missing'}: codes run from min/scale to max/scale instead of covering the codes of the type.",
             f"Add the zero point {number(codes[0]) if codes else 'qmin'} - round(min / scale), or use max|x| with a "
             "symmetric scale.",
         )  # fmt: skip
 
 
 def check_axes(quantizer: Quantizer) -> Iterator[Found]:
-    """Yield scales that are applied to other channels than those they were computed for."""
+    """Yield a finding if the scales are applied along the wrong axis."""
     scale = quantizer.codes.scale
     if isinstance(scale, Inverse) or not isinstance(scale, Real) or not scale.terms:
         return

@@ -37,7 +37,7 @@ def scale_formula(value: Value) -> str:
             above = f"({above})" if len(signs) > 1 else above
             return above if abs(divisor - 1) < 1e-9 else f"{above} / {number(round(divisor, 6))}"
         case Real() if value.terms:
-            return f"{extreme(value.terms[0][0])} over an unknown number"
+            return f"{extreme(value.terms[0][0])} divided by an unknown number"
         case Num():
             return f"{value.value:.6g}"
         case Param():
@@ -46,7 +46,7 @@ def scale_formula(value: Value) -> str:
 
 
 def granularity_of(value: Value) -> str:
-    """Which elements share a scale, as far as known."""
+    """Which elements share a scale, if known."""
     if not isinstance(value, Real) or not value.terms:
         return ""
     stat = value.terms[0][0]

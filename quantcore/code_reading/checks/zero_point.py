@@ -39,7 +39,7 @@ def check_zero_point(quantizer: Quantizer) -> Iterator[Found]:
         if z.dtype and z.dtype.bits <= 8 and not z.clamped and not any(s.zero for s, _ in z.terms):
             yield Found(
                 "zero-point-not-clamped", line,
-                f"If all values of x have the same sign, the zero point lies outside {z.dtype} and wraps around in the cast.",
+                f"If all values of x have the same sign, the zero point can lie outside {z.dtype} and wrap around in the cast.",
                 "Let the range include 0, or clamp the zero point.", False,
             )  # fmt: skip
     yield from _formula(quantizer)
@@ -72,7 +72,7 @@ def _formula(quantizer: Quantizer) -> Iterator[Found]:
         if abs(const - bound) > 1.5:
             yield Found(
                 "zero-point-range", line,
-                f"With this zero point {extreme(stat)} gets the code {number(const)}, but the codes {'end' if stat.end == 'max' else 'begin'} at "
+                f"With this zero point, {extreme(stat)} gets the code {number(const)}, but the codes {'end' if stat.end == 'max' else 'begin'} at "
                 f"{number(bound)}: it is meant for a code range other than {number(quantizer.bounds[0])}..{number(quantizer.bounds[1])}.",
                 f"Use zero_point = {number(quantizer.bounds[0])} - round(min / scale).",
             )  # fmt: skip

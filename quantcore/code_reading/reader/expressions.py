@@ -92,7 +92,7 @@ _INTEGER_OPERATIONS = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.R
 
 def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     a, b = evaluate(node.left, names, reading), evaluate(node.right, names, reading)
-    found = _of_two(node.op, a, b, node.lineno)
+    found = _combined(node.op, a, b, node.lineno)
     values = [arithmetic.single(v) for v in (a, b)]
     lost = isinstance(found, Unknown) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div)
     tracked = any(isinstance(v, Data | Codes) for v in values) and any(
@@ -103,7 +103,7 @@ def _binary(node: ast.BinOp, names: Names, reading: Reading) -> Value:
     return reading.made(found, a, b)
 
 
-def _of_two(op: ast.operator, a: Value, b: Value, line: int) -> Value:
+def _combined(op: ast.operator, a: Value, b: Value, line: int) -> Value:
     if isinstance(op, ast.Add):
         return operators.add(a, b, 1, line)
     if isinstance(op, ast.Sub):

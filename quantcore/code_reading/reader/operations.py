@@ -107,7 +107,7 @@ def _drawn(call: Call) -> Value:
     rank = len(sizes) if len(sizes) == len(call.args) and sizes else None
     shape = call.get(0, "size")
     rank = len(shape.items) if isinstance(shape, Seq) else rank
-    return Data(f"tensor of line {call.line}", one_sided=call.name in ("rand", "random"), rank=rank)
+    return Data(f"tensor in line {call.line}", one_sided=call.name in ("rand", "random"), rank=rank)
 
 
 def _made(call: Call) -> Value:
@@ -119,7 +119,7 @@ def _made(call: Call) -> Value:
         rank, inner = 0, value
         while isinstance(inner, Seq) and inner.items:
             rank, inner = rank + 1, inner.items[0]  # type: ignore[assignment]
-        return Data(f"tensor of line {call.line}", rank=rank)
+        return Data(f"tensor in line {call.line}", rank=rank)
     dtype = call.named.get("dtype")
     return cast(value, dtype, call.line) if isinstance(dtype, DType) else value
 

@@ -13,9 +13,9 @@ MAX_STEPS = 20_000
 
 @dataclass
 class Reading:
-    """``codes``, ``dequantized``: all that were computed; ``unread``: (line, source) of unrecognized calls;
-    ``written``: tensors of the caller that were modified in place, with the line; ``library``: library calls that
-    quantize, with the line."""
+    """``codes``, ``dequantized``: everything computed so far; ``unread``: (line, source) of unrecognized
+    calls; ``written``: the caller's tensors that were modified in place, with the line; ``library``: library
+    calls that quantize, with the line."""
 
     codes: list[Codes] = field(default_factory=list)
     dequantized: list[Dequantized] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Reading:
         """Count a step.
 
         Raises:
-            QuantError: there are too many.
+            QuantError: there are too many steps.
         """
         self.steps += 1
         if self.steps > MAX_STEPS:
@@ -66,6 +66,6 @@ class Reading:
             self.dequantized.append(value)
             self.used |= {id(u) for u in used if isinstance(u, Codes | Dequantized)}
         elif isinstance(value, Unknown) and not any(isinstance(u, Data) for u in used):
-            # added to something unknown: nothing is claimed. Subtracted from x, it is the error
+            # combined with something other than x, so nothing is claimed; x - x̂ would be the error
             self.used |= {id(u) for u in used if isinstance(u, Dequantized)}
         return value

@@ -4,6 +4,7 @@ import ast
 import re
 
 from quantcore.errors import QuantError
+from quantcore.wording import count
 
 MAX_CHARS, MAX_LINES, MAX_NODES, MAX_DEPTH = 20_000, 400, 6_000, 40
 _PROMPT = re.compile(r"^\s*(?:In \[[\d *]*\]:|>>>)[ \t]?")
@@ -27,8 +28,8 @@ def parse(text: str) -> tuple[str, ast.Module]:
         raise QuantError("The text contains a null byte; paste the code as plain text.")
     if len(text) > MAX_CHARS or text.count("\n") >= MAX_LINES:
         raise QuantError(
-            f"The code has {len(text):,} characters in {text.count(chr(10)) + 1:,} lines, more than {MAX_CHARS:,} "
-            f"or {MAX_LINES}; paste only the lines that quantize."
+            f"The code has {count(len(text), 'character')} in {count(text.count(chr(10)) + 1, 'line')}; the limit is "
+            f"{MAX_CHARS:,} characters and {MAX_LINES} lines. Paste only the lines that quantize."
         )
     try:
         text = text.encode("utf-8").decode("utf-8")
@@ -52,10 +53,10 @@ def parse(text: str) -> tuple[str, ast.Module]:
 
 
 def _limit(tree: ast.Module) -> None:
-    count, level = 0, list[ast.AST]([tree])
+    nodes, level = 0, list[ast.AST]([tree])
     for _ in range(MAX_DEPTH + 1):
-        count += len(level)
-        if count > MAX_NODES:
+        nodes += len(level)
+        if nodes > MAX_NODES:
             raise QuantError(
                 f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, without tables."
             )

@@ -111,7 +111,7 @@ class Reader(Reading):
         """Bind names to a value."""
         match target:
             case ast.Name():
-                if isinstance(value, Data) and value.root.startswith("tensor of line"):
+                if isinstance(value, Data) and value.root.startswith("tensor in line"):
                     value = dataclasses.replace(value, root=target.id)
                 names[target.id] = value
             case ast.Tuple() | ast.List():
@@ -128,7 +128,7 @@ class Reader(Reading):
                 names[ast.unparse(target)[:100]] = value
 
     def _stored(self, target: ast.Subscript, value: Value, names: Names) -> Value:
-        """The tensor after ``tensor[where] = value``: clamped, guarded, or filled with such values."""
+        """The tensor after ``tensor[where] = value``: clamped, guarded against 0, or filled in parts."""
         assert isinstance(target.value, ast.Name)
         old, where = names.get(target.value.id, UNKNOWN), target.slice
         if isinstance(where, ast.Compare) and len(where.ops) == 1 and isinstance(where.left, ast.Name):

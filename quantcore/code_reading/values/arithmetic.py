@@ -10,7 +10,7 @@ Terms = tuple[tuple[Stat, float], ...]
 
 
 def single(value: Value) -> Value:
-    """Return the values of a (values, indices) pair, which torch.max(x, dim) gives."""
+    """Return the values of a (values, indices) pair, as torch.max(x, dim) returns it."""
     return (
         value.items[0]
         if isinstance(value, Seq) and len(value.items) == 2 and isinstance(value.items[1], Unknown)
@@ -65,7 +65,7 @@ def again(back: Dequantized) -> Data:
 
 
 def as_data(codes: Codes) -> Data:
-    """Return values that were only divided as a tensor."""
+    """Return values that were divided but not rounded, as a tensor."""
     return Data(
         f"{codes.data.root}/",
         absolute=codes.data.absolute,

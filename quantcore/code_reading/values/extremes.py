@@ -58,7 +58,10 @@ def larger(a: Value, b: Value, end: str) -> Value:
 
 
 def bounded(real: Real, limit: Num, end: str) -> Value:
-    """An extreme bounded by a number from below (max) or above (min): to include 0 in the range, or to keep a scale from 0."""
+    """An extreme bounded by a number from below (max) or above (min).
+
+    The bound includes 0 in the range, or keeps a scale above 0.
+    """
     if limit.value == 0 and len(real.terms) == 1:
         ((stat, factor),) = real.terms
         return dataclasses.replace(real, terms=((dataclasses.replace(stat, zero=True), factor),))

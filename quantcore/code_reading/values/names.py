@@ -60,7 +60,7 @@ def guess(name: str, first: bool = False) -> Value:
 
 
 def name_of(name: str, names: Names) -> Value:
-    """Return the value of a name; of an unbound one, a guess."""
+    """Return the value of a name, or a guess if it is unbound."""
     if name in names:
         return names[name]
     if name in _KNOWN_NAMES:
@@ -74,7 +74,7 @@ def name_of(name: str, names: Names) -> Value:
 
 
 def item_of(value: Value) -> Value:
-    """Return the items of a loop over the value."""
+    """Return the item that a loop over the value binds."""
     if isinstance(value, Many):
         return value.item
     if isinstance(value, Seq) and value.items:

@@ -16,14 +16,14 @@ from quantcore.code_reading.values.arithmetic import (
 from quantcore.code_reading.values.python import UNKNOWN, Num, Param, Unknown, Value
 from quantcore.code_reading.values.quantities import Codes, Data, Dequantized, Inverse, Op, Real, Steps
 
-_GUARD = 1e-3  # a smaller number added to a scale only keeps it from 0
+_GUARD = 1e-3  # a smaller number added to a scale only keeps it above 0
 _SCALE_FACTOR = 0.6  # an extreme times a smaller factor is a scale
 
 
 def left_of(codes: Codes) -> tuple[tuple[Any, float], ...] | None:
-    """Return how much of the zero point is still in the codes, as factors of extremes, of named arguments, of the scale.
+    """Return how much of the zero point is still in the codes, None if unknown.
 
-    None if unknown.
+    As factors of extremes, named arguments and the scale.
     """
     found: dict[Any, float] = {}
     for stat, factor in codes.data.shift:

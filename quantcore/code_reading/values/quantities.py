@@ -26,7 +26,7 @@ class Data(Value):
 
     ``root``: its name; ``layout``: how it was reshaped or sliced; ``low``, ``high``: what it was clamped to, in units
     of x; ``one_sided``: no value is below 0; ``caller``: the caller's own tensor, not a copy; ``shift``: extremes
-    added to it, with their factors; ``twice``: the dequantized value that it is.
+    added to it, with their factors; ``twice``: the dequantized values that it holds.
     """
 
     root: str
@@ -78,7 +78,7 @@ class Real(Value):
 
 @dataclass(frozen=True)
 class Inverse(Value):
-    """1 over a scale, or -1."""
+    """1 / scale, or -1 / scale if ``sign`` is -1."""
 
     scale: Value
     sign: int = 1
@@ -88,7 +88,7 @@ class Inverse(Value):
 class Steps(Value):
     """A weighted sum of extremes in units of a scale, plus a constant: a zero point.
 
-    ``rounding``: as of `Codes`, "" where there was none; ``dtype``: the dtype, None for a float tensor;
+    ``rounding``: as in `Codes`, "" if there was none; ``dtype``: the dtype, None for a float tensor;
     ``python``: whether it is a Python number; ``clamped``: whether it was clamped.
     """
 
@@ -115,7 +115,7 @@ class Op:
 
 @dataclass(frozen=True, eq=False)
 class Codes(Value):
-    """x over a scale, and the steps applied since.
+    """x / scale, and the steps applied since.
 
     ``multiplied``: x was multiplied by the scale instead; ``inverse``: it was multiplied by 1 / scale;
     ``obscured``: something unknown was added.
@@ -134,13 +134,13 @@ class Codes(Value):
 
     @property
     def rounding(self) -> str:
-        """The rule of the first rounding, a cast to an integer included; "" where there is none."""
+        """The rule of the first rounding, including a cast to an integer; "" if there is none."""
         found = self.of("round")
         return str(found[0].value) if found else ""
 
     @property
     def dtype(self) -> DType | None:
-        """Its current integer type; None for floats."""
+        """The current integer type; None for floats."""
         casts = self.of("cast")
         dtype = casts[-1].value if casts else None
         return dtype if dtype is not None and not dtype.floating else None

@@ -1,4 +1,4 @@
-"""Extremes and percentiles, of a whole tensor or along axes."""
+"""Extremes and percentiles, of the entire tensor or along axes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -114,21 +114,21 @@ def peak_to_peak(call: Call) -> Value:
     return operators.add(high, low, -1, call.line)
 
 
-def percentile(of_hundred: bool) -> Operation:
-    """A quantile, or a percentile if ``of_hundred``."""
+def percentile(in_percent: bool) -> Operation:
+    """A quantile; ``in_percent``: its argument runs from 0 to 100."""
 
     def run(call: Call) -> Value:
         q = call.get(1, "q")
         if isinstance(q, Seq) and q.items:
             call = dataclasses.replace(call, named={**call.named, "q": Nothing()})
-            return Seq(tuple(_one_percentile(call, item, of_hundred) for item in q.items))
-        return _one_percentile(call, q, of_hundred)
+            return Seq(tuple(_one_percentile(call, item, in_percent) for item in q.items))
+        return _one_percentile(call, q, in_percent)
 
     return run
 
 
-def _one_percentile(call: Call, q: Value | None, of_hundred: bool) -> Value:
+def _one_percentile(call: Call, q: Value | None, in_percent: bool) -> Value:
     if not isinstance(q, Num):
         return UNKNOWN
-    p = float(q.value) * (1 if of_hundred else 100)
+    p = float(q.value) * (1 if in_percent else 100)
     return _reduce(call.args[0], "high" if p >= 50 else "low", call, 2, round(p, 6))

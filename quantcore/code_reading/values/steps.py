@@ -57,7 +57,7 @@ def _bound(value: Value | None) -> float | str | None:
 
 
 def rounded(value: Value, rule: str, line: int, cast: bool = False) -> Value:
-    """Round; ``cast``: by a cast to an integer, without rounding before."""
+    """Round; ``cast``: by a cast to an integer, which truncates."""
     value = single(value)
     match value:
         case Codes():

@@ -60,7 +60,7 @@ COMPUTED = {
     "narrow": "clamped to the narrow range",
     "zero_point_negated": "zero_point with the opposite sign",
     "zero_point_left_out": "asymmetric scale, zero_point omitted",
-    "middle_left_out": "unsigned codes of a symmetric range, zero_point omitted",
+    "middle_left_out": "unsigned codes for a symmetric range, zero_point omitted",
     "half_away": "ties rounded away from zero",
     "half_up": "ties rounded up",
     "toward_zero": "rounded toward zero",
@@ -76,7 +76,7 @@ COMPUTED = {
 CHOICES = {"wrapped": {"overflow": "wrap"}} | {
     name: {"rounding": name} for name in ("half_away", "half_up", "toward_zero", "floor")
 }
-# Mistakes in the range, which the scheme's range setting holds
+# Mistakes in the range, which are part of the scheme's range setting
 RANGES = {"range_from_zero", "signed_percentile"}
 # Mistakes after the arithmetic, and mistakes with the zero_point
 OVERFLOWS = {"wrapped", "narrow", "unclamped"}
@@ -85,7 +85,7 @@ Kinds = tuple[str, ...]
 # Mistakes in the arithmetic, with scales computed as libraries do: single ones, and likely combinations
 _SINGLE = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
 SINGLE: tuple[Kinds, ...] = tuple((kind,) for kind in _SINGLE)
-_CASTS = ("toward_zero", "floor")  # what a cast does; rules for ties alone differ in too few codes
+_CASTS = ("toward_zero", "floor")  # what a cast does; rules that differ only in ties change too few codes
 COMBINED: tuple[Kinds, ...] = (
     *((z, fit) for z in sorted(ZERO_POINTS) for fit in ("wrapped", "narrow", "unclamped")),
     *((z, rounding) for z in sorted(ZERO_POINTS) for rounding in _CASTS),
@@ -128,7 +128,7 @@ def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
 
 
 def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return codes before they are brought into the format: the kernel, run with mistakes of `COMPUTED`.
+    """Return the codes before the clamp: the kernel, run with mistakes of `COMPUTED`.
 
     ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
@@ -162,7 +162,7 @@ def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, 
 
 
 def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
-    """Return the values in the format: clamped, or as the mistakes of `COMPUTED` do instead."""
+    """Return the values clamped to the format, or treated as the mistakes of `COMPUTED` do instead."""
     if "wrapped" in kinds:
         return wrap(values, fmt).to(values.dtype)
     if "unclamped" in kinds:
@@ -171,7 +171,7 @@ def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
 
 
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:
-    """Return everything that may have been done to the stored codes and can be undone; nothing at all comes first."""
+    """Return every possible corruption of the stored codes that can be undone, starting with none."""
     orders = [(), *_orders(tuple(codes.shape), shape)]
     if tuple(codes.shape) != shape:
         orders = orders[1:]

@@ -1,4 +1,4 @@
-"""Scales that no library computes by min-max: of percentiles, of mistaken ranges, or rounded to float16.
+"""Scales that no library computes by min-max: from percentiles, from mistaken ranges, or rounded to float16.
 
 Per tensor or per channel, with the textbook's arithmetic, as in handwritten code.
 """
@@ -63,12 +63,14 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
             low, high = setting(blocks, Task(INT8, symmetric, BlockErrors(blocks, scheme), len(blocks)))
             for fmt in formats:
                 found = parameters(low, high, symmetric, fmt, TEXTBOOK)
-                s, z = (_laid(p, x, granularity) for p in (found.scale, found.zero_point.to(torch.float32)))
+                s, z = (
+                    _block_form(p, x, granularity) for p in (found.scale, found.zero_point.to(torch.float32))
+                )
                 yield Trial(granularity, fmt, symmetric, s, z, setting)
 
 
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales of the range 0 to max |x| although x has negative values."""
+    """Scales from the range 0 to max |x|, although x has negative values."""
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if not fmt.narrow:
@@ -76,31 +78,31 @@ def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
 
 
 def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales of a percentile of x instead of |x|."""
+    """Scales from a percentile of x instead of |x|."""
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if fmt.signed and not fmt.narrow:
-                yield from _of_percentiles(x, fmt, granularity)
+                yield from _from_percentiles(x, fmt, granularity)
 
 
 def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
     """0 to max |x| over all steps, or unsigned codes of a symmetric range; a zero_point other than 0 is omitted."""
     largest = _by_block(x.abs(), granularity).amax(-1)
-    scale = _laid(largest / (fmt.qmax - fmt.qmin), x, granularity)
+    scale = _block_form(largest / (fmt.qmax - fmt.qmin), x, granularity)
     lowest = torch.full_like(scale, float(fmt.qmin))
     then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _OVERFLOWS)
     yield Trial(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
     if not fmt.signed:
-        scale = _laid(largest / fmt.middle, x, granularity)
+        scale = _block_form(largest / fmt.middle, x, granularity)
         middle = torch.full_like(scale, float(fmt.middle))
         yield Trial(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
 
 
-def _of_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
+def _from_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
     blocks = _by_block(x, granularity)
     highs = torch.quantile(blocks, torch.tensor([p / 100 for p in PERCENTILES]), dim=-1)
     for high in highs:
-        scale = _laid(high / fmt.qmax, x, granularity)
+        scale = _block_form(high / fmt.qmax, x, granularity)
         z = torch.zeros_like(scale)
         yield Trial(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_OVERFLOWS)
 
@@ -151,7 +153,7 @@ def _by_block(x: Tensor, granularity: Granularity) -> Tensor:
     return x.reshape(1, -1)
 
 
-def _laid(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
+def _block_form(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
     """One number per block, in block form."""
     own = granularity.axis if isinstance(granularity, PerChannel) else None
     return values.reshape([n if axis == own else 1 for axis, n in enumerate(x.shape)])

@@ -150,7 +150,7 @@ def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Conventio
 
 
 def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
-    """Return the codes of the sample before they are brought into a format."""
+    """Return the codes of the sample before the clamp."""
     kernel, x = KERNELS[resolved.coding.kernel], sample.x
     s = grid.scale
     if kernel.inverse:
@@ -164,5 +164,5 @@ def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = (
 
 
 def is_lost(values: Tensor) -> Tensor:
-    """Where NaN or a cast decides the code, which only the full arithmetic gives."""
+    """Mask of the values whose code NaN or a cast decides, which only the full arithmetic reproduces."""
     return ~(values.abs() < _LOST)

@@ -23,7 +23,7 @@ from quantcore.scheme import Scheme
 Values = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 MOST = 2048  # elements used for the intervals
-MAX_BITS = 8  # of formats whose zero_points are all tried
+MAX_BITS = 8  # of the widest format whose zero_points are all tried
 EVIDENCE = 20.0  # bits of evidence required beyond the bits of the explanation
 SHORT = 2  # digits of a range that a person would write; one less for a scale
 _WRAPS = 1  # how often a code may have wrapped
@@ -92,7 +92,7 @@ def interval(
 
 
 def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
-    """Return the scale with the shortest decimal, or whose range has the shortest, and whether that is short.
+    """Return the scale with the shortest decimal, its own or its range's, and whether that decimal is short.
 
     >>> likely(0.0995, 0.1004, IntFormat(8)), likely(0.01179, 0.01184, IntFormat(8)) == (1.5 / 127, True)
     ((0.1, True), True)
@@ -126,8 +126,8 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
 
 def _evidence_bits(x: Values, codes: Values, fmt: IntFormat) -> float:
     """Bits of evidence in the codes; qmin, qmax and the codes of zeros count for nothing."""
-    telling = (codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)
-    return float(fmt.bits * telling.sum())
+    informative = (codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)
+    return float(fmt.bits * informative.sum())
 
 
 def _bits_of_scale(fmt: IntFormat) -> float:
@@ -142,7 +142,7 @@ def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> li
 def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interval]]:
     """Zero_points of the format, the middle first, with the scales that give the codes, clamped to qmin and qmax."""
     zs = np.array(sorted(range(fmt.qmin, fmt.qmax + 1), key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
-    if len(x) > _FEW:  # which usually rule out most zero_points
+    if len(x) > _FEW:  # the first few usually rule out most zero_points
         zs = np.array([z for z, _ in _spans(x[:_FEW], codes[:_FEW], fmt, zs)], dtype=np.float64)
     return _spans(x, codes, fmt, zs) if len(zs) else []
 
@@ -159,7 +159,7 @@ def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[i
 
 
 def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
-    """The scales that give the codes with one zero_point if some wrapped, none more than once."""
+    """The scales that give the codes with one zero_point if some codes wrapped, none more than once."""
     count, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
     if largest == 0:
         return []

@@ -17,7 +17,7 @@ from quantcore.matching.inputs import on_grid
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme
 
-# Elements; of larger tensors no zero_points are inferred
+# Elements: no zero_points are inferred for larger tensors
 MOST_INFERRED = 1 << 20
 Parameters = tuple[Tensor, Tensor]
 
@@ -52,12 +52,14 @@ def by_range(x: Tensor, searched: list[Granularity]) -> Source:
 
 
 def swapped_axes(x: Tensor) -> list[Source]:
-    """Return the channels of a square matrix with the scales applied along the wrong axis; nothing for other shapes."""
+    """Return a square matrix's channels with scales along the wrong axis; an empty list for other shapes."""
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
     n = len(x)
     flat = torch.randint(n * n, (2, ELEMENTS), generator=torch.Generator().manual_seed(0))
-    block = torch.cat([flat[0] % n, n + flat[1] // n])  # scales of rows meet columns, those of columns rows
+    block = torch.cat(
+        [flat[0] % n, n + flat[1] // n]
+    )  # row scales are applied to columns, column scales to rows
     low, high = torch.cat([x.amin(1), x.amin(0)]), torch.cat([x.amax(1), x.amax(0)])
     values, starts = x.reshape(-1)[flat.reshape(-1)], np.array([0, ELEMENTS])
     sample = Sample((PerChannel(0), PerChannel(1)), low, high, values, flat.reshape(-1), block, starts, ())
@@ -90,7 +92,7 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
 
 
 def write_given(scale: Tensor, zero_point: Tensor) -> Given:
-    """Return the setting with these parameters: plain numbers for one block, written so that float32 reads back."""
+    """Return the setting with these parameters, plain numbers for one block; they read back as the same float32."""
     return Given(_written(scale), _written(zero_point.to(torch.int64)))
 
 

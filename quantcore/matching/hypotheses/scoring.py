@@ -27,7 +27,7 @@ NEAREST = 3  # granularities kept per convention and format if none fits
 # `Hypothesis.doubt` of a scale that no library computes: a number that a person would write, an unusual
 # percentile, any other number derived from the codes
 WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
-_OF_INTEGERS = tuple(INTEGER_CONVENTIONS.values())
+_INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Task:
     readings: list[Reading]
     computed: tuple[Kinds, ...] = ((),)
     uniform: bool = False
-    conventions: tuple[Convention, ...] = _OF_INTEGERS
+    conventions: tuple[Convention, ...] = _INTEGER_CONVENTIONS
     tried: int = 0
 
     def formats(self) -> list[IntFormat]:
@@ -101,7 +101,7 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
                     same = grid.key(), resolved.coding.kernel, resolved.coding.rounding
                     if same not in known:
-                        kinds = _of_symmetry(task.computed, symmetric)
+                        kinds = _for_symmetry(task.computed, symmetric)
                         known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)
                     known[key] = known[same]
                 for (i, computed), wrong in known[key].items():
@@ -127,7 +127,7 @@ class _Supported:
         self._schemes: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
     def any(self, uniform: bool) -> bool:
-        """Whether the library supports any of the granularities; of ``uniform`` ones the first and last represent all."""
+        """Whether the library supports any granularity; if ``uniform``, the first and last represent all."""
         if unsupported_format(self.scheme):
             return False
         count = len(self.sample.granularities)
@@ -150,7 +150,7 @@ class _Supported:
         return self._schemes[i]
 
 
-def _of_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
+def _for_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
     """Leave out the zero_point mistake that only the other symmetry can have."""
     other = "zero_point_left_out" if symmetric else "middle_left_out"
     return tuple(kinds for kinds in computed if other not in kinds)

@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 MAX_GROUP, MAX_BLOCK = 1024, 256  # longest searched, besides the whole axis
 MAX_UNUSUAL_GROUP = 128
 COMMON_BITS = (4, 8, 16)
-_FEW = 0.01  # of the codes may lie outside a format that is tried: they may be corrupted
+_FEW = 0.01  # fraction of the codes that may lie outside a format that is tried, since codes may be corrupted
 
 
 def granularities(shape: Shape) -> list[Granularity]:
