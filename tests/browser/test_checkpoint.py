@@ -28,6 +28,9 @@ def opened(app: Any, **parameters: str) -> None:
 def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:
     opened(app, ck="example:minilm-gptq")
     app.type("ck_search", "output dense weight")
+    names = open_checkpoint(EXAMPLES["minilm-gptq"]).tensors
+    found = sum(all(word in name for word in ("output", "dense", "weight")) for name in names)
+    expect(app.page.get_by_text(re.compile(rf"^{found} tensors?\. Click a row"))).to_be_visible()
     app.expect_parameter("ck_search", "output dense weight")
     app.wait(f"document.querySelector('{REST}') && document.querySelector('{TABLE}')")
     box = app.page.locator(TABLE).first.bounding_box()
