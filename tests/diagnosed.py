@@ -4,6 +4,8 @@
 `PATTERNS[kind]`.
 """
 
+import dataclasses
+import itertools
 import math
 import re
 
@@ -30,7 +32,10 @@ PATTERNS = {
     "zero_not_exact": rf"{N} elements? \({N} %\) (?:is|are) exactly 0 but dequantizes? to \|x̂\| up to {N}: no code "
                       r"represents 0 there\.$",
     "one_sided": rf"x lies between {N} and {N}, but symmetric (\w+) spends {N} of {N} codes on values (below|above) 0\. "
-                 rf"An asymmetric range {GAINS}\.$",
+                 rf"An asymmetric range {GAINS}( over a symmetric one)?\.$",
+    "either_side": rf"{N} blocks? lies? above 0 and {N} below, but symmetric (\w+) spends {N} of their {N} codes on the other "
+                   rf"side\. An asymmetric range {GAINS}( over a symmetric one)?\.$",
+    "better_scheme": rf"The SQNR is {DB}\. With (.*) it is {DB}, for (?:the same|{N} % (more|less)) storage\.$",
     "outlier_channel": rf"(Row|Column|Channel)s? ([\d, and]+)( more)?(?: of axis (\d))? \(max \|x\| {N}\) sets? the scale of "
                        rf"the others(?: among (\d+)–(\d+))? \(max \|x\| {N}\)\. SQNR of the others: {DB} with "
                        rf"(?:it|them), {DB} without\.(?: (\d+) runs of channels have outlier channels\.)?$",
@@ -39,7 +44,7 @@ PATTERNS = {
     "clipped_too_much": rf"{N} elements? \({N} %\) lies? outside the range and (?:is|are) clipped, which causes {N} % of the "
                         r"squared error\.$",
     "clips_too_little": rf"The range extends to the largest \|x\|, {N}, which makes the step coarse\. A narrower range, (.*), "
-                        rf"clips some elements and {GAINS}\.$",
+                        rf"{GAINS}\.$",
     "codes_unused": rf"Only codes (-?\d+)\.\.(-?\d+) of (-?\d+)\.\.(-?\d+) occur: the range is wider than the data, which "
                     rf"lie between {N} and {N}\.$",
     "per_channel": rf"All elements share one scale\. One per {ROW_OR_AXIS}, {N} in all, {GAINS} for {N} % more storage\.$",
@@ -57,7 +62,8 @@ PATTERNS = {
             r"codes and (?:is|are) rounded (.*); other (rounding rules|orders of operations|rounding rules or orders of "
             r"operations) give other codes\.$",
 }  # fmt: skip
-VARIANTS = {"tiny_block": ("small_scale", "least_range")}
+VARIANTS = {"tiny_block": ("small_scale", "least_range"), "one_sided": ("either_side",)}
+COST = rf" The fix takes {N} bits per element instead of {N}\.$"
 
 
 def number(text):
@@ -83,9 +89,10 @@ def same_db(text, value):
     return said == value or (math.isnan(said) and math.isnan(value)) or abs(said - value) <= 0.0501
 
 
-def same_gain(text, e):
+def same_gain(text, e, before=None):
     """Whether the SQNR that a sentence claims for its fix is right: its gain, or before and after."""
-    before, after = sqnr(e.x, e.error), e.sqnr_of(e.finding.fix)
+    before = sqnr(e.x, e.error) if before is None else before
+    after = e.sqnr_of(e.finding.fix)
     if not math.isfinite(after - before):
         said = re.match(rf"takes the SQNR from {DB} to {DB}$", text)
         return same_db(said[1], before) and same_db(said[2], after)
@@ -119,6 +126,12 @@ class Evidence:
             values = np.repeat(values, b, axis=axis).take(range(n), axis=axis)
         return values
 
+    def blockwise(self, reduce):
+        """A reduction over each block, in block form."""
+        grid = [range(0, n, b) for n, b in zip(self.x.shape, self.block, strict=True)]
+        boxes = (tuple(slice(i, i + b) for i, b in zip(at, self.block, strict=True)) for at in itertools.product(*grid))
+        return np.array([reduce(self.x[box]) for box in boxes])
+
     @property
     def before_clamp(self):
         with np.errstate(all="ignore"):
@@ -142,10 +155,12 @@ class Evidence:
 
 
 def bits(scheme, x):
-    """Bits per element of an integer scheme: the code, and each block's float32 scale and, if free, zero point."""
+    """Bits per element: the code, and each block's float32 scale and, if it is free, zero point."""
     result = qc.apply(x, scheme)
-    each = 32 + (0 if scheme.symmetric else scheme.format.bits)
-    return scheme.format.bits + each * result.scale.numel() / x.size
+    zero_point = result.params.zero_point
+    free = not scheme.symmetric or bool((zero_point != 0).any() and (zero_point != scheme.format.middle).any())
+    each = 32 if zero_point.is_floating_point() else scheme.format.bits
+    return scheme.format.bits + (32 + free * each) * result.scale.numel() / x.size
 
 
 def nan(said, e):
@@ -215,8 +230,48 @@ def one_sided(said, e):
     values = [q - int(e.z.flat[0]) for q in range(e.fmt.qmin, e.fmt.qmax + 1)]
     wasted = [v for v in values if (v < 0 if said[6] == "below" else v > 0)]
     assert (said[3], number(said[4]), number(said[5])) == (str(e.fmt), len(wasted), len(values))
-    assert not e.finding.fix.symmetric
-    assert same_gain(said[7], e)
+    gained_by_asymmetry(said[7], said[8], e)
+
+
+def either_side(said, e):
+    up, down = int(number(said[1])), int(number(said[2]))
+    low, high = (e.blockwise(f) for f in (np.min, np.max))
+    above = (high > 0) & (-low <= np.float32(0.1) * high)
+    below = (low < 0) & (high <= np.float32(0.1) * -low)
+    assert (up, down) == (above.sum(), below.sum())
+    assert up > 0 < down
+    assert up + down >= 0.9 * ((low != 0) | (high != 0)).sum()
+    z = int(e.z.flat[0])
+    assert (said[3], number(said[5])) == (str(e.fmt), (up + down) * (e.fmt.qmax - e.fmt.qmin + 1))
+    assert number(said[4]) == up * (z - e.fmt.qmin) + down * (e.fmt.qmax - z)
+    gained_by_asymmetry(said[6], said[7], e)
+
+
+def gained_by_asymmetry(gain, over, e):
+    """The gain is of the asymmetry alone: against a symmetric scheme with the same range setting, if that is better."""
+    fix = e.finding.fix
+    assert not fix.symmetric
+    before = sqnr(e.x, e.error)
+    same = dataclasses.replace(e.scheme, range_setting=fix.range_setting)
+    again = before if fix.range_setting == e.scheme.range_setting else e.sqnr_of(same)
+    assert (over is not None) == (again > before)
+    assert same_gain(gain, e, max(before, again))
+    assert e.sqnr_of(fix) >= max(before, again) + 3
+
+
+def better_scheme(said, e):
+    before, after = sqnr(e.x, e.error), e.sqnr_of(e.finding.fix)
+    assert same_db(said[1], before)
+    assert same_db(said[3], after)
+    assert before < 30
+    assert after >= before + 6
+    more = bits(e.finding.fix, e.x) / bits(e.scheme, e.x) - 1
+    assert more <= 0.05
+    assert said[4] is None if more == 0 else near(said[4], 100 * abs(more), 3)
+    assert more == 0 or said[5] == ("more" if more > 0 else "less")
+    changed = [n for n in ("symmetric", "granularity", "range_setting") if getattr(e.scheme, n) != getattr(e.finding.fix, n)]
+    told = {"symmetric": "symmetric", "granularity": "scale", "range_setting": "the range"}
+    assert all(told[name] in said[2] for name in changed)
 
 
 def outlier_channel(said, e):
@@ -290,7 +345,6 @@ def clips_too_little(said, e):
     after = Evidence(e.again(e.finding.fix), e.finding)
     assert (after.s <= e.s).all()
     assert after.s.sum() < e.s.sum()
-    assert after.clipped.any()
     assert same_gain(said[3], e)
 
 
@@ -423,10 +477,15 @@ CHECKS = {name: globals()[name] for name in PATTERNS}
 def check(result, finding):
     """Check a finding: its sentence, its boxes and its gain."""
     names = (finding.kind, *VARIANTS.get(finding.kind, ()))
-    matches = [(name, said) for name in names if (said := re.match(PATTERNS[name], finding.sentence))]
+    evidence = Evidence(result, finding)
+    sentence, cost = re.sub(COST, "", finding.sentence), re.search(COST, finding.sentence)
+    matches = [(name, said) for name in names if (said := re.match(PATTERNS[name], sentence))]
     assert len(matches) == 1, finding.sentence
     name, said = matches[0]
-    evidence = Evidence(result, finding)
+    if finding.fix is not None:
+        after, before = (bits(s, evidence.x) for s in (finding.fix, evidence.scheme))
+        assert (cost is not None) == (after > 1.05 * before)
+        assert cost is None or (near(cost[1], after) and near(cost[2], before))
     CHECKS[name](said, evidence)
     for box in finding.boxes:
         assert all(0 <= a < b <= n for (a, b), n in zip(box, evidence.x.shape, strict=True))

@@ -25,7 +25,10 @@ def found(x, text):
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_of_healthy_tensors(name, granularity):
     for seed in range(3):
-        assert found(normal(seed=seed), f"{name} {granularity}") == {}
+        findings = found(normal(seed=seed), f"{name} {granularity}")
+        if name in ("ternary", "binary"):  # of so few values, min-max ranges waste most
+            findings.pop("better_scheme", None)
+        assert findings == {}
 
 
 @pytest.mark.parametrize("name", qc.PRESETS)

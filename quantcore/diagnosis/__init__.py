@@ -4,9 +4,12 @@ A kind of finding is a function ``kind(context) -> Iterator[Finding]``; `KINDS` 
 proposed only after it was computed on the same tensor and was better.
 """
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from quantcore.analysis import Report
+from quantcore.diagnosis.alternatives import STORAGE, better_scheme
 from quantcore.diagnosis.bit_budget import per_channel, small_groups, spare_bits, ties
 from quantcore.diagnosis.blocks import constant_block, tiny_block, zero_block
 from quantcore.diagnosis.codes import (
@@ -29,7 +32,7 @@ Kind = Callable[[Context], Iterator[Finding]]
 _ALL: tuple[Kind, ...] = (
     nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
     outlier_channel, outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel,
-    small_groups, tiny_block, zero_block, constant_block, spare_bits, ties,
+    small_groups, better_scheme, tiny_block, zero_block, constant_block, spare_bits, ties,
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.__name__: kind for kind in _ALL}
 # Findings that follow from others, and are left out if one of those was found
@@ -41,7 +44,15 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
 }
 # Findings for floats and codebooks, which have no zero_point and no uniform step
-_FOR_FLOATS = ("nan", "clipped_too_much", "per_channel", "tiny_block", "zero_block", "constant_block")
+_FOR_FLOATS = (
+    "nan",
+    "clipped_too_much",
+    "per_channel",
+    "tiny_block",
+    "zero_block",
+    "constant_block",
+    "better_scheme",
+)
 # Findings for tensors that contain NaN or infinity
 _FOR_NONFINITE = ("nan", "zero_point_outside")
 
@@ -60,10 +71,30 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     names = tuple(KINDS) if result.scheme.format.has_zero_point else _FOR_FLOATS
     if not context.finite:
         names = tuple(name for name in names if name in _FOR_NONFINITE)
-    found = [finding for name in names for finding in KINDS[name](context)]
+    found = [f for name in names if name != better_scheme.__name__ for f in KINDS[name](context)]
     kinds = {finding.kind for finding in found}
     found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]
-    return sorted(found, key=lambda f: SEVERITIES.index(f.severity))
+    fixes = [finding for finding in found if finding.fix]
+    # an error is fixed first: what is left to gain shows after that
+    if better_scheme.__name__ in names and all(finding.severity != "error" for finding in fixes):
+        context.reached = max((_reaches(finding, context) for finding in fixes), default=-math.inf)
+        found += better_scheme(context)
+    return [_priced(f, context) for f in sorted(found, key=lambda f: SEVERITIES.index(f.severity))]
+
+
+def _reaches(finding: Finding, context: Context) -> float:
+    """The SQNR in dB of a finding's fix, if it takes about the same storage."""
+    trial = context.trial(finding.fix) if finding.fix else None
+    return trial.sqnr_db if trial and trial.bits_per_element <= STORAGE * context.bits else -math.inf
+
+
+def _priced(finding: Finding, context: Context) -> Finding:
+    """The finding, which says what its fix costs if that is more than about the same storage."""
+    trial = context.trial(finding.fix) if finding.fix else None
+    if trial is None or trial.bits_per_element <= STORAGE * context.bits:
+        return finding
+    cost = f"{number(trial.bits_per_element)} bits per element instead of {number(context.bits)}"
+    return replace(finding, sentence=f"{finding.sentence} The fix takes {cost}.")
 
 
 __all__ = [

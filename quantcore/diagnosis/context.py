@@ -13,10 +13,21 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import Report, report, sqnr
+from quantcore.diagnosis.estimate import Drawn, Estimate
 from quantcore.diagnosis.record import Box, Gain
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import Shape, block_bounds, grid_shape, regions, split_axes
+from quantcore.granularity import (
+    Granularity,
+    PerFlatGroup,
+    Shape,
+    block_bounds,
+    block_shape,
+    blocked_shape,
+    grid_shape,
+    regions,
+    split_axes,
+)
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized, apply
 from quantcore.scheme import Scheme, bits_per_element
@@ -40,8 +51,11 @@ class Context:
 
     result: Quantized
     known: Report | None = None
+    reached: float = -math.inf  # the SQNR in dB of the best fix found so far, for about the same storage
     _trials: dict[Scheme, Trial | None] = field(default_factory=dict)
     _channels: dict[int, Tensor] = field(default_factory=dict)
+    _drawn: dict[Shape, Drawn] = field(default_factory=dict)
+    _estimates: dict[tuple[Granularity, bool], Estimate] = field(default_factory=dict)
 
     @property
     def scheme(self) -> Scheme:
@@ -106,10 +120,37 @@ class Context:
         return self._channels[axis]
 
     @cached_property
+    def bounds(self) -> tuple[float, float]:
+        """The lowest and the highest element of x."""
+        low, high = torch.aminmax(self.result.x)
+        return float(low), float(high)
+
+    @cached_property
     def finite(self) -> bool:
         """Whether x contains neither NaN nor infinity."""
-        low, high = torch.aminmax(self.result.x)
-        return math.isfinite(low) and math.isfinite(high)
+        return all(map(math.isfinite, self.bounds))
+
+    def drawn(self, granularity: Granularity) -> Drawn:
+        """Elements that ranges and errors under a granularity are estimated from."""
+        shape = blocked_shape(granularity, self.shape)
+        if shape not in self._drawn:
+            self._drawn[shape] = Drawn(self.result.x.reshape(shape), self.bounds)
+        return self._drawn[shape]
+
+    def estimates(self, pairs: Iterable[tuple[Granularity, bool]]) -> list[Estimate]:
+        """Estimate the errors of the format with other granularities, symmetric or not."""
+        pairs = list(pairs)
+        for flat in (False, True):
+            new = [p for p in pairs if p not in self._estimates and isinstance(p[0], PerFlatGroup) == flat]
+            if new:
+                found = self.drawn(new[0][0]).estimates(self.scheme.format, new)
+                self._estimates |= {(e.granularity, e.symmetric): e for e in found}
+        return [self._estimates[pair] for pair in pairs]
+
+    def blocks(self, granularity: Granularity) -> int:
+        """The number of blocks under another granularity."""
+        shape = blocked_shape(granularity, self.shape)
+        return math.prod(grid_shape(shape, block_shape(granularity, self.shape)))
 
     @property
     def grid(self) -> Shape:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from quantcore.analysis import sqnr_of
+from quantcore.diagnosis.alternatives import narrowed, shrunk
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import gains, number, percent
@@ -13,7 +13,7 @@ from quantcore.diagnosis.record import Finding, cell
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
-from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, Fixed, Given, MinMax, Percentile, RangeSetting
+from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 from quantcore.wording import count
 
@@ -38,20 +38,31 @@ def one_sided(context: Context) -> Iterator[Finding]:
     sided = nonzero & (smaller <= ONE_SIDED * larger)
     if not nonzero.any() or int(sided.sum()) < MOST_BLOCKS * int(nonzero.sum()):
         return
-    side = "below" if float(above.sum()) > float(below.sum()) else "above"
-    fmt, z = context.fmt, int(context.zero_point.reshape(-1)[0])
-    wasted = z - fmt.qmin if side == "below" else fmt.qmax - z
-    if not WASTED * fmt.available <= wasted < fmt.available:  # a given zero point may be anywhere
+    fmt, z = context.fmt, context.zero_point[sided].double()
+    positive = (above > below)[sided]
+    spent = torch.where(positive, z - fmt.qmin, fmt.qmax - z)  # on the side with less data
+    if not ((spent >= WASTED * fmt.available) & (spent < fmt.available)).all():
+        return  # a given zero point may be anywhere
+    best, symmetric = context.best(_asymmetric(context), SIDED_DB), context.report.sqnr_db
+    if best is not None and best.scheme.range_setting != context.scheme.range_setting:
+        # another range may gain most of it, and it is not the asymmetry that does
+        again = context.trial(context.changed(range_setting=best.scheme.range_setting))
+        symmetric = max(symmetric, again.sqnr_db) if again else symmetric
+    if best is None or not best.sqnr_db >= symmetric + SIDED_DB:
         return
-    best = context.best(_asymmetric(context), SIDED_DB)
-    if best is None:
-        return
-    low, high = float(context.extremes[0].amin()), float(context.extremes[1].amax())
+    if bool(positive.all()) or not bool(positive.any()):
+        low, high = float(context.extremes[0].amin()), float(context.extremes[1].amax())
+        fact = f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {int(spent[0])} of "
+        fact += f"{fmt.available} codes on values {'below' if bool(positive[0]) else 'above'} 0."
+    else:
+        up, down = int(positive.sum()), int((~positive).sum())
+        fact = f"{count(up, 'block')} {'lies' if up == 1 else 'lie'} above 0 and {down:,} below, but symmetric {fmt} "
+        fact += f"spends {int(spent.sum()):,} of their {fmt.available * (up + down):,} codes on the other side."
     yield Finding(
         "one_sided",
         "warning",
-        f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {wasted} of {fmt.available} codes on "
-        f"values {side} 0. An asymmetric range {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        f"{fact} An asymmetric range {gains(symmetric, best.sqnr_db)}"
+        f"{'' if symmetric == context.report.sqnr_db else ' over a symmetric one'}.",
         **context.fixed_by(best),
     )
 
@@ -96,59 +107,25 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
 
 def clips_too_little(context: Context) -> Iterator[Finding]:
     """A narrower range would lose less: the largest elements make the step coarse for the others."""
-    if not isinstance(context.scheme.range_setting, MinMax) or context.block_size < 16:
+    scheme = context.scheme
+    if not isinstance(scheme.range_setting, MinMax) or context.block_size < 16:
         return
-    shrink, estimated = _best_shrink(context)
-    if estimated < NARROWER_DB - 0.5:
+    (estimate,) = context.estimates([(scheme.granularity, scheme.symmetric)])
+    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.5:
         return
-    best = context.best(_narrower(context, shrink), NARROWER_DB)
+    shrink = estimate.shrink
+    whole = isinstance(scheme.granularity, PerTensor)  # of one range, computing it is quicker than a search
+    setting = shrunk(context, shrink) if whole else narrowed(context, scheme.granularity, shrink)
+    best = context.best([context.changed(range_setting=setting)], NARROWER_DB)
     if best is None:
         return
     yield Finding(
         "clips_too_little",
         "warning",
         f"The range extends to the largest |x|, {number(float(context.largest.amax()))}, which makes the step coarse. A narrower "
-        f"range, {write_call(best.scheme.range_setting)}, clips some elements and {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        f"range, {write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
     )
-
-
-def _best_shrink(context: Context) -> tuple[float, float]:
-    """The factor on the range with the smallest squared error on a sample, and its gain in dB.
-
-    A cheap estimate, to decide whether computing it is worthwhile.
-    """
-    x, blocks = context.sample
-    low, high = (t[blocks].clamp(max=0) if i == 0 else t[blocks].clamp(min=0)
-                 for i, t in enumerate(context.extremes))  # fmt: skip
-    if context.scheme.symmetric:
-        high = torch.maximum(-low, high)
-        low = -high
-    steps = context.fmt.qmax - context.fmt.qmin
-    factors = [0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 1.0]
-    errors = [_shrunk_error(x, low * f, high * f, steps) for f in factors]
-    best = errors.index(min(errors))
-    return factors[best], sqnr_of(errors[-1], errors[best]) if errors[-1] else 0.0
-
-
-def _shrunk_error(x: Tensor, low: Tensor, high: Tensor, steps: int) -> float:
-    scale = ((high - low) / steps).clamp(min=torch.finfo(torch.float32).tiny)
-    x_hat = ((x - low) / scale).round_().clamp_(0, steps).mul_(scale).add_(low)
-    return float((x - x_hat).double().square().sum())
-
-
-def _narrower(context: Context, shrink: float) -> list[Scheme]:
-    settings: list[RangeSetting] = []
-    if isinstance(context.scheme.granularity, PerTensor):
-        low, high = (float(t) * shrink for t in context.extremes)
-        settings.append(Fixed(float(f"{min(low, 0.0):.3g}"), float(f"{max(high, 0.0):.3g}")))
-    else:
-        x, blocks = context.sample
-        inside = float((x.abs() <= shrink * context.largest[blocks]).double().mean())
-        settings += [Percentile(p) for p in (round(max(90.0, 100 * inside), 2), 99.0, 99.9) if p < 100]
-    if "min_mse" in RANGE_SETTINGS and context.x_blocked.numel() <= 1 << 20:
-        settings.append(RANGE_SETTINGS["min_mse"]())  # type: ignore[call-arg]
-    return [context.changed(range_setting=setting) for setting in settings]
 
 
 def codes_unused(context: Context) -> Iterator[Finding]:

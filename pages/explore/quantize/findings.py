@@ -41,6 +41,7 @@ LESSON_OF = {
     "codes_unused": ("error", "clipping"),
     "per_channel": ("granularity", "rows"),
     "small_groups": ("granularity", "cost"),
+    "better_scheme": ("granularity", "cost"),
     "tiny_block": ("mistakes", "scale-in-float16"),
     "zero_block": ("scale", "marks"),
     "constant_block": ("scale", "marks"),

@@ -1,0 +1,232 @@
+"""Schemes of the same bits and at most 5 % more storage that lose much less, where much is lost.
+
+`offered` is the whole table of them; `better_scheme` estimates which of it are better, computes the best few, and
+proposes the best. `estimate` says how.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from quantcore.analysis import decibels, sqnr_of
+from quantcore.conventions import TEXTBOOK
+from quantcore.diagnosis.context import ALIKE_DB, Context, Trial
+from quantcore.diagnosis.estimate import Estimate
+from quantcore.diagnosis.formatting import along as one_of
+from quantcore.diagnosis.formatting import percent
+from quantcore.diagnosis.record import Finding
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor, Shape
+from quantcore.notation import write_call
+from quantcore.range_setting import MIN_MAX, Fixed, MinMax, MinMse, Percentile, RangeSetting
+from quantcore.scheme import Scheme, bits_per_element
+from quantcore.wording import joined
+
+LOSSY_DB = 30.0  # above this, x̂ loses little
+BETTER_DB = 6.0  # one bit's worth
+STORAGE = 1.05  # times the storage
+MISSED_DB = 1.5  # the estimate may be this much too low
+# half a bit: a fix within this of a better scheme leads there, too, and the same library is kept
+NEAR_DB = 3.0
+NARROWED = 0.9  # a range to be searched is at most this fraction of min-max
+COMPUTED = 3  # estimates that are computed exactly
+# elements up to which min-MSE is quick: of integers, of other formats
+SEARCHED = {True: 1 << 20, False: 1 << 16}
+SIZES = tuple(1 << k for k in range(1, 11))  # of groups and, squared, of blocks
+SETTINGS: tuple[RangeSetting, ...] = (MIN_MAX, MinMse(), Percentile(99.0), Percentile(99.9))
+
+
+def granularities(shape: Shape) -> Iterator[Granularity]:
+    """Yield every granularity that is offered for a tensor of ``shape``, the simplest first."""
+    yield PerTensor()
+    rank = len(shape)
+    if rank > 1:
+        yield from map(PerChannel, range(rank))
+    for axis in reversed(range(rank)):
+        along = axis if axis < rank - 1 else -1
+        yield from (PerGroup(size, along) for size in SIZES if size < shape[axis])
+    if rank > 1:
+        yield from (PerBlock((*(1,) * (rank - 2), size, size)) for size in SIZES if size <= min(shape[-2:]))
+        yield from (PerFlatGroup(size) for size in SIZES if size < math.prod(shape))
+
+
+def offered(scheme: Scheme, shape: Shape) -> Iterator[Scheme]:
+    """Yield the schemes of the same bits and at most `STORAGE` times the storage that may be proposed instead.
+
+    Symmetric and asymmetric, every granularity of `granularities`, every setting of `SETTINGS`; of the same library,
+    and of the textbook.
+    """
+    most = STORAGE * bits_per_element(scheme, shape)
+    for granularity in (scheme.granularity, *granularities(shape)):
+        for symmetric in (True, False) if scheme.format.has_zero_point else (True,):
+            for setting in SETTINGS:
+                for other in _written(scheme, granularity, symmetric, setting):
+                    if storage(other, shape) <= most:
+                        yield other
+
+
+def storage(scheme: Scheme, shape: Shape) -> float:
+    """Bits per element; infinite if the scheme does not fit the shape, or its library does not support it."""
+    try:
+        return bits_per_element(scheme, shape)
+    except QuantError:
+        return math.inf
+
+
+def _written(
+    scheme: Scheme, granularity: Granularity, symmetric: bool, setting: RangeSetting
+) -> tuple[Scheme, ...]:
+    """The scheme with these parts: of the same library, in the other signedness, and of the textbook."""
+    same = dataclasses.replace(scheme, granularity=granularity, symmetric=symmetric, range_setting=setting)
+    convention = TEXTBOOK.changed(overflow=scheme.convention.coding.overflow)
+    textbook = dataclasses.replace(same, convention=convention, scales=None)
+    fmt = scheme.format
+    if not isinstance(fmt, IntFormat):
+        return same, textbook
+    return same, dataclasses.replace(same, format=IntFormat(fmt.bits, not fmt.signed, fmt.narrow)), textbook
+
+
+def better_scheme(context: Context) -> Iterator[Finding]:
+    """Much is lost, and a scheme of the same bits and about the same storage loses much less."""
+    best = best_alternative(context)
+    if best is None:
+        return
+    more = best.bits_per_element / context.bits - 1
+    cost = f"{percent(more)} more" if more > 0 else f"{percent(-more)} less" if more < 0 else "the same"
+    yield Finding(
+        "better_scheme",
+        "warning",
+        f"The SQNR is {decibels(context.report.sqnr_db)}. With {changes(context, best.scheme)} it is "
+        f"{decibels(best.sqnr_db)}, for {cost} storage.",
+        **context.fixed_by(best),
+    )
+
+
+def best_alternative(context: Context) -> Trial | None:
+    """The best scheme offered, if it gains `BETTER_DB` where x̂ is worse than `LOSSY_DB`."""
+    now = context.report.sqnr_db
+    if not now < LOSSY_DB or not context.largest.any():
+        return None
+    own, least = context.scheme.convention.name, max(now + BETTER_DB, context.reached + NEAR_DB)
+    enough: list[Trial] = []
+    for estimate, shrink, expected in _promising(context):
+        # what is computed on all of x settles it, unless more is to be expected of the others
+        if any(trial.sqnr_db >= expected - ALIKE_DB for trial in enough):
+            break
+        setting = MIN_MAX if shrink == 1 else narrowed(context, estimate.granularity, shrink)
+        tried = _computed(context, estimate, setting)
+        enough += [trial for trial in tried if trial.sqnr_db >= least]
+    best = max(enough, key=lambda t: t.sqnr_db, default=None)
+    if best is None:
+        return None
+    return max(
+        (t for t in enough if t.scheme.convention.name == own and t.sqnr_db >= best.sqnr_db - NEAR_DB),
+        key=lambda t: t.sqnr_db,
+        default=best,
+    )
+
+
+def _promising(context: Context) -> list[tuple[Estimate, float, float]]:
+    """The `COMPUTED` best estimates, each with its shrink (1 for min-max) and the SQNR in dB to be expected."""
+    least = max(context.report.sqnr_db + BETTER_DB - MISSED_DB, context.reached + NEAR_DB)
+    found = []
+    for estimate in context.estimates(_pairs(context)):
+        for shrink, mse in ((1.0, estimate.min_max), (min(estimate.shrink, NARROWED), estimate.searched)):
+            expected = context.report.sqnr_db + sqnr_of(context.report.mse, mse)
+            if expected >= least:
+                found.append((estimate, shrink, expected))
+    found.sort(key=lambda f: ALIKE_DB * _changed(context, f[0], f[1]) - f[2])
+    chosen = found[:COMPUTED]
+    # what clips can be misjudged by elements that were not drawn, what does not clip can't
+    if not any(shrink == 1 for _, shrink, _ in chosen):
+        chosen += [f for f in found[COMPUTED:] if f[1] == 1][:1]
+    return chosen
+
+
+def _changed(context: Context, estimate: Estimate, shrink: float) -> int:
+    """How many parts of the scheme are changed; of two that gain the same, the one with fewer is proposed."""
+    own = context.scheme
+    setting = isinstance(own.range_setting, MinMax) == (shrink < 1)
+    return (estimate.granularity != own.granularity) + (estimate.symmetric != own.symmetric) + setting
+
+
+def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
+    """The granularities that may be best, symmetric and not: the scheme's own, and of each kind and axis the finest."""
+    fmt, shape, own = context.scheme.format, context.shape, context.scheme.granularity
+    most = STORAGE * context.bits
+    room = (most - fmt.bits) * math.prod(shape)  # bits for scales and zero points
+    for symmetric in (True, False) if fmt.has_zero_point else (True,):
+        if any(storage(s, shape) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
+            yield own, symmetric
+        each = 32 + (0 if symmetric else fmt.bits)
+        seen: set[tuple[str, int]] = set()
+        for granularity in granularities(shape):
+            kind = (type(granularity).__name__, getattr(granularity, "axis", 0))
+            if isinstance(granularity, PerFlatGroup) and ("PerGroup", -1) in seen:
+                continue  # runs across the ends of rows are for rows too short for groups
+            if kind in seen or context.blocks(granularity) * each > room:
+                continue
+            seen.add(kind)
+            if granularity != own:
+                yield granularity, symmetric
+
+
+def _computed(context: Context, estimate: Estimate, setting: RangeSetting) -> list[Trial]:
+    """The scheme as the library writes it and, if that does not gain enough, as the textbook does."""
+    *own, textbook = _written(context.scheme, estimate.granularity, estimate.symmetric, setting)
+    fits = [s for s in (*own, textbook) if storage(s, context.shape) <= STORAGE * context.bits]
+    tried = []
+    for scheme in dict.fromkeys((*fits[:1], *fits[-1:])):
+        trial = context.trial(scheme)
+        if trial:
+            tried.append(trial)
+            if trial.sqnr_db >= context.report.sqnr_db + BETTER_DB:
+                break
+    return tried
+
+
+def narrowed(context: Context, granularity: Granularity, shrink: float) -> RangeSetting:
+    """A range setting that narrows ranges to about ``shrink``: min-MSE, or one that is quick on a large tensor."""
+    if context.x_blocked.numel() <= SEARCHED[context.scheme.format.has_zero_point]:
+        return MinMse()
+    if isinstance(granularity, PerTensor):
+        return shrunk(context, shrink)
+    low, high = context.drawn(granularity).range(granularity)
+    inside = context.drawn(granularity).values.abs() <= shrink * low.abs().maximum(high.abs())
+    return Percentile(round(min(max(90.0, 100 * float(inside.double().mean())), 99.99), 2))
+
+
+def shrunk(context: Context, shrink: float) -> RangeSetting:
+    """The range of the whole tensor, made narrower, with three digits; min-MSE if that is too narrow for float32."""
+    low, high = (float(f"{bound * shrink:.3g}") for bound in context.bounds)
+    return Fixed(min(low, 0.0), max(high, 0.0)) if min(low, 0.0) < max(high, 0.0) else MinMse()
+
+
+def changes(context: Context, scheme: Scheme) -> str:
+    """What another scheme does differently: ``one scale per column (axis 1) and the min-MSE range``."""
+    own, words = context.scheme, []
+    if scheme.symmetric != own.symmetric:
+        words.append(f"{'symmetric' if scheme.symmetric else 'asymmetric'} {scheme.format}")
+    elif scheme.format != own.format:
+        words.append(str(scheme.format))
+    if scheme.granularity != own.granularity:
+        words.append(_shared(scheme.granularity, len(context.shape)))
+    if scheme.range_setting != own.range_setting:
+        words.append(f"the range {write_call(scheme.range_setting)}")
+    if scheme.convention != own.convention:
+        words.append(f"{scheme.convention.name}'s arithmetic")
+    elif scheme.scales != own.scales:
+        words.append("float32 scales")
+    return joined(words)
+
+
+def _shared(granularity: Granularity, rank: int) -> str:
+    match granularity:
+        case PerTensor():
+            return "one scale for all elements"
+        case PerChannel(axis):
+            return f"one scale per {one_of(rank, axis % rank)}"
+        case PerGroup(size, axis):
+            return f"one scale per {size} elements along axis {axis % rank}"
+    return f"one scale per block, {write_call(granularity)}"
