@@ -14,6 +14,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from pages.serving import log, metrics, models_folder, remote, settings, tensor_store
+from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
 from pages.serving.middleware.limits import Limits
@@ -30,6 +31,7 @@ try:
     options = settings.current()
     tensor_store.current()
     models_folder.chosen_by(options)
+    origins.check_settings()
     remote.current()
     metrics.serve(options.metrics, options.metrics_token)
 except settings.SettingError as error:
@@ -46,6 +48,7 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Visit every page before the first visitor does."""
     log.configure()
     await warm_up()
+    log.announce()
     tidying = asyncio.create_task(tensor_store.keep_tidy())
     yield {}
     tidying.cancel()
@@ -59,6 +62,7 @@ app = st.App(
         Middleware(Patience),
         Middleware(SecurityHeaders),
         Middleware(Requests),
+        Middleware(origins.Origins),
         Middleware(Limits, uploads=uploads, address_sessions=options.address_sessions),
         Middleware(metrics.Metrics),
         Middleware(Pages),

@@ -11,7 +11,9 @@ import traceback
 from typing import Any
 
 import streamlit as st
+from streamlit import config
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.web.server import server_util
 
 from pages.serving.metrics import FAILURES
 
@@ -43,6 +45,20 @@ def configure() -> None:
         return record
 
     logging.setLogRecordFactory(one_line)
+
+
+def announce() -> None:
+    """Say where the pages are, once they can be opened; Streamlit's own message would come before, and ask a web service."""
+    if config._server_mode == "starlette-app":  # else uvicorn started the app, and says it
+        log.info("The pages are at %s", server_util.get_url(_address()))
+
+
+def _address() -> str:
+    """The host at which a browser on this machine, or the one that a setting names, finds the app."""
+    if config.is_manually_set("browser.serverAddress"):
+        return str(config.get_option("browser.serverAddress"))
+    address = server_util.get_display_address(config.get_option("server.address") or "localhost")
+    return f"[{address}]" if ":" in address else address
 
 
 def run() -> str:
