@@ -10,6 +10,8 @@ import pytest
 import yaml
 from replicas import ROOT, command
 
+from pages.serving.middleware.limits import MAX_LINK
+from pages.serving.middleware.patience import MAX_HEAD
 from pages.serving.settings import PREFIX, Settings, read
 
 NGINX = (ROOT / "deploy" / "nginx.conf").read_text("utf-8")
@@ -83,6 +85,8 @@ def test_the_proxy_knows_the_replicas() -> None:
 def test_the_proxy_lets_through_what_the_app_takes() -> None:
     (upload,) = re.findall(r"client_max_body_size (\d+)m", NGINX)
     assert CONFIG["maxUploadSize"] < int(upload) <= CONFIG["maxUploadSize"] + 1
+    (head,) = re.findall(r"large_client_header_buffers 4 (\d+)k;", NGINX)
+    assert int(head) << 10 == MAX_HEAD == 2 * MAX_LINK
     ping = int(command()[command().index("--ws-ping-interval") + 1])
     stream = NGINX[NGINX.index("location = /_stcore/stream") :]
     assert int(re.findall(r"proxy_read_timeout (\d+)s", stream)[0]) > 2 * ping

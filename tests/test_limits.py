@@ -118,7 +118,22 @@ def test_many_idle_connections_are_closed_and_others_are_answered(server):
     assert is_well(server)
 
 
-def test_a_head_beyond_64_kb_is_refused(server):
+@pytest.mark.parametrize("piece", [10**6, 20_000])
+@pytest.mark.parametrize(("length", "status"), [(65_536, 200), (65_537, 414), (100_000, 414), (129_000, 414)])
+def test_a_link_beyond_64_kb_is_refused_in_words(server, length, status, piece):
+    """However it arrives."""
+    head = f"GET /?t={'a' * (length - 4)} HTTP/1.1\r\nHost: a\r\nX-Long: {'b' * 1500}\r\n\r\n".encode()
+    with connect(server) as connection:
+        for start in range(0, len(head), piece):
+            connection.sendall(head[start : start + piece])
+            time.sleep(0.01)
+        found, text = answer_of(connection)
+    assert found == status
+    if status == 414:
+        assert f"it has {length:,} characters after the server's name, and at most 65,536" in text
+
+
+def test_a_head_beyond_128_kb_is_refused(server):
     reader = http.client.HTTPConnection(server.host, timeout=10)
     reader.request("GET", f"/?t={'a' * 10**6}")
     assert reader.getresponse().status == 400

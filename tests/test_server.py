@@ -311,6 +311,24 @@ def test_a_link_of_1_mb_is_refused_and_others_notice_nothing(served: Server) -> 
     assert finish(in_the_session()) < 3 * before + 0.5
 
 
+def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
+    async def connect(origin: str) -> None:
+        async with websockets.connect(
+            f"ws://{served.host}/_stcore/stream",
+            origin=websockets.Origin(origin),
+            subprotocols=[websockets.Subprotocol("streamlit")],
+            proxy=None,
+        ):
+            pass
+
+    finish(connect(served.address))
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        finish(connect("http://evil.test"))
+    assert refused.value.response.status_code == 403
+    assert b"server.corsAllowedOrigins" in (refused.value.response.body or b"")
+    assert f"The pages are at {served.address}" in served.log.read_text()
+
+
 def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:
     async def during() -> tuple[float, float]:
         name, _, port = served.host.partition(":")

@@ -158,6 +158,26 @@ def test_without_cookies_the_address_decides(behind_nginx: Cluster, do: Do) -> N
     do(check())
 
 
+def test_the_proxy_passes_on_what_the_app_judges(behind_nginx: Cluster) -> None:
+    """Host and Origin, by which it knows its own pages, and links that are too long."""
+    address, _ = behind_nginx
+    _, port = address.removeprefix("http://").split(":")
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgrade |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    for host, origin, status in [
+        (f"quant.example.org:{port}", f"https://quant.example.org:{port}", 101),
+        (f"quant.example.org:{port}", "https://quant.example.org", 403),
+        (f"quant.example.org:{port}", "https://evil.test", 403),
+    ]:
+        headers = upgrade | {"Host": host, "Origin": origin}
+        with requests.get(f"{address}/_stcore/stream", headers=headers, stream=True, timeout=10) as answer:
+            assert answer.status_code == status
+            assert status == 101 or "server.corsAllowedOrigins" in answer.text
+    long = requests.get(f"{address}/?t={'a' * 100_000}", timeout=10)
+    assert long.status_code == 414
+    assert "This link is too long: it has 100,004 characters" in long.text
+
+
 def test_an_upload_reaches_its_replica_after_that_was_slow(behind_nginx: Cluster, do: Do) -> None:
     """nginx leaves a slow replica out for a while, and the body of an upload can be sent to one server only."""
     address, replicas = behind_nginx

@@ -1,7 +1,7 @@
 """Limits for anonymous visitors, wide enough for a class behind one address.
 
-The underlying server already limits a request's head (64 KB, so a link too), one upload (server.maxUploadSize), one
-message of a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128, for two minutes).
+The underlying server already limits a request's head (see patience.py), one upload (server.maxUploadSize), one message of
+a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128, for two minutes).
 """
 
 import time
@@ -17,6 +17,7 @@ from pages.serving.middleware.uploads import Uploads
 from pages.serving.network import network
 
 CLOSED = {"/_stcore/metrics"}  # Streamlit's own, open to everybody and costly to compute
+MAX_LINK = 2**16  # characters after the host; browsers and proxies accept little more
 TRY_AGAIN_LATER = 1013  # the code that closes a websocket; the page does try again, less and less often
 _MOST_ADDRESSES = 10_000
 
@@ -63,6 +64,9 @@ class Limits:
         """Pass the request on, or refuse it."""
         if scope["type"] == "websocket":
             await self._websocket(scope, receive, send)
+        elif scope["type"] == "http" and (length := _length(scope)) > MAX_LINK:
+            REFUSED.labels("links").inc()
+            await PlainTextResponse(_too_long(length), 414)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in CLOSED:
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "PUT" and uploads.ROUTE in scope["path"]:
@@ -83,3 +87,16 @@ class Limits:
         finally:
             self._sessions[address] -= 1
             self._sessions += Counter()  # forgets addresses without sessions
+
+
+def _length(scope: Scope) -> int:
+    """Characters of a request's path and parameters."""
+    parameters = scope["query_string"]
+    return len(scope.get("raw_path") or scope["path"]) + len(parameters) + bool(parameters)
+
+
+def _too_long(length: int) -> str:
+    return (
+        f"This link is too long: it has {length:,} characters after the server's name, and at most {MAX_LINK:,} can be "
+        "opened. Open Quantscope without it, and paste or upload the tensor there."
+    )

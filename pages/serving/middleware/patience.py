@@ -10,6 +10,10 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
+# Bytes of a request's line and headers. uvicorn's default is as long as the longest link, so that a longer one would be
+# refused without a word, or not, depending on the pieces in which it arrives.
+MAX_HEAD = 2**17
+
 
 class Patience:
     """Configure the underlying server when it starts.
@@ -29,6 +33,7 @@ class Patience:
             server = getattr(getattr(receive, "__self__", None), "config", None)
             if server is not None:  # else the server is not uvicorn
                 server.http_protocol_class = with_deadline(server.http_protocol_class, self.seconds)
+                server.h11_max_incomplete_event_size = MAX_HEAD
                 # Streamlit refuses larger messages, but only once they have been received
                 server.ws_max_size = int(config.get_option("server.maxWidgetStateSize")) << 20
         await self.app(scope, receive, send)
