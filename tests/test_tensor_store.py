@@ -227,6 +227,44 @@ def test_after_its_age_a_tensor_is_gone(make, url, clock):
     assert [name for name in files(url) if young in name] == []  # deleted even without sharing
 
 
+@pytest.mark.parametrize("ahead", [DAY // 2, 2 * DAY, 400 * DAY, 10**11, 10**14, 1e300, 10**400])
+@pytest.mark.parametrize("dates", [("shared",), ("opened",), ("shared", "opened")])
+def test_no_date_in_the_future_keeps_a_tensor_longer(make, url, clock, dates, ahead):
+    """Nor keeps the upkeep from deleting the others."""
+    store = make(age=10 * DAY)
+    dated, other = store.share(tensor(), ANNA, LIMIT), store.share(tensor(1), ANNA, LIMIT)
+    record = json.loads(files(url)[f"{dated}.json"])
+    late = dict.fromkeys(dates, ahead if isinstance(ahead, float) else int(START) + ahead)
+    put(url, f"{dated}.json", json.dumps(record | late).encode())
+    store.tidy()  # as every hour
+    if ahead == DAY // 2:  # the clocks of two machines may differ
+        assert store.size(dated, LIMIT)
+    assert store.size(other, LIMIT)
+    clock.time += 11 * DAY
+    store.tidy()
+    assert not [name for name in files(url) if name.startswith((dated, other))]
+
+
+def test_a_record_of_the_future_is_damaged(make, url):
+    store = make()
+    address = store.share(tensor(), ANNA, LIMIT)
+    record = json.loads(files(url)[f"{address}.json"])
+    put(url, f"{address}.json", json.dumps(record | {"shared": START + 2 * DAY}).encode())
+    refused(lambda: store.open(address, LIMIT), "record of this link's shared tensor is damaged")
+
+
+def test_a_tensor_opened_in_the_future_makes_room_as_others_do(make, url):
+    store = make(space=3 * LEAST)
+    first, second, third = (store.share(tensor(i), ANNA, LIMIT) for i in range(3))
+    record = json.loads(files(url)[f"{first}.json"])
+    put(url, f"{first}.json", json.dumps(record | {"opened": START + 400 * DAY}).encode())
+    store.open(second, LIMIT)
+    fourth = store.share(tensor(3), ANNA, LIMIT)
+    refused(lambda: store.open(first, LIMIT), "or less if space runs out")
+    for address in (second, third, fourth):
+        store.open(address, LIMIT)
+
+
 def test_the_least_recently_opened_goes_first(make):
     big = 3 * LEAST // 4 // 4  # float32 elements; each tensor counts as the least size
     store = make(space=3 * LEAST)
@@ -293,7 +331,7 @@ def test_what_ended_processes_left_is_deleted_and_nothing_else(make, url, clock)
 
 def test_half_files_of_yesterday_are_deleted(make, tmp_path, clock):
     store = TensorStore(str(tmp_path), Limits(MB, MB, DAY), clock)
-    for name, age in (("old", 2 * 3600), ("new", 0)):
+    for name, age in (("old", 2 * 3600), ("future", -2 * 3600), ("new", 0)):
         path = tmp_path / f"{'d' * 32}.safetensors.{name}.part"
         path.write_bytes(b"half")
         now = path.stat().st_mtime
@@ -314,7 +352,7 @@ def test_what_is_shared_now_stays_where_another_clock_is_ahead(make, url):
     own, other = make().share(tensor(), ANNA, LIMIT), make().share(tensor(1), BEN, LIMIT)
     record = Record("", LEAST, START, START)
     records = {own: record, other: dataclasses.replace(record, opened=START + DAY)}
-    upkeep.make_room(Folder(url), records, own, LEAST)
+    upkeep.make_room(Folder(url), records, own, LEAST, START)
     make().open(own, LIMIT)
     refused(lambda: make().open(other, LIMIT), "no longer stored")
 

@@ -14,6 +14,7 @@ Several processes may use one folder without waiting for each other:
 - Needed space is noted before space is counted: of two processes that share at the same time, the later counts both.
 - The record is written before the content and deleted after it, so that no content is left without one.
 - A file that another process deletes in the meantime is treated as deleted.
+- Their clocks may differ by a day. A record that is dated later than that is damaged: it would never be too old.
 """
 
 from pages.serving.tensor_store.configured import current, keep_tidy, opened_at, visitor_of

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import hashlib
-from pathlib import Path
+import os
 
 from pages.serving import settings
 from pages.serving.network import network
@@ -29,7 +29,7 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
     """
     if chosen.store.lower() == settings.OFF:
         return None
-    url = chosen.store if "://" in chosen.store else str(Path(chosen.store).expanduser().absolute())
+    url = chosen.store if "://" in chosen.store else os.path.abspath(os.path.expanduser(chosen.store))
     limits = Limits(int(chosen.store_gb * 1e9), int(chosen.store_visitor_mb * 1e6), chosen.store_days * 86400)
     try:
         return TensorStore(url, limits)

@@ -84,11 +84,11 @@ class Folder:
             self._fs.rm_file(self._path(name))
 
     def delete_parts(self, names: list[str], seconds: float) -> None:
-        """Delete the unfinished files last written more than ``seconds`` ago: whoever wrote them has ended."""
+        """Delete the unfinished files last written more than ``seconds`` ago, or as much later than now: whoever wrote them has ended."""
         for name in names:
             if name.endswith(_PART):
                 with suppress(FileNotFoundError, NotImplementedError):
-                    if time.time() - self._fs.modified(self._path(name)).timestamp() > seconds:
+                    if abs(time.time() - self._fs.modified(self._path(name)).timestamp()) > seconds:
                         self.delete(name)
 
     def _make(self) -> None:

@@ -1,7 +1,6 @@
 """The names of a shared tensor's files, and the record of its content."""
 
 import json
-import math
 import re
 import secrets
 from dataclasses import asdict, dataclass
@@ -9,6 +8,8 @@ from dataclasses import asdict, dataclass
 _ADDRESS = re.compile(r"[0-9a-f]{32}")
 _CONTENT, _RECORD = ".safetensors", ".json"
 MAX_RECORD = 1000  # bytes; a record has about 160
+_MOST = 1e18  # bytes or seconds; JSON's numbers may be too large for a float
+_CLOCKS_DIFFER = 86400  # seconds
 
 
 def new_address() -> str:
@@ -62,7 +63,15 @@ class Record:
             isinstance(record.sha256, str)
             and type(record.size) is int
             and record.size > 0
-            and all(type(n) in (int, float) and math.isfinite(n) for n in numbers)
+            and all(type(n) in (int, float) and abs(n) < _MOST for n in numbers)  # NaN is not
         ):
             return record
         return None
+
+    def is_from_the_future(self, now: float) -> bool:
+        """Whether its date can't be right, even if the clocks of two machines differ by a day: it would never be too old."""
+        return self.shared > now + _CLOCKS_DIFFER
+
+    def last_used(self, now: float) -> float:
+        """When the tensor was last opened, as far as is known: a date in the future says nothing."""
+        return self.opened if self.opened <= now + _CLOCKS_DIFFER else self.shared

@@ -138,7 +138,7 @@ class TensorStore:
                     "today, the limit here; share it tomorrow, or send the file."
                 )
             records = delete_useless(self._folder, sizes, self.limits.age, now)
-            make_room(self._folder, records, address, self.limits.space)
+            make_room(self._folder, records, address, self.limits.space, now)
             self._folder.write(content_name(address), content)
             if not self._folder.exists(record_name(address)):
                 # another process needed the space
@@ -155,7 +155,7 @@ class TensorStore:
             record = Record.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
         except FileNotFoundError:
             raise self._missing() from None
-        if record is None:
+        if record is None or record.is_from_the_future(self._now()):
             raise QuantError(f"The record of this link's shared tensor is damaged; {_AGAIN}")
         if self._now() - record.shared > self.limits.age:
             delete(self._folder, address)

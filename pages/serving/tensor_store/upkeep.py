@@ -45,7 +45,7 @@ def delete(folder: Folder, address: str) -> None:
 
 
 def delete_useless(folder: Folder, sizes: dict[str, int], age: float, now: float) -> dict[str, Record]:
-    """Delete what is too old, has a damaged record, or was left unfinished.
+    """Delete what is too old or dated in the future, has a damaged record, or was left unfinished.
 
     Args:
         sizes: the files of the folder.
@@ -62,7 +62,7 @@ def delete_useless(folder: Folder, sizes: dict[str, int], age: float, now: float
         record = Record.from_bytes(found.get(record_name(address), b""))
         if record is not None:
             unfinished = content_name(address) not in sizes and now - record.shared > _UNFINISHED
-            if now - record.shared <= age and not unfinished:
+            if now - record.shared <= age and not unfinished and not record.is_from_the_future(now):
                 records[address] = record
                 continue
         elif record_name(address) not in sizes and folder.exists(record_name(address)):
@@ -75,10 +75,10 @@ def delete_useless(folder: Folder, sizes: dict[str, int], age: float, now: float
     return records
 
 
-def make_room(folder: Folder, records: dict[str, Record], own: str, space: int) -> None:
+def make_room(folder: Folder, records: dict[str, Record], own: str, space: int, now: float) -> None:
     """Delete the least recently opened tensors until the rest, ``own`` included, fits."""
     total = sum(counted(record.size) for record in records.values())
-    for address in sorted(records.keys() - {own}, key=lambda a: (records[a].opened, a)):
+    for address in sorted(records.keys() - {own}, key=lambda a: (records[a].last_used(now), a)):
         if total <= space:
             return
         delete(folder, address)
