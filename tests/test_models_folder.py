@@ -139,6 +139,78 @@ def test_links_in_a_circle(root):
     assert "There is no file or folder" in refused(root, "one")
 
 
+HIDDEN = {
+    "itself.gguf": "itself.gguf",
+    "around.safetensors": "a/../around.safetensors",
+    "below a file.gguf": "model.safetensors/x",
+    "too long.gguf": "x" * 300,
+    "nothing.safetensors": "nothing",
+}
+
+
+def with_hidden_links(folder: Path) -> None:
+    for name, target in HIDDEN.items():
+        (folder / name).symlink_to(target)
+    if os.getuid():  # root may read everything
+        (folder / "closed").mkdir(mode=0)
+        (folder / "closed.gguf").symlink_to("closed/model.gguf")
+
+
+@pytest.mark.parametrize("folder", [".", "a"])
+def test_a_link_that_leads_nowhere_hides_only_itself(root, folder):
+    """In the menu, in a release, and where the folder itself is opened."""
+    (root / "model.safetensors").write_bytes(MODEL)
+    tensors, files = opened(root, folder), LocalFolder(root / folder).names
+    checkpoints_in.clear()
+    shown = checkpoints_in(root)
+    assert "model.safetensors" in shown
+    with_hidden_links(root / folder)
+    (root / folder / "other").symlink_to("other")
+    checkpoints_in.clear()
+    assert checkpoints_in(root) == shown
+    assert opened(root, folder) == tensors
+    assert LocalFolder(root / folder).names == files
+
+
+def test_no_sentence_shows_where_the_folder_is(root):
+    """Whatever the operating system says, at any step from the menu to the bytes."""
+    with_hidden_links(root / "a")
+    (root / "a" / "model.safetensors").unlink()
+    (root / "a" / "model.safetensors").symlink_to("model.safetensors")
+    (root / "a" / "config.json").unlink()
+    (root / "a" / "config.json").mkdir()
+    said = [refused(root, typed) for typed in ("a", "a/model.safetensors", "a/config.json", "../x", "none")]
+    folder = LocalFolder(root / "a", within=root)
+    for name in (*HIDDEN, "model.safetensors", "config.json", "none", "\0", "\ud800", "x" * 300, "a/b"):
+        with pytest.raises(QuantError) as caught:
+            folder.open(name)
+        said.append(str(caught.value))
+    gone = LocalFolder(root / "b c", within=root)
+    model = gone.open("model.safetensors")
+    (root / "b c").rename(root / "moved")
+    for act in (
+        lambda: gone.names,
+        lambda: model.read(0, 8),
+        lambda: gone.open("model.safetensors.index.json"),
+    ):
+        with pytest.raises(QuantError) as caught:
+            act()
+        said.append(str(caught.value))
+    assert [sentence for sentence in said if str(root.parent) in sentence] == []
+    assert "The folder can't be listed: No such file or directory." in said
+
+
+@pytest.mark.parametrize(
+    "address", ["x" * 300, "a\ud800", "~nobody-here/x", "{root}/itself", "{root}/file/x"]
+)
+def test_an_address_that_leads_nowhere_gets_a_sentence(tmp_path, address):
+    """In a notebook and on the command line, too."""
+    (tmp_path / "itself").symlink_to("itself")
+    (tmp_path / "file").touch()
+    with pytest.raises(QuantError, match="check the path"):
+        open_checkpoint(address.format(root=tmp_path))
+
+
 @pytest.mark.parametrize(
     "name", ["config.json", "model.safetensors", "model.safetensors.index.json", "quantize_config.json"]
 )
@@ -232,5 +304,7 @@ def test_the_setting(root):
     assert models_folder.chosen_by(Settings()) is None
     assert models_folder.chosen_by(Settings(models="OFF")) is None
     assert models_folder.chosen_by(Settings(models=str(root))) == root
-    with pytest.raises(SettingError, match="which is not a folder"):
-        models_folder.chosen_by(Settings(models=str(root / "a" / "config.json")))
+    (root / "itself").symlink_to("itself")
+    for path in (str(root / "a" / "config.json"), str(root / "itself"), "~nobody-here/x", "x" * 300, "a\0b"):
+        with pytest.raises(SettingError, match="which is not a folder"):
+            models_folder.chosen_by(Settings(models=path))

@@ -28,8 +28,8 @@ def chosen_by(options: Settings) -> Path | None:
     """
     if not options.models or options.models.lower() == OFF:
         return None
-    path = Path(options.models).expanduser()
-    if not path.is_dir():
+    path = Path(os.path.expanduser(options.models))
+    if not os.path.isdir(path):
         raise SettingError(
             f"{PREFIX}MODELS is {options.models[:200]!r}, which is not a folder; it must be one, or {OFF}."
         )

@@ -56,7 +56,7 @@ def _walk(root: Path) -> Iterator[str]:
 def _is_inside(link: str, root: Path) -> bool:
     """Whether a link leads to a file inside; what lies outside is not examined."""
     real = Path(os.path.realpath(link))
-    return real.is_relative_to(root) and real.is_file()
+    return real.is_relative_to(root) and os.path.isfile(real)  # false also for a link that leads to itself
 
 
 def _of_folder(folder: Path, names: list[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ out of it, and only regular files.
 
 import os
 import re
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -113,19 +114,24 @@ class LocalFolder(Folder):
         self.path = Path(path)
         self._roots = [self.path.resolve()]
         # Hugging Face's cache: snapshots/<revision>/ is full of links to blobs/, which is next to snapshots/
-        blobs = self.path.resolve().parent.parent / "blobs"
-        if self.path.resolve().parent.name == "snapshots" and blobs.is_dir() and not blobs.is_symlink():
+        blobs = self._roots[0].parent.parent / "blobs"
+        if self._roots[0].parent.name == "snapshots" and os.path.isdir(blobs) and not blobs.is_symlink():
             self._roots.append(blobs)
         if within is not None:
             self._roots = [root for root in self._roots if root.is_relative_to(within.resolve())]
 
     def _list(self) -> list[str]:
+        with os.scandir(self.path) as entries:
+            return [entry.name for entry in entries if self._is_listed(entry)]
+
+    def _is_listed(self, entry: "os.DirEntry[str]") -> bool:
         # a link's target outside is not touched, not even to see whether it exists: opening it raises the error
-        return [
-            entry.name
-            for entry in os.scandir(self.path)
-            if (entry.is_symlink() and not self._has(os.path.realpath(entry.path))) or entry.is_file()
-        ]
+        if entry.is_symlink() and not self._has(os.path.realpath(entry.path)):
+            return True
+        try:
+            return entry.is_file()
+        except OSError:  # a link that leads to itself, or whose target can't be looked at
+            return False
 
     def _has(self, real: str) -> bool:
         return any(Path(real).is_relative_to(root) for root in self._roots)
@@ -204,11 +210,15 @@ def locate(address: "str | os.PathLike[str]") -> tuple[Folder, str | None]:
         raise NotFound("The address of a checkpoint is a path or a URL; give one as text.")
     if "::" in text or re.match(r"[A-Za-z][A-Za-z0-9+.\-]+://", text):
         return _remote(text)
-    path = Path(text).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(text))
+    try:
+        info = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"There is no file or folder {quoted(text)}; check the path.") from None
+    except (OSError, ValueError) as error:
+        raise NotFound(f"{quoted(text)} can't be opened: {reason(error)}; check the path.") from None
+    if stat.S_ISDIR(info.st_mode):
         return LocalFolder(str(path)), None
-    if not path.exists():
-        raise NotFound(f"There is no file or folder {quoted(text)}; check the path.")
     return LocalFolder(str(path.parent)), path.name
 
 

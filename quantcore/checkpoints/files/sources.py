@@ -211,8 +211,9 @@ class RemoteSource(ByteSource):
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of an error's message."""
-    text = (str(error).splitlines() or [""])[0].rstrip(".")[:200]
+    """Return the first line of an error's message; of the operating system's, without the path, which may be a server's."""
+    message = (isinstance(error, OSError) and error.strerror) or str(error)
+    text = (message.splitlines() or [""])[0].rstrip(".")[:200]
     return text or type(error).__name__
 
 
