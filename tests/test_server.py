@@ -326,6 +326,8 @@ def test_a_page_of_another_site_opens_no_session(served: Server) -> None:
         finish(connect("http://evil.test"))
     assert refused.value.response.status_code == 403
     assert b"server.corsAllowedOrigins" in (refused.value.response.body or b"")
+    assert "http://evil.test may not open a session" in served.lines()[-1]
+    assert "handshake" not in served.log.read_text()
     assert f"The pages are at {served.address}" in served.log.read_text()
 
 

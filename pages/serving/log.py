@@ -33,6 +33,10 @@ def configure() -> None:
     log.setLevel(logging.INFO)
     # A link carries its visitor's tensor, and Streamlit turns the request log on if uvicorn starts the app.
     logging.getLogger("uvicorn.access").disabled = True
+    # uvicorn 0.54 calls it an error if a websocket is refused in words, as middleware/origins.py does
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: "without completing handshake" not in record.msg
+    )
     make = logging.getLogRecordFactory()
 
     def one_line(*args: Any, **kwargs: Any) -> logging.LogRecord:

@@ -4,6 +4,7 @@ Nothing outside it is opened, listed, or revealed to exist: paths are checked as
 then part by part, so that no link leads out, not even to come back in.
 """
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ from quantcore.tensors import short
 MAX_CHARACTERS = 4096
 
 
+@functools.cache  # once, when the app starts: a visitor must not be told its path if it is gone later
 def chosen_by(options: Settings) -> Path | None:
     """Return the folder of these settings; None if they name none.
 

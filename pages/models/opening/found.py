@@ -54,9 +54,9 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _is_inside(link: str, root: Path) -> bool:
-    """Whether a link leads to a file inside; what lies outside is not examined."""
+    """Whether a link leads to a readable file inside, not to itself; what lies outside is not examined."""
     real = Path(os.path.realpath(link))
-    return real.is_relative_to(root) and os.path.isfile(real)  # false also for a link that leads to itself
+    return real.is_relative_to(root) and os.path.isfile(real) and os.access(real, os.R_OK)
 
 
 def _of_folder(folder: Path, names: list[str]) -> Iterator[str]:

@@ -126,12 +126,11 @@ class LocalFolder(Folder):
 
     def _is_listed(self, entry: "os.DirEntry[str]") -> bool:
         # a link's target outside is not touched, not even to see whether it exists: opening it raises the error
-        if entry.is_symlink() and not self._has(os.path.realpath(entry.path)):
-            return True
-        try:
+        if not entry.is_symlink():
             return entry.is_file()
-        except OSError:  # a link that leads to itself, or whose target can't be looked at
-            return False
+        # a link that leads to nothing, to itself, or to what can't be read hides only itself
+        outside = not self._has(os.path.realpath(entry.path))
+        return outside or (os.path.isfile(entry) and os.access(entry, os.R_OK))
 
     def _has(self, real: str) -> bool:
         return any(Path(real).is_relative_to(root) for root in self._roots)
