@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
@@ -212,6 +213,22 @@ def test_other_pages_open_none(
     assert status in (400, 403)  # 400: the parser refuses some of these headers itself
     assert status == 400 or text.endswith(".")
     check_nothing_was_asked(proxy, asked)
+
+
+@pytest.mark.parametrize(("page", "status"), [("http://evil.test", 403), ("http://here.example:8501", 200)])
+def test_a_page_can_ask_why_it_is_refused(
+    started: tuple[Server, socket.socket, Path], page: str, status: int
+) -> None:
+    """A refused websocket tells the page nothing."""
+    address = f"{started[0].address}/_stcore/stream"
+    question = urllib.request.Request(address, b"", {"Host": HERE, "Origin": page}, method="POST")
+    try:
+        with urllib.request.urlopen(question, timeout=20) as response:
+            found, text = response.status, response.read().decode()
+    except urllib.error.HTTPError as refused:
+        found, text = refused.code, refused.read().decode()
+    assert found == status
+    assert ("server.corsAllowedOrigins" in text) == (status == 403)
 
 
 @pytest.fixture

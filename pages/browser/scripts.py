@@ -8,6 +8,7 @@ _HERE = Path(__file__).parent
 _SCRIPT = "\n".join(
     (_HERE / name).read_text(encoding="utf-8") for name in ("theme.js", "history.js", "keyboard.js")
 )
+_REFUSED = (_HERE / "refused.js").read_text(encoding="utf-8")
 _STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")
 _PAGE_STYLE = _HERE / "page.css"
 _COMPONENT = st.components.v2.component(
@@ -38,7 +39,8 @@ def in_head(page: bytes) -> bytes:
     The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
     pages last, so that they override Streamlit's.
     """
-    page = page.replace(b"<head>", f"<head><style>{_STYLE}</style><script>{_SCRIPT}</script>".encode(), 1)
+    head = f"<head><style>{_STYLE}</style><script>{_SCRIPT}\n{_REFUSED}</script>"
+    page = page.replace(b"<head>", head.encode(), 1)
     style = f"<style>{_PAGE_STYLE.read_text(encoding='utf-8')}</style>"
     return page.replace(b"</body>", f"{style}</body>".encode(), 1)
 

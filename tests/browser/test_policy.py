@@ -1,5 +1,8 @@
 """The content security policy allows everything that the pages do, and forbids the rest."""
 
+import contextlib
+import socket
+import threading
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -105,3 +108,44 @@ def test_what_no_page_does_is_forbidden(watched):
         watched.wait("window.forbidden?.some((what) => !what.includes('wasm-eval'))")
         assert forbidden(watched.page)[0].startswith(directive), act
         assert watched.page.evaluate("window.ran") is None, act
+
+
+@contextlib.contextmanager
+def renaming_proxy(target):
+    """Forwards connections to the server, and puts another name into each Host header, as many proxies do."""
+    place = urlsplit(target)
+
+    def copy(source, sink, old=b"", new=b""):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data.replace(old, new) if old else data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def forward(client):
+        with client, socket.create_connection((place.hostname, place.port)) as behind:
+            back = threading.Thread(target=copy, args=(behind, client))
+            back.start()
+            copy(client, behind, b"Host: 127.0.0.1:", b"Host: inside.example:")
+            back.join()
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=forward, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_page_behind_a_proxy_that_changes_the_host_says_what_to_set(new_app, server):
+    with renaming_proxy(server) as address:
+        app = new_app(address, own=True)
+        app.expected += ["Unexpected response code: 403", "WebSocket onerror"]
+        app.expected.append("Failed to load resource")  # see above
+        app.page.goto(f"{address}/ranges")
+        said = app.page.get_by_role("alert")
+        expect(said).to_contain_text(f"A page from {address} may not open a session")
+        expect(said).to_contain_text("add the origin to server.corsAllowedOrigins")
+        app.page.close()

@@ -21,6 +21,7 @@ from pages.serving.middleware.limits import Rate
 from pages.serving.settings import SettingError
 
 SETTING = "server.corsAllowedOrigins"
+SESSIONS = "/_stcore/stream"
 POLICY_VIOLATION = 1008  # the code that closes a websocket
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -154,7 +155,7 @@ def refusal(origins: list[str], hosts: list[str]) -> str:
 
 
 class Origins:
-    """Let only pages from allowed origins open a session; pass everything else on.
+    """Let only pages from allowed origins open a session, and tell the others why not.
 
     Args:
         app: the application behind this one.
@@ -167,12 +168,17 @@ class Origins:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a websocket's request; pass it on without its Origin, so that Streamlit has nothing to look up.
 
+        A POST to the same address is answered with the reason, which a page can't read from a refused websocket.
         Only st.login, which the app does not use, reads the header later.
         """
-        if scope["type"] != "websocket":
+        question = scope["type"] == "http" and scope["method"] == "POST" and scope["path"].endswith(SESSIONS)
+        if scope["type"] != "websocket" and not question:
             await self.app(scope, receive, send)
             return
         problem = refusal(_values(scope, b"origin"), _values(scope, b"host"))
+        if question:
+            await PlainTextResponse(problem, 403 if problem else 200)(scope, receive, send)
+            return
         if not problem:
             others = [(name, value) for name, value in scope["headers"] if name != b"origin"]
             await self.app({**scope, "headers": others}, receive, send)

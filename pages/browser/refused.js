@@ -1,0 +1,12 @@
+// Says why a page stays empty when the server opens no session for it (pages/serving/middleware/origins.py). A refused
+// websocket tells a page nothing; the same address answers a POST, which also carries the page's origin, in words.
+setTimeout(async () => {
+  if (document.querySelector("[data-testid=stApp][data-test-connection-state=CONNECTED]")) return;
+  const answer = await fetch("_stcore/stream", { method: "POST" }).catch(() => null);
+  if (answer?.status !== 403) return;
+  const sentence = document.createElement("p");
+  sentence.role = "alert";
+  sentence.style.cssText = "margin: 2rem; font: 1rem/1.5 sans-serif";
+  sentence.textContent = await answer.text();
+  document.body.prepend(sentence);
+}, 3000);
