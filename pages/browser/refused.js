@@ -6,7 +6,9 @@ setTimeout(async () => {
   if (answer?.status !== 403) return;
   const sentence = document.createElement("p");
   sentence.role = "alert";
-  sentence.style.cssText = "margin: 2rem; font: 1rem/1.5 sans-serif";
+  sentence.style.cssText =
+    "position: fixed; inset: 0 0 auto 0; z-index: 1; margin: 0; padding: 1rem 2rem; background: #9b1c1c; color: white;" +
+    "font: 1rem/1.5 sans-serif; overflow-wrap: anywhere";
   sentence.textContent = await answer.text();
   document.body.prepend(sentence);
 }, 3000);
