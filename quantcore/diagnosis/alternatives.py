@@ -8,6 +8,8 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import ALIKE_DB, Context, Trial
@@ -193,8 +195,8 @@ def narrowed(context: Context, granularity: Granularity, shrink: float) -> Range
     if isinstance(granularity, PerTensor):
         return shrunk(context, shrink)
     low, high = context.drawn(granularity).range(granularity)
-    inside = context.drawn(granularity).values.abs() <= shrink * low.abs().maximum(high.abs())
-    return Percentile(round(min(max(90.0, 100 * float(inside.double().mean())), 99.99), 2))
+    inside = abs(context.drawn(granularity).values) <= shrink * np.maximum(-low, high)
+    return Percentile(round(min(max(90.0, 100 * float(inside.mean())), 99.99), 2))
 
 
 def shrunk(context: Context, shrink: float) -> RangeSetting:

@@ -5,24 +5,26 @@ else, must be read to know their ranges exactly. Ranges taken from a sample woul
 the granularities with the largest blocks. The arithmetic is the textbook's, whatever the library.
 """
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from quantcore.formats import Format, IntFormat
-from quantcore.granularity import Granularity, PerTensor, Shape, block_shape, cells_of, grid_shape
+from quantcore.granularity import Granularity, PerTensor, Shape, block_shape
 
+Array = npt.NDArray[np.float32]
 DRAWN = 1 << 12  # elements
 RUN = 8  # neighbours along the last axis that are drawn together
 # fractions of the min-max range that are tried; of few elements more, since of few codes each fraction differs
-SHRINKS = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.22, 0.15, 0.1)
+SHRINKS = np.array((1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.22, 0.15, 0.1), np.float32)
 FEW = 1 << 10  # elements
-FINE = tuple(1 - k / 32 for k in range(32))
-_TINY = torch.finfo(torch.float32).tiny
+FINE = np.linspace(1, 0, 32, endpoint=False, dtype=np.float32)
+_TOGETHER = 1 << 17  # errors computed at a time, so that they stay in the cache
+_TINY = np.finfo(np.float32).tiny
 
 
 class Estimate(NamedTuple):
@@ -44,121 +46,112 @@ class Drawn:
 
     def __init__(self, x: Tensor, bounds: tuple[float, float]) -> None:
         """Draw from x, float32 and finite, whose lowest and highest element are ``bounds``."""
-        self.x, self.bounds = x, bounds
+        self.x, self.bounds = x, np.array(bounds, np.float32)
         self.places = _places(tuple(x.shape))
-        self.values = _selected(x, self.places).reshape(-1)
+        self.values: Array = _selected(x, self.places).reshape(-1).cpu().numpy()
 
-    def range(self, granularity: Granularity) -> tuple[Tensor, Tensor]:
-        """Return the lowest and the highest element of each drawn element's block, both of shape (drawn,)."""
+    def range(self, granularity: Granularity) -> tuple[Array, Array]:
+        """Return the lowest and the highest element of each drawn element's block, both of shape (drawn,) or (1,)."""
         if isinstance(granularity, PerTensor):
-            return self.values.new_full((1,), self.bounds[0]), self.values.new_full((1,), self.bounds[1])
+            return self.bounds[:1], self.bounds[1:]
         members, sizes, inverse = [], [], []
-        for axis, (block, places) in enumerate(
-            zip(block_shape(granularity, tuple(self.x.shape)), self.places, strict=True)
+        for n, block, places in zip(
+            self.x.shape, block_shape(granularity, tuple(self.x.shape)), self.places, strict=True
         ):
-            blocks, which = torch.unique(places // block, return_inverse=True)
+            blocks, which = np.unique(places // block, return_inverse=True)
             # the last element of a shorter block is repeated, which does not change its extremes
-            inside = (blocks[:, None] * block + torch.arange(block)).clamp_(max=self.x.shape[axis] - 1)
-            members.append(inside.reshape(-1))
+            members.append(np.minimum(blocks[:, None] * block + np.arange(block), n - 1).reshape(-1))
             sizes += [len(blocks), block]
-            inverse.append(which.to(self.x.device))
+            inverse.append(which)
         part = _selected(self.x, members).reshape(sizes)
         inner = tuple(range(1, len(sizes), 2))
-        low, high = (part.amin(inner), part.amax(inner)) if inner else (part, part)
-        for axis, which in enumerate(inverse):
-            low, high = low.index_select(axis, which), high.index_select(axis, which)
-        return low.reshape(-1), high.reshape(-1)
+        found = (part.amin(inner), part.amax(inner)) if inner else (part, part)
+        low, high = (t.cpu().numpy()[np.ix_(*inverse)].reshape(-1) for t in found)
+        return low, high
 
     def estimates(self, fmt: Format, pairs: Iterable[tuple[Granularity, bool]]) -> list[Estimate]:
         """Return the errors for each pair of a granularity and whether it is symmetric."""
         pairs = list(pairs)
         if not pairs:
             return []
-        ranges = {granularity: self.range(granularity) for granularity, _ in pairs}
-        n = len(self.values)
+        ranges = {granularity: self.range(granularity) for granularity in dict(pairs)}
         grids = [_grid(fmt, *ranges[granularity], symmetric) for granularity, symmetric in pairs]
-        scale, least, most = (torch.stack([g[i].expand(n) for g in grids]) for i in range(3))
+        n = len(self.values)
+        scale, least, most = (np.stack([np.broadcast_to(g[i], n) for g in grids]) for i in range(3))
         shrinks = FINE if n <= FEW else SHRINKS
-        errors = torch.stack([_squared(self.values, scale * s, least, most, fmt) for s in shrinks], 1)
-        return [self._estimate(*pair, each, shrinks) for pair, each in zip(pairs, errors, strict=True)]
+        errors = np.empty((len(shrinks), len(pairs), n), np.float32)
+        together = max(1, _TOGETHER // errors[0].size)
+        for some in (slice(i, i + together) for i in range(0, len(shrinks), together)):
+            _square(self.values, scale * shrinks[some, None, None], least, most, fmt, errors[some])
+        return [self._estimate(*pair, errors[:, i], shrinks) for i, pair in enumerate(pairs)]
 
-    def _estimate(
-        self, granularity: Granularity, symmetric: bool, errors: Tensor, shrinks: tuple[float, ...]
-    ) -> Estimate:
+    def _estimate(self, granularity: Granularity, symmetric: bool, errors: Array, shrinks: Array) -> Estimate:
         """Summarize the errors, (shrinks, drawn elements)."""
-        means = errors.mean(-1, dtype=torch.float64).tolist()
-        least = min(means)
-        searched = self._searched(errors, granularity) if errors.shape[1] == self.x.numel() else least
-        return Estimate(granularity, symmetric, means[0], shrinks[means.index(least)], searched)
+        means = errors.mean(-1, dtype=np.float64)
+        best = int(means.argmin())
+        every = errors.shape[1] == self.x.numel() and not isinstance(granularity, PerTensor)
+        searched = self._searched(errors, granularity) if every else float(means[best])
+        return Estimate(granularity, symmetric, float(means[0]), float(shrinks[best]), searched)
 
-    def _searched(self, errors: Tensor, granularity: Granularity) -> float:
+    def _searched(self, errors: Array, granularity: Granularity) -> float:
         """The mean error with the best shrink for each block; ``errors``: (shrinks, all elements)."""
-        shape = tuple(self.x.shape)
-        block = block_shape(granularity, shape)
-        which = cells_of(
-            torch.arange(math.prod(grid := grid_shape(shape, block))).reshape(grid), shape, block
-        )
-        sums = errors.new_zeros(len(errors), int(which.max()) + 1).index_add_(
-            1, which.reshape(-1).to(errors.device), errors
-        )
-        return float(sums.amin(0).sum()) / len(self.values)
+        shape, sums = tuple(self.x.shape), errors.reshape(-1, *self.x.shape)
+        for axis, block in enumerate(block_shape(granularity, shape), 1):
+            sums = np.add.reduceat(sums, np.arange(0, sums.shape[axis], block), axis)
+        return float(sums.min(0).sum(dtype=np.float64)) / len(self.values)
 
 
-def _selected(x: Tensor, places: list[Tensor]) -> Tensor:
+def _selected(x: Tensor, places: list[npt.NDArray[np.int64]]) -> Tensor:
     """Return the elements at a grid of sorted indices along each axis."""
-    if all(len(p) == n and int(p[-1]) == n - 1 for p, n in zip(places, x.shape, strict=True)):
-        return x
-    rank = len(places)
-    index = [
-        p.to(x.device).reshape([-1 if i == axis else 1 for i in range(rank)]) for axis, p in enumerate(places)
-    ]
-    return x[tuple(index)]
+    if all(len(p) == n for p, n in zip(places, x.shape, strict=True)):
+        return x  # sorted, and each index occurs once
+    return x[tuple(torch.from_numpy(p).to(x.device) for p in np.ix_(*places))]
 
 
-def _places(shape: Shape) -> list[Tensor]:
+def _places(shape: Shape) -> list[npt.NDArray[np.int64]]:
     """Return sorted indices along each axis, at most `DRAWN` elements together, always the same."""
     rng = np.random.Generator(np.random.PCG64(0))
-    found: dict[int, Tensor] = {}
+    found: dict[int, npt.NDArray[np.int64]] = {}
     room = float(DRAWN)
     for left, axis in enumerate(sorted(range(len(shape)), key=lambda i: shape[i])):
         n, each = shape[axis], max(1, int(room ** (1 / (len(shape) - left)) + 1e-9))
-        # neighbours in memory come in one read
-        run = RUN if axis == len(shape) - 1 and each >= RUN else 1
-        starts = (
-            np.sort(rng.choice(n // run, each // run, replace=False)) * run
-            if n > each
-            else np.arange(0, n, run)
-        )
-        drawn = (starts[:, None] + np.arange(run)).reshape(-1)
-        found[axis] = torch.from_numpy(drawn[drawn < n])
+        found[axis] = np.arange(n)
+        if n > each:
+            # neighbours in memory come in one read
+            run = RUN if axis == len(shape) - 1 and each >= RUN else 1
+            starts = np.sort(rng.choice(n // run, each // run, replace=False)) * run
+            found[axis] = (starts[:, None] + np.arange(run)).reshape(-1)
         room /= len(found[axis])
     return [found[axis] for axis in range(len(shape))]
 
 
-def _grid(fmt: Format, low: Tensor, high: Tensor, symmetric: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _grid(fmt: Format, low: Array, high: Array, symmetric: bool) -> tuple[Array, Array, Array]:
     """Return the min-max scale, and the lowest and highest code minus the zero point."""
     if symmetric:
-        scale = torch.maximum(-low, high) / fmt.symmetric_max
         least, most = (
             (fmt.qmin - fmt.middle, fmt.qmax - fmt.middle)
             if isinstance(fmt, IntFormat)
-            else (-math.inf, math.inf)
+            else (-np.inf, np.inf)
         )
-        return scale.clamp(min=_TINY), scale.new_full((1,), least), scale.new_full((1,), most)
+        ends = (np.array([end], np.float32) for end in (least, most))
+        return np.maximum(np.maximum(-low, high) / np.float32(fmt.symmetric_max), _TINY), *ends
     assert isinstance(fmt, IntFormat)
-    low, high = low.clamp(max=0), high.clamp(min=0)
-    scale = ((high - low) / (fmt.qmax - fmt.qmin)).clamp(min=_TINY)
-    below = (low / scale).round_()
-    return scale, below, below + (fmt.qmax - fmt.qmin)
+    low, high, steps = np.minimum(low, 0), np.maximum(high, 0), np.float32(fmt.qmax - fmt.qmin)
+    scale = np.maximum((high - low) / steps, _TINY)
+    below = np.rint(low / scale)
+    return scale, below, below + steps
 
 
-def _squared(x: Tensor, scale: Tensor, least: Tensor, most: Tensor, fmt: Format) -> Tensor:
-    """Return the squared error of each element."""
+def _square(x: Array, scale: Array, least: Array, most: Array, fmt: Format, out: Array) -> None:
+    """Write the squared error of each element."""
     ratio = x / scale
     if isinstance(fmt, IntFormat):
-        near = torch.minimum(torch.maximum(ratio.round(), least, out=torch.empty_like(ratio)), most)
+        np.rint(ratio, out=out)
+        np.maximum(out, least, out=out)
+        np.minimum(out, most, out=out)
     else:
-        near = fmt.decode_(
-            fmt.encode_(ratio.clone(), torch.empty(ratio.shape, dtype=fmt.dtype)), torch.empty_like(ratio)
-        )
-    return near.sub_(ratio).mul_(scale).square_()
+        codes = torch.empty(ratio.shape, dtype=fmt.dtype)
+        fmt.decode_(fmt.encode_(torch.from_numpy(ratio.copy()), codes), torch.from_numpy(out))
+    out -= ratio
+    out *= scale
+    np.square(out, out=out)
