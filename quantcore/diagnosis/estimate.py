@@ -128,13 +128,9 @@ def _places(shape: Shape) -> list[npt.NDArray[np.int64]]:
 def _grid(fmt: Format, low: Array, high: Array, symmetric: bool) -> tuple[Array, Array, Array]:
     """Return the min-max scale, and the lowest and highest code minus the zero point."""
     if symmetric:
-        least, most = (
-            (fmt.qmin - fmt.middle, fmt.qmax - fmt.middle)
-            if isinstance(fmt, IntFormat)
-            else (-np.inf, np.inf)
-        )
-        ends = (np.array([end], np.float32) for end in (least, most))
-        return np.maximum(np.maximum(-low, high) / np.float32(fmt.symmetric_max), _TINY), *ends
+        scale = np.maximum(np.maximum(-low, high) / np.float32(fmt.symmetric_max), _TINY)
+        ends = (fmt.qmin - fmt.middle, fmt.qmax - fmt.middle) if isinstance(fmt, IntFormat) else (-np.inf, np.inf)
+        return scale, np.full(1, ends[0], np.float32), np.full(1, ends[1], np.float32)
     assert isinstance(fmt, IntFormat)
     low, high, steps = np.minimum(low, 0), np.maximum(high, 0), np.float32(fmt.qmax - fmt.qmin)
     scale = np.maximum((high - low) / steps, _TINY)
