@@ -406,3 +406,13 @@ def test_the_shift_on_the_way_back_is_as_said():
         assert np.allclose(
             shift, times * float(scope["zp"]) * float(scope["scale"]), atol=float(scope["scale"])
         )
+
+
+@pytest.mark.parametrize(
+    "nested", ["-" * 90 + "x", "a." * 100 + "b", "f(" * 80 + "x" + ")" * 80, "not " * 95 + "x", "x" + "[0]" * 99]
+)
+@pytest.mark.parametrize("before", [0, 3])
+def test_the_line_of_code_nested_too_deeply(nested, before):
+    """Its innermost node may be an operator or a context, which has no line of its own."""
+    with pytest.raises(qc.QuantError, match=f"^Line {before + 1}: the code is nested more than"):
+        qc.read_code("\n" * before + f"q = {nested}")

@@ -53,17 +53,17 @@ def parse(text: str) -> tuple[str, ast.Module]:
 
 
 def _limit(tree: ast.Module) -> None:
-    nodes, level = 0, list[ast.AST]([tree])
+    nodes, line, level = 0, 1, list[ast.AST]([tree])
     for _ in range(MAX_DEPTH + 1):
         nodes += len(level)
         if nodes > MAX_NODES:
             raise QuantError(
                 f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, without tables."
             )
+        line = next((node.lineno for node in level if isinstance(node, ast.stmt | ast.expr)), line)
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return
-    line = getattr(level[0], "lineno", 0)
     raise QuantError(
         f"Line {line}: the code is nested more than {MAX_DEPTH} levels deep; split it into more lines."
     )
