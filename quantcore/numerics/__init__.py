@@ -1,6 +1,6 @@
 """Arithmetic used by every stage: float32 input, rounding rules, kernels."""
 
-from quantcore.numerics.float32 import CHUNK, as_float32, refuse_nonfinite
+from quantcore.numerics.float32 import CHUNK, as_float32, decimal, refuse_nonfinite
 from quantcore.numerics.kernels import KERNELS, Kernel, multiply_shift_round
 from quantcore.numerics.rounding import (
     BELOW_HALF,
@@ -32,6 +32,7 @@ __all__ = [
     "Rounding",
     "Stochastic",
     "as_float32",
+    "decimal",
     "half_away_of_sum",
     "half_even",
     "half_even_of_sum",

@@ -12,6 +12,18 @@ from quantcore.errors import QuantError
 CHUNK = 1 << 19  # elements processed at a time: 2 MB of float32 stay in the cache (the fastest of 2^14..2^19)
 
 
+def decimal(value: float) -> str:
+    """Return the shortest decimal that reads back as the same float32; ``-0``, ``inf`` and ``nan`` included.
+
+    >>> decimal(2.0**-23), decimal(255.0), decimal(-0.0)
+    ('1.1920929e-07', '255', '-0')
+    """
+    narrow = np.float32(value)
+    if float(value).is_integer() and abs(value) < 1e15:
+        return str(int(value)) if value or not np.signbit(narrow) else "-0"
+    return str(narrow)
+
+
 def as_float32(x: Any) -> Tensor:
     """Return x as a float32 tensor on its device; float32 is not copied.
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks
 from quantcore.numerics import as_float32
@@ -143,6 +144,12 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importan
 def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quantized:
     """Quantize scales or mins; ``weights``: of their blocks' elements, if the search uses them."""
     assert scheme.scales is not None
+    record = scheme.scales.rules
+    if record.refuses_nonfinite and not bool(parameters.isfinite().all()):
+        raise QuantError(
+            f"A block's scale or minimum is NaN or infinite, which the {record.name} convention refuses to store; replace NaN "
+            "and infinity in x, or scale x down."
+        )
     searched = isinstance(scheme.scales.range_setting, Search)
     return apply_quietly(parameters, scheme.scales, importance=weights if searched else None)
 

@@ -57,9 +57,9 @@ def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]
         return params.coded, params.zero_point
     if convention.storage.quantize_with != "raw" or params.raw is None:
         return params.scale, params.zero_point
-    shift = params.low if convention.zero_point.is_min else params.zero_point
-    assert shift is not None
-    return params.raw, shift
+    # given minima are known only as stored
+    before = params.low if convention.zero_point.is_min and params.low is not None else params.zero_point
+    return params.raw, before
 
 
 def convention_of(

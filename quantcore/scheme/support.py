@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import numpy as np
+
 from quantcore.conventions import Convention, Limit
 from quantcore.errors import QuantError
 from quantcore.formats import MAX_BITS, MIN_BITS, CodebookFormat, FloatFormat, Format, IntFormat
@@ -13,7 +15,7 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
-from quantcore.range_setting import HalfQuadratic, Search
+from quantcore.range_setting import Given, HalfQuadratic, Search, Stored
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
 
@@ -32,6 +34,9 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
     convention = scheme.convention
     if not scheme.format.has_zero_point and not scheme.symmetric:
         return f"{scheme.format} has no zero_point, so it can't be asymmetric; choose symmetric."
+    reason = _zero_point_reason(scheme)
+    if reason:
+        return reason
     if isinstance(scheme.range_setting, HalfQuadratic):
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
             return "half_quadratic adjusts a float zero_point: it needs an asymmetric scheme; choose the convention hqq."
@@ -48,6 +53,17 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
         needed = _search_needs(scheme, scheme.range_setting, shape)
         return f"{write_call(scheme.range_setting)} {needed}." if needed else None
     return None
+
+
+def _zero_point_reason(scheme: Scheme) -> str:
+    """Why a zero point or a minimum does not suit the scheme; empty if it does."""
+    setting, convention = scheme.range_setting, scheme.convention
+    given = isinstance(setting, Given) and not isinstance(setting, Stored)
+    if not scheme.format.has_zero_point and given and np.any(np.array(setting.zero_point)):
+        return f"{scheme.format} has no zero_point; give only the scale."
+    if scheme.format.has_zero_point and scheme.symmetric and convention.zero_point.is_min:
+        return f"{full_name(convention)} stores the minimum of each block, so codes are asymmetric; choose asymmetric."
+    return ""
 
 
 def unsupported_format(scheme: Scheme) -> bool:

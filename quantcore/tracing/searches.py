@@ -62,7 +62,7 @@ def _trials_steps(found: Searched) -> list[Step]:
         best, first = group.trials[group.best], group.trials[0]
         tried = best.tried if best.tried[0].isalpha() else f"1/s = {best.tried} / {found.setting.DIVISOR}"
         taken = f"{name}: trial {group.best + 1} of {len(group.trials)}, {tried}"
-        worse = "" if group.best == 0 else f"; {float(first.error[0]):.4g} for the first trial"
+        worse = "" if group.best == 0 else f"; {number(float(first.error[0]))} for the first trial"
         error = f"Σ w · error of the {len(group.x)} elements{worse}"
         steps = [
             Step("search", taken, number(group.scale)),

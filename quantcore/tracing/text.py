@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from quantcore.numerics import ROUNDINGS
+from quantcore.numerics import ROUNDINGS, decimal
 from quantcore.range_setting import Given, HalfQuadratic, Stored
 from quantcore.tracing.record import Numbers
 
@@ -17,11 +17,7 @@ _RULES = dict(
 )
 
 
-def number(value: float) -> str:
-    """The shortest decimal that reads back as the same float32."""
-    if float(value).is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return str(np.float32(value))
+number = decimal  # how a trace writes a number
 
 
 def signed(value: float) -> str:

@@ -5,12 +5,19 @@ from typing import Literal
 
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Stage, choice
+from quantcore.numerics import decimal
 
 
 def _decoding(case: Case) -> str:
     if case.rules.decoding.decoding == "divided":
         return "x̂ is q / (1/s)" + (" + the mean" if case.rules.scale.center == "mean" else "")
-    return f"x̂ is (q · {case.amax}) · (1 / {case.fmt.symmetric_max:g})"
+    return f"x̂ is (q · {case.amax}) · (1 / {decimal(case.fmt.symmetric_max)})"
+
+
+def _decoding_matters(case: Case) -> bool:
+    if case.rules.decoding.decoding == "divided" and case.stored is not None:
+        return case.rules.scale.inverse == "of_levels"  # else the stored scale has no 1/s of its own
+    return case.symmetric and case.ranged
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class DecodingStage(Stage):
     ALTERS = "values"
 
     decoding: Literal["scaled", "divided", "of_largest"] = choice(
-        "scaled", "how codes are dequantized", _decoding, lambda case: case.symmetric and case.ranged
+        "scaled", "how codes are dequantized", _decoding, _decoding_matters
     )
     decoding_dtype: Literal["float32", "float16", "bfloat16"] = choice(
         "float32",

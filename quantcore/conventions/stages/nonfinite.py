@@ -9,6 +9,7 @@ import torch
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Stage, choice
 from quantcore.formats import IntFormat
+from quantcore.numerics import decimal
 
 
 def _nan(case: Case) -> str:
@@ -19,12 +20,14 @@ def _nan(case: Case) -> str:
             return f"{case.nan} becomes code {zero if rules.cast == 'low_bits' else fmt.qmin}"
         return _NAN[rules.nan].format(case.nan, zero=zero, qmin=fmt.qmin, qmax=fmt.qmax)
     if rules.cast == "low_bits":
-        return f"NaN and infinity become code {int(fmt.encode(0.0))} (value 0)"
+        code = int(fmt.encode(0.0))
+        what = "NaN and infinity become" if case.takes_nonfinite else "an x / s that is infinite becomes"
+        return f"{what} code {code} (value {decimal(float(fmt.decode(torch.tensor(code))))})"
     if rules.nan_replacement:
-        return f"NaN becomes {rules.nan_replacement:g} with the sign of the NaN"
+        return f"NaN becomes {decimal(rules.nan_replacement)} with the sign of the NaN"
     code = int(fmt.encode(math.nan))
     value = float(fmt.decode(torch.tensor(code)))
-    return "NaN stays NaN" if math.isnan(value) else f"NaN becomes code {code} (value {value:g})"
+    return "NaN stays NaN" if math.isnan(value) else f"NaN becomes code {code} (value {decimal(value)})"
 
 
 _NAN = {
@@ -38,12 +41,14 @@ _NAN = {
 def _nan_matters(case: Case) -> bool:
     if case.rules.nonfinite.cast == "int32" and _cast_matters(case):
         return False  # covered by the sentence of cast
+    if not case.integer and case.rules.nonfinite.cast == "low_bits":
+        return case.takes_nonfinite or not case.min_max or case.inverts  # finite x / s may overflow
     return case.takes_nonfinite and not (case.min_max and case.rules.scale.bad_scale == "nonfinite")
 
 
 def _cast(case: Case) -> str:
     fmt = case.fmt
-    lost = case.nan if case.min_max else "NaN and values beyond 2^31"
+    lost = case.nan if case.min_max and case.stored is None else "NaN and values beyond 2^31"
     wrapped = f", or {fmt.qmax} where z is negative" if case.shifted else ""
     return _CAST[case.rules.nonfinite.cast].format(
         lost, zero=max(0, fmt.qmin), qmin=fmt.qmin, wrapped=wrapped
@@ -64,9 +69,10 @@ def _cast_matters(case: Case) -> bool:
     and for ∞ / ∞, which is NaN.
     """
     cast = case.rules.nonfinite.cast
-    if not case.integer or (case.min_max and not case.takes_nonfinite):
+    exact = case.min_max and case.stored is None  # a stored scale may be far too small
+    if not case.integer or (exact and not case.takes_nonfinite):
         return False
-    if not case.min_max or cast == "low_bits":
+    if not exact or cast == "low_bits":
         return True
     if cast == "int64":
         return case.rules.range.finite_range and not case.symmetric

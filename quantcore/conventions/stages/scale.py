@@ -8,6 +8,7 @@ from quantcore.conventions.choice import Stage, choice
 from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES, SymmetricScale
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
+from quantcore.numerics import decimal
 
 Precision = Literal["float32", "float64"]
 FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
@@ -76,18 +77,18 @@ def _inverse(case: Case) -> str:
         return "1/s is (1 / the scale of the scales) / the value of the scale's code"
     if rules.symmetric_scale == "amax_over_half_codes":
         return f"1/s is {1 << case.fmt.bits} · (1 / (2 · {case.amax}))"
-    return f"1/s is {case.fmt.symmetric_max * rules.divisor:g} · (1 / {case.amax})"
+    return f"1/s is {decimal(case.fmt.symmetric_max * rules.divisor)} · (1 / {case.amax})"
 
 
 def _inverse_matters(case: Case) -> bool:
     if case.rules.scale.inverse == "of_range":
         used = case.inverts or case.rules.decoding.decoding == "divided"
-        return case.symmetric and case.ranged and used
+        return case.symmetric and case.ranged and used and case.stored is None  # 1/s of a stored scale is computed
     return case.inverts and case.stored_as_values and not case.stored_in_units
 
 
 def _divisor(case: Case) -> str:
-    first = f"x is divided by {case.rules.scale.divisor:g} first"
+    first = f"x is divided by {decimal(case.rules.scale.divisor)} first"
     return f"{first}, and {_scale(case)}" if case.ranged else first
 
 

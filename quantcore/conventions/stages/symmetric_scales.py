@@ -9,6 +9,7 @@ from typing import Literal
 
 from quantcore.conventions.case import Case
 from quantcore.formats import FloatFormat, Format, IntFormat
+from quantcore.numerics import decimal
 
 SymmetricScale = Literal[
     "amax_over_qmax",
@@ -48,12 +49,12 @@ Rule = Callable[[Case], Formula]
 
 
 def _over(divisor: Callable[[Case], float]) -> Rule:
-    return lambda case: Formula(f"{case.amax} / {divisor(case):g}")
+    return lambda case: Formula(f"{case.amax} / {decimal(divisor(case))}")
 
 
 def _over_qmax(case: Case) -> Formula:
-    of_values, qmax = case.rules.scale.divisor, f"{case.fmt.symmetric_max:g}"
-    return Formula(f"{case.amax} / {qmax if of_values == 1 else f'({qmax} · {of_values:g})'}")
+    of_values, qmax = case.rules.scale.divisor, decimal(case.fmt.symmetric_max)
+    return Formula(f"{case.amax} / {qmax if of_values == 1 else f'({qmax} · {decimal(of_values)})'}")
 
 
 def _max_of_sides(case: Case) -> Formula:
@@ -95,7 +96,7 @@ def _power(exponent: str, note: str) -> Rule:
         k = case.fmt.symmetric_max_exponent
         unit = k if case.integer else 0
         text = exponent.replace("{m}", case.amax).replace("{k}", str(k))
-        text = text.replace("{max}", f"{case.fmt.symmetric_max:g}")
+        text = text.replace("{max}", decimal(case.fmt.symmetric_max))
         return Formula(f"2^({text})", note.format(low=f"2^{-127 - unit}", high=f"2^{127 - unit}"))
 
     return formula
