@@ -98,7 +98,7 @@ def test_finding_is_well_formed(kind):
 LEAST_DB = {
     "wrapped": 1, "zero_point_outside": 1, "zero_point_clamped": 1, "negatives_lost": 1, "one_sided": 3,
     "outlier_channel": 3, "outlier_element": 3, "clipped_too_much": 1, "clips_too_little": 4, "codes_unused": 3,
-    "per_channel": 6, "small_groups": 3, "better_scheme": 6,
+    "per_channel": 6, "small_groups": 3, "better_scheme": 6, "scale_out_of_range": 1,
 }  # fmt: skip
 
 
@@ -175,6 +175,9 @@ NEAR = {
     "better_scheme": [(COLUMNS, "int4 per_channel(1)"), (COLUMNS, "int8 per_channel(0)"), (COLUMNS.T, "int4 per_channel(0)")],
     "ties": [(HALVES + 0.01, "int8 given(1)"), (HALVES, "int8 given(0.99)"),
              (HALVES, "int8 given(1) textbook(rounding=floor)")],
+    "scale_out_of_range": [(generated("normal", 16, 64, std=0.005), "e2m1 per_group(16) torchao.nvfp4 scales(e4m3fn torchao.nvfp4.scales)"),
+                           (generated("normal", 16, 64, std=0.2), "int4 per_group(32) scales(e4m3fn given(1))"),
+                           (generated("normal", 16, 64), "int4 per_group(16) scales(int8)")],
     "nan": [([0, 0.5, 1, -1], "int8 torch.fake_quantize"), ([0.1, 0.5, 1, -1], "int8 given(1e-3) torch.fake_quantize")],
 }  # fmt: skip
 

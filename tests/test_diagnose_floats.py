@@ -24,11 +24,11 @@ def found(x, text):
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_group(32)", "per_flat_group(64)"])
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_of_healthy_tensors(name, granularity):
+    """But with two or three values, a range up to the largest element leaves almost nothing of a normal tensor."""
     for seed in range(3):
-        findings = found(normal(seed=seed), f"{name} {granularity}")
-        if name in ("ternary", "binary"):  # of so few values, min-max ranges waste most
-            findings.pop("better_scheme", None)
-        assert findings == {}
+        kinds = set(found(normal(seed=seed), f"{name} {granularity}"))
+        few = {"clips_too_little", "better_scheme"}
+        assert kinds <= (few if name in ("ternary", "binary") else set())
 
 
 @pytest.mark.parametrize("name", qc.PRESETS)
@@ -37,6 +37,8 @@ def test_nothing_is_wrong_with_presets_of_healthy_tensors(name):
         kinds = found(normal((4, 256), seed), qc.PRESETS[name])
         if qc.PRESETS[name].convention.scale.symmetric_scale == "amax_over_half_range":
             kinds.pop("ties", None)  # in each group -max|x| is -7.5 scales, a tie that the rule itself makes
+        if qc.PRESETS[name].format == qc.CODEBOOKS["ternary"]:
+            kinds.pop("clips_too_little", None)
         assert not kinds
 
 

@@ -279,8 +279,12 @@ def test_match_finds_them():
 
 
 def test_a_scale_of_code_0_is_found():
-    found = {f.kind: f for f in qc.diagnose(qc.apply(sample(), preset("Q4_K")))}
-    assert "next to larger scales in the same super-block" in found["tiny_block"].sentence
+    result = qc.apply(sample(), preset("Q4_K"))
+    finding = next(f for f in qc.diagnose(result) if f.kind == "scale_out_of_range")
+    assert (finding.facts["what"], finding.facts["too_large"], finding.facts["stored"]) == ("scale", False, 0)
+    assert finding.facts["stored_in"] == "uint6 · fp16"
+    lost = (result.scales.codes == 0) | ((result.scale - result.scales.x).abs() > result.scales.x / 4)
+    assert finding.facts["blocks"] == int(lost.sum())
 
 
 @pytest.mark.parametrize("name", ["Q2_K", "Q6_K", "Q4_0", "Q5_1"])

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from quantcore.analysis import Report
+from quantcore.diagnosis import tables
 from quantcore.diagnosis.alternatives import STORAGE, better_scheme
-from quantcore.diagnosis.bit_budget import per_channel, small_groups, spare_bits, ties
+from quantcore.diagnosis.applies import applies
+from quantcore.diagnosis.bit_budget import per_channel, small_groups, spare_bits
 from quantcore.diagnosis.blocks import constant_block, tiny_block, zero_block
 from quantcore.diagnosis.codes import (
     nan,
@@ -26,35 +28,31 @@ from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.outliers import outlier_channel, outlier_element
 from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
 from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain
+from quantcore.diagnosis.stored_scales import scale_out_of_range
+from quantcore.diagnosis.ties import ties
 from quantcore.quantization import Quantized
 
 Kind = Callable[[Context], Iterator[Finding]]
 _ALL: tuple[Kind, ...] = (
-    nan, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
+    nan, scale_out_of_range, wrapped, zero_point_outside, zero_point_clamped, negatives_lost, zero_not_exact, one_sided,
     outlier_channel, outlier_element, clipped_too_much, clips_too_little, codes_unused, per_channel,
     small_groups, better_scheme, tiny_block, zero_block, constant_block, spare_bits, ties,
 )  # fmt: skip
 KINDS: dict[str, Kind] = {kind.__name__: kind for kind in _ALL}
+# The kinds whose findings may be errors, but for `nan`: of a scheme with NaN, the SQNR is not better
+_ERRORS: tuple[Kind, ...] = (scale_out_of_range, wrapped, zero_point_outside, zero_point_clamped, negatives_lost)
 # Findings that follow from others, and are left out if one of those was found
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "clipped_too_much": ("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
     "codes_unused": ("nan", "zero_point_outside"),
     "one_sided": ("outlier_element", "outlier_channel", "negatives_lost", "wrapped"),
     "per_channel": ("outlier_element", "outlier_channel"),
-    "clips_too_little": ("outlier_element", "outlier_channel", "per_channel"),
+    "clips_too_little": ("outlier_element", "outlier_channel", "per_channel", "tiny_block", "scale_out_of_range"),
 }
-# Findings for floats and codebooks, which have no zero_point and no uniform step
-_FOR_FLOATS = (
-    "nan",
-    "clipped_too_much",
-    "per_channel",
-    "tiny_block",
-    "zero_block",
-    "constant_block",
-    "better_scheme",
-)
-# Findings for tensors that contain NaN or infinity
-_FOR_NONFINITE = ("nan", "zero_point_outside")
+# How kinds that depend on a uniform step are found for floats and codebooks
+_OF_TABLES: dict[str, Kind] = {
+    kind.__name__: kind for kind in (tables.one_sided, tables.clips_too_little, tables.codes_unused)
+}
 
 
 def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
@@ -67,11 +65,10 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
     >>> [f.kind for f in diagnose(apply([[0.0, 1.0], [2.0, 3.0]], Scheme()))]
     ['one_sided']
     """
-    context = Context(result, report)
-    names = tuple(KINDS) if result.scheme.format.has_zero_point else _FOR_FLOATS
-    if not context.finite:
-        names = tuple(name for name in names if name in _FOR_NONFINITE)
-    found = [f for name in names if name != better_scheme.__name__ for f in KINDS[name](context)]
+    context = Context(result, report, unfit=_has_error)
+    kinds_of = KINDS if result.scheme.format.has_zero_point else KINDS | _OF_TABLES
+    names = [name for name in KINDS if applies(name, result.scheme, finite=context.finite)]
+    found = [f for name in names if name != better_scheme.__name__ for f in kinds_of[name](context)]
     kinds = {finding.kind for finding in found}
     found = [finding for finding in found if not kinds & set(FOLLOWS.get(finding.kind, ()))]
     fixes = [finding for finding in found if finding.fix]
@@ -94,7 +91,14 @@ def _priced(finding: Finding, context: Context) -> Finding:
     if trial is None or trial.bits_per_element <= STORAGE * context.bits:
         return finding
     cost = f"{number(trial.bits_per_element)} bits per element instead of {number(context.bits)}"
-    return replace(finding, sentence=f"{finding.sentence} The fix takes {cost}.")
+    facts = {**finding.facts, "bits_of_fix": trial.bits_per_element, "bits_now": context.bits}
+    return replace(finding, sentence=f"{finding.sentence} The fix takes {cost}.", facts=facts)
+
+
+def _has_error(context: Context) -> bool:
+    """Whether the result of a finite tensor has a finding of severity error."""
+    kinds = (kind for kind in _ERRORS if applies(kind.__name__, context.scheme, finite=True))
+    return any(finding.severity == "error" for kind in kinds for finding in kind(context))
 
 
 __all__ = [

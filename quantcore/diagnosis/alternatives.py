@@ -94,14 +94,15 @@ def better_scheme(context: Context) -> Iterator[Finding]:
     best = best_alternative(context)
     if best is None:
         return
-    more = best.bits_per_element / context.bits - 1
+    now, more = context.report.sqnr_db, best.bits_per_element / context.bits - 1
     cost = f"{percent(more)} more" if more > 0 else f"{percent(-more)} less" if more < 0 else "the same"
     yield Finding(
         "better_scheme",
         "warning",
-        f"The SQNR is {decibels(context.report.sqnr_db)}. With {changes(context, best.scheme)} it is "
+        f"The SQNR is {decibels(now)}. With {changes(context, best.scheme)} it is "
         f"{decibels(best.sqnr_db)}, for {cost} storage.",
         **context.fixed_by(best),
+        facts={"sqnr_db": now, "sqnr_db_after": best.sqnr_db, "more_storage": more},
     )
 
 

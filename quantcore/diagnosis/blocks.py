@@ -31,13 +31,14 @@ def constant_block(context: Context) -> Iterator[Finding]:
     value, many, blocks = float(low[constant][0]), int(constant.sum()), constant.numel()
     subject = f"{_all_elements(context, constant)} are"
     if many > 1:
-        first = _name(context, constant)
+        first = name_of(context, constant)
         subject = f"In {many:,} of {blocks:,} blocks all elements are equal; in the first, {first}, they are"
     yield Finding(
         "constant_block",
         "note",
         f"{subject} {number(value)}: one number {'' if many == 1 else 'per block '}is enough.",
-        _boxes(context, constant),
+        boxes_of(context, constant),
+        facts={"value": value, "blocks": many},
     )
 
 
@@ -55,7 +56,8 @@ def zero_block(context: Context) -> Iterator[Finding]:
         "note",
         f"{_all_elements(context, zero)} are 0: a dead channel, or a bug upstream. "
         f"{'The' if many == 1 else 'The first'} scale, {scale}, is meaningless.",
-        _boxes(context, zero),
+        boxes_of(context, zero),
+        facts={"scale": found, "blocks": many},
     )
 
 
@@ -68,32 +70,20 @@ def _by_chance(context: Context, zero: Tensor) -> float:
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
 
 
-def _is_super_block(context: Context) -> bool:
-    """Whether the scales are stored as codes, whose own scales are not all 0."""
-    scales = context.result.scales
-    return scales is not None and scales.scales is not None and bool((scales.params.scale != 0).any())
-
-
 def tiny_block(context: Context) -> Iterator[Finding]:
     """Elements so small that their scale is subnormal, or below the library's minimum."""
     if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements
         return
-    scale, replaced = context.result.scale, context.result.params.replaced
+    params = context.result.params
+    # scales that are quantized themselves may underflow in their format, which `scale_out_of_range` reports
+    scale, replaced = params.scale if params.raw is None else params.raw, params.replaced
     nonzero = context.largest > 0
     denormal = nonzero & (scale.abs() < MIN_NORMAL)  # ggml's scales have a sign
     small = torch.zeros_like(nonzero) if replaced is None else nonzero & replaced
-    if denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
-        yield _needs_no_scale(context, context.scheme.format, denormal)
-    elif denormal.any() and _is_super_block(context):
-        value = float(context.largest[denormal].amax())
-        yield Finding(
-            "tiny_block",
-            "warning",
-            f"{_all_elements(context, denormal)} have |x| ≤ {number(value)}: next to larger scales in the same super-block, "
-            "the code of their scale is 0, and all elements of such a block become one value. Clip the outliers of the "
-            "super-block, or choose a format whose blocks have float16 scales of their own, such as gguf.Q5_0.",
-            _boxes(context, denormal),
-        )
+    if denormal.any() and context.scheme.rules.scale.is_power:  # a subnormal power of two is exact
+        yield from _least_power(context, denormal)
+    elif denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
+        yield _needs_no_scale(context, context.scheme.format, denormal, float(scale[denormal][0]))
     elif denormal.any():
         value, first = float(context.largest[denormal].amax()), float(scale[denormal][0])
         yield Finding(
@@ -106,7 +96,8 @@ def tiny_block(context: Context) -> Iterator[Finding]:
                 else "the scale underflows to 0, and so does every element."
             )
             + " Scale the tensor up first.",
-            _boxes(context, denormal),
+            boxes_of(context, denormal),
+            facts={"largest": value, "scale": first, "blocks": int(denormal.sum())},
         )
     elif small.any():
         yield _small(context, small)
@@ -114,29 +105,50 @@ def tiny_block(context: Context) -> Iterator[Finding]:
         yield _below_min_range(context, raised)
 
 
-def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor) -> Finding:
+def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
+    """2^-127 of E8M0 is subnormal in float32: some libraries divide by another number, and none has a smaller scale."""
+    instead, first = context.scheme.rules.storage.e8m0_min_as, float(context.result.scale[denormal][0])
+    divided = denormal & (context.result.scale == first) if instead else torch.zeros_like(denormal)
+    if not divided.any():
+        return
+    largest = float(context.largest[divided].amax())
+    yield Finding(
+        "tiny_block",
+        "warning",
+        f"{_all_elements(context, divided)} have |x| ≤ {number(largest)}: their scale is {number(first)}, but "
+        f"{context.scheme.convention.library} divides them by {number(instead)}. Scale the tensor up first.",
+        boxes_of(context, divided),
+        facts={"largest": largest, "scale": first, "divisor": instead, "blocks": int(divided.sum())},
+    )
+
+
+def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor, first: float) -> Finding:
     """bf16 has nearly the range of float32, so its scale is subnormal if max|x| is below about 4."""
+    lost = f"{number(first)}, is subnormal and has few significant bits" if first else "underflows to 0"
     return Finding(
         "tiny_block",
         "warning",
-        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the largest element to that, "
-        f"{number(float(context.result.scale[denormal][0]))}, is subnormal and has few significant bits. Set the scale to 1.",
-        _boxes(context, denormal),
+        f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the range to that{', ' if first else ' '}{lost}. "
+        "Set the scale to 1.",
+        boxes_of(context, denormal),
         **context.fixed_by(context.best([context.changed(range_setting=Given(1.0))], BETTER_DB)),
+        facts={"max": fmt.max, "scale": first, "blocks": int(denormal.sum())},
     )
 
 
 def _small(context: Context, small: Tensor) -> Finding:
     convention = context.scheme.convention
+    largest, first = float(context.largest[small].amax()), float(context.result.scale[small][0])
     textbook = context.changed(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))
     return Finding(
         "tiny_block",
         "warning",
-        f"{_all_elements(context, small)} have |x| ≤ {number(float(context.largest[small].amax()))}: the scale would be below "
+        f"{_all_elements(context, small)} have |x| ≤ {number(largest)}: the scale would be below "
         f"{number(convention.scale.eps)}, the minimum of {convention.library}, which uses "
-        f"{number(float(context.result.scale[small][0]))} instead.",
-        _boxes(context, small),
+        f"{number(first)} instead.",
+        boxes_of(context, small),
         **context.fixed_by(context.best([textbook], BETTER_DB)),
+        facts={"largest": largest, "scale": first, "least": convention.scale.eps, "blocks": int(small.sum())},
     )
 
 
@@ -144,6 +156,7 @@ def _raised(context: Context) -> Tensor:
     """Blocks whose range the library widened to its minimum: their scale is far above the min-max scale."""
     convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range > 0
+    least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
     if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
         return torch.zeros_like(context.largest, dtype=torch.bool)
     needed = context.largest / max(1, (1 << fmt.bits - 1) - 1)
@@ -152,17 +165,19 @@ def _raised(context: Context) -> Tensor:
 
 def _below_min_range(context: Context, raised: Tensor) -> Finding:
     convention = context.scheme.convention
+    largest, first = float(context.largest[raised].amax()), float(context.result.scale[raised][0])
     return Finding(
         "tiny_block",
         "warning",
-        f"{_all_elements(context, raised)} have |x| ≤ {number(float(context.largest[raised].amax()))}, less than the minimum "
-        f"range of {convention.library}, which makes the scale {number(float(context.result.scale[raised][0]))}.",
-        _boxes(context, raised),
+        f"{_all_elements(context, raised)} have |x| ≤ {number(largest)}, less than the minimum range of "
+        f"{convention.library}, which makes the scale {number(first)}.",
+        boxes_of(context, raised),
         **context.fixed_by(
             context.best(
                 [context.changed(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))], BETTER_DB
             )
         ),
+        facts={"largest": largest, "scale": first, "blocks": int(raised.sum())},
     )
 
 
@@ -172,16 +187,17 @@ def _all_elements(context: Context, marked: Tensor) -> str:
     if marked.numel() == 1:
         return f"All {context.x_blocked.numel():,} elements"
     if n == 1:
-        return f"All elements of {_name(context, marked)}"
-    return f"All elements of {n:,} of {marked.numel():,} blocks (first: {_name(context, marked)})"
+        return f"All elements of {name_of(context, marked)}"
+    return f"All elements of {n:,} of {marked.numel():,} blocks (first: {name_of(context, marked)})"
 
 
-def _name(context: Context, marked: Tensor) -> str:
+def name_of(context: Context, marked: Tensor) -> str:
     """The readable name of the first marked block."""
     return block_name(context.block_box(marked.nonzero()[0].tolist()), context.shape)
 
 
-def _boxes(context: Context, marked: Tensor) -> tuple[Box, ...]:
+def boxes_of(context: Context, marked: Tensor) -> tuple[Box, ...]:
+    """The marked blocks, at most `MAX_BOXES`; empty if there is only one block."""
     if marked.numel() == 1:
         return ()
     return tuple(context.block_box(place) for place in marked.nonzero()[:MAX_BOXES].tolist())

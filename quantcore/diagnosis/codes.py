@@ -5,13 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.diagnosis.blocks import boxes_of
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import index, number, percent
-from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, Gain, cell
-from quantcore.formats import IntFormat
+from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
+from quantcore.diagnosis.tables import same_bits, values_of
+from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
 from quantcore.quantization import unclamped
 from quantcore.range_setting import MIN_MAX, Given
@@ -66,6 +69,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
         f"around: {before:.0f} became {after} at {index(at)}.",
         tuple(cell(place) for place, _ in cells),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
+        facts={"codes": n, "at": at, "before": before, "after": after},
     )
 
 
@@ -77,16 +81,19 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     bad = (zero_point < fmt.qmin) | (zero_point > fmt.qmax)
     if not bad.any():
         return
-    z, nearest = int(zero_point[bad][0]), context.fmt.qmin if int(zero_point[bad][0]) < fmt.qmin else fmt.qmax
+    z = int(zero_point[bad][0])
+    nearest = fmt.qmin if z < fmt.qmin else fmt.qmax
+    value = (nearest - z) * _at_first(context.result.scale, bad)
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
     fixes = [context.changed(format=other), context.changed(range_setting=MIN_MAX, symmetric=False)]
     yield Finding(
         "zero_point_outside",
         "error",
         f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
-        f"code, {nearest}, dequantizes to {number((nearest - z) * _at_first(context.result.scale, bad))}.",
-        _boxes(context, bad),
+        f"code, {nearest}, dequantizes to {number(value)}.",
+        boxes_of(context, bad),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
+        facts={"zero_point": z, "nearest": nearest, "value": value, "blocks": int(bad.sum())},
     )
 
 
@@ -100,8 +107,10 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
         or params.zero_point.is_floating_point()
     ):
         return
-    wanted = fmt.qmin - params.low.double() / params.scale.double()
-    clamped = (wanted - params.zero_point).abs() > 1.5
+    scale = params.scale if params.raw is None else params.raw  # as the zero point was computed
+    wanted = fmt.qmin - params.low.double() / scale.double()
+    # next to 0, a range that contains it may have a scale so coarse that its zero point is clamped, too
+    clamped = ((wanted - params.zero_point).abs() > 1.5) & ((params.low > 0) | (params.high < 0))
     if not clamped.any():
         return
     place = tuple(int(i) for i in clamped.nonzero()[0])
@@ -111,9 +120,11 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
         "error",
         f"The range {number(low)}..{number(high)} excludes 0: its zero point would be {float(wanted[place]):.0f} but is "
         f"clamped to {int(params.zero_point[place])}, so {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
-        _boxes(context, clamped),
+        boxes_of(context, clamped),
         **context.fixed_by(context.best([context.changed(symmetric=True), *_textbook(context)], BETTER_DB)),
-    )
+        facts={"low": low, "high": high, "wanted": float(wanted[place]), "zero_point": int(params.zero_point[place]),
+               "clipped": n, "blocks": int(clamped.sum())},
+    )  # fmt: skip
 
 
 def _textbook(context: Context) -> list[Scheme]:
@@ -123,29 +134,39 @@ def _textbook(context: Context) -> list[Scheme]:
 
 def zero_not_exact(context: Context) -> Iterator[Finding]:
     """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
-    if (
-        not context.zero_point.is_floating_point()
-    ):  # an integer zero point is the code of 0, or `zero_point_outside` reports it
+    fmt, params = context.scheme.format, context.result.params
+    exact = not params.zero_point.is_floating_point() if isinstance(fmt, IntFormat) else 0.0 in values_of(fmt)
+    moved = params.center is not None or context.scheme.rules.coding.zero_replacement
+    # the code of 0 is an integer zero point; one outside the format is reported by `zero_point_outside`
+    if exact and not moved:
         return
     x_hat = context.result.dequantized.reshape(-1)
-    places = ((context.result.x.reshape(-1) == 0) & (x_hat != 0)).nonzero()[:, 0]
+    places = ((context.result.x.reshape(-1) == 0) & (x_hat != 0) & x_hat.isfinite()).nonzero()[:, 0]
     zeros = len(places)
     if not zeros:
         return
     worst = float(x_hat[places].abs().amax())
+    why = "no code represents 0 there"
+    if params.center is not None:
+        why = f"the mean, {number(float(params.center))}, is subtracted first and added back last"
+    elif exact:
+        why = f"{context.scheme.convention.library} stores another value instead of 0"
     yield Finding(
         "zero_not_exact",
         "warning",
         f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
-        f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: no code represents 0 there.",
+        f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: {why}.",
         tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
         **_exact_at_zero(context, worst),
+        facts={"elements": zeros, "worst": worst} | ({} if params.center is None else {"mean": float(params.center)}),
     )
 
 
 def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:
     """The first scheme that represents 0 exactly and keeps the SQNR within 1 dB."""
     exact = [context.changed(convention=c) for c in _with_exact_zero(context)]
+    if not isinstance(context.scheme.format, IntFormat):
+        exact = same_bits(context)
     for scheme in exact:
         trial = context.trial(scheme)
         if trial and trial.sqnr_db >= context.report.sqnr_db - 1:
@@ -159,30 +180,68 @@ def _with_exact_zero(context: Context) -> list[Convention]:
 
 
 def negatives_lost(context: Context) -> Iterator[Finding]:
-    """Unsigned codes with the zero point at qmin: everything below 0 becomes 0."""
-    fmt, zero_point = context.fmt, context.zero_point
-    chosen = context.scheme.symmetric or isinstance(context.scheme.range_setting, Given)
-    if fmt.signed or not chosen or context.scheme.convention.coding.overflow == "wrap":
+    """The lowest value is 0 or more: everything below 0 is lost."""
+    fmt, setting = context.scheme.format, context.scheme.range_setting
+    chosen = context.scheme.symmetric or isinstance(setting, Given)
+    nan = isinstance(fmt, FloatFormat) and fmt.sign == "nan"  # reported by `nan`
+    if not chosen or nan or context.scheme.convention.coding.overflow == "wrap":
+        return
+    lowest, step = _lowest_values(context)
+    if not (lowest >= 0).any():
         return
     low = context.extremes[0]
-    lost = (zero_point == fmt.qmin) & (low < -0.5 * context.result.scale)
+    lost = (lowest >= 0) & (step > 0) & (low < -0.5 * step)
     if not lost.any():
         return
-    cells = [at for at, value in outside(context) if value < fmt.qmin]
+    below = context.scheme.format.bounds[0]
+    cells = [at for at, value in outside(context) if value < below]
     n = int(
         ((context.x_blocked < 0) & cells_of(lost, context.result.blocked_shape, context.result.block)).sum()
     )
-    other = IntFormat(fmt.bits, True, fmt.narrow)
-    fixes = [context.changed(format=other), context.changed(symmetric=False, range_setting=MIN_MAX)]
-    fixes += [context.changed(format=other, range_setting=MIN_MAX)]
+    least = float(low[lost].amin())
+    becomes = f"{'it becomes' if n == 1 else 'all become'} {number(_at_first(lowest, lost))}"
+    if isinstance(fmt, FloatFormat):
+        becomes = f"{'it loses its' if n == 1 else 'they lose their'} sign"
+    elif int(lost.sum()) > 1 and bool((lowest[lost] != _at_first(lowest, lost)).any()):
+        becomes = "they become the lowest value of their block"
+    which, zero_point = "", context.result.params.zero_point
+    if fmt.has_zero_point:
+        name = "min" if context.scheme.rules.zero_point.is_min else "zero point"
+        which = f" with {name} {number(_at_first(zero_point, lost))}"
     yield Finding(
         "negatives_lost",
         "error",
-        f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(float(low[lost].amin()))}, but {fmt} "
-        f"with zero point {int(zero_point[lost][0])} has no code for values below 0: {'it becomes' if n == 1 else 'all become'} 0.",
+        f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(least)}, but {fmt}{which} has no "
+        f"code for values below 0: {becomes}.",
         tuple(cell(at) for at in cells),
-        **context.fixed_by(context.best(fixes, BETTER_DB)),
+        **context.fixed_by(context.best(_with_negatives(context), BETTER_DB)),
+        facts={"elements": n, "lowest": least, "becomes": _at_first(lowest, lost), "zero_point": _at_first(zero_point, lost)},
     )
+
+
+def _lowest_values(context: Context) -> tuple[Tensor, Tensor]:
+    """The lowest value that every block's codes represent, and its distance to the next; in block form, float32."""
+    fmt, scale = context.scheme.format, context.result.scale
+    zero_point = context.result.params.zero_point.to(scale.dtype)
+    if not isinstance(fmt, IntFormat):
+        values = values_of(fmt)
+        ends = values[0] * scale, values[-1] * scale
+        return torch.minimum(*ends), (values[1] - values[0]) * scale.abs()
+    if context.scheme.rules.zero_point.is_min:
+        ends = fmt.qmin * scale + zero_point, fmt.qmax * scale + zero_point
+    else:
+        ends = (fmt.qmin - zero_point) * scale, (fmt.qmax - zero_point) * scale
+    return torch.minimum(*ends), scale.abs()
+
+
+def _with_negatives(context: Context) -> list[Scheme]:
+    """Schemes of the same bits with codes for negative numbers."""
+    fmt = context.scheme.format
+    other = IntFormat(max(2, fmt.bits), True, fmt.narrow)
+    fixes = [context.changed(format=other)] if fmt.has_zero_point and not fmt.signed else []
+    fixes += [context.changed(symmetric=False, range_setting=MIN_MAX)] if fmt.has_zero_point else []
+    fixes.append(context.changed(format=other, range_setting=MIN_MAX))
+    return [*fixes, context.changed(format=other, range_setting=MIN_MAX, convention=TEXTBOOK, symmetric=True)]
 
 
 def nan(context: Context) -> Iterator[Finding]:
@@ -191,37 +250,48 @@ def nan(context: Context) -> Iterator[Finding]:
     if context.finite and not notes and math.isfinite(context.report.sse):
         return
     x, x_hat = context.result.x.reshape(-1), context.result.dequantized.reshape(-1)
-    nonfinite = (~x.isfinite()).nonzero()[:, 0]
-    if not len(nonfinite):
-        nonfinite = (~x_hat.isfinite()).nonzero()[:, 0]
-    at = f", first at {index(context.element(int(nonfinite[0])))}" if len(nonfinite) else ""
-    what = f"{count(len(nonfinite), 'element')} of x {'is' if len(nonfinite) == 1 else 'are'} NaN or infinite{at}. "
-    if context.finite and not notes:
-        if not len(nonfinite):  # only the sums exceed float64
-            return
-        first = int(nonfinite[0])
-        what = (
-            f"{count(len(nonfinite), 'element')} {'dequantizes' if len(nonfinite) == 1 else 'dequantize'} to NaN or infinity{at}, where x is "
-            f"{number(float(x[first]))}: {context.scheme.format} can't represent it at this scale."
-        )
-        yield Finding(
-            "nan", "error", what, tuple(cell(context.element(int(i))) for i in nonfinite[:MAX_BOXES])
-        )
+    bad = ~x_hat.isfinite() if context.finite and not notes else ~x.isfinite()
+    if notes and not bad.any():
+        bad = ~x_hat.isfinite()
+    places = bad.nonzero()[:, 0]
+    n = len(places)
+    if not n and not notes:  # only the sums exceed float64
         return
+    first = context.element(int(places[0])) if n else None
+    at = "" if first is None else f", first at {index(first)}"
+    facts: dict[str, Any] = {"elements": n, "tensor": "x̂" if context.finite else "x"}
+    if first is not None:
+        facts["at"] = first
+    if context.finite and not notes:
+        facts["value"] = float(x[int(places[0])])
+        said = (
+            f"{count(n, 'element')} {'dequantizes' if n == 1 else 'dequantize'} to NaN or infinity{at}, where x is "
+            f"{number(facts['value'])}: {_why_not(context, int(places[0]))}."
+        )
+    else:
+        what = f"{count(n, 'element')} of x {'is' if n == 1 else 'are'} NaN or infinite{at}. "
+        said = "" if context.finite else what
+        said += notes[0] if notes else "Replace them: most metrics are undefined."
     yield Finding(
-        "nan",
-        "error",
-        (what if not context.finite else "")
-        + (notes[0] if notes else "Replace them: most metrics are undefined."),
-        tuple(cell(context.element(int(i))) for i in nonfinite[:MAX_BOXES]),
+        "nan", "error", said, tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]), facts=facts
     )
 
 
-def _boxes(context: Context, blocks: Tensor) -> tuple[Box, ...]:
-    """The marked blocks; empty if there is only one block."""
-    if blocks.numel() == 1:
-        return ()
-    return tuple(context.block_box(place) for place in blocks.nonzero()[:MAX_BOXES].tolist())
+def _why_not(context: Context, flat: int) -> str:
+    """Why the element at a flat index of x is not finite after dequantization."""
+    block = tuple(
+        int(i) // b
+        for i, b in zip(
+            np.unravel_index(flat, context.result.blocked_shape) if context.result.blocked_shape else (),
+            context.result.block,
+            strict=True,
+        )
+    )
+    for name, parameter in (("scale", context.result.scale), ("zero point", context.result.params.zero_point)):
+        found = float(parameter[block])
+        if not math.isfinite(found):
+            return f"the {name} of its block is {'NaN' if math.isnan(found) else number(found)}"
+    return f"{context.scheme.format} can't represent it at this scale"
 
 
 def _a(fmt: IntFormat) -> str:

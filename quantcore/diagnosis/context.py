@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,11 +47,16 @@ class Trial:
 
 @dataclass
 class Context:
-    """A result with its report and statistics."""
+    """A result with its report and statistics.
+
+    ``unfit``: whether a result has a finding of severity error, so that its scheme fixes nothing; without it, no other
+    scheme is tried.
+    """
 
     result: Quantized
     known: Report | None = None
     reached: float = -math.inf  # the SQNR in dB of the best fix found so far, for about the same storage
+    unfit: Callable[["Context"], bool] | None = None
     _trials: dict[Scheme, Trial | None] = field(default_factory=dict)
     _channels: dict[int, Tensor] = field(default_factory=dict)
     _drawn: dict[Shape, Drawn] = field(default_factory=dict)
@@ -196,17 +201,24 @@ class Context:
         return tuple((a, b + 1) for a, b in zip(first, last, strict=True))
 
     def trial(self, scheme: Scheme) -> Trial | None:
-        """Compute another scheme; None if it does not fit the tensor or its library does not support it."""
+        """Compute another scheme; None if it does not fit the tensor, its library does not support it, or it is no fix.
+
+        A scheme that would have a finding of severity error itself fixes nothing.
+        """
         if scheme not in self._trials:
             self._trials[scheme] = self._try(scheme)
         return self._trials[scheme]
 
     def _try(self, scheme: Scheme) -> Trial | None:
+        if self.unfit is None:
+            return None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # a result with a warning is not a fix
                 result = apply(self.result.x, scheme)
         except (QuantError, UserWarning):
+            return None
+        if self.unfit(Context(result)):
             return None
         return Trial(scheme, sqnr(result), bits_per_element(scheme, self.shape))
 

@@ -41,6 +41,11 @@ class Example:
 
 
 EXAMPLES: dict[str, Example] = {
+    "scale_out_of_range": Example(
+        "Scales too small for their format",
+        Generated("normal", (16, 64), parameters=(("std", 0.005),)),
+        "e2m1 per_group(16) torchao.nvfp4 scales(e4m3fn given(1) torchao.nvfp4.scales)",
+    ),
     "wrapped": Example(
         "Codes that wrap around", _EXERCISE, "int8 given(0.0116) textbook(overflow=wrap)"
     ),

@@ -14,7 +14,7 @@ from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly
-from quantcore.range_setting import MinMax
+from quantcore.range_setting import MinMax, Search
 from quantcore.wording import count
 
 FAR = 4.0  # an outlier is this many times the next largest element: the others lose two bits of precision
@@ -39,7 +39,7 @@ class _Far(NamedTuple):
 
 def outlier_element(context: Context) -> Iterator[Finding]:
     """One element of a block, much larger than all others, sets the scale."""
-    if not isinstance(context.scheme.range_setting, MinMax) or context.block_size <= OTHERS:
+    if not isinstance(context.scheme.range_setting, MinMax | Search) or context.block_size <= OTHERS:
         return
     alone = _blocks_with_far_element(context)
     looked = alone[:LOOK_AT].tolist()
@@ -54,18 +54,21 @@ def outlier_element(context: Context) -> Iterator[Finding]:
     now, without = _others_of_block(context, far)
     if not without >= now + BETTER_DB:
         return
+    value = float(context.result.x[far.place])
     blocks = (
         f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an outlier."
     )
     yield Finding(
         "outlier_element",
         "warning",
-        f"Outlier {number(float(context.result.x[far.place]))} at {index(far.place)} sets the scale; the next largest |x| is "
+        f"Outlier {number(value)} at {index(far.place)} sets the scale; the next largest |x| is "
         f"{number(far.second)}. SQNR of the others: {decibels(now)} with it, {decibels(without)} without."
         + f" {blocks}"
         * (len(found) > 1),
         tuple(cell(f.place) for f in found),
         **context.fixed_by(_finer(context)),
+        facts={"value": value, "at": far.place, "second": far.second, "sqnr_with": now, "sqnr_without": without,
+               "blocks": len(found), "at_least": len(alone) > LOOK_AT},
     )
 
 
@@ -153,7 +156,7 @@ class _Channels(NamedTuple):
 
 def outlier_channel(context: Context) -> Iterator[Finding]:
     """One or a few channels, much larger than the others, set the scale that all share."""
-    if not isinstance(context.scheme.range_setting, MinMax) or isinstance(
+    if not isinstance(context.scheme.range_setting, MinMax | Search) or isinstance(
         context.scheme.granularity, PerFlatGroup
     ):
         return
@@ -221,6 +224,8 @@ def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Ite
         f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
         tuple(boxes[:MAX_BOXES]),
         **context.fixed_by(_finer(context)),
+        facts={"axis": axis, "channels": tuple(worst.places), "first": worst.first, "second": worst.second,
+               "among": (worst.start, worst.stop), "sqnr_with": now, "sqnr_without": without, "runs": len(found)},
     )
 
 

@@ -1,6 +1,7 @@
 """Ranges that do not suit the tensor: one-sided, too narrow, too wide."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -53,17 +54,21 @@ def one_sided(context: Context) -> Iterator[Finding]:
     if bool(positive.all()) or not bool(positive.any()):
         low, high = float(context.extremes[0].amin()), float(context.extremes[1].amax())
         fact = f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {int(spent[0])} of "
-        fact += f"{fmt.available} codes on values {'below' if bool(positive[0]) else 'above'} 0."
+        side = "below" if bool(positive[0]) else "above"
+        fact += f"{fmt.available} codes on values {side} 0."
+        facts: dict[str, Any] = {"low": low, "high": high, "unused": int(spent[0]), "codes": fmt.available, "side": side}
     else:
         up, down = int(positive.sum()), int((~positive).sum())
         fact = f"{count(up, 'block')} {'lies' if up == 1 else 'lie'} above 0 and {down:,} below, but symmetric {fmt} "
         fact += f"spends {int(spent.sum()):,} of their {fmt.available * (up + down):,} codes on the other side."
+        facts = {"above": up, "below": down, "unused": int(spent.sum()), "codes": fmt.available * (up + down)}
     yield Finding(
         "one_sided",
         "warning",
         f"{fact} An asymmetric range {gains(symmetric, best.sqnr_db)}"
         f"{'' if symmetric == context.report.sqnr_db else ' over a symmetric one'}.",
         **context.fixed_by(best),
+        facts=facts | {"sqnr_db_symmetric": symmetric},
     )
 
 
@@ -102,6 +107,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
         f"{'is' if n == 1 else 'are'} clipped, which causes {percent(report.clipping_sse / report.sse)} of the squared error.",
         tuple(cell(at) for at, _ in outside(context)),
         **context.fixed_by(best),
+        facts={"clipped": n, "of_error": report.clipping_sse / report.sse},
     )
 
 
@@ -119,12 +125,14 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     best = context.best([context.changed(range_setting=setting)], NARROWER_DB)
     if best is None:
         return
+    largest = float(context.largest.amax())
     yield Finding(
         "clips_too_little",
         "warning",
-        f"The range extends to the largest |x|, {number(float(context.largest.amax()))}, which makes the step coarse. A narrower "
-        f"range, {write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        f"The range extends to the largest |x|, {number(largest)}, which makes the step coarse. A narrower range, "
+        f"{write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
+        facts={"largest": largest},
     )
 
 
@@ -134,6 +142,7 @@ def codes_unused(context: Context) -> Iterator[Finding]:
         return
     codes, fmt = context.result.codes, context.fmt
     low, high = (int(v) for v in torch.aminmax(codes))
+    least, most = float(context.extremes[0].amin()), float(context.extremes[1].amax())
     reached = high - low + 1
     if reached >= UNUSED * fmt.available or context.report.clipped:
         return
@@ -143,7 +152,8 @@ def codes_unused(context: Context) -> Iterator[Finding]:
     yield Finding(
         "codes_unused",
         "warning",
-        f"Only codes {low}..{high} of {fmt.qmin}..{fmt.qmax} occur: the range is wider than the data, which lie "
-        f"between {number(float(context.extremes[0].amin()))} and {number(float(context.extremes[1].amax()))}.",
+        f"Only {f'code {low}' if low == high else f'codes {low}..{high}'} of {fmt.qmin}..{fmt.qmax} {'occurs' if low == high else 'occur'}: the range is wider than the data, which lie "
+        f"between {number(least)} and {number(most)}.",
         **context.fixed_by(best),
+        facts={"low": low, "high": high, "least": least, "most": most},
     )

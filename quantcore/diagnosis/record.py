@@ -1,7 +1,8 @@
 """What a finding is."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from quantcore.analysis import decibels
 from quantcore.scheme import Scheme
@@ -38,7 +39,8 @@ class Finding:
     ``severity``: "error" if the result is probably wrong, "warning" if about the same storage could give a smaller
     error, "note" if worth knowing. ``boxes``: the affected elements, blocks or channels, at most `MAX_BOXES`, the
     worst first or in order; empty for the whole tensor. ``fix``: a scheme that was computed and is better by
-    ``gain``; both None if no scheme fixes it.
+    ``gain``; both None if no scheme fixes it. ``facts``: the numbers and names that the sentence is made from, at full
+    precision: numbers, texts, and tuples of them.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Finding:
     boxes: tuple[Box, ...] = ()
     fix: Scheme | None = None
     gain: Gain | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def cell(index: tuple[int, ...]) -> Box:

@@ -1,0 +1,130 @@
+"""Findings of small floats and codebooks, whose codes have a table of values instead of a uniform step."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.analysis import sqnr_of
+from quantcore.conventions import TEXTBOOK
+from quantcore.diagnosis.alternatives import narrowed
+from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.formatting import gains, number
+from quantcore.diagnosis.record import Finding
+from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
+from quantcore.notation import write_call
+from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
+from quantcore.scheme import Scheme
+
+ONE_SIDED = 0.1  # the smaller side of every block is at most this fraction of the larger
+WASTED = 0.4  # at least this fraction of the values is on the side without data
+SIDED_DB = 3.0
+NARROWER_DB = 4.0
+MIN_ELEMENTS = 16
+UNUSED = 0.5  # the data use less than this fraction of the values
+UNUSED_DB = 3.0
+
+
+def table_of(context: Context) -> FloatFormat | CodebookFormat:
+    """The format, which is a float or a codebook."""
+    assert not isinstance(context.scheme.format, IntFormat)
+    return context.scheme.format
+
+
+def values_of(fmt: FloatFormat | CodebookFormat) -> Tensor:
+    """The distinct finite values of a format in ascending order, float32."""
+    return fmt.values if isinstance(fmt, FloatFormat) else torch.tensor(sorted(set(fmt.values)))
+
+
+def one_sided(context: Context) -> Iterator[Finding]:
+    """Data on one side of 0: the values of the other side are never used."""
+    below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
+    if context.block_size < 4 or not (below.any() or above.any()):
+        return
+    side = "below" if bool((below <= ONE_SIDED * above).all()) else "above"
+    if side == "above" and not bool((above <= ONE_SIDED * below).all()):
+        return
+    if (context.result.scale < 0).any():  # such a scale turns the table around
+        return
+    fmt, values = table_of(context), values_of(table_of(context))
+    wasted = int(((values < 0) if side == "below" else (values > 0)).sum())
+    if not WASTED * len(values) <= wasted < len(values):
+        return
+    plain = context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=MIN_MAX)
+    asymmetric = context.changed(
+        format=IntFormat(max(2, fmt.bits), signed=False), convention=TEXTBOOK, range_setting=MIN_MAX, symmetric=False
+    )  # fmt: skip
+    best, even = context.best([asymmetric], SIDED_DB), context.trial(plain)
+    if best is None or even is None or not best.sqnr_db >= even.sqnr_db + SIDED_DB:
+        return
+    low, high = float(context.extremes[0].amin()), float(context.extremes[1].amax())
+    yield Finding(
+        "one_sided",
+        "warning",
+        f"x lies between {number(low)} and {number(high)}, but {wasted} of the {len(values)} values of {fmt} are {side} 0. "
+        f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        **context.fixed_by(best),
+        facts={"low": low, "high": high, "unused": wasted, "codes": len(values), "side": side},
+    )
+
+
+def clips_too_little(context: Context) -> Iterator[Finding]:
+    """A narrower range would lose less: the largest elements leave too few values for the others."""
+    if not isinstance(context.scheme.range_setting, MinMax) or context.block_size < MIN_ELEMENTS:
+        return
+    (estimate,) = context.estimates([(context.scheme.granularity, True)])
+    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.5:
+        return
+    setting = narrowed(context, context.scheme.granularity, estimate.shrink)
+    best = context.best([context.changed(range_setting=setting)], NARROWER_DB)
+    if best is None:
+        return
+    largest = float(context.largest.amax())
+    yield Finding(
+        "clips_too_little",
+        "warning",
+        f"The range extends to the largest |x|, {number(largest)}, which leaves few values of {context.scheme.format} for "
+        f"most elements. A narrower range, {write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        **context.fixed_by(best),
+        facts={"largest": largest},
+    )
+
+
+def codes_unused(context: Context) -> Iterator[Finding]:
+    """A fixed or given range is much wider than the data: most values are never used."""
+    if not isinstance(context.scheme.range_setting, Fixed | Given) or context.report.clipped:
+        return
+    fmt = table_of(context)
+    used, values = _values_used(context), values_of(fmt)
+    low, high = float(used.amin()), float(used.amax())
+    reached = int(((values >= low) & (values <= high)).sum())
+    if reached >= UNUSED * len(values):
+        return
+    best = context.best([context.changed(range_setting=MIN_MAX)], UNUSED_DB)
+    if best is None:
+        return
+    least, most = (float(t) for t in torch.aminmax(context.result.x))
+    occur = f"Only the value {number(low)}" if low == high else f"Only values between {number(low)} and {number(high)}"
+    yield Finding(
+        "codes_unused",
+        "warning",
+        f"{occur} of {fmt} ({number(float(values[0]))}..{number(float(values[-1]))}) {'occurs' if low == high else 'occur'}: "
+        f"the range is wider than the data, which lie between {number(least)} and {number(most)}.",
+        **context.fixed_by(best),
+        facts={"low": low + 0.0, "high": high + 0.0, "reached": reached, "codes": len(values), "least": least, "most": most},
+    )  # fmt: skip
+
+
+def _values_used(context: Context) -> Tensor:
+    """The values whose codes occur."""
+    fmt = table_of(context)
+    counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
+    return fmt.table[counts > 0]
+
+
+def same_bits(context: Context) -> list[Scheme]:
+    """Schemes with 0 among their values and about the same storage, for tables without 0."""
+    fmt = table_of(context)
+    setting = context.scheme.range_setting
+    setting = setting if isinstance(setting, MinMax | Percentile | Fixed) else MIN_MAX
+    return [context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=setting)]

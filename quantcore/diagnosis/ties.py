@@ -1,0 +1,165 @@
+"""Ties: elements halfway between two codes, which the rounding rule and the order of operations decide."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.formatting import index, percent
+from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
+from quantcore.diagnosis.tables import table_of, values_of
+from quantcore.numerics import KERNELS, half_even
+from quantcore.quantization import coded_with
+from quantcore.wording import count
+
+TIES = 0.01  # at least this fraction of the elements are ties
+_HALVES = ("half_even", "half_away", "half_up")  # rules that round to the nearest and differ in ties
+_RULES, _ORDERS = "rounding rules", "orders of operations"
+
+
+def ties(context: Context) -> Iterator[Finding]:
+    """Elements halfway between two codes, or two values of a float or a codebook."""
+    coding = context.scheme.rules.coding
+    if coding.rounding not in _HALVES and not KERNELS[coding.kernel].half:
+        return
+    if not context.scheme.format.has_zero_point:
+        tie, way, others = _of_table(context)
+    elif context.scheme.rules.zero_point.is_integer:
+        tie, way, others = _of_integers(context)
+    else:
+        tie, way, others = _of_shifted(context)
+    n = int(tie.sum())
+    if not others:
+        return
+    every = len(tie) == context.x_blocked.numel()
+    what = count(n, "element") if every else f"About {percent(n / len(tie))} of the elements"
+    cells = [cell(context.element(int(i))) for i in tie.nonzero()[:MAX_BOXES, 0]] if every else []
+    one = n == 1 and every
+    first = index(tuple(a for a, _ in cells[0])) if cells else ""
+    first = f" at {first}" if one else first and f", such as {first},"
+    between = "codes" if context.scheme.format.has_zero_point else f"values of {context.scheme.format}"
+    yield Finding(
+        "ties",
+        "note",
+        f"{what}{first} {'lies' if one else 'lie'} exactly halfway between two {between} and {'is' if one else 'are'} rounded "
+        f"{way}; other {' or '.join(others)} give other codes.",
+        tuple(cells),
+        facts={"elements": n, "of": len(tie), "way": way, "others": others},
+    )
+
+
+# The ties among the sampled elements, how they were rounded, and what would round them differently; nothing if too few
+_Ties = tuple[Tensor, str, tuple[str, ...]]
+
+
+def _few(tie: Tensor) -> bool:
+    n = int(tie.sum())
+    return not n or n < TIES * len(tie)
+
+
+def _parameters(context: Context) -> tuple[Tensor, Tensor, Tensor]:
+    """The sampled elements, and the scale and zero point that their codes are computed with."""
+    x, blocks = context.sample
+    scale, zero_point = (
+        t[blocks].to(torch.float32).expand_as(x) for t in coded_with(context.result.params, context.scheme.rules)
+    )  # fmt: skip
+    return x, scale, zero_point
+
+
+def _codes_taken(context: Context) -> Tensor:
+    return context.result.codes.reshape(-1)[context.places]
+
+
+def _of_integers(context: Context) -> _Ties:
+    x, scale, zero_point = _parameters(context)
+    half = (x / scale).sub_((x / scale).floor()) == 0.5
+    below = (x / scale).floor_() + zero_point  # both neighbors must be codes
+    tie = half & (below >= context.fmt.qmin) & (below < context.fmt.qmax)
+    if _few(tie):
+        return tie, "", ()
+    codes = _codes_taken(context)[tie].double()
+    steps, ratio = codes - zero_point[tie], (x / scale)[tie].double()
+    differ = ((_RULES, _rules_differ(steps, ratio)), (_ORDERS, _differing(x, scale, zero_point, context)))
+    others = tuple(name for name, so in differ if so)
+    return tie, _way(context.scheme.rules.coding.rounding, codes, steps, ratio), others
+
+
+def _of_shifted(context: Context) -> _Ties:
+    """Codes with a float zero point or a minimum, which is added before rounding."""
+    x, scale, zero_point = _parameters(context)
+    if context.scheme.rules.zero_point.is_min:
+        exact = (x - zero_point) / scale
+    else:
+        inverse = context.result.params.inverse
+        blocks = context.sample[1]
+        exact = x * (torch.reciprocal(scale) if inverse is None else inverse[blocks].expand_as(x)) + zero_point
+    codes = _codes_taken(context).to(torch.float32)
+    tie = (exact - exact.floor() == 0.5) & ((codes - exact).abs() == 0.5)
+    if _few(tie):
+        return tie, "", ()
+    taken, exact = codes[tie].double(), exact[tie].double()
+    others = (_RULES,) if _rules_differ(taken, exact) else ()
+    return tie, _way("even code", taken, taken, exact), others
+
+
+def _of_table(context: Context) -> _Ties:
+    x, scale, _ = _parameters(context)
+    fmt, values = table_of(context), values_of(table_of(context)).double()
+    ratio = (x / scale).double()
+    above = torch.searchsorted(values, ratio.nan_to_num()).clamp(1, len(values) - 1)
+    low, high = values[above - 1], values[above]
+    codes = _codes_taken(context)
+    taken = fmt.decode(codes).double()
+    tie = (ratio == (low + high) / 2) & ((taken == low) | (taken == high))
+    if _few(tie):
+        return tie, "", ()
+    codes, taken, low, high = codes[tie].to(torch.int64), taken[tie], low[tie], high[tie]
+    outward = torch.where(high.abs() >= low.abs(), high, low)
+    ways = {
+        "to the even code": codes % 2 == 0,
+        "down": taken == low,
+        "up": taken == high,
+        "away from 0": taken == outward,
+        "toward 0": taken != outward,
+    }
+    return tie, next((words for words, so in ways.items() if bool(so.all())), "up or down"), (_RULES,)
+
+
+def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
+    """How the ties were rounded: by the convention's rule, or as the codes show if the order of operations changed it."""
+    ways = {
+        "half_even": ("to the even multiple of the scale", steps % 2 == 0),
+        "half_away": ("away from 0", steps.abs() > ratio.abs()),
+        "half_up": ("up", steps > ratio),
+        "even code": ("to the even code", codes % 2 == 0),
+    }
+    for name in (rule, *(way for way in ways if rule in _HALVES), "half_up"):
+        words, so = ways.get(name, ways["half_up"])
+        if bool(so.all()):
+            return words
+    return "up or down"
+
+
+def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
+    """Whether another rule for ties gives different codes."""
+    away = ratio.sign() * (ratio.abs() + 0.5).floor()
+    return any(bool((other != steps).any()) for other in (ratio.round(), away, (ratio + 0.5).floor()))
+
+
+def _unclamped(x: Tensor, scale: Tensor, zero_point: Tensor, kernel: str) -> Tensor:
+    run = KERNELS[kernel]
+    return run.run(
+        x, torch.reciprocal(scale) if run.inverse else scale, zero_point, torch.empty_like(x), half_even
+    )
+
+
+def _codes(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context, kernel: str) -> Tensor:
+    return _unclamped(x, scale, zero_point, kernel).clamp_(context.fmt.qmin, context.fmt.qmax)
+
+
+def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context) -> bool:
+    """Whether another order of operations gives different codes."""
+    first = _codes(x, scale, zero_point, context, "A")
+    others = [_codes(x, scale, zero_point, context, kernel) != first for kernel in "BCD"]
+    return bool(torch.stack(others).any())
