@@ -493,6 +493,8 @@ def stray_numbers(finding, result):
                 shown |= {written(v), f"{v:,}", f"{v:.1f}", f"{v:.0f}", *(percent(p)[:-2] for p in (v, *of_all))}
     fmt = result.scheme.format
     text = _PLACES.sub(" ", finding.sentence.replace("..", " to "))
+    if finding.fix is not None:  # which `better_scheme` describes in words
+        shown |= set(re.findall(r"\d+", str(finding.fix.granularity)))
     for scheme in filter(None, (result.scheme, finding.fix)):
         for part in sorted(str(scheme).split(), key=len, reverse=True):
             text = text.replace(part, " ")
