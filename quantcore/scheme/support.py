@@ -58,8 +58,8 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
 def _zero_point_reason(scheme: Scheme) -> str:
     """Why a zero point or a minimum does not suit the scheme; empty if it does."""
     setting, convention = scheme.range_setting, scheme.convention
-    given = isinstance(setting, Given) and not isinstance(setting, Stored)
-    if not scheme.format.has_zero_point and given and np.any(np.array(setting.zero_point)):
+    given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
+    if not scheme.format.has_zero_point and np.any(np.array(given)):
         return f"{scheme.format} has no zero_point; give only the scale."
     if scheme.format.has_zero_point and scheme.symmetric and convention.zero_point.is_min:
         return f"{full_name(convention)} stores the minimum of each block, so codes are asymmetric; choose asymmetric."

@@ -42,6 +42,7 @@ LESSON_OF = {
     "per_channel": ("granularity", "rows"),
     "small_groups": ("granularity", "cost"),
     "better_scheme": ("granularity", "cost"),
+    "scale_out_of_range": ("mistakes", "scale-in-float16"),
     "tiny_block": ("mistakes", "scale-in-float16"),
     "zero_block": ("scale", "marks"),
     "constant_block": ("scale", "marks"),
