@@ -19,7 +19,9 @@ _CAST_LIMITS = {"none": math.inf, "int32": 2.0**31, "int64": 2.0**63, "low_bits"
 def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: Convention) -> bool:
     """Return whether some unclamped value may be NaN or too large for the convention's cast."""
     low, high = params.low, params.high
-    if low is None or high is None or not isinstance(scheme.range_setting, MinMax):
+    # with a finite range, its ends do not show an infinity in x
+    whole = isinstance(scheme.range_setting, MinMax) and not convention.range.finite_range
+    if low is None or high is None or not whole:
         low, high = x.amin(), x.amax()
     found = (
         params.raw if convention.storage.quantize_with == "raw" and params.raw is not None else params.scale
