@@ -115,11 +115,12 @@ def _places(shape: Shape) -> list[npt.NDArray[np.int64]]:
     room = float(DRAWN)
     for left, axis in enumerate(sorted(range(len(shape)), key=lambda i: shape[i])):
         n, each = shape[axis], max(1, int(room ** (1 / (len(shape) - left)) + 1e-9))
-        found[axis] = np.arange(n)
-        if n > each:
+        if n <= each:
+            found[axis] = np.arange(n)
+        else:
             # neighbours in memory come in one read
             run = RUN if axis == len(shape) - 1 and each >= RUN else 1
-            starts = np.sort(rng.choice(n // run, each // run, replace=False)) * run
+            starts = np.unique(rng.integers(n // run, size=each // run)) * run
             found[axis] = (starts[:, None] + np.arange(run)).reshape(-1)
         room /= len(found[axis])
     return [found[axis] for axis in range(len(shape))]

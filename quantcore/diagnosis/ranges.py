@@ -117,7 +117,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     if not isinstance(scheme.range_setting, MinMax) or context.block_size < 16:
         return
     (estimate,) = context.estimates([(scheme.granularity, scheme.symmetric)])
-    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.5:
+    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.2:
         return
     shrink = estimate.shrink
     whole = isinstance(scheme.granularity, PerTensor)  # of one range, computing it is quicker than a search

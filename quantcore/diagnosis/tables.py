@@ -73,7 +73,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     if not isinstance(context.scheme.range_setting, MinMax) or context.block_size < MIN_ELEMENTS:
         return
     (estimate,) = context.estimates([(context.scheme.granularity, True)])
-    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.5:
+    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.2:
         return
     setting = narrowed(context, context.scheme.granularity, estimate.shrink)
     best = context.best([context.changed(range_setting=setting)], NARROWER_DB)
