@@ -1,10 +1,12 @@
 """What a finding in a checkpoint is."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, write
 from quantcore.diagnosis import Finding
 from quantcore.tensors import short
 
@@ -27,10 +29,18 @@ class CheckpointFinding(Finding):
     """A finding with the tensors that it concerns, by their names in the checkpoint or its files.
 
     ``severity``: "error" if some reader gets wrong values or none, "warning" if readers disagree or something is
-    unusual, "note" if worth knowing. ``sentence`` names the tensor.
+    unusual, "note" if worth knowing. ``sentence`` names the tensor, or the number of tensors. ``facts``: the numbers of
+    the sentence, by name; of several tensors, those that they share. ``words``: the sentence with places for the subject's
+    facts, see `statement`; findings of one kind and severity with equal words have one cause, and are one finding
+    (`grouping.grouped`). ``cause``: what takes the place of the words where these differ although the cause is the same.
+    ``members``: the findings of the single tensors, if it is about several; else empty.
     """
 
     tensors: tuple[str, ...] = ()
+    facts: Facts = field(default_factory=dict)
+    words: str = ""
+    cause: str = ""
+    members: tuple["CheckpointFinding", ...] = ()
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -48,19 +58,34 @@ class Step:
     findings: tuple[CheckpointFinding, ...] = ()
 
 
-def error(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
-    """Return a finding of severity error; ``fact``: the sentence after the weight's name."""
-    return CheckpointFinding(kind, "error", f"{named(layout.name)} {fact}", tensors=(layout.name,))
+Severity = Literal["error", "warning", "note"]
 
 
-def warning(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
+def finding_of(
+    severity: Severity, kind: str, names: tuple[str, ...], words: str, facts: Facts = NO_FACTS
+) -> CheckpointFinding:
+    """Return a finding about one or more tensors; ``words`` follow the name of the first."""
+    sentence = write(words, named(names[0]), [facts], names[:1])
+    return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
+
+
+def error(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
+    """Return a finding of severity error.
+
+    Args:
+        words: the sentence after the weight's name; a template (see `statement`) if there are facts.
+    """
+    return finding_of("error", kind, (layout.name,), words, facts)
+
+
+def warning(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
     """Return a finding of severity warning."""
-    return CheckpointFinding(kind, "warning", f"{named(layout.name)} {fact}", tensors=(layout.name,))
+    return finding_of("warning", kind, (layout.name,), words, facts)
 
 
-def note(layout: Layout, kind: str, fact: str) -> CheckpointFinding:
+def note(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
     """Return a finding of severity note."""
-    return CheckpointFinding(kind, "note", f"{named(layout.name)} {fact}", tensors=(layout.name,))
+    return finding_of("note", kind, (layout.name,), words, facts)
 
 
 def of_problem(problem: Problem) -> CheckpointFinding:
