@@ -104,7 +104,7 @@ def open_checkpoint(
     release = Release(stored, config, quantization, metadata, structures)
     layouts = find_layouts(release)
     refused = tuple(
-        Problem("unreadable_tensor", "error", layout.reason, (layout.name,))
+        Problem("unreadable_tensor", "error", layout.reason, (layout.name,), layout.cause)
         for layout in layouts.values()
         if isinstance(layout, Refused)
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from quantcore.diagnosis.formatting import index, number, percent
+from quantcore.diagnosis import index, number, percent
 from quantcore.tensors import short
 from quantcore.wording import count, joined
 
@@ -45,31 +45,32 @@ def write(words: str, subject: str, facts: Sequence[Facts], names: Sequence[str]
     """Return the sentence that the weights ``names`` share, each with its own facts.
 
     >>> write("{has} {n:scale} of 0.", "'a' and 'b'", [{"n": 1}, {"n": 3}], ["a", "b"])
-    "'a' and 'b' have 1 to 3 scales of 0."
+    "'a' and 'b' have 1 to 3 scales each of 0."
     """
     if not facts[0]:  # plain words, which may contain braces
         return f"{subject} {words}"
     several = len(names) > 1
     known: dict[str, Any] = {one: many if several else one for one, many in AGREEING.items()}
     for key in facts[0]:
-        known[key] = _Shown([own[key] for own in facts if key in own], names[0])
+        known[key] = _Shown([own[key] for own in facts if key in own], names)
     return f"{subject} {words.format_map(known)}"
 
 
 class _Shown:
     """The values of one fact, as a template shows them."""
 
-    def __init__(self, values: Sequence[Fact], first: str) -> None:
-        self.values, self.first = list(dict.fromkeys(values)), first
+    def __init__(self, values: Sequence[Fact], names: Sequence[str]) -> None:
+        self.values, self.first, self.several = list(dict.fromkeys(values)), names[0], len(names) > 1
 
     def __format__(self, spec: str) -> str:
         one, *others = self.values
         if not others:
-            return _one(one, spec)
+            each = " each" if self.several and spec not in ("", "%", "list") else ""
+            return f"{_one(one, spec)}{each}"
         if all(isinstance(value, int | float) for value in self.values):
             low, high = min(self.values), max(self.values)  # type: ignore[type-var]
             plain = spec if spec == "%" else ""
-            noun = f" {spec}s" if spec not in ("", "%") else ""
+            noun = f" {spec}s each" if spec not in ("", "%") else ""
             return f"{_one(low, plain)} to {_one(high, plain)}{noun}"
         return f"{_one(one, spec)} in {short(self.first, 120)}"
 

@@ -7,6 +7,7 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 """
 
 from collections.abc import Container, Iterator
+from dataclasses import replace
 
 import torch
 
@@ -14,6 +15,7 @@ from quantcore.checkpoints.comparison.orders import FAR, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
+from quantcore.checkpoints.findings.grouping import grouped
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.original import Errors, of_original
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
@@ -22,19 +24,26 @@ from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error, warning
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
 from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.rows import TooLong, boxes, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
-from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
-from quantcore.wording import count
 
 
 def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFinding]:
-    """Return everything that `steps` finds, the worst first."""
+    """Return everything that `steps` finds, one finding per cause, the worst first, then by layer."""
     found = [finding for step in steps(checkpoint, against) for finding in step.findings]
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    return grouped(found, formats(checkpoint))
+
+
+def formats(checkpoint: Opened) -> dict[str, str]:
+    """Return the format of every weight, such as "gptq"."""
+    return {
+        name: "" if isinstance(tensor.layout, Refused) else tensor.layout.format_name
+        for name, tensor in checkpoint.tensors.items()
+    }
 
 
 def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str] = ()) -> Iterator[Step]:
@@ -94,7 +103,8 @@ class _Check:
         except TooLong as reason:
             self.findings.append(warning(self.tensor.layout, "not_checked", f"is not checked: {reason}"))
         except QuantError as reason:
-            self.findings.append(error(self.tensor.layout, "unreadable_tensor", f"can't be read: {reason}"))
+            said = error(self.tensor.layout, "unreadable_tensor", f"can't be read: {reason}")
+            self.findings.append(replace(said, words="", cause=raised_at(reason)))
 
     def _values(self, layout: Layout) -> Iterator[float]:
         if not layout.dtype.is_floating_point:
@@ -105,7 +115,9 @@ class _Check:
             yield box.stop / layout.shape[0]
         if nonfinite:
             self.findings.append(
-                error(layout, "value_nonfinite", f"contains {count(nonfinite, 'NaN or infinite value')}.")
+                error(
+                    layout, "value_nonfinite", "{contains} {values:NaN or infinite value}.", values=nonfinite
+                )
             )
 
     def _quantized(self, layout: Layout) -> Iterator[float]:
@@ -144,4 +156,6 @@ class _Check:
         self.findings += of_original(errors, original.name)
 
 
-__all__ = ["CheckpointFinding", "Heads", "Opened", "Step", "find", "of_parameters", "steps"]
+__all__ = [
+    "CheckpointFinding", "Heads", "Opened", "Step", "find", "formats", "grouped", "of_parameters", "steps",
+]  # fmt: skip

@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
+from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
-from quantcore.diagnosis import percent
+from quantcore.checkpoints.statement import Facts
 from quantcore.formats import FloatFormat, IntFormat
-from quantcore.wording import count, joined
 
 ENOUGH = 64  # elements per code; with fewer, a code that never occurs means nothing
 FEW_BITS = 6  # of wider codes, those for the tails often never occur
-LISTED = 8
 
 
 @dataclass
@@ -65,25 +64,25 @@ def of_codes(histogram: Histogram) -> Iterator[CheckpointFinding]:
 
 
 def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
-    """-0 and NaN."""
+    """NaN, and the -0 of FP4; in 8-bit floats, -0 is what small negative values round to."""
     layout, counts = histogram.layout, histogram.counts
     element: Any = layout.element
     table = element.table.numpy()
     nan = int(counts[~np.isfinite(table)].sum())
     if nan:
-        yield error(
-            layout, "code_nan", f"has {count(nan, 'NaN or infinity code')}; its values there are not finite."
-        )
+        words = "{has} {codes:NaN or infinity code}; {its} values there are not finite."
+        yield error(layout, "code_nan", words, codes=nan)
     minus_zero = int(counts[(table == 0) & np.signbit(table)].sum())
-    if minus_zero:
-        of = f"{minus_zero:,} of its {histogram.total:,} codes ({percent(minus_zero / histogram.total)})"
-        plus_zero = int(counts[0])
-        if not plus_zero:
-            yield note(
-                layout, "minus_zero", f"stores 0 as −0 in {of}, and never as +0, as ModelOpt does in MXFP4."
-            )
-        else:
-            yield note(layout, "minus_zero", f"has the code −0 in {of}; its value is 0.")
+    if not minus_zero or element.bits > 4:
+        return
+    facts: Facts = {"codes": minus_zero, "total": histogram.total, "share": minus_zero / histogram.total}
+    of = "in {codes} of {its} {total} codes ({share:%})"
+    if counts[0]:
+        yield note(layout, "minus_zero", f"{{has}} the code −0 {of}; its value is 0.", **facts)
+    else:
+        mxfp4 = SCALE_CODE in layout.fields and layout.fields[SCALE_CODE].piece.dtype in ("U8", "F8_E8M0")
+        who = ", as ModelOpt does in MXFP4" * mxfp4
+        yield note(layout, "minus_zero", f"{{stores}} 0 as −0 {of}, and never as +0{who}.", **facts)
 
 
 def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
@@ -95,13 +94,12 @@ def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:
     always, ever = int(np.bitwise_and.reduce(used)), int(np.bitwise_or.reduce(used))
     for bit in range(bits):
         if always >> bit & 1 or not ever >> bit & 1:
-            value = always >> bit & 1
-            yield warning(
-                histogram.layout,
-                "bit_constant",
-                f"has bit {bit} set to {value} in every code, so half of the {1 << bits} codes never occur; a packer may "
-                "have lost it.",
+            words = (
+                "{has} bit {bit} set to {value} in every code, so half of the {codes} codes never occur; a packer may have "
+                "lost it."
             )
+            facts = {"bit": bit, "value": always >> bit & 1, "codes": 1 << bits}
+            yield warning(histogram.layout, "bit_constant", words, **facts)
 
 
 def _never_used(histogram: Histogram) -> Iterator[CheckpointFinding]:
@@ -117,12 +115,5 @@ def _never_used(histogram: Histogram) -> Iterator[CheckpointFinding]:
     bits = element.bits
     signed = isinstance(element, IntFormat) and element.signed
     numbers = sorted(int(c) - (1 << bits) if signed and c >> (bits - 1) else int(c) for c in unused)
-    shown = [str(n).replace("-", "−") for n in numbers[:LISTED]]
-    if len(numbers) > LISTED:
-        shown.append(f"{len(numbers) - LISTED} more")
-    yield note(
-        layout,
-        "codes_never_used",
-        f"never uses the {'code' if len(numbers) == 1 else 'codes'} {joined(shown)} of {element} in its "
-        f"{histogram.total:,} elements.",
-    )
+    words = f"never {{uses}} the {'code' if len(numbers) == 1 else 'codes'} {{codes:list}} of {{format}}."
+    yield note(layout, "codes_never_used", words, codes=tuple(numbers), format=str(element))

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.record import CheckpointFinding, named, of_problem
+from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of, of_problem
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.statement import Facts
 
 # A stored tensor of a quantized release -> what else its module must have: one name of each group
 PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -43,18 +44,10 @@ def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[Checkp
             if not any(name in pieces for name in group):
                 lacking.setdefault(group, []).append(last)
     for group, users in lacking.items():
-        yield CheckpointFinding(
-            "missing_tensor",
-            "error",
-            f"{named(module)} is missing its {' or '.join(group)}, without which its {' and '.join(users)} can't be read; "
-            "download the release again.",
-            tensors=tuple(f"{module}.{last}" for last in users),
-        )
+        words = "{is} missing {its} {lacking}, without which {it} can't be read; download the release again."
+        facts: Facts = {"lacking": " or ".join(group), "module": module}
+        yield finding_of("error", "missing_tensor", tuple(f"{module}.{last}" for last in users), words, facts)
     weight = pieces.get("weight")
     if weight is not None and weight.dtype in _FLOAT8 and not any("scale" in name for name in pieces):
-        yield CheckpointFinding(
-            "missing_tensor",
-            "error",
-            f"{named(weight.name)} is {weight.dtype}, but has no scale; without one, its values are the unscaled codes.",
-            tensors=(weight.name,),
-        )
+        words = "{is} {dtype}, but {has} no scale; without one, {its} values are the unscaled codes."
+        yield finding_of("error", "missing_tensor", (weight.name,), words, {"dtype": weight.dtype})

@@ -5,7 +5,7 @@ dequantizing and quantizing again gives the same codes and scales. GPTQ, AWQ and
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,9 +14,8 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES
 from quantcore.checkpoints.findings.record import CheckpointFinding, note
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import SCALE, Layout
-from quantcore.diagnosis import percent
+from quantcore.checkpoints.statement import Facts
 from quantcore.formats import IntFormat
-from quantcore.wording import count
 
 MOST = 0.9  # of the groups
 # relative: half a unit in the last place of the scale's dtype; for float32, two units
@@ -34,9 +33,16 @@ class Provenance:
     same: int = 0
     compared: int = 0
     ratios: float = 0.0
+    symmetric: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with a count of 0 for each divisor."""
+        zero_point = None if self.layout.symmetric else self.layout.zero_point()
+        signed = isinstance(self.layout.element, IntFormat) and self.layout.element.signed
+        # torchao stores zero points of 0 for symmetric weights, too
+        self.symmetric = self.layout.symmetric or (
+            signed and (zero_point is None or not bool(zero_point.any()))
+        )
         self.divided = dict.fromkeys(self.divisors, 0)
 
     @classmethod
@@ -71,7 +77,7 @@ class Provenance:
         known = low != high  # a group of equal codes, such as padding, shows nothing
         parameters = self.layout.parameters(box)
         self.groups += int(known.sum())
-        if self.layout.symmetric:
+        if self.symmetric:
             if parameters.zero_point is not None:
                 zero_point = parameters.zero_point.to(wide)
                 low, high = low - zero_point, high - zero_point
@@ -98,7 +104,7 @@ class Provenance:
             rounding: the relative rounding error of the original, which may be less precise than what was quantized.
         """
         scale = self.layout.parameters(box).scale
-        if scale is None or not self.layout.symmetric:
+        if scale is None or not self.symmetric:
             return
         low, high = _extremes(original, self.layout.blocks.block[-1])
         largest = torch.maximum(-low, high)
@@ -131,43 +137,42 @@ def of_provenance(seen: Provenance) -> Iterator[CheckpointFinding]:
 
 def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     layout, top = seen.layout, seen.top
-    divisor = f"divisor {top}" if layout.symmetric else f"{(1 << layout.element.bits) - 1} steps"
+    rule = f"divisor {top}" if seen.symmetric else f"{(1 << layout.element.bits) - 1} steps"
     share = seen.same / seen.groups
-    again = f"dequantizing and quantizing again (min-max, {divisor}, rounding to nearest)"
+    facts: Facts = {"same": share, "groups": seen.groups, "rule": rule}
+    again = "dequantizing and quantizing again (min-max, {rule}, rounding to nearest)"
     if share >= MOST:
-        every = seen.same == seen.groups
-        groups = f"all of its {count(seen.groups, 'group')}" if every else f"{percent(share)} of its groups"
-        yield note(
-            layout,
-            "requantizing_is_identity",
-            f"stays the same after {again} in {groups}: it was rounded to nearest, or trained that way (QAT).",
+        words = (
+            f"{{stays}} the same after {again} in {{same:%}} of {{its}} {{groups:group}}: {{it}} {{was}} rounded to nearest, "
+            "or trained that way (QAT)."
         )
-    elif seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
-        yield note(
-            layout,
-            "scale_divisor",
-            f"reaches code −{top + 1} or {top} in {percent((seen.lowest + seen.highest) / seen.groups)} of its "
-            f"{count(seen.groups, 'group')}: its scales are max |w| divided by {top + 0.5:g} or {top + 1}.",
+        yield note(layout, "requantizing_is_identity", words, **facts)
+    elif seen.symmetric and seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
+        words = (
+            "{reaches} code {lowest} or {highest} in {share:%} of {its} {groups:group}: {its} scales are max |w| divided by "
+            "{half} or {whole}."
         )
+        reached = (seen.lowest + seen.highest) / seen.groups
+        ends: Facts = {"lowest": -top - 1, "highest": top, "half": top + 0.5, "whole": top + 1}
+        yield note(layout, "scale_divisor", words, share=reached, groups=seen.groups, **ends)
     else:
-        yield note(
-            layout,
-            "requantizing_changes",
-            f"does not stay the same after {again}: {percent(share)} of its {count(seen.groups, 'group')} keep their scale. "
-            "It was quantized by GPTQ, AWQ, a scale search or another rule for scales.",
+        words = (
+            f"{{does}} not stay the same after {again}: {{same:%}} of {{its}} {{groups:group}} keep their scale. GPTQ, AWQ, a "
+            "scale search, or another rule for scales leaves such codes."
         )
+        yield note(layout, "requantizing_changes", words, **facts)
 
 
 def _by_scales(seen: Provenance) -> Iterator[CheckpointFinding]:
     # rounding errors cancel in the mean, which separates 127 from 127.5 where a single group can't
     divisor = min(seen.divided, key=lambda d: abs(d - seen.ratios / seen.compared))
     share = seen.divided[divisor] / seen.compared
+    facts: Facts = {"divisor": divisor, "share": share, "tried": ", ".join(f"{d:g}" for d in seen.divided)}
     if share >= MOST:
-        fact = f"has scales equal to the original's max |w| / {divisor:g} in {percent(share)} of its groups."
+        words = "{has} scales equal to the original's max |w| / {divisor} in {share:%} of {its} groups."
     else:
-        tried = ", ".join(f"{d:g}" for d in seen.divided)
-        fact = (
-            f"has scales that are not the original's max |w| divided by one of {tried}: the nearest, {divisor:g}, fits "
-            f"{percent(share)} of its groups."
+        words = (
+            "{has} scales that are not the original's max |w| divided by one of {tried}: the nearest, {divisor}, fits "
+            "{share:%} of {its} groups."
         )
-    yield note(seen.layout, "scale_divisor", fact)
+    yield note(seen.layout, "scale_divisor", words, **facts)

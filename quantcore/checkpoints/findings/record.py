@@ -90,7 +90,9 @@ def note(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFind
 
 def of_problem(problem: Problem) -> CheckpointFinding:
     """Return a problem that was found while headers were read."""
-    return CheckpointFinding(problem.kind, problem.severity, problem.sentence, tensors=problem.tensors)
+    return CheckpointFinding(
+        problem.kind, problem.severity, problem.sentence, tensors=problem.tensors, cause=problem.cause
+    )
 
 
 def named(name: str) -> str:

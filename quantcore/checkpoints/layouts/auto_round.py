@@ -15,7 +15,7 @@ from typing import Any
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts import awq, compressed_tensors, gptq
 from quantcore.checkpoints.layouts.floats import fp8
-from quantcore.checkpoints.protocol.config import section, text
+from quantcore.checkpoints.protocol.config import flag, section, text
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.checkpoints.protocol.release import Release, attempt
@@ -72,7 +72,7 @@ def _as_groups(config: Mapping[str, Any]) -> Mapping[str, Any]:
     weights = {
         "num_bits": config.get("bits"),
         "type": "float" if "fp" in kind else "int",
-        "symmetric": config.get("sym") is not False,
+        "symmetric": flag(config, "sym") is not False,
         "strategy": "group",
         "group_size": config.get("group_size"),
     }

@@ -21,12 +21,13 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
-from quantcore.checkpoints.protocol.config import group_size, integer, section, text
+from quantcore.checkpoints.protocol.config import flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
@@ -96,8 +97,8 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     size, remarks = group_size(config, ("group_size",), columns, groups, scales)
     return Gptq(
         f"{module}.weight", (rows, columns), torch.float32, pieces,
-        bits=bits, group_size=size, version=version, config_symmetric=config.get("sym") is True,
-        desc_act=config.get("desc_act") is True,
+        bits=bits, group_size=size, version=version, config_symmetric=flag(config, "sym") is True,
+        desc_act=flag(config, "desc_act") is True,
         remarks=remarks,
     )  # fmt: skip
 
@@ -182,16 +183,23 @@ class Gptq(Layout):
         row = piece.bits((slice(0, 1), slice(0, self.order.words_of(1))))[0]
         return int(unpack(row, self.order, 1)[0])
 
-    def notes(self) -> tuple[str, ...]:
-        """Return the remarks, and a sentence if the stored zeros contradict the version in the config."""
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the remarks, and a statement if the stored zeros contradict the version in the config."""
         by_config = self._offset_by_config
         if self.zero_offset() == by_config:
             return self.remarks
         said, truth = ("v1", "v2") if by_config else ("v2", "v1")
-        stored = self._first_stored_zero()
-        return (
-            *self.remarks,
-            f"{self.name}: the config says {self.version} ({said}), in which a symmetric {self.bits}-bit release has "
-            f"stored zeros of {(1 << self.bits - 1) + by_config}, but the first of its stored zeros is {stored}, as in "
-            f"{truth}; they are read as {truth}.",
+        facts: Facts = {
+            "version": self.version,
+            "said": said,
+            "truth": truth,
+            "bits": self.bits,
+            "expected": (1 << self.bits - 1) + by_config,
+            "stored": self._first_stored_zero(),
+        }
+        words = (
+            "{is} stored as {version} ({said}) according to the config, in which a symmetric {bits}-bit release has stored "
+            "zeros of {expected}, but the first of {its} stored zeros is {stored}, as in {truth}; they are read as "
+            "{truth}."
         )
+        return (*self.remarks, Statement("gptq_version", "error", words, facts))

@@ -31,7 +31,7 @@ def plain(name: str, piece: StoredTensor) -> Layout:
         reason = (
             f"{short(name, 120)} has the dtype {piece.dtype}, which is not supported; save it in another one."
         )
-        return Refused(name, piece.shape, torch.float32, {"": piece}, reason)
+        return Refused(name, piece.shape, torch.float32, {"": piece}, reason, f"dtype {piece.dtype}")
     return Plain(name, piece.shape, TORCH_DTYPES[piece.dtype], {"": piece})
 
 

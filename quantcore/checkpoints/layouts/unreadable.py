@@ -49,7 +49,7 @@ def find_known(release: Release) -> Iterator[Layout]:
                     f"{short(module, 120)} is stored in a format that is not supported, {what}; convert it with its "
                     "library."
                 )
-                yield _refused(f"{module}.weight", pieces, reason)
+                yield _refused(f"{module}.weight", pieces, reason, what)
                 break
 
 
@@ -67,7 +67,7 @@ def find(release: Release, readers: str) -> Iterator[Layout]:
                 f"The config says {said}, which is not supported, so {short(module, 120)} can't be read; the supported "
                 f"methods are {readers}."
             )
-            yield _refused(f"{module}.weight" if module else "weight", pieces, reason)
+            yield _refused(f"{module}.weight" if module else "weight", pieces, reason, said)
 
 
 def _holds_codes(piece: StoredTensor) -> bool:
@@ -75,6 +75,6 @@ def _holds_codes(piece: StoredTensor) -> bool:
     return bool(piece.shape) and piece.dtype not in ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 
 
-def _refused(name: str, pieces: Mapping[str, StoredTensor], reason: str) -> Refused:
+def _refused(name: str, pieces: Mapping[str, StoredTensor], reason: str, cause: str) -> Refused:
     own = {last: piece for last, piece in pieces.items() if last != "bias"}
-    return Refused(name, max((p.shape for p in own.values()), key=len), torch.float32, own, reason)
+    return Refused(name, max((p.shape for p in own.values()), key=len), torch.float32, own, reason, cause)

@@ -4,6 +4,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -36,6 +37,22 @@ def text(config: Mapping[str, Any], key: str) -> str | None:
     raise QuantError(f"The config says {key} {short(str(value))}, which is not text; correct the config.")
 
 
+def flag(config: Mapping[str, Any], key: str) -> bool | None:
+    """Return a yes or no of the config, which some libraries write as 1 or 0; None if it is absent or null.
+
+    Raises:
+        QuantError: it is neither.
+    """
+    value = config.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or (type(value) is int and value in (0, 1)):
+        return bool(value)
+    raise QuantError(
+        f"The config says {key} {short(str(value))}, which is not true or false; correct the config."
+    )
+
+
 def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return an object of the config, an empty one if it is absent or something else."""
     value = config.get(key)
@@ -44,7 +61,7 @@ def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def group_size(
     config: Mapping[str, Any], keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
-) -> tuple[int, tuple[str, ...]]:
+) -> tuple[int, tuple[Statement, ...]]:
     """Return the columns per group, and a remark if the scales contradict the config; the scales take precedence.
 
     Args:
@@ -67,10 +84,18 @@ def group_size(
     size = columns // groups
     if said is None:
         return size, ()
-    return size, (
-        f"{scales.name}: the config says group_size {said}, but the {scales.name.rpartition('.')[2]} shape "
-        f"{scales.shape} makes groups of {size} for {columns} inputs; groups of {size} are used.",
+    facts = {
+        "said": said,
+        "size": size,
+        "columns": columns,
+        "shape": scales.shape,
+        "scales": scales.name.rpartition(".")[2],
+    }
+    words = (
+        "{has} group_size {said} according to the config, but the {scales} shape {shape} makes groups of {size} for "
+        "{columns} inputs; groups of {size} are used."
     )
+    return size, (Statement("config_contradicted", "error", words, facts),)
 
 
 def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] | None:

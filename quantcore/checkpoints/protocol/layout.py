@@ -23,6 +23,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
+from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import Blocks, Granularity, Shape
@@ -41,8 +42,8 @@ class Layout(ABC):
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
     their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or a function
-    that reads them from a stored tensor. ``remarks``: sentences about what was decided against the config;
-    ``assumptions``: about what no file says.
+    that reads them from a stored tensor. ``remarks``: what was decided against the config, or because no
+    file says it.
     ``format``: the first word of `storage`, if the rest needs more than headers. ``decoding``: how a scale is used, see
     `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its output dtype after each operation, not only
     at the end.
@@ -52,8 +53,7 @@ class Layout(ABC):
     given_shape: Shape | Callable[[], Shape]
     given_dtype: torch.dtype | Callable[[], torch.dtype]
     pieces: Mapping[str, StoredTensor]
-    remarks: tuple[str, ...] = field(default=(), kw_only=True)
-    assumptions: tuple[str, ...] = field(default=(), kw_only=True)
+    remarks: tuple[Statement, ...] = field(default=(), kw_only=True)
     format: ClassVar[str] = ""
     decoding: ClassVar[Literal["scaled", "divided", "of_largest"]] = "scaled"
     rounds_each: ClassVar[bool] = False
@@ -167,7 +167,11 @@ class Layout(ABC):
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences about what was decided against the config or without it; may read parameters."""
-        return (*self.remarks, *self.assumptions)
+        return tuple(statement.about(self.name) for statement in self.statements())
+
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the same as data; may read parameters."""
+        return self.remarks
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32: what the library dequantizes to.

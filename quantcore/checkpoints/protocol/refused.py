@@ -12,9 +12,12 @@ from quantcore.errors import QuantError
 
 @dataclass(frozen=True, eq=False)
 class Refused(Layout):
-    """A weight whose stored tensors don't fit each other or their config; ``reason``: one sentence."""
+    """A weight whose stored tensors don't fit each other or their config; ``reason``: one sentence; ``cause``: equal
+    for weights that are refused for the same reason.
+    """
 
     reason: str
+    cause: str = ""
 
     @property
     def storage(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.errors import QuantError
@@ -76,4 +77,6 @@ def attempt(name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], La
         layout.check()
         return layout
     except QuantError as error:
-        return Refused(name, next(iter(pieces.values())).shape, torch.float32, pieces, str(error))
+        return Refused(
+            name, next(iter(pieces.values())).shape, torch.float32, pieces, str(error), raised_at(error)
+        )

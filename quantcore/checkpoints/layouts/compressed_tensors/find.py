@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
-from quantcore.checkpoints.layouts.compressed_tensors.groups import Group, Matcher, read_groups
+from quantcore.checkpoints.layouts.compressed_tensors.groups import FORMATS, Group, Matcher, read_groups
 from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.protocol.config import group_size, text
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
 from quantcore.tensors import short
@@ -52,6 +54,12 @@ def layout_of(
             f"No group of the config matches the stored tensors of {short(module, 120)}; correct config.json."
         )
     group = matcher.choose(module, fitting)
+    group.check(module)
+    layout = _layout_of(module, pieces, group, version)
+    return replace(layout, remarks=(*layout.remarks, *_other_format(pieces, group)))
+
+
+def _layout_of(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
     if "weight_packed" not in pieces:
         return (
             _whole(module, pieces, group)
@@ -61,6 +69,22 @@ def layout_of(
     if pieces["weight_packed"].dtype == "U8":
         return _block_floats(module, pieces, group)
     return _packed(module, pieces, group, version)
+
+
+def _other_format(pieces: Pieces, group: Group) -> tuple[Statement, ...]:
+    """Say that the stored tensors are not of the format that the config gives."""
+    if group.format not in FORMATS:
+        return ()
+    name, dtypes = FORMATS[group.format]
+    own = "weight_packed" if "weight_packed" in pieces else "weight"
+    if own == name and pieces[own].dtype in dtypes:
+        return ()
+    words = (
+        "{has} the format {format} according to the config, but {is} stored as a {piece} of {dtype}, which it does not "
+        "write; other readers choose by the config and fail."
+    )
+    facts: Facts = {"format": group.format, "piece": own, "dtype": pieces[own].dtype}
+    return (Statement("config_contradicted", "error", words, facts),)
 
 
 def _fits(group: Group, pieces: Pieces) -> bool:
@@ -91,7 +115,7 @@ def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
     columns = packed.shape[-1] * 32 // group.bits
     certain = has_groups and group.group_size and scale.shape[-1] * group.group_size == columns
     size: int | None = None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Statement, ...] = ()
     read = None
     if "weight_shape" in pieces:
         read = partial(shape_of, packed, pieces["weight_shape"])
@@ -112,6 +136,7 @@ def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
         is_symmetric=group.symmetric,
         group_size=size,
         version=version,
+        activation_order=group.activation_order,
         remarks=remarks,
     )
 
@@ -136,7 +161,7 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
 
 def _granularity(
     group: Group, weight: StoredTensor, scale: StoredTensor
-) -> tuple[Granularity, tuple[str, ...]]:
+) -> tuple[Granularity, tuple[Statement, ...]]:
     """Return the blocks as the config says, and a remark where the scales contradict it."""
     if group.strategy == "tensor" or math.prod(scale.shape) == 1 == math.prod(weight.shape[:-1]):
         return PER_TENSOR, ()

@@ -5,10 +5,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from quantcore.checkpoints.protocol.config import integer, section, text
+from quantcore.checkpoints.protocol.config import flag, integer, section, text
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.errors import QuantError
 from quantcore.tensors import short
+
+# QuantizationArgs.actorder: only these write weight_g_idx; "weight" and "static" leave columns in their order
+_WITH_INDEX = ("group", "dynamic", True)
+# CompressionFormat -> what holds the codes, and its dtypes; quantized weights have no other format
+_INTEGERS, _FLOATS = ("I8",), ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "int-quantized": ("weight", _INTEGERS),
+    "float-quantized": ("weight", _FLOATS),
+    "naive-quantized": ("weight", _INTEGERS + _FLOATS),
+    "mxfp8-quantized": ("weight", _FLOATS),
+    "pack-quantized": ("weight_packed", ("I32",)),
+    "marlin-24": ("weight_packed", ("I32",)),
+    "nvfp4-pack-quantized": ("weight_packed", ("U8",)),
+    "mxfp4-pack-quantized": ("weight_packed", ("U8",)),
+    "mxfp6-pack-quantized": ("weight_packed", ("U8",)),
+}
+MIXED = ("", "dense", "mixed-precision")  # each group has its own, or the stored tensors tell
+STRATEGIES = ("tensor", "channel", "group", "block", "tensor_group")  # those of weights
 
 
 @dataclass(frozen=True)
@@ -28,6 +46,22 @@ class Group:
     group_size: int | None
     block: tuple[int, int] | None
     activation_order: bool
+
+    def check(self, module: str) -> None:
+        """Check that the library has such a format and strategy.
+
+        Raises:
+            QuantError: it has not.
+        """
+        for what, given, known in (
+            ("format", self.format, (*FORMATS, *MIXED)),
+            ("strategy", self.strategy, STRATEGIES),
+        ):
+            if given not in known:
+                raise QuantError(
+                    f"The config gives {short(module, 120)} the {what} {short(given)}, which compressed-tensors does not "
+                    f"have for weights; it is one of {', '.join(k for k in known if k)}."
+                )
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -55,11 +89,11 @@ def read_groups(config: Mapping[str, Any]) -> tuple[Group, ...]:
                 text(group, "format") or own,
                 integer(weights, "num_bits", range(1, 17)) or 8,
                 text(weights, "type") or "int",
-                weights.get("symmetric") is not False,
+                flag(weights, "symmetric") is not False,
                 text(weights, "strategy") or ("group" if size and size > 0 else "tensor"),
                 size,
                 _block(weights.get("block_structure")),
-                weights.get("actorder") is not None,
+                weights.get("actorder") in _WITH_INDEX,
             )
         )
     return tuple(found)

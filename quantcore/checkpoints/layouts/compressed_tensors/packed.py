@@ -19,6 +19,7 @@ from quantcore.checkpoints.packing import Order, dense, padded
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, Shape
@@ -35,6 +36,7 @@ class PackQuantized(Layout):
     is_symmetric: bool = field(kw_only=True)
     group_size: int | None = field(kw_only=True)
     version: str = field(kw_only=True)
+    activation_order: bool = field(default=False, kw_only=True)
 
     @property
     def storage(self) -> str:
@@ -66,6 +68,19 @@ class PackQuantized(Layout):
         if self.group_size:
             return PerGroup(self.group_size)
         return PerTensor() if math.prod(self.pieces["weight_scale"].shape) == 1 else PerChannel(0)
+
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the remarks, and a statement if ``weight_shape`` contradicts the packed codes; reads it."""
+        if "weight_shape" not in self.pieces:
+            return self.remarks
+        stored = shape_of(self.pieces["weight_packed"], self.pieces["weight_shape"])
+        if stored == self.shape:
+            return self.remarks
+        words = "{has} a weight_shape of {stored}, but {its} packed codes and scales are those of {shape}, which is used."
+        return (
+            *self.remarks,
+            Statement("weight_shape", "error", words, {"stored": stored, "shape": self.shape}),
+        )
 
     def order(self, n: int, stored: int) -> Order:
         """Return the order in which ``n`` codes fill ``stored`` words."""

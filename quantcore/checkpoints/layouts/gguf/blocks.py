@@ -32,6 +32,7 @@ from quantcore.checkpoints.layouts.gguf.block_tensor import BlockTensor
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.statement import Statement
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
@@ -158,14 +159,16 @@ class Gguf(Layout):
         found = self.tensor.values(rows, out)
         return found.copy_(found.to(self.dtype)) if rounded and self.dtype != torch.float32 else found
 
-    def notes(self) -> tuple[str, ...]:
-        """Return a sentence on the scale that the values leave out, if there is one."""
+    def statements(self) -> tuple[Statement, ...]:
+        """Return a statement on the scale that the values leave out, if there is one."""
         if self.output_scale is None:
             return ()
-        return (
-            f"llama.cpp multiplies products with {short(self.name, 120)} by {short(self.output_scale.name, 120)}; "
-            "the values here do not include this scale, as in ggml's dequantization.",
+        words = (
+            "{has} products that llama.cpp multiplies by {scale}; the values here do not include this scale, as in "
+            "ggml's dequantization."
         )
+        facts = {"scale": short(self.output_scale.name, 120)}
+        return (Statement("stored_apart", "note", words, facts),)
 
     def locate(self, index: Sequence[int]) -> BlockLocation:
         """Return where an element's code is, and the parameters of its sub-block and block."""

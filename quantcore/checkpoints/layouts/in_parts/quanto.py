@@ -31,6 +31,7 @@ from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import Reshaped
+from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup
@@ -118,14 +119,14 @@ def _bits(
             f"{short(data.name, 120)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 bits; "
             "the file is damaged."
         )
-    columns, assumptions = _columns(name, groups, data.shape[1], bias, hidden)
+    columns, remarks = _columns(name, groups, data.shape[1], bias, hidden)
     shape = (groups * data.shape[1] // columns, columns)
-    return QuantoBits(name, shape, _dtype(scale), pieces, bits=bits, assumptions=assumptions)
+    return QuantoBits(name, shape, _dtype(scale), pieces, bits=bits, remarks=remarks)
 
 
 def _columns(
     name: str, groups: int, size: int, bias: StoredTensor | None, hidden: int | None
-) -> tuple[int, tuple[str, ...]]:
+) -> tuple[int, tuple[Statement, ...]]:
     """Return the number of inputs of a weight, and a remark if nothing in the release determines it."""
     possible = [n * size for n in _divisors(groups) if _group_size(n * size) == size]
     possible = [size, *(columns for columns in possible if columns != size)]
@@ -140,10 +141,11 @@ def _columns(
         inputs = 0
     if inputs in possible or len(possible) == 1:
         return (inputs if inputs in possible else size), ()
-    return size, (
-        f"{name}: no file of the release holds the shape; groups of {size} are read as rows, {groups} x {size}, "
-        "but may be parts of longer rows.",
+    words = (
+        "{has} a shape that no file of the release holds; groups of {size} are read as rows, {groups} x {size}, but may "
+        "be parts of longer rows."
     )
+    return size, (Statement("assumed", "warning", words, {"size": size, "groups": groups}),)
 
 
 def _divisors(n: int) -> list[int]:

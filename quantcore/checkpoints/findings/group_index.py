@@ -1,0 +1,82 @@
+"""Findings from g_idx, the group of each column: an order that the config denies, and groups of unequal size."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
+from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized
+from quantcore.checkpoints.layouts.gptq import Gptq
+from quantcore.checkpoints.protocol.layout import GROUP_INDEX, Layout
+from quantcore.checkpoints.statement import Facts
+
+
+def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
+    """Yield findings about columns that are not in the order of their groups, and groups of a wrong size."""
+    if GROUP_INDEX not in layout.fields:
+        return
+    found = layout.fields[GROUP_INDEX].read()
+    if not found.numel() or bool((found == -1).all()):  # compressed-tensors: never set
+        return
+    yield from _sizes(layout, found)
+    ordered = _is_ordered(layout)
+    falls = found[1:] < found[:-1]
+    if bool(falls.any()):
+        yield _unsorted(layout, found, int(falls.nonzero()[0, 0]) + 1, ordered)
+    elif ordered and layout.blocks.grid[-1] > 1:
+        words = "{has} columns in the order of {its} groups, although the config says {says}; the values are the same."
+        yield note(
+            layout,
+            "config_unused",
+            words,
+            says="desc_act true" if isinstance(layout, Gptq) else "actorder group",
+            groups=layout.blocks.grid[-1],
+        )
+
+
+def _is_ordered(layout: Layout) -> bool:
+    """Whether the config says that columns were ordered by activations."""
+    if isinstance(layout, Gptq):
+        return layout.desc_act
+    return isinstance(layout, PackQuantized) and layout.activation_order
+
+
+def _unsorted(layout: Layout, found: Tensor, at: int, ordered: bool) -> CheckpointFinding:
+    facts: Facts = {"column": at, "group": int(found[at]), "before": int(found[at - 1])}
+    where = "{has} an unsorted g_idx: column {column} belongs to group {group}, the one before it to group {before}"
+    if isinstance(layout, Gptq):
+        if ordered:
+            words = f"{where} (desc_act); readers that ignore g_idx get wrong values."
+            return note(layout, "g_idx_unsorted", words, **facts)
+        words = f"{where}, but the config says that desc_act is false; readers that trust it take the columns in order."
+        return error(layout, "g_idx_unsorted", words, **facts)
+    if ordered:
+        words = (
+            f"{where} (actorder); compressed-tensors 0.20 and later read the columns in order, so they get most values "
+            "wrong."
+        )
+        return note(layout, "g_idx_unsorted", words, **facts)
+    words = (
+        f"{where}, but the config names no activation order; readers that trust it take the columns in order."
+    )
+    return error(layout, "g_idx_unsorted", words, **facts)
+
+
+def _sizes(layout: Layout, found: Tensor) -> Iterator[CheckpointFinding]:
+    """Groups that do not have as many columns as the group size says; the last may have fewer."""
+    size, groups = layout.blocks.block[-1], layout.blocks.grid[-1]
+    if int(found.min()) < 0 or int(found.max()) >= groups:  # reading it says so
+        return
+    counts = torch.bincount(found.to(torch.int64), minlength=groups)
+    expected = torch.full_like(counts, size)
+    expected[-1] = layout.shape[-1] - size * (groups - 1)
+    wrong = (counts.sort().values != expected.sort().values).nonzero()
+    if not len(wrong):
+        return
+    at = int((counts != expected).nonzero()[0, 0])
+    words = (
+        "{has} a g_idx that gives group {group} {columns:column} instead of {size}; every group has as many columns as "
+        "the group size, so it is damaged."
+    )
+    yield error(layout, "g_idx_unbalanced", words, group=at, columns=int(counts[at]), size=size)
