@@ -6,8 +6,9 @@ Where things are: `headers` (what files and modules lack), `parameters` (scales,
 (histograms), `provenance` (how scales were computed), `original` and `pairs` (comparison with the original).
 """
 
-from collections.abc import Container, Iterator
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
 
@@ -15,13 +16,16 @@ from quantcore.checkpoints.comparison.orders import FAR, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
+from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.grouping import grouped
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.original import Errors, of_original
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, Step, error, warning
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
+from quantcore.checkpoints.findings.structure import of_structure
+from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import raised_at
@@ -30,6 +34,21 @@ from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.rows import TooLong, boxes, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there.
+
+    The first step, of headers, and the last, of weights compared with their siblings, are at no tensor. ``summary``: of the
+    tensor that this step completes.
+    """
+
+    done: int
+    total: int
+    tensor: str = ""
+    findings: tuple[CheckpointFinding, ...] = ()
+    summary: Summary | None = None
 
 
 def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFinding]:
@@ -46,16 +65,24 @@ def formats(checkpoint: Opened) -> dict[str, str]:
     }
 
 
-def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str] = ()) -> Iterator[Step]:
+def steps(
+    checkpoint: Opened,
+    against: Opened | None = None,
+    skip: Container[str] = (),
+    summaries: Mapping[str, Summary] = MappingProxyType({}),
+) -> Iterator[Step]:
     """Check a checkpoint one box of rows at a time; stop iterating at any point.
 
     Args:
         against: the checkpoint that it was quantized from.
         skip: names of weights that have already been checked.
+        summaries: of those, by name; the last step compares all weights with their siblings.
     """
     tensors = checkpoint.tensors
     total = sum(tensor.num_bytes for tensor in tensors.values())
     first = tuple(of_headers(checkpoint.release, checkpoint.problems))
+    lacking = {str(finding.facts.get("module", "")) for finding in first}
+    first += tuple(of_structure(checkpoint.release, lacking))
     originals: dict[str, str] = {}
     if against is not None:
         pairing = pair_up(against, checkpoint)
@@ -63,7 +90,7 @@ def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str
         first += tuple(of_pairing(pairing))
     yield Step(0, total, "", first)
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
-    done = 0
+    done, known = 0, dict(summaries)
     for name, tensor in tensors.items():
         if name in skip:
             done += tensor.num_bytes
@@ -73,7 +100,11 @@ def steps(checkpoint: Opened, against: Opened | None = None, skip: Container[str
         for part in check.run():
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
-        yield Step(done, total, name, tuple(check.findings))
+        if check.summary is not None:
+            known[name] = check.summary
+        yield Step(done, total, name, tuple(check.findings), check.summary)
+    compared = [known[name] for name in tensors if name in known]
+    yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
 
 
 class _Check:
@@ -83,6 +114,7 @@ class _Check:
         self.tensor, self.original, self.heads = tensor, original, heads
         self.findings: list[CheckpointFinding] = []
         self.provenance: Provenance | None = None
+        self.summary: Summary | None = None
 
     def run(self) -> Iterator[float]:
         """Yield the fraction that is done, 0 to 1."""
@@ -110,9 +142,13 @@ class _Check:
         if not layout.dtype.is_floating_point:
             return
         nonfinite = 0
+        extremes = Extremes(layout)
         for box in boxes(layout):
-            nonfinite += int((~layout.values(box).isfinite()).sum())
+            values = layout.values(box)
+            nonfinite += int((~values.isfinite()).sum())
+            extremes.add(values, box.start)
             yield box.stop / layout.shape[0]
+        self.summary = extremes.summary()
         if nonfinite:
             self.findings.append(
                 error(
@@ -122,6 +158,7 @@ class _Check:
 
     def _quantized(self, layout: Layout) -> Iterator[float]:
         self.findings += of_parameters(layout)
+        self.summary = of_quantized(layout)
         histogram = Histogram(layout) if Histogram.suits(layout) else None
         self.provenance = Provenance(layout) if Provenance.suits(layout) else None
         if histogram is None and self.provenance is None:

@@ -133,7 +133,7 @@ def _e8m0(layout: Layout) -> Iterator[CheckpointFinding]:
 def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
     """Scales that are not finite or negative; of zeros, see `extremes`."""
     nonfinite, negative, total = _Marked(), _Marked(), 0
-    for start, scale in _scale_boxes(layout):
+    for start, scale in scale_boxes(layout):
         nonfinite.add(~scale.isfinite(), start)
         negative.add(scale < 0, start)
         total += scale.numel()
@@ -166,7 +166,7 @@ class _Marked:
         self.count += n
 
 
-def _scale_boxes(layout: Layout) -> Iterator[tuple[int, Tensor]]:
+def scale_boxes(layout: Layout) -> Iterator[tuple[int, Tensor]]:
     """Yield the effective scales in block form, in boxes of rows, each with its first row."""
     if layout.blocks.blocked_shape != layout.shape or layout.blocks.block[:1] != (1,):
         scale = layout.scale()

@@ -48,16 +48,6 @@ class CheckpointFinding(Finding):
         return RIVALS.get(self.kind, ())
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there."""
-
-    done: int
-    total: int
-    tensor: str = ""
-    findings: tuple[CheckpointFinding, ...] = ()
-
-
 Severity = Literal["error", "warning", "note"]
 
 

@@ -1,0 +1,167 @@
+"""Weights that are far from their siblings: in spread, in their largest value or scale, or because they are all 0.
+
+A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the others
+is halfway there. Scatter is the median absolute deviation of log2 of a quantity (as a normal distribution's standard
+deviation); it counts as at least `LEAST`, since it can be 0. First and last layers of sound models differ most, so more
+is asked of them.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from quantcore.checkpoints.findings.record import CheckpointFinding, Severity, finding_of
+from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.findings.summary import Summary
+from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.statement import Facts
+
+SIBLINGS = 4  # fewer show no scatter
+TIMES = 6.0  # times the scatter
+AT_ENDS = 1.5  # times more for the first and last layers
+DEVIATION = 1.4826  # standard deviation of a normal distribution / median absolute deviation
+# log2: what scatter counts as at least. Norms and biases of sound models differ by more than matrices do, and the
+# largest element of a weight by more than its spread.
+LEAST: Mapping[str, float] = {"matrix": 0.5, "vector": 1.0, "bias": 2.0}
+LEAST_LARGEST = 1.0
+# model types whose RMSNorm multiplies by 1 + weight, as in their modeling files in transformers 5.23
+ADDS_ONE = (
+    "gemma", "gemma2", "gemma3", "gemma3_text", "minimax_m3_vl", "muse_glimmer", "muse_spark", "nemotron", "paligemma",
+    "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next", "qwen4_exp", "recurrent_gemma",
+    "shieldgemma2", "step3p7", "t5gemma", "t5gemma2", "vaultgemma", "videoprism",
+)  # fmt: skip
+
+
+def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[CheckpointFinding]:
+    """Yield the weights that are far from their siblings, and those that are all 0."""
+    roles: dict[tuple[str, str, tuple[int, ...]], list[Summary]] = {}
+    for summary in summaries:
+        roles.setdefault((role_of(summary.name), summary.storage, summary.shape), []).append(summary)
+    norms = [s for s in summaries if _is_norm(s.name)]
+    for of_role in roles.values():
+        yield from _zeros(of_role, norms, release)
+        if len(of_role) > SIBLINGS:
+            yield from _far(of_role)
+
+
+def _is_norm(name: str) -> bool:
+    *_, module, last = ("", *name.lower().split("."))
+    return last == "weight" and ("norm" in module or module.startswith("ln"))
+
+
+def _is_bias(name: str) -> bool:
+    return name.rpartition(".")[2].endswith(("bias", "beta"))
+
+
+def _adds_one(release: Release) -> bool:
+    inner = release.config.get("text_config")
+    kinds = [release.config.get("model_type"), inner.get("model_type") if isinstance(inner, dict) else None]
+    return any(kind in ADDS_ONE for kind in kinds)
+
+
+def _zeros(
+    of_role: Sequence[Summary], norms: Sequence[Summary], release: Release
+) -> Iterator[CheckpointFinding]:
+    """Yield the weights of one role that are all 0, or whose scales are."""
+    for summary in of_role:
+        if summary.zero_scales:
+            alive = sum(not s.zero_scales for s in of_role)
+            words = "{has} only scales of 0, so {its} values do not depend on {its} codes"
+            yield _dead(summary, "scale_zero", words, alive, len(of_role) - 1)
+        elif summary.zero and not _may_be_zero(summary, release):
+            others = norms if _is_norm(summary.name) else of_role
+            alive = sum(not s.zero for s in others)
+            if _is_bias(summary.name) and alive < max(SIBLINGS, len(others) - 1):
+                continue  # some libraries write biases of 0 for layers that have none
+            yield _dead(summary, "all_zero", "{is} 0 everywhere", alive, len(others) - 1)
+
+
+def _may_be_zero(summary: Summary, release: Release) -> bool:
+    """Whether 0 means nothing: one number, a norm to which 1 is added, or something that is not a weight."""
+    if math.prod(summary.shape) < 2 or (_is_norm(summary.name) and _adds_one(release)):
+        return True
+    return not summary.name.endswith(("weight", "bias")) and layer_of(summary.name) is None
+
+
+def _dead(summary: Summary, kind: str, words: str, alive: int, others: int) -> CheckpointFinding:
+    if alive and 2 * alive >= others:
+        facts: Facts = {"alive": alive, "siblings": others}
+        words += ", where {alive} of {siblings} like {it} in other layers have other values."
+        return finding_of("error", kind, (summary.name,), words, facts)
+    return finding_of("warning", kind, (summary.name,), f"{words}.", {"elements": math.prod(summary.shape)})
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What siblings are compared by: its name in a sentence, its value, and where it is."""
+
+    kind: str
+    what: str
+    value: Callable[[Summary], float]
+    at: Callable[[Summary], tuple[int, ...]]
+    least: float
+
+
+QUANTITIES = (
+    Quantity("far_spread", "an RMS", lambda s: s.spread, lambda s: (), 0.0),
+    Quantity("far_scale", "a largest scale", lambda s: s.largest_scale, lambda s: s.scale_at, LEAST_LARGEST),
+    Quantity("far_value", "a largest |w|", lambda s: s.largest, lambda s: s.at, LEAST_LARGEST),
+)
+
+
+def _far(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
+    """Yield the weights of one role that are far from the others, each in the first quantity that shows it."""
+    said: set[str] = set()
+    for quantity in QUANTITIES:
+        for summary, middle, low, high in _outside(of_role, quantity):
+            if summary.name not in said:
+                said.add(summary.name)
+                yield _finding(summary, quantity, middle, low, high, len(of_role) - 1)
+
+
+def _outside(of_role: Sequence[Summary], quantity: Quantity) -> Iterator[tuple[Summary, float, float, float]]:
+    """Yield the summaries that are far, with the median, the lowest and the highest of the others."""
+    known = [s for s in of_role if quantity.value(s) > 0]
+    if len(known) <= SIBLINGS:
+        return
+    logs = [math.log2(quantity.value(s)) for s in known]
+    middle, deviation = _robust(logs)
+    name, rank = known[0].name, sum(n > 1 for n in known[0].shape)
+    rank_kind = "bias" if _is_bias(name) else "matrix" if rank > 1 else "vector"
+    reach = TIMES * max(deviation, LEAST[rank_kind], quantity.least)
+    layers = [layer_of(s.name) for s in known]
+    ends = (min(n for n in layers if n is not None), max(n for n in layers if n is not None))
+    distance = [
+        abs(v - middle) / (reach * (AT_ENDS if n in ends else 1.0)) for v, n in zip(logs, layers, strict=True)
+    ]
+    inside = [v for v, d in zip(logs, distance, strict=True) if d <= 1]
+    for summary, value, far in zip(known, logs, distance, strict=True):
+        if far > 1 and all(abs(v - value) > abs(middle - value) / 2 for v in inside):
+            yield summary, 2.0**middle, 2.0 ** min(inside), 2.0 ** max(inside)
+
+
+def _robust(values: Sequence[float]) -> tuple[float, float]:
+    """Return the median and the standard deviation that the median absolute deviation stands for."""
+    middle = median(values)
+    return middle, DEVIATION * median(abs(v - middle) for v in values)
+
+
+def _finding(
+    summary: Summary, quantity: Quantity, middle: float, low: float, high: float, siblings: int
+) -> CheckpointFinding:
+    value = quantity.value(summary)
+    words = f"{{has}} {quantity.what} of {{value}}"
+    facts: dict[str, float | int | tuple[int, ...]] = {
+        "value": value,
+        "low": low,
+        "high": high,
+        "siblings": siblings,
+    }
+    if quantity.at(summary):
+        words += " at {at}"
+        facts["at"] = quantity.at(summary)
+    words += ", where the {siblings} like {it} in other layers have {low} to {high}."
+    facts["factor"] = value / middle
+    severity: Severity = "error"
+    return finding_of(severity, quantity.kind, (summary.name,), words, facts)
