@@ -82,6 +82,7 @@ def steps(
     total = sum(tensor.num_bytes for tensor in tensors.values())
     first = tuple(of_headers(checkpoint.release, checkpoint.problems))
     lacking = {str(finding.facts.get("module", "")) for finding in first}
+    lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
     first += tuple(of_structure(checkpoint.release, lacking))
     originals: dict[str, str] = {}
     if against is not None:
@@ -101,7 +102,8 @@ def steps(
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
-            known[name] = check.summary
+            damaged = any(finding.severity == "error" for finding in check.findings)
+            check.summary = known[name] = replace(check.summary, damaged=damaged)
         yield Step(done, total, name, tuple(check.findings), check.summary)
     compared = [known[name] for name in tensors if name in known]
     yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from quantcore.checkpoints.findings.record import CheckpointFinding, Severity, finding_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.findings.summary import Summary
 from quantcore.checkpoints.protocol.release import Release
@@ -45,6 +45,9 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
             yield from _far(of_role)
 
 
+_LIKE = "{alive} of {siblings} like {it} in other layers"
+
+
 def _is_norm(name: str) -> bool:
     *_, module, last = ("", *name.lower().split("."))
     return last == "weight" and ("norm" in module or module.startswith("ln"))
@@ -68,13 +71,14 @@ def _zeros(
         if summary.zero_scales:
             alive = sum(not s.zero_scales for s in of_role)
             words = "{has} only scales of 0, so {its} values do not depend on {its} codes"
-            yield _dead(summary, "scale_zero", words, alive, len(of_role) - 1)
+            yield _dead(summary, "scale_zero", words, alive, len(of_role) - 1, _LIKE)
         elif summary.zero and not _may_be_zero(summary, release):
             others = norms if _is_norm(summary.name) else of_role
             alive = sum(not s.zero for s in others)
             if _is_bias(summary.name) and alive < max(SIBLINGS, len(others) - 1):
                 continue  # some libraries write biases of 0 for layers that have none
-            yield _dead(summary, "all_zero", "{is} 0 everywhere", alive, len(others) - 1)
+            like = "{alive} of the {siblings} other norms" if others is norms else _LIKE
+            yield _dead(summary, "all_zero", "{is} 0 everywhere", alive, len(others) - 1, like)
 
 
 def _may_be_zero(summary: Summary, release: Release) -> bool:
@@ -84,30 +88,54 @@ def _may_be_zero(summary: Summary, release: Release) -> bool:
     return not summary.name.endswith(("weight", "bias")) and layer_of(summary.name) is None
 
 
-def _dead(summary: Summary, kind: str, words: str, alive: int, others: int) -> CheckpointFinding:
+def _dead(summary: Summary, kind: str, words: str, alive: int, others: int, like: str) -> CheckpointFinding:
     if alive and 2 * alive >= others:
         facts: Facts = {"alive": alive, "siblings": others}
-        words += ", where {alive} of {siblings} like {it} in other layers have other values."
-        return finding_of("error", kind, (summary.name,), words, facts)
+        return finding_of("error", kind, (summary.name,), f"{words}, where {like} have other values.", facts)
     return finding_of("warning", kind, (summary.name,), f"{words}.", {"elements": math.prod(summary.shape)})
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What siblings are compared by: its name in a sentence, its value, and where it is."""
+    """What siblings are compared by.
+
+    ``value``: what is compared; ``shown``, ``at``: the number that a sentence gives, and its index; ``words``: the
+    sentence up to the siblings' numbers; ``least``: what scatter counts as at least.
+    """
 
     kind: str
-    what: str
+    words: str
     value: Callable[[Summary], float]
+    shown: Callable[[Summary], float]
     at: Callable[[Summary], tuple[int, ...]]
     least: float
 
 
+def _ratio(first: float, second: float) -> float:
+    return first / second if second else 0.0
+
+
+_ISOLATED = "at {at}, {ratio} times the second largest; for the {siblings} like {it} in other layers, that is {low} to {high}."
+_SHOWN = "where the {siblings} like {it} in other layers have {low} to {high}."
 QUANTITIES = (
-    Quantity("far_spread", "an RMS", lambda s: s.spread, lambda s: (), 0.0),
-    Quantity("far_scale", "a largest scale", lambda s: s.largest_scale, lambda s: s.scale_at, LEAST_LARGEST),
-    Quantity("far_value", "a largest |w|", lambda s: s.largest, lambda s: s.at, LEAST_LARGEST),
-)
+    Quantity(
+        "isolated_scale", f"{{has}} a scale of {{value}} {_ISOLATED}",
+        lambda s: _ratio(s.largest_scale, s.next_scale), lambda s: s.largest_scale, lambda s: s.scale_at, 0.7,
+    ),
+    Quantity(
+        "isolated_value", f"{{has}} a value of magnitude {{value}} {_ISOLATED}",
+        lambda s: _ratio(s.largest, s.next_largest), lambda s: s.largest, lambda s: s.at, 0.7,
+    ),
+    Quantity("far_spread", f"{{has}} an RMS of {{value}}, {_SHOWN}", lambda s: s.spread, lambda s: s.spread, lambda s: (), 0.0),
+    Quantity(
+        "far_scale", f"{{has}} a largest scale of {{value}} at {{at}}, {_SHOWN}",
+        lambda s: s.largest_scale, lambda s: s.largest_scale, lambda s: s.scale_at, LEAST_LARGEST,
+    ),
+    Quantity(
+        "far_value", f"{{has}} a largest |w| of {{value}} at {{at}}, {_SHOWN}",
+        lambda s: s.largest, lambda s: s.largest, lambda s: s.at, LEAST_LARGEST,
+    ),
+)  # fmt: skip
 
 
 def _far(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
@@ -115,7 +143,7 @@ def _far(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
     said: set[str] = set()
     for quantity in QUANTITIES:
         for summary, middle, low, high in _outside(of_role, quantity):
-            if summary.name not in said:
+            if summary.name not in said and not summary.damaged:
                 said.add(summary.name)
                 yield _finding(summary, quantity, middle, low, high, len(of_role) - 1)
 
@@ -151,17 +179,13 @@ def _finding(
     summary: Summary, quantity: Quantity, middle: float, low: float, high: float, siblings: int
 ) -> CheckpointFinding:
     value = quantity.value(summary)
-    words = f"{{has}} {quantity.what} of {{value}}"
-    facts: dict[str, float | int | tuple[int, ...]] = {
-        "value": value,
+    facts: Facts = {
+        "value": quantity.shown(summary),
+        "ratio": value,
+        "at": quantity.at(summary),
         "low": low,
         "high": high,
         "siblings": siblings,
+        "factor": value / middle,
     }
-    if quantity.at(summary):
-        words += " at {at}"
-        facts["at"] = quantity.at(summary)
-    words += ", where the {siblings} like {it} in other layers have {low} to {high}."
-    facts["factor"] = value / middle
-    severity: Severity = "error"
-    return finding_of(severity, quantity.kind, (summary.name,), words, facts)
+    return finding_of("error", quantity.kind, (summary.name,), quantity.words, facts)

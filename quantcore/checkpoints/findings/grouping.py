@@ -37,6 +37,8 @@ def _merged(members: Sequence[CheckpointFinding], formats: Mapping[str, str]) ->
     names = tuple(dict.fromkeys(name for member in members for name in member.tensors))
     subjects = list(dict.fromkeys(member.tensors[0] for member in members if member.tensors))
     own = {formats[name] for name in subjects if name in formats}
+    if "" in own:
+        own = set(formats.values())
     among = [name for name, kind in formats.items() if kind in own]
     kind = f"{own.pop()} tensor" if len(own) == 1 and "" not in own else "tensor"
     if not set(subjects) <= formats.keys():  # modules, or tensors of the files

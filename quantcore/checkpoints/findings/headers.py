@@ -50,4 +50,6 @@ def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[Checkp
     weight = pieces.get("weight")
     if weight is not None and weight.dtype in _FLOAT8 and not any("scale" in name for name in pieces):
         words = "{is} {dtype}, but {has} no scale; without one, {its} values are the unscaled codes."
-        yield finding_of("error", "missing_tensor", (weight.name,), words, {"dtype": weight.dtype})
+        yield finding_of(
+            "error", "missing_tensor", (weight.name,), words, {"dtype": weight.dtype, "module": module}
+        )

@@ -27,9 +27,10 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
     yield from _remarks(layout)
     yield from _zero_points(layout)
     yield from _global_scale(layout)
-    yield from _e8m0(layout)
+    powers = list(_e8m0(layout))
+    yield from powers
     yield from of_group_index(layout)
-    yield from _scales(layout)
+    yield from (found for found in _scales(layout) if not (powers and found.kind == "scale_nonfinite"))
     yield from _powers_of_two(layout)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
-from quantcore.checkpoints.findings.record import CheckpointFinding, note
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import SCALE, Layout
 from quantcore.checkpoints.statement import Facts
@@ -31,6 +31,7 @@ class Provenance:
     highest: int = 0
     lowest: int = 0
     same: int = 0
+    dead: int = 0
     compared: int = 0
     ratios: float = 0.0
     symmetric: bool = field(init=False)
@@ -87,6 +88,8 @@ class Provenance:
             ratio = largest / self.top
         else:
             ratio = (high - low) / ((1 << self.layout.element.bits) - 1)
+        if parameters.scale is not None:
+            self.dead += int(((parameters.scale == 0) & known).sum())
         self.same += int((self._is_same(parameters.scale, ratio) & known).sum())
 
     def _is_same(self, scale: Tensor | None, ratio: Tensor) -> Tensor:
@@ -130,6 +133,9 @@ def of_provenance(seen: Provenance) -> Iterator[CheckpointFinding]:
     """Yield findings on how the scales and codes were computed."""
     if seen.groups == 0:
         return
+    if 0 < seen.dead < seen.groups:  # of all, `extremes` says more
+        words = "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; their values are lost."
+        yield error(seen.layout, "scale_zero", words, dead=seen.dead, groups=seen.groups)
     yield from _by_codes(seen)
     if seen.compared:
         yield from _by_scales(seen)

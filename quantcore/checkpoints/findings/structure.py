@@ -45,11 +45,11 @@ def of_structure(release: Release, reported: Container[str] = ()) -> Iterator[Ch
     """
     if _is_in_part(release):
         return
-    modules = {name: own for name, own in _modules(release).items() if name not in reported}
+    modules = _modules(release)
     of_sets = list(_of_sets(modules))
     yield from of_sets
     yield from _alone(modules, {name for finding in of_sets for name in finding.tensors})
-    yield from _of_parts(modules)
+    yield from _of_parts(modules, reported)
 
 
 def _is_in_part(release: Release) -> bool:
@@ -162,7 +162,7 @@ def _is_matrix(shape: tuple[int, ...]) -> bool:
     return sum(n > 1 for n in shape) > 1
 
 
-def _of_parts(modules: Mapping[str, Pieces]) -> Iterator[CheckpointFinding]:
+def _of_parts(modules: Mapping[str, Pieces], reported: Container[str]) -> Iterator[CheckpointFinding]:
     roles: dict[str, list[str]] = {}
     for module in modules:
         if layer_of(module) is not None:
@@ -172,7 +172,7 @@ def _of_parts(modules: Mapping[str, Pieces]) -> Iterator[CheckpointFinding]:
         for module in alike:
             own = _kind(modules[module])
             more = [k for k in kinds if own < k and kinds[own] * RARE <= kinds[k]]
-            if not more:
+            if not more or module in reported:
                 continue
             best = max(more, key=lambda k: kinds[k])
             for last, _ in sorted(best - own):

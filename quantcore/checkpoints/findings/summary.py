@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,7 +22,8 @@ class Summary:
 
     ``spread``: the RMS of a sample without its largest values; ``largest``: the largest finite |w|, of a quantized
     weight that of the sample; ``at``: its index; ``largest_scale``: 0 without scales; ``scale_at``: its place in the
-    grid of blocks. ``zero``: whether every value is 0; ``zero_scales``: whether every scale is.
+    grid of blocks; ``next_largest``, ``next_scale``: the second largest of each. ``zero``: whether every value is 0; ``zero_scales``: whether every scale is.
+    ``damaged``: whether an error was found in the weight alone.
     """
 
     name: str
@@ -35,64 +36,73 @@ class Summary:
     scale_at: tuple[int, ...] = ()
     zero: bool = False
     zero_scales: bool = False
+    next_largest: float = 0.0
+    next_scale: float = 0.0
+    damaged: bool = False
+
+
+class _Largest:
+    """The two largest numbers over boxes of rows, and the place of the first."""
+
+    def __init__(self) -> None:
+        self.first, self.second, self.at = 0.0, 0.0, ()
+
+    def add(self, magnitudes: Tensor, first_row: int) -> None:
+        """Add the magnitudes of a box."""
+        if not magnitudes.numel():
+            return
+        top = magnitudes.reshape(-1).topk(min(2, magnitudes.numel()))
+        found = [float(value) for value in top.values]
+        if found[0] > self.first:
+            place = torch.unravel_index(top.indices[0], magnitudes.shape)
+            row, *rest = [int(i) for i in place] or [0]
+            self.at = (row + first_row, *rest)
+        _, self.second, self.first = sorted([self.first, self.second, *found])[-3:]
 
 
 class Extremes:
-    """The summary of a weight whose values arrive in boxes of rows."""
+    """The summary of a weight whose values arrive in boxes of rows; ``step``: every how many elements one is sampled."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.largest, self.at = 0.0, ()
-        self._step = max(1, math.prod(layout.shape) // SAMPLE)
+    def __init__(self, layout: Layout, step: int | None = None) -> None:
+        self.layout, self.largest = layout, _Largest()
+        self._step = max(1, math.prod(layout.shape) // SAMPLE) if step is None else step
         self._sample: list[Tensor] = []
 
     def add(self, values: Tensor, first_row: int) -> None:
         """Add some rows, of which ``first_row`` is the first."""
-        magnitudes = values.abs().nan_to_num_(0.0, 0.0, 0.0).reshape(-1)
-        if not magnitudes.numel():
-            return
-        at = int(magnitudes.argmax())
-        if float(magnitudes[at]) > self.largest:
-            self.largest = float(magnitudes[at])
-            place = torch.unravel_index(torch.tensor(at), values.shape)
-            row, *rest = (int(i) for i in place)
-            self.at = (row + first_row, *rest)
-        self._sample.append(magnitudes[:: self._step].clone())
+        magnitudes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
+        self.largest.add(magnitudes, first_row)
+        self._sample.append(magnitudes.reshape(-1)[:: self._step].clone())
 
     def summary(self) -> Summary:
         """Return what has been added."""
         sample = torch.cat(self._sample).to(torch.float64)
         kept = sample.sort().values[: max(1, sample.numel() - 1 - int(TRIMMED * sample.numel()))]
         spread = float(kept.square().mean().sqrt())
-        layout = self.layout
+        layout, largest = self.layout, self.largest
         return Summary(
-            layout.name, layout.storage, layout.shape, spread, self.largest, self.at, zero=not self.largest
-        )
+            layout.name, layout.storage, layout.shape, spread, largest.first, largest.at,
+            zero=not largest.first, next_largest=largest.second,
+        )  # fmt: skip
 
 
 def of_quantized(layout: Layout) -> Summary:
     """Return the summary of a quantized weight: a sample of its values, and all of its scales."""
-    extremes = Extremes(layout)
-    extremes._step = 1
+    extremes = Extremes(layout, 1)
     for box in _sampled(layout):
         extremes.add(layout.values(box), box.start)
-    if not extremes.largest:  # perhaps only where the sample is
+    if not extremes.largest.first:  # perhaps only where the sample is
         for box in boxes(layout):
             extremes.add(layout.values(box), box.start)
-            if extremes.largest:
+            if extremes.largest.first:
                 break
-    found = extremes.summary()
-    largest, at, scales = 0.0, (), 0
+    scales, total = _Largest(), 0
     for start, scale in scale_boxes(layout):
-        magnitudes = scale.abs().nan_to_num(0.0, 0.0, 0.0)
-        scales += scale.numel()
-        if scale.numel() and float(magnitudes.max()) > largest:
-            largest = float(magnitudes.max())
-            row, *rest = (magnitudes == largest).nonzero()[0].tolist() or [0]
-            at = (row + start, *rest)
-    return Summary(
-        found.name, found.storage, found.shape, found.spread, found.largest, found.at, largest, at, found.zero,
-        zero_scales=scales > 0 and not largest,
+        total += scale.numel()
+        scales.add(scale.abs().nan_to_num(0.0, 0.0, 0.0), start)
+    return replace(
+        extremes.summary(), largest_scale=scales.first, next_scale=scales.second, scale_at=scales.at,
+        zero_scales=total > 0 and not scales.first,
     )  # fmt: skip
 
 

@@ -188,6 +188,9 @@ class Gptq(Layout):
         by_config = self._offset_by_config
         if self.zero_offset() == by_config:
             return self.remarks
+        zero_point = self.fields[ZERO_POINT].read()
+        if bool((zero_point != zero_point[0, 0]).any()):  # they are of neither version
+            return self.remarks
         said, truth = ("v1", "v2") if by_config else ("v2", "v1")
         facts: Facts = {
             "version": self.version,
