@@ -20,12 +20,11 @@ from quantcore.tensors import megabytes, short
 from quantcore.wording import count, joined
 
 SOUND, WRONG, NOT_OPENED = 0, 1, 2
-SHOWN = 5  # findings of one kind that are printed as text; JSON lists all
 SHOWN_TENSORS = 20  # tensors of a comparison that are printed as text
 
 EPILOG = """exit code:
   0  nothing is wrong (warnings and notes may have been found)
-  1  something is wrong: a finding of severity error, or a damaged file
+  1  something is wrong: a finding of severity error (with --strict also a warning), or a damaged file
   2  there is no checkpoint at PATH or --against, or it can't be opened
 
 examples:
@@ -65,7 +64,8 @@ def _check(options: argparse.Namespace) -> int:
     except QuantError as reason:
         findings = [CheckpointFinding("unreadable", "error", str(reason))]
     (_print_json if options.json else _print_text)(options.path, checkpoint, findings)
-    return WRONG if any(finding.severity == "error" for finding in findings) else SOUND
+    counted = ("error", "warning") if options.strict else ("error",)
+    return WRONG if any(finding.severity in counted for finding in findings) else SOUND
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         "--against", metavar="PATH", help="the original that it was quantized from, to compare it with"
     )
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
+    check.add_argument("--strict", action="store_true", help="make warnings count as errors do")
     compare = commands.add_parser(
         "compare",
         help="report how two checkpoints differ, tensor by tensor",
@@ -134,7 +135,7 @@ def _compare(options: argparse.Namespace) -> int:
     if shows_progress:
         print("\r" + " " * 40, end="\r", file=sys.stderr)
     results = by_harm(comparison.results(step.state))
-    alone = [u for u in comparison.pairing.unpaired if u.kind != "activations"]
+    alone = [u for u in comparison.pairing.unpaired if u.is_weight]
     low = [r for r in results if options.min_sqnr is not None and r.sqnr_db < options.min_sqnr]
     if options.json:
         _print_comparison_json(options, comparison, results)
@@ -208,32 +209,17 @@ def _print_json(path: str, checkpoint: Checkpoint | None, findings: Sequence[Che
         "format": checkpoint.format if checkpoint else None,
         "tensors": len(checkpoint.tensors) if checkpoint else 0,
         "counts": _counts(findings),
-        "findings": [
-            {
-                "kind": f.kind,
-                "severity": f.severity,
-                "sentence": f.sentence,
-                "tensors": list(f.tensors),
-                "rivals": list(f.rivals),
-            }
-            for f in findings
-        ],
+        "findings": [finding.as_dict() for finding in findings],
     }
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    print(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _print_text(path: str, checkpoint: Checkpoint | None, findings: Sequence[CheckpointFinding]) -> None:
     if checkpoint:
         size = sum(tensor.num_bytes for tensor in checkpoint.tensors.values())
         print(f"{path}: {checkpoint.format}, {count(len(checkpoint.tensors), 'tensor')}, {megabytes(size)}")
-    printed: dict[str, int] = {}
     for finding in findings:
-        printed[finding.kind] = printed.get(finding.kind, 0) + 1
-        if printed[finding.kind] <= SHOWN:
-            print(f"{finding.severity}: {finding.sentence} [{finding.kind}]")
-    for kind, n in printed.items():
-        if n > SHOWN:
-            print(f"{n - SHOWN:,} more of {kind}; --json lists all.")
+        print(f"{finding.severity}: {finding.sentence} [{finding.kind}]")
     print(joined([count(n, severity) for severity, n in _counts(findings).items()]) + ".")
 
 

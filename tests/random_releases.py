@@ -118,7 +118,9 @@ def _groups(value, size):
 def _words(codes, bits=4):
     """Codes [..., n] to int32 [..., n * bits / 32], the first in the lowest bits."""
     per = 32 // bits
-    parts = codes.reshape(*codes.shape[:-1], -1, per).astype(np.uint64) << (bits * np.arange(per, dtype=np.uint64))
+    parts = codes.reshape(*codes.shape[:-1], -1, per).astype(np.uint64) << (
+        bits * np.arange(per, dtype=np.uint64)
+    )
     return parts.sum(-1).astype(np.uint32).view(np.int32)
 
 
@@ -254,7 +256,12 @@ def mlx(module, value, size=32):
 def _compressed(form, kind, bits, strategy, size=None):
     arguments = {"num_bits": bits, "type": kind, "symmetric": True, "strategy": strategy, "group_size": size}
     groups = {"group_0": {"targets": ["Linear"], "weights": arguments}}
-    return {"quant_method": "compressed-tensors", "format": form, "config_groups": groups, "version": "0.20.0"}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "config_groups": groups,
+        "version": "0.20.0",
+    }
 
 
 # name -> what quantizes a linear weight, and the quantization_config

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, NoReturn
 
 from quantcore.checkpoints.configs import read_configs
 from quantcore.checkpoints.containers import (
@@ -34,7 +35,8 @@ from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.tensors import megabytes, short
+from quantcore.wording import count
 
 MAX_TENSORS = 2_000_000
 
@@ -53,7 +55,16 @@ OPENERS: dict[str, Opener] = {
 }
 
 
-@dataclass(frozen=True)
+class Tensors(dict[str, CheckpointTensor]):
+    """Weights by name; a name that is not there is answered with the nearest one."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        near = get_close_matches(str(name), self, 1, 0.5)
+        hint = f" The nearest name is {short(near[0], 120)}." if near else ""
+        raise KeyError(f"There is no tensor {short(str(name), 120)}.{hint}")
+
+
+@dataclass(frozen=True, repr=False)
 class Checkpoint:
     """The weights of a checkpoint; only headers have been read.
 
@@ -68,6 +79,11 @@ class Checkpoint:
     problems: tuple[Problem, ...]
     counter: ByteCounter
     release: Release
+
+    def __repr__(self) -> str:
+        size = sum(tensor.num_bytes for tensor in self.tensors.values())
+        wrong = f", {count(len(self.problems), 'problem')}" if self.problems else ""
+        return f"<Checkpoint: {self.format}, {count(len(self.tensors), 'tensor')}, {megabytes(size)}{wrong}>"
 
     def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:
         """Return what is wrong or suspicious, the worst first; reads all weights, in boxes of rows.
@@ -113,7 +129,7 @@ def open_checkpoint(
     return Checkpoint(
         max(set(kinds), key=kinds.count) if kinds else fallback,
         config,
-        {name: CheckpointTensor(layout) for name, layout in layouts.items()},
+        Tensors({name: CheckpointTensor(layout) for name, layout in layouts.items()}),
         (*problems, *duplicates, *refused),
         folder.counter,
         release,

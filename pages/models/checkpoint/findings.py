@@ -12,8 +12,8 @@ from pages.models.checkpoint.run import Progress, record_of
 from pages.models.opening import Opened
 from pages.shared import messages
 from pages.shared.computing import cache, turn
-from quantcore.checkpoints import CheckpointFinding
-from quantcore.checkpoints.findings import steps
+from quantcore.checkpoints import Checkpoint, CheckpointFinding
+from quantcore.checkpoints.findings import Summary, formats, grouped, of_problem, steps
 from quantcore.tensors import megabytes
 from quantcore.wording import count, printable
 
@@ -25,16 +25,24 @@ _FOUND, _WANTED = "_ck_found", "_ck_wanted"
 
 @dataclass
 class Findings:
-    """What a check has found. ``first``: in headers; ``of``: in each tensor; ``checked``: the tensors done."""
+    """What a check has found.
+
+    ``first``: in headers; ``of``: in each tensor; ``last``: by comparing all with their siblings; ``summaries``: of the
+    tensors, for that; ``checked``: the tensors done.
+    """
 
     first: tuple[CheckpointFinding, ...] | None = None
     of: dict[str, tuple[CheckpointFinding, ...]] = field(default_factory=dict)
+    last: tuple[CheckpointFinding, ...] = ()
+    summaries: dict[str, Summary] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
 
-    def all(self) -> list[CheckpointFinding]:
-        """All findings, the worst first."""
-        found = [*(self.first or ()), *(finding for each in self.of.values() for finding in each)]
-        return sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity))
+    def all(self, checkpoint: Checkpoint) -> list[CheckpointFinding]:
+        """One finding per cause, the worst first, then by layer."""
+        every = [*(self.first or ()), *(finding for each in self.of.values() for finding in each), *self.last]
+        named = {name for finding in every for name in finding.tensors}
+        done = {k: v for k, v in formats(checkpoint).items() if k in self.checked or k in named}
+        return grouped(every, done)
 
 
 def known(opened: Opened, original: Opened | None) -> Findings:
@@ -67,13 +75,17 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
     progress(0.0, "Reading…")
     with cache.turn_of(record, 1.0, long=True) as own:
         last = ""
-        for step in steps(opened.checkpoint, against, found.checked):
+        found.first, found.last = None, ()
+        for step in steps(opened.checkpoint, against, found.checked, found.summaries):
             found.checked |= {last} - {""} if step.tensor != last else set()
-            last = step.tensor
-            if not last:
-                found.first = step.findings
-            elif step.findings:
+            if not step.tensor:
+                found.last = () if found.first is None else step.findings
+                found.first = step.findings if found.first is None else found.first
+            last = step.tensor or last
+            if step.findings and step.tensor:
                 found.of[last] = step.findings
+            if step.summary is not None:
+                found.summaries[last] = step.summary
             text = f"{megabytes(step.done)} of {megabytes(step.total)}, {count(len(found.checked), 'tensor')}"
             progress(step.done / max(1, step.total), text)
             own.let_others(turn.AT_A_TIME)
@@ -103,7 +115,7 @@ def draw(opened: Opened, original: Opened | None) -> None:
     """Draw what is wrong or suspicious, and the button that checks all weights."""
     place = st.empty()
     known = check(opened, original, place)
-    every = known.all() if known.first is not None else _problems(opened)
+    every = known.all(opened.checkpoint) if known.first is not None else _problems(opened)
     many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
     counts = ", ".join(count(n, severity) for severity, n in many.items())
     checked = len(known.checked)
@@ -112,7 +124,11 @@ def draw(opened: Opened, original: Opened | None) -> None:
         if checked == len(opened.checkpoint.tensors)
         else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
     )
-    st.caption(f"{whole}: {counts}. Click one to open its tensor." if every else f"{whole}: {counts}.")
+    st.caption(
+        f"{whole}: {counts}. Click one to open its tensor, or the first of several."
+        if every
+        else f"{whole}: {counts}."
+    )
     for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
         sentence(finding)
     if every:
@@ -123,17 +139,18 @@ def draw(opened: Opened, original: Opened | None) -> None:
 
 def _problems(opened: Opened) -> list[CheckpointFinding]:
     """What the headers reveal before any tensor is checked."""
-    return [
-        CheckpointFinding(p.kind, p.severity, p.sentence, tensors=p.tensors)
-        for p in opened.checkpoint.problems
-    ]
+    return grouped(map(of_problem, opened.checkpoint.problems), formats(opened.checkpoint))
 
 
 def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
     tensors = opened.checkpoint.tensors
     targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
     frame = pd.DataFrame(
-        {"severity": [f.severity for f in every], "sentence": [printable(f.sentence, 1000) for f in every]}
+        {
+            "severity": [f.severity for f in every],
+            "tensors": [len(f.tensors) for f in every],
+            "sentence": [printable(f.sentence, 1000) for f in every],
+        }
     )
     with st.container(key="ck_findings", height=400, border=False):
         st.dataframe(
@@ -145,7 +162,8 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
             selection_mode="single-cell",
             column_config={
                 "severity": st.column_config.TextColumn("Severity", width=80),
-                "sentence": st.column_config.TextColumn("Finding", width=1100),
+                "tensors": st.column_config.NumberColumn("Tensors", width=60),
+                "sentence": st.column_config.TextColumn("Finding", width=1040),
             },
         )
 

@@ -33,7 +33,7 @@ def pairs_told(found: Kept) -> None:
         messages.warning(
             "No tensor of one checkpoint can be paired with one of the other; check that both are the same model."
         )
-    alone = [u for u in pairing.unpaired if u.kind != "activations"]
+    alone = [u for u in pairing.unpaired if u.is_weight]
     if alone:
         first = f" {alone[0].reason}" if len(alone) == 1 else f" The first: {alone[0].reason}"
         have = "has" if len(alone) == 1 else "have"
@@ -210,11 +210,11 @@ def come_back() -> None:
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:
     """List what has no partner or can't be compared, and the remarks on the pairs."""
     groups = {
-        "No partner, or can't be compared": [u.reason for u in unpaired if u.kind != "activations"],
+        "No partner, or can't be compared": [u.reason for u in unpaired if u.is_weight],
         "Remarks on pairs": [sentence for r in known for sentence in r.sentences()],
         "Metrics not defined": [f"{r.name}: {', '.join(r.undefined)} not defined, since {next(iter(r.undefined.values()))}."
                       for r in known if r.undefined],
-        "Activation scales": [u.reason for u in unpaired if u.kind == "activations"],
+        "Activation scales and buffers": [u.reason for u in unpaired if not u.is_weight],
     }  # fmt: skip
     for title, sentences in groups.items():
         if sentences:

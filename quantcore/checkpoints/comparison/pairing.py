@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+import torch
+
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, translations
 from quantcore.checkpoints.layouts.plain import Plain
@@ -13,6 +15,10 @@ EMBEDDINGS, HEADS = (
     ("embed_tokens.weight", "token_embd.weight", "wte.weight"),
     ("lm_head.weight", "output.weight"),
 )
+# what modules of transformers store although no training changes it: positions, masks, rotary frequencies, counters
+_BUFFERS = (
+    "position_ids", "token_type_ids", "inv_freq", "masked_bias", "attn.bias", "attention.bias", "num_batches_tracked",
+)  # fmt: skip
 _OF_ACTIVATIONS = ("input_scale", "output_scale", "input_global_scale", ".k_scale", ".v_scale", ".q_scale")
 # the name of a fused tensor -> the names of what it combines, in the order of their rows
 _FUSED = {
@@ -25,6 +31,14 @@ _FUSED = {
 }
 _FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(_FUSED) + r")(?![^.])")
 _CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")  # GPT-2's, which stores [in, out]
+
+
+def _is_buffer(side: Tensors, name: str) -> bool:
+    """Whether a tensor is no weight: a known buffer, as GPT-2's square mask is, or 64-bit integers or flags."""
+    if name.endswith(_BUFFERS):
+        return not name.endswith(".bias") or len(side.shapes[name]) == 4
+    layout = side.checkpoint.tensors[name].layout
+    return isinstance(layout, Plain) and layout.dtype in (torch.int64, torch.bool)
 
 
 @dataclass(frozen=True)
@@ -242,6 +256,9 @@ class _Matching:
         for key in side.translate.keys(name):
             if key in opposite.missing:
                 return Unpaired(side.side, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
+        if _is_buffer(side, name):
+            reason = f"{short(name, 120)} is a buffer, not a weight; libraries compute it again."
+            return Unpaired(side.side, name, "buffer", reason)
         if name.endswith(_OF_ACTIVATIONS):
             reason = f"{short(name, 120)} is an activation scale, which only some quantized checkpoints have."
             return Unpaired(side.side, name, "activations", reason)

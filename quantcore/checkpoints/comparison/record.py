@@ -224,10 +224,11 @@ def summary(results: "Sequence[TensorResult]") -> str:
     if not compared:
         return "No tensors were compared."
     equal = sum(r.equal for r in compared)
-    total = sqnr_of(sum(r.power for r in compared), sum(r.squared_error for r in compared))
     others = [r for r in compared if not r.equal and not math.isnan(r.sqnr_db)]
-    text = f"{count(len(compared), 'pair')} compared, {equal:,} of them bit-equal; overall SQNR {decibels(total)}"
+    text = f"{count(len(compared), 'pair')} compared, {equal:,} of them bit-equal"
     if others:
+        total = sqnr_of(sum(r.power for r in others), sum(r.squared_error for r in others))
+        text += f"; overall SQNR of the {'others' if equal else 'pairs'} {decibels(total)}"
         worst = min(others, key=lambda r: r.sqnr_db)
         text += f", lowest {decibels(worst.sqnr_db)} in {short(worst.name, 120)}"
     return text + "."

@@ -44,14 +44,19 @@ class Opened(Protocol):
 class Unpaired:
     """A tensor that only one of two checkpoints has, or that can't be compared, with the reason as a sentence.
 
-    ``kind``: "absent", "shape", "unreadable", "missing" (listed in the index, but not in a file that can be read), or
-    "activations" (an activation scale).
+    ``kind``: "absent", "shape", "unreadable", "missing" (listed in the index, but not in a file that can be read),
+    "activations" (an activation scale), or "buffer" (positions, masks and the like, which no training changes).
     """
 
     side: Side
     name: str
     kind: str
     reason: str
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether a weight lacks its partner."""
+        return self.kind not in ("activations", "buffer")
 
 
 def is_gguf(checkpoint: Opened) -> bool:

@@ -23,7 +23,7 @@ from quantcore.checkpoints.findings.original import Errors, of_original
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, of_problem, warning
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
@@ -196,5 +196,5 @@ class _Check:
 
 
 __all__ = [
-    "CheckpointFinding", "Heads", "Opened", "Step", "find", "formats", "grouped", "of_parameters", "steps",
+    "CheckpointFinding", "Heads", "Opened", "Step", "Summary", "find", "formats", "grouped", "of_parameters", "of_problem", "steps",
 ]  # fmt: skip

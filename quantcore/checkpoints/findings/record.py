@@ -1,8 +1,9 @@
 """What a finding in a checkpoint is."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.layout import Layout
@@ -42,10 +43,33 @@ class CheckpointFinding(Finding):
     cause: str = ""
     members: tuple["CheckpointFinding", ...] = ()
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, in which numbers that are not finite are strings."""
+        plain: dict[str, Any] = {
+            "kind": self.kind,
+            "severity": self.severity,
+            "sentence": self.sentence,
+            "tensors": list(self.tensors),
+            "facts": {name: _plain(fact) for name, fact in self.facts.items()},
+            "rivals": list(self.rivals),
+        }
+        if self.members:
+            plain["members"] = [
+                {"tensors": list(m.tensors), "facts": {k: _plain(v) for k, v in m.facts.items()}}
+                for m in self.members
+            ]
+        return plain
+
     @property
     def rivals(self) -> tuple[str, ...]:
         """The keys of the readings that it concerns, which are those of `CheckpointTensor.rivals`."""
         return RIVALS.get(self.kind, ())
+
+
+def _plain(fact: Fact) -> Any:
+    if isinstance(fact, float) and not math.isfinite(fact):
+        return "nan" if math.isnan(fact) else "inf" if fact > 0 else "-inf"
+    return list(fact) if isinstance(fact, tuple) else fact
 
 
 Severity = Literal["error", "warning", "note"]
