@@ -28,7 +28,7 @@ def test_a_sound_release(capsys):
     code, out, err = run(capsys, SOUND)
     assert (code, err) == (0, "")
     assert out.startswith(f"{SOUND}: gptq, 4 tensors, 28.8 kB\n")
-    assert out.endswith("0 errors, 0 warnings and 2 notes.\n")
+    assert out.endswith("0 errors, 0 warnings and 1 note.\n")
 
 
 @pytest.mark.parametrize("given", cases("bad_"), ids=str)
@@ -81,13 +81,26 @@ def test_against(capsys, tmp_path):
     assert run(capsys, tmp_path, "--against", tmp_path)[0] == 0
 
 
-def test_many_findings_of_one_kind_are_counted(capsys, tmp_path):
-    save_file({f"w{i}": np.full(4, np.nan, np.float32) for i in range(40)}, tmp_path / "model.safetensors")
+def test_what_many_tensors_share_is_one_finding(capsys, tmp_path):
+    bad = {f"w.{i}.weight": np.full(4, np.nan, np.float32) for i in range(40)}
+    good = {"a.weight": np.ones(4, np.float32), "b.weight": np.ones(4, np.float32)}
+    save_file(bad | good, tmp_path / "model.safetensors")
     code, out, _ = run(capsys, tmp_path)
     assert code == 1
-    assert out.count("error: ") == 5
-    assert "35 more of value_nonfinite; --json lists all.\n40 errors, 0 warnings and 0 notes.\n" in out
-    assert len(json.loads(run(capsys, tmp_path, "--json")[1])["findings"]) == 40
+    assert out.count("error: ") == 1
+    assert "40 of 42 plain tensors (all but 'a.weight' and 'b.weight') contain 4 NaN" in out
+    (found,) = json.loads(run(capsys, tmp_path, "--json")[1])["findings"]
+    assert found["tensors"] == [f"w.{i}.weight" for i in range(40)]  # in the order of layers: 2 before 10
+    assert found["facts"] == {"values": 4, "tensors": 40}
+    assert found["members"][7] == {"tensors": ["w.7.weight"], "facts": {"values": 4}}
+
+
+def test_strict_counts_warnings(capsys, tmp_path):
+    save_file({"lm_head.weight": np.zeros((4, 4), np.float32)}, tmp_path / "model.safetensors")
+    assert run(capsys, tmp_path)[0] == 0
+    code, out, _ = run(capsys, tmp_path, "--strict")
+    assert (code, out.count("warning: ")) == (1, 1)
+    assert run(capsys, SOUND, "--strict")[0] == 0
 
 
 def test_help_says_the_exit_codes(capsys):

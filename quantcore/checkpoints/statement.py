@@ -68,7 +68,7 @@ class _Shown:
             each = " each" if self.several and spec not in ("", "%", "list") else ""
             return f"{_one(one, spec)}{each}"
         if all(isinstance(value, int | float) for value in self.values):
-            low, high = min(self.values), max(self.values)  # type: ignore[type-var]
+            low, high = min(self.values), max(self.values)
             plain = spec if spec == "%" else ""
             noun = f" {spec}s each" if spec not in ("", "%") else ""
             return f"{_one(low, plain)} to {_one(high, plain)}{noun}"

@@ -75,7 +75,13 @@ def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
     minus_zero = int(counts[(table == 0) & np.signbit(table)].sum())
     if not minus_zero or element.bits > 4:
         return
-    facts: Facts = {"codes": minus_zero, "total": histogram.total, "share": minus_zero / histogram.total}
+    total = histogram.total
+    facts: Facts = {
+        "codes": minus_zero,
+        "total": total,
+        "share": minus_zero / total,
+        "plus_zeros": int(counts[0]),
+    }
     of = "in {codes} of {its} {total} codes ({share:%})"
     if counts[0]:
         yield note(layout, "minus_zero", f"{{has}} the code −0 {of}; its value is 0.", **facts)

@@ -18,6 +18,7 @@ from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import Facts
 
 SIBLINGS = 4  # fewer show no scatter
+ENOUGH = 16  # elements; fewer, such as the scale of activations, may be anything
 TIMES = 6.0  # times the scatter
 AT_ENDS = 1.5  # times more for the first and last layers
 DEVIATION = 1.4826  # standard deviation of a normal distribution / median absolute deviation
@@ -41,11 +42,11 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
     norms = [s for s in summaries if _is_norm(s.name)]
     for of_role in roles.values():
         yield from _zeros(of_role, norms, release)
-        if len(of_role) > SIBLINGS:
+        if len(of_role) > SIBLINGS and math.prod(of_role[0].shape) >= ENOUGH:
             yield from _far(of_role)
 
 
-_LIKE = "{alive} of {siblings} like {it} in other layers"
+_LIKE = "{alive} of the {siblings} in other layers"
 
 
 def _is_norm(name: str) -> bool:
@@ -115,8 +116,10 @@ def _ratio(first: float, second: float) -> float:
     return first / second if second else 0.0
 
 
-_ISOLATED = "at {at}, {ratio} times the second largest; for the {siblings} like {it} in other layers, that is {low} to {high}."
-_SHOWN = "where the {siblings} like {it} in other layers have {low} to {high}."
+_ISOLATED = (
+    "at {at}, {ratio} times the second largest; for the {siblings} in other layers, that is {low} to {high}."
+)
+_SHOWN = "where the {siblings} in other layers have {low} to {high}."
 QUANTITIES = (
     Quantity(
         "isolated_scale", f"{{has}} a scale of {{value}} {_ISOLATED}",

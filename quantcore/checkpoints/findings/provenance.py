@@ -156,15 +156,17 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     elif seen.symmetric and seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:
         words = (
             "{reaches} code {lowest} or {highest} in {share:%} of {its} {groups:group}: {its} scales are max |w| divided by "
-            "{half} or {whole}."
+            "{half} or {whole}, or smaller ones that clip."
         )
         reached = (seen.lowest + seen.highest) / seen.groups
         ends: Facts = {"lowest": -top - 1, "highest": top, "half": top + 0.5, "whole": top + 1}
         yield note(layout, "scale_divisor", words, share=reached, groups=seen.groups, **ends)
     else:
+        # quanto divides in the weight's own dtype, which moves large codes by one
+        half = "BF16" if layout.fields[SCALE].piece.dtype == "BF16" and layout.element.bits == 8 else ""
         words = (
             f"{{does}} not stay the same after {again}: {{same:%}} of {{its}} {{groups:group}} keep their scale. GPTQ, AWQ, a "
-            "scale search, or another rule for scales leaves such codes."
+            f"scale search{', arithmetic in bfloat16' * bool(half)} or another rule for scales leaves such codes."
         )
         yield note(layout, "requantizing_changes", words, **facts)
 

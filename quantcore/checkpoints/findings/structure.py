@@ -132,10 +132,10 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
     """Yield a matrix that one layer lacks, although it has all else that most layers have; a norm is only worth a note."""
     layers: dict[str, dict[str, tuple[int, ...]]] = {}
     for module, pieces in modules.items():
-        before, number, after = _SPLIT.match(module).groups() if _SPLIT.match(module) else ("", "", "")
-        if number:
-            rank = max((p.shape for p in pieces.values()), key=len)
-            layers.setdefault(f"{before}{number}", {})[role_of(after)] = rank
+        match = _SPLIT.match(module)
+        if match:
+            shape = max((p.shape for p in pieces.values()), key=len)
+            layers.setdefault(f"{match[1]}{match[2]}", {})[role_of(match[3])] = shape
     stacks: dict[str, list[str]] = {}
     for layer in layers:
         stacks.setdefault(role_of(layer), []).append(layer)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,7 +46,8 @@ class _Largest:
     """The two largest numbers over boxes of rows, and the place of the first."""
 
     def __init__(self) -> None:
-        self.first, self.second, self.at = 0.0, 0.0, ()
+        self.first, self.second = 0.0, 0.0
+        self.at: tuple[int, ...] = ()
 
     def add(self, magnitudes: Tensor, first_row: int) -> None:
         """Add the magnitudes of a box."""
@@ -54,7 +56,7 @@ class _Largest:
         top = magnitudes.reshape(-1).topk(min(2, magnitudes.numel()))
         found = [float(value) for value in top.values]
         if found[0] > self.first:
-            place = torch.unravel_index(top.indices[0], magnitudes.shape)
+            place = np.unravel_index(int(top.indices[0]), magnitudes.shape)
             row, *rest = [int(i) for i in place] or [0]
             self.at = (row + first_row, *rest)
         _, self.second, self.first = sorted([self.first, self.second, *found])[-3:]

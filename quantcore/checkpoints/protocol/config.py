@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.statement import Statement
+from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -84,7 +84,7 @@ def group_size(
     size = columns // groups
     if said is None:
         return size, ()
-    facts = {
+    facts: Facts = {
         "said": said,
         "size": size,
         "columns": columns,

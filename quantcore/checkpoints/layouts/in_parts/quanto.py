@@ -145,7 +145,7 @@ def _columns(
         "{has} a shape that no file of the release holds; groups of {size} are read as rows, {groups} x {size}, but may "
         "be parts of longer rows."
     )
-    return size, (Statement("assumed", "warning", words, {"size": size, "groups": groups}),)
+    return size, (Statement("assumed", "note", words, {"size": size, "groups": groups}),)
 
 
 def _divisors(n: int) -> list[int]:
