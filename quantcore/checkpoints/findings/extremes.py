@@ -1,9 +1,9 @@
 """Weights that are far from their siblings: in spread, in their largest value or scale, or because they are all 0.
 
 A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the others
-is halfway there. Scatter is the median absolute deviation of log2 of a quantity (as a normal distribution's standard
-deviation); it counts as at least `LEAST`, since it can be 0. First and last layers of sound models differ most, so more
-is asked of them.
+is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the median absolute
+deviation of log2 of a quantity (as a normal distribution's standard deviation); it counts as at least `LEAST`, since it
+can be 0. First and last layers of sound models differ most, so more is asked of them.
 """
 
 import math
@@ -19,8 +19,11 @@ from quantcore.checkpoints.statement import Facts
 
 SIBLINGS = 4  # fewer show no scatter
 ENOUGH = 16  # elements; fewer, such as the scale of activations, may be anything
-TIMES = 6.0  # times the scatter
+TIMES = 5.0  # times the scatter
 AT_ENDS = 1.5  # times more for the first and last layers
+GAP = 1.0  # times as wide as the others are apart
+GAP_LEAST = 5.0  # times the least scatter
+FEW = 4  # beyond a gap lies at most one weight of so many
 DEVIATION = 1.4826  # standard deviation of a normal distribution / median absolute deviation
 # log2: what scatter counts as at least. Norms and biases of sound models differ by more than matrices do, and the
 # largest element of a weight by more than its spread.
@@ -69,6 +72,8 @@ def _zeros(
 ) -> Iterator[CheckpointFinding]:
     """Yield the weights of one role that are all 0, or whose scales are."""
     for summary in of_role:
+        if summary.damaged:  # without its NaN, it may be 0
+            continue
         if summary.zero_scales:
             alive = sum(not s.zero_scales for s in of_role)
             words = "{has} only scales of 0, so {its} values do not depend on {its} codes"
@@ -157,25 +162,42 @@ def _outside(of_role: Sequence[Summary], quantity: Quantity) -> Iterator[tuple[S
     if len(known) <= SIBLINGS:
         return
     logs = [math.log2(quantity.value(s)) for s in known]
-    middle, deviation = _robust(logs)
     name, rank = known[0].name, sum(n > 1 for n in known[0].shape)
-    rank_kind = "bias" if _is_bias(name) else "matrix" if rank > 1 else "vector"
-    reach = TIMES * max(deviation, LEAST[rank_kind], quantity.least)
+    least = max(LEAST["bias" if _is_bias(name) else "matrix" if rank > 1 else "vector"], quantity.least)
     layers = [layer_of(s.name) for s in known]
-    ends = (min(n for n in layers if n is not None), max(n for n in layers if n is not None))
-    distance = [
-        abs(v - middle) / (reach * (AT_ENDS if n in ends else 1.0)) for v, n in zip(logs, layers, strict=True)
-    ]
-    inside = [v for v, d in zip(logs, distance, strict=True) if d <= 1]
-    for summary, value, far in zip(known, logs, distance, strict=True):
-        if far > 1 and all(abs(v - value) > abs(middle - value) / 2 for v in inside):
-            yield summary, 2.0**middle, 2.0 ** min(inside), 2.0 ** max(inside)
+    numbers = [n for n in layers if n is not None]
+    weights = (
+        [AT_ENDS if n in (min(numbers), max(numbers)) else 1.0 for n in layers]
+        if numbers
+        else [1.0] * len(known)
+    )
+    far = _by_scatter(logs, weights, least) | _by_gap(logs, weights, least)
+    inside = [v for i, v in enumerate(logs) if i not in far]
+    for i in sorted(far) if len(inside) >= SIBLINGS else ():
+        yield known[i], 2.0 ** median(inside), 2.0 ** min(inside), 2.0 ** max(inside)
 
 
-def _robust(values: Sequence[float]) -> tuple[float, float]:
-    """Return the median and the standard deviation that the median absolute deviation stands for."""
-    middle = median(values)
-    return middle, DEVIATION * median(abs(v - middle) for v in values)
+def _by_scatter(logs: Sequence[float], weights: Sequence[float], least: float) -> set[int]:
+    """Return which are many times the scatter from the median, with none of the others halfway there."""
+    middle = median(logs)
+    scatter = DEVIATION * median(abs(v - middle) for v in logs)
+    reach = TIMES * max(scatter, least)
+    far = {i for i, v in enumerate(logs) if abs(v - middle) > reach * weights[i]}
+    inside = [v for i, v in enumerate(logs) if i not in far]
+    return {i for i in far if all(abs(v - logs[i]) > abs(middle - logs[i]) / 2 for v in inside)}
+
+
+def _by_gap(logs: Sequence[float], weights: Sequence[float], least: float) -> set[int]:
+    """Return which are beyond a gap at one end that is wider than all others are apart: few weights, with wide scatter."""
+    order = sorted(range(len(logs)), key=lambda i: logs[i])
+    for few in range(max(1, len(logs) // FEW), 0, -1):
+        for beyond, rest in ((order[:few], order[few:]), (order[-few:], order[:-few])):
+            apart = logs[rest[-1]] - logs[rest[0]]
+            low, high = (beyond[-1], rest[0]) if beyond[0] == order[0] else (rest[-1], beyond[0])
+            needed = max(GAP * apart, GAP_LEAST * least * max(weights[i] for i in beyond))
+            if len(rest) >= SIBLINGS and logs[high] - logs[low] > needed:
+                return set(beyond)
+    return set()
 
 
 def _finding(

@@ -135,7 +135,7 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
         match = _SPLIT.match(module)
         if match:
             shape = max((p.shape for p in pieces.values()), key=len)
-            layers.setdefault(f"{match[1]}{match[2]}", {})[role_of(match[3])] = shape
+            layers.setdefault(f"{match[1]}{match[2]}", {})[match[3]] = shape
     stacks: dict[str, list[str]] = {}
     for layer in layers:
         stacks.setdefault(role_of(layer), []).append(layer)
@@ -148,12 +148,14 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
             if not lost or kinds[own] * RARE > kinds[best] or f"{layer}{lost[0]}.weight" in known:
                 continue
             example = next(layers[other] for other in alike if frozenset(layers[other]) == best)
-            severity: Severity = "error" if len(lost) == 1 and _is_matrix(example[lost[0]]) else "note"
+            shared = lost[0].rpartition(".")[2] in SHARED
+            kills = len(lost) == 1 and _is_matrix(example[lost[0]]) and not shared
+            severity: Severity = "error" if kills else "note"
             words = "{is} missing, although {layers} other layers have {it}; download the release again."
             if severity == "note":
                 words = "{is} missing, although {layers} other layers have {it}."
             for name in lost:
-                if "*" not in name and not any(f"{layer}{n}.weight" in known for n in lost):
+                if not any(f"{layer}{n}.weight" in known for n in lost):
                     facts: Facts = {"layers": kinds[best], "lacking": name.lstrip(".")}
                     yield finding_of(severity, "missing_tensor", (f"{layer}{name}.weight",), words, facts)
 
