@@ -119,17 +119,17 @@ class Orders:
             return values - (1 if order == PLUS_ONE else -1)
         kind = order.partition(" ")[0]
         if kind == "codes":
-            return self._with_codes(self._places(order, len(values)), rows)
-        return values[self._places(order, len(values))]
+            return self._with_codes(self.places(order, len(values)), rows)
+        return values[self.places(order, len(values))]
 
     def source(self, order: str, row: int) -> int:
         """Return the row of the file that undoing ``order`` moves to ``row``."""
         if order in (AS_STORED, PLUS_ONE, MINUS_ONE):
             return row
         block = self.head if order in self.head_orders else 8
-        return row - row % block + int(self._places(order, block)[row % block])
+        return row - row % block + int(self.places(order, block)[row % block])
 
-    def _places(self, order: str, n: int) -> Tensor:
+    def places(self, order: str, n: int) -> Tensor:
         """Return the stored row that belongs at each of ``n`` rows."""
         if order in self.head_orders:
             shape = (2, self.head // 2) if order == HALVES else (self.head // 2, 2)

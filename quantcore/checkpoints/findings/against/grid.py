@@ -1,0 +1,143 @@
+"""The grid that a weight's codes and scales make: the value of each element in units of its scale, and half its step.
+
+A value y is A + S · V: V the value of its code (an integer, or that of a small float or codebook), S its scale, A what the
+zero point or min adds. A code is the nearest one to x if x - y lies within half the distance to the next code.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import SCALE, Layout
+from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
+from quantcore.formats import IntFormat
+
+# relative rounding errors of arithmetic in float32, several operations
+FLOAT32 = 2.0**-20
+# half a unit in the last place of a dtype, relative, with room for the operation that divides by the rounded number
+_ROUNDING = {"F16": 2.0**-10.5, "BF16": 2.0**-7.5}
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """What the codes of a weight mean; ``layout``: of the weight."""
+
+    layout: Layout
+
+    @classmethod
+    def suits(cls, layout: Layout) -> bool:
+        """Whether each code is a number of at most 8 bits on a scale of its own block."""
+        if isinstance(layout, Plain | Imatrix):
+            return False
+        if isinstance(layout, Gguf) and layout.kind.name.startswith(("IQ1", "IQ2", "IQ3")):
+            return False  # codes are rows of a grid
+        return layout.element.bits <= 8
+
+    @cached_property
+    def table(self) -> Tensor:
+        """The value of each code by its bits, float32."""
+        bits, element = self.layout.element.bits, self.layout.element
+        codes = torch.arange(1 << bits)
+        if isinstance(element, IntFormat):
+            signed = element.signed
+            return torch.where(codes >= 1 << (bits - 1), codes - (1 << bits), codes).float() if signed else codes.float()
+        out = torch.empty(1 << bits)
+        return element.decode_(codes.to(element.dtype), out)
+
+    @cached_property
+    def limits(self) -> Tensor:
+        """Half the distance of each code to the next: first downwards, then upwards; infinite at the ends."""
+        table = self.table.double()
+        levels = table[table.isfinite()].unique()
+        up, down = torch.full_like(table, torch.inf), torch.full_like(table, torch.inf)
+        known = table.isfinite()
+        at = torch.searchsorted(levels, table.masked_fill(~known, 0.0))
+        gaps = levels.diff() / 2
+        up[known & (at < len(levels) - 1)] = gaps[at[known & (at < len(levels) - 1)]]
+        down[known & (at > 0)] = gaps[at[known & (at > 0)] - 1]
+        return torch.cat((down, up)).float()
+
+    @cached_property
+    def gaps(self) -> Tensor:
+        """The step at each code: the smaller of the distances to its neighbors."""
+        down, up = self.limits.view(2, -1)
+        found = 2 * torch.minimum(down, up)
+        return found.masked_fill(~found.isfinite(), 1.0)
+
+    def bits(self, codes: Tensor) -> Tensor:
+        """Return codes as indices into the table."""
+        flat = codes.contiguous().view(torch.uint8) if codes.element_size() == 1 else codes
+        return flat.to(torch.int32) & (len(self.table) - 1)
+
+    def scales(self, rows: slice) -> Tensor:
+        """Return the scale of each element of some rows, float32."""
+        layout = self.layout
+        out = torch.empty((rows.stop - rows.start, *layout.shape[1:]))
+        index = layout.group_index()
+        if index is not None and index.dim() > 1:  # HQQ's columns
+            scale = layout.parameters().scale
+            assert scale is not None
+            return torch.index_select(scale.reshape(-1).float(), 0, index[rows].reshape(-1)).view(out.shape)
+        spreading = Spreading(layout.blocks, index, rows.start, rows.stop)
+        for part in spreading.parts():
+            parameters = spreading.by_rows(layout.parameters(part.grid), part, out)
+            spreading.run(part, parameters, out, out, partial(self._write, layout=layout))
+        return out
+
+    @staticmethod
+    def _write(codes: Tensor, parameters: Parameters, out: Tensor, layout: Layout) -> None:
+        scale = torch.ones(()) if parameters.scale is None else parameters.scale
+        if layout.decoding == "divided":
+            scale = 1 / scale
+        elif layout.decoding == "of_largest":
+            scale = scale * (1 / layout.element.symmetric_max)
+        out.copy_(scale.expand_as(out) if scale.dim() <= out.dim() else scale)
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """Relative errors of a quotient x / scale beyond those of the original, the smallest first.
+
+        The scale may have been rounded to its dtype after the codes were computed.
+        """
+        return (FLOAT32, FLOAT32 + self.rounding)
+
+    @cached_property
+    def rounding(self) -> float:
+        """The relative rounding error of the stored scale."""
+        field = self.layout.fields.get(SCALE) or self.layout.fields.get("d")
+        dtype = "F16" if isinstance(self.layout, Gguf) else "" if field is None else field.piece.dtype
+        if isinstance(self.layout, Gguf) and "d" not in self.layout.fields:
+            return 0.0
+        return _ROUNDING.get(dtype, 0.0)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether codes belong to the scales as they are stored: nested scales of bitsandbytes are rounded afterwards."""
+        return "nested_absmax" not in self.layout.fields
+
+
+def rounding_of(dtype: torch.dtype) -> float:
+    """Return the relative rounding error of a float dtype; 0 of integers."""
+    return float(torch.finfo(dtype).eps) / 2 if dtype.is_floating_point else 0.0
+
+
+def width_of(layout: Layout) -> int:
+    """Return how many columns of a row share a scale, or a fitting number of columns if a scale has no run of columns."""
+    columns = layout.shape[-1]
+    size = layout.blocks.block[-1]
+    if layout.group_index() is not None:
+        return min(columns, 64)
+    if layout.blocks.blocked_shape != layout.shape:
+        return size if columns % size == 0 else columns
+    return min(size, columns) or columns
+
+
+def sums_by_run(values: np.ndarray, width: int) -> np.ndarray:
+    """Return the sums of runs of ``width`` columns; the last may be shorter."""
+    return np.add.reduceat(values, np.arange(0, values.shape[-1], width), axis=-1)

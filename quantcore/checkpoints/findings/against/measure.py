@@ -1,0 +1,211 @@
+"""How far a weight is from its original, gathered in one walk over its rows: what the judgement needs, in bounded memory."""
+
+import heapq
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.findings.against.grid import Grid, rounding_of, sums_by_run, width_of
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.rows import ELEMENTS
+from quantcore.checkpoints.tensor import CheckpointTensor
+
+KEPT = 64  # runs of columns, and elements beyond half a step, that are kept
+_EDGE = 0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
+_ROUNDED = 0.999  # of the errors must be within half a step
+_AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """An element whose error exceeds half a step: its row and column (of the flattened rest), and by how many steps."""
+
+    row: int
+    column: int
+    steps: float
+
+
+@dataclass
+class Measure:
+    """The errors of one weight against its original, summed over boxes of rows.
+
+    ``squares``, ``original``: Σe² and Σx². ``units``: the sum of squared errors in steps of their own codes over the
+    ``inner`` elements that are not clipped. ``edge``, ``within``: how many of these have errors near half a step, and
+    within it. ``beyond``: how many exceed half a step by more than each tolerance, and ``room``: the sum of each
+    tolerance. ``places``: some of the elements that exceed the largest tolerance. ``unequal``: elements of a plain weight
+    that differ by more than rounding. ``rows``: (Σu², count) of each row; ``columns``: Σe², Σxy, Σx², Σy² of each column;
+    ``runs``: the runs of columns with the largest mean u², as (mean, row, first column).
+    """
+
+    layout: Layout
+    original_name: str
+    original_dtype: torch.dtype
+    squares: float = 0.0
+    original: float = 0.0
+    units: float = 0.0
+    inner: int = 0
+    edge: int = 0
+    within: int = 0
+    beyond: list[int] = field(default_factory=lambda: [0, 0, 0])
+    room: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    places: list[list[Beyond]] = field(default_factory=lambda: [[], [], []])
+    unequal: int = 0
+    largest: tuple[float, int] = (0.0, 0)
+    rows: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    row_squares: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((4, 1)))
+    runs: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Prepare what every box needs."""
+        self.grid = Grid(self.layout) if Grid.suits(self.layout) else None
+        width = math.prod(self.layout.shape[1:])
+        self.width = width if len(self.layout.shape) > 1 else 1
+        self.run = min(width_of(self.layout), self.width) if self.grid else self.width
+        own = self.grid.tolerances if self.grid else (0.0, 0.0)
+        # the quotient may have been computed in the original's dtype, and the original rounded to it afterwards
+        self.tolerances = (*own, own[-1] + 3 * rounding_of(self.original_dtype))
+
+    @property
+    def name(self) -> str:
+        """The weight's name."""
+        return self.layout.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is stored as its values."""
+        return isinstance(self.layout, Plain)
+
+    @property
+    def relative(self) -> float:
+        """RMS error divided by the RMS of the original."""
+        return math.sqrt(self.squares / self.original) if self.original else math.inf if self.squares else 0.0
+
+    @property
+    def sqnr(self) -> float:
+        """In dB."""
+        if not self.squares:
+            return math.inf
+        return 10 * math.log10(self.original / self.squares) if self.original else -math.inf
+
+    @property
+    def steps(self) -> float:
+        """The mean squared error of elements that are not clipped, over that of rounding to nearest; nan if unknown."""
+        return 12 * self.units / self.inner if self.inner else math.nan
+
+    @property
+    def model(self) -> int | None:
+        """The tightest tolerance that the errors of codes rounded to nearest agree with; None if they are not rounded so.
+
+        If a wider tolerance were needed, about ``room`` elements would lie beyond the tighter one.
+        """
+        if self.grid is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
+            return None
+        last = len(self.beyond) - 1
+        if self.beyond[last] > (1 - _ROUNDED) * self.inner:
+            return None
+        for tight in range(last):
+            wider = self.room[last] - self.room[tight]
+            if self.beyond[tight] - self.beyond[last] <= 0.02 * wider and wider > 100:
+                return tight
+        return last
+
+    def add(self, x: Tensor, values: Tensor, box: slice, codes: Tensor | None) -> None:
+        """Add some rows: the original's, their values (not rounded to the output dtype if there are codes), their codes."""
+        lines = [t.reshape(-1, self.width) for t in (x, values)]
+        scale = self.grid.scales(box).reshape(-1, self.width) if self.grid is not None else None
+        bits = self.grid.bits(codes).reshape(-1, self.width) if self.grid and codes is not None else None
+        step = max(1, ELEMENTS // 8 // max(1, self.width))
+        for start in range(0, len(lines[0]), step):
+            part = slice(start, start + step)
+            a, b = (t[part] for t in lines)
+            error = a - b
+            if not bool(error.isfinite().all()):  # NaN and infinity have findings of their own
+                good = error.isfinite()
+                error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
+            self._squares(a, b, error)
+            first = self._first(box, start)
+            if scale is not None and bits is not None:
+                self._in_steps(a, b, error, scale[part], bits[part], first)
+            elif self.is_plain:
+                self._plain(a, b, error, first)
+
+    def _first(self, box: slice, start: int) -> int:
+        return (box.start if len(self.layout.shape) > 1 else box.start) + start
+
+    def _squares(self, x: Tensor, y: Tensor, error: Tensor) -> None:
+        wide = [t.double() for t in (error, x, y)]
+        e, a, b = wide
+        pairs = torch.stack([(e * e).sum(0), (a * b).sum(0), (a * a).sum(0), (b * b).sum(0)]).numpy()
+        self.squares += float(pairs[0].sum())
+        self.original += float(pairs[2].sum())
+        if self.width > 1:
+            self.columns = self.columns + pairs
+        self.row_squares.append((e * e).sum(1).numpy())
+
+    def _in_steps(self, x: Tensor, y: Tensor, error: Tensor, scale: Tensor, bits: Tensor, first: int) -> None:
+        assert self.grid is not None
+        size = scale.abs()
+        code = self.grid.table[bits]
+        upward = (error > 0) ^ (scale < 0)
+        limit = self.grid.limits[bits + upward.to(torch.int32) * len(self.grid.table)]
+        units = error.abs() / size
+        inner = limit.isfinite() & (size > 0)
+        counted = torch.where(inner, units / (2 * limit), 0.0)
+        square = counted.double().square_()
+        self.units += float(square.sum())
+        count = int(inner.sum())
+        self.inner += count
+        self.within += int((inner & (counted <= 0.5)).sum())
+        self.edge += int((inner & (counted > _EDGE) & (counted <= 0.5)).sum())
+        by_run, of_run = (sums_by_run(t.double().numpy(), self.run) for t in (square, inner))
+        self.rows.append(np.stack([by_run.sum(-1), of_run.sum(-1)]))
+        mean = by_run / np.maximum(of_run, 1)
+        for flat in np.argsort(mean, axis=None)[-KEPT:].tolist():
+            row, run = divmod(flat, mean.shape[1])
+            self.runs.append((12 * float(mean[row, run]), first + row, run * self.run))
+        self.runs = heapq.nlargest(KEPT, self.runs)
+        over = torch.where(inner, units - limit, -1.0)
+        rests = (y - scale * code).abs() / size
+        magnitude = torch.where(inner, code.abs() + rests, 0.0)
+        for i, tolerance in enumerate(self.tolerances):
+            self.room[i] += tolerance * float(magnitude.sum(dtype=torch.float64))
+            beyond = over > tolerance * magnitude + FLOAT_ROOM
+            n = int(beyond.sum())
+            self.beyond[i] += n
+            if n and len(self.places[i]) < KEPT:
+                for row, column in beyond.nonzero()[: KEPT - len(self.places[i])].tolist():
+                    self.places[i].append(Beyond(first + row, column, float(counted[row, column])))
+
+    def _plain(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
+        """Compare with the original rounded to the dtype of the weight."""
+        own, dtype = self.layout.dtype, self.original_dtype
+        if not (own.is_floating_point and dtype.is_floating_point):
+            self.unequal += int((error != 0).sum())
+        else:
+            rounding = rounding_of(own) + rounding_of(dtype)
+            least = float(torch.finfo(own).tiny) * float(torch.finfo(own).eps)
+            self.unequal += int((error.abs() > 2 * rounding * x.abs() + least).sum())
+        worst = int(error.abs().argmax())
+        size = float(error.abs().reshape(-1)[worst])
+        if size > self.largest[0]:
+            self.largest = size, first * self.width + worst
+
+    def done(self) -> "Measure":
+        """Return itself, with the lists of boxes joined."""
+        self.rows = [np.concatenate(self.rows, 1)] if self.rows else []
+        self.row_squares = [np.concatenate(self.row_squares)] if self.row_squares else []
+        return self
+
+
+FLOAT_ROOM = 2.0**-16  # steps
+
+
+def measure_of(tensor: CheckpointTensor, original: CheckpointTensor) -> Measure:
+    """Return an empty measure of a weight against its original."""
+    return Measure(tensor.layout, original.name, original.layout.dtype)

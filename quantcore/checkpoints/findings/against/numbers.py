@@ -1,0 +1,202 @@
+"""Hypotheses: scales, zero points, signs or bits are wrong, and all else is right."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.findings.against.grid import sums_by_run, width_of
+from quantcore.checkpoints.findings.against.orders import AFTER
+from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import CODES, SCALE
+from quantcore.formats import FLOATS, FloatFormat, IntFormat
+
+_HALF = {"F16": torch.bfloat16, "BF16": torch.float16}
+_MOST_OFFSET = 1 << 16
+
+
+def sign_flipped(s: Suspect) -> Iterator[Explained]:
+    """Every value has the other sign."""
+    yield Explained("sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y), 0)
+
+
+def constant_factor(s: Suspect) -> Iterator[Explained]:
+    """All scales are wrong by one factor."""
+    factor = _ratio(s.x, s.y)
+    if factor is None or abs(factor - 1) < 1e-3:
+        return
+    nearest = _round_factor(factor, s)
+    for own in dict.fromkeys((nearest, factor)):
+        too = 1 / own
+        words = "{is} the original's times {factor}: divided by that, " + AFTER
+        yield Explained("constant_factor", f"{words}.", {"factor": too}, s.fit(s.y * own, s.step * abs(own)), 1)
+
+
+def _round_factor(factor: float, s: Suspect) -> float:
+    """Return the power of two, or its like, that a measured factor is close enough to."""
+    near = 2.0 ** torch.tensor(abs(factor)).log2().round().item() * (1 if factor > 0 else -1)
+    return near if abs(near / factor - 1) < 0.02 else factor
+
+
+def _ratio(x: Tensor, y: Tensor) -> float | None:
+    """Return the factor by which y is multiplied to be x: the least squares over the elements that are not small."""
+    power = float(y.double().square().sum())
+    if not power:
+        return None
+    first = float((x.double() * y).sum()) / power
+    large = y.abs() > y.abs().mean()
+    if not first or not bool(large.any()):
+        return None
+    middle = float((x[large] / y[large]).median())
+    return middle if abs(middle) > 0.05 * abs(first) else first
+
+
+def zero_point_off(s: Suspect) -> Iterator[Explained]:
+    """All zero points are wrong by one integer."""
+    if not isinstance(s.layout.element, IntFormat):
+        return
+    known = s.scales != 0
+    offset = ((s.x - s.y)[known] / s.scales[known]).median() if bool(known.any()) else torch.zeros(())
+    steps = round(float(offset)) if bool(offset.isfinite()) and abs(float(offset)) < _MOST_OFFSET else 0
+    if not steps:
+        return
+    words = "{has} zero points that {is} {by} too {way}: with {right}, " + AFTER
+    facts: dict[str, object] = {
+        "by": abs(steps), "way": "large" if steps > 0 else "small", "right": "1 less" if steps == 1 else "1 more" if steps == -1 else "that undone",
+    }  # fmt: skip
+    yield Explained("zero_point_off", f"{words.replace('that {is}', 'that are')}.", facts, s.fit(s.y + steps * s.scales), 1)
+
+
+def code_bits(s: Suspect) -> Iterator[Explained]:
+    """One bit of every code is flipped, or codes are of another format of the same width."""
+    if s.grid is None:
+        return
+    bits, table = s.layout.element.bits, s.grid.table
+    for bit in range(bits - 1, -1, -1):
+        fit = s.fit(s.scales * table[s.codes ^ (1 << bit)].nan_to_num(0.0) + s.shift)
+        top = bit == bits - 1 and isinstance(s.layout.element, IntFormat)
+        why = ": codes in two's complement were read as offset ones, or the reverse" if top else ""
+        words = f"{{has}} bit {{bit}} of every code flipped{why}; with it flipped back, {AFTER}."
+        yield Explained("code_bit", words, {"bit": bit}, fit, 1)
+    if isinstance(s.layout.element, FloatFormat):
+        for name, other in FLOATS.items():
+            if other.bits == bits and other != s.layout.element and name != "e8m0":
+                values = torch.empty(1 << bits)
+                other.decode_(torch.arange(1 << bits).to(other.dtype), values)
+                scaled = s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0) + s.shift
+                words = f"{{has}} codes of {{format}}: read so, {AFTER}."
+                yield Explained("code_format", words, {"format": name}, s.fit(scaled), 1)
+
+
+def other_bits(s: Suspect) -> Iterator[Explained]:
+    """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse."""
+    role = CODES if isinstance(s.layout, Plain) else SCALE
+    field = s.layout.fields.get(role)
+    if field is None or field.piece.dtype not in _HALF:
+        return
+    dtype = _HALF[field.piece.dtype]
+    stored = str(s.layout.dtype if s.is_plain else "") or ""
+    stored = {"F16": "float16", "BF16": "bfloat16"}[field.piece.dtype]
+    facts: dict[str, object] = {"truth": str(dtype).removeprefix("torch."), "stored": stored}
+    if s.is_plain:
+        raw = s.layout.fields[CODES].piece.bits((s.rows,))
+        for swap in (False, True):
+            bits = torch.from_numpy((raw.byteswap() if swap else raw).view("<i2").copy())
+            for kind in (dtype, s.layout.dtype) if swap else (dtype,):
+                values = s.matrix(bits.view(kind).float()).nan_to_num(0.0, 0.0, 0.0)
+                words = "{holds} the bits of {truth}, but its dtype says {stored}" if not swap else "{has} the two bytes of each value swapped"
+                words = words.replace("{holds}", "{has}").replace("but its", "but {its}")
+                mine = facts | {"truth": str(kind).removeprefix("torch.")}
+                yield Explained("bits_reinterpreted" if not swap else "bytes_swapped", f"{words}: read so, {AFTER}.", mine, s.fit(values), 1)
+        return
+    scale = s.layout.scale()
+    if scale is None:
+        return
+    other = scale.to(TYPES[field.piece.dtype]).view(dtype).float()
+    factor = _spread(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
+    if factor is None:
+        return
+    words = "{has} scales with the bits of {truth}, but their dtype says {stored}"
+    fit = s.fit((s.y * factor).nan_to_num(0.0, 0.0, 0.0), s.step * factor.abs())
+    yield Explained("bits_reinterpreted", f"{words}: read so, {AFTER}.", facts, fit, 1)
+
+
+TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def _spread(s: Suspect, grid: Tensor) -> Tensor | None:
+    """Return a number per block, in the shape of the layout's scales, for each element."""
+    from quantcore.checkpoints.findings.against.others import with_scales
+
+    return with_scales(s, grid)
+
+
+def factor_per_row(s: Suspect) -> Iterator[Explained]:
+    """The scales of each row are wrong by a factor of its own."""
+    if len(s.x) < 4 or s.x.shape[1] < 16:
+        return
+    factor = _ratios(s.x, s.y, 1)
+    wrong = ((factor - 1).abs() > 0.02)[:, 0]
+    n = int(wrong.sum())
+    if not n:
+        return
+    factor[~wrong] = 1.0
+    own = 1 / factor[wrong][:, 0]
+    facts: dict[str, object] = {"rows": n, "of": len(s.x), "first": int(wrong.nonzero()[0]), "low": float(own.min()), "high": float(own.max())}
+    words = "{has} {rows} of {its} {of:row} multiplied by factors of {low} to {high}, the first of them row {first}"
+    yield Explained("row_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * factor, s.step * factor.abs()), 3)
+
+
+def factor_per_column(s: Suspect) -> Iterator[Explained]:
+    """The columns are multiplied by a factor each, as AWQ and SmoothQuant do, who divide what comes before by it."""
+    if len(s.x) < 16 or s.x.shape[1] < 4:
+        return
+    factor = _ratios(s.x, s.y, 0)
+    wrong = (factor - 1).abs() > 0.02
+    own = (1 / factor[wrong]).abs()
+    if not len(own):
+        return
+    facts: dict[str, object] = {"columns": int(wrong.sum()), "of": s.x.shape[1], "low": float(own.min()), "high": float(own.max())}
+    words = "{has} {columns} of {its} {of:column} multiplied by factors of {low} to {high}"
+    yield Explained("column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * factor, s.step * factor.abs()), 3)
+    rows = _ratios(s.x, s.y * factor, 1)
+    both = factor * rows
+    for _ in range(3):
+        both = both * _ratios(s.x, s.y * both, 0)
+        both = both * _ratios(s.x, s.y * both, 1)
+    words = "{has} {its} rows and columns multiplied by factors, the columns by {low} to {high}"
+    yield Explained("row_and_column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * both, s.step * both.abs()), 5)
+
+
+def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
+    """Return the factor of each row (axis 1) or column (axis 0) by which y is multiplied to be x, in the middle."""
+    power = y.double().square().sum(axis, keepdim=True)
+    first = (x.double() * y).sum(axis, keepdim=True) / power
+    return torch.where((power > 0) & first.isfinite() & (first != 0), first, 1.0).float()
+
+
+def factor_per_block(s: Suspect) -> Iterator[Explained]:
+    """The scales of some blocks are wrong by a factor each."""
+    if s.grid is None or len(s.layout.shape) < 2:
+        return
+    width = width_of(s.layout)
+    if width >= s.x.shape[1] or width < 8:
+        return
+    starts = torch.arange(0, s.x.shape[1], width)
+    sizes = torch.diff(torch.cat((starts, torch.tensor([s.x.shape[1]]))))
+    xy, yy = (torch.from_numpy(sums_by_run((a.double() * s.y).numpy(), width)) for a in (s.x, s.y))
+    factor = torch.where((yy > 0) & (xy != 0), xy / yy, 1.0)
+    wrong = (factor - 1).abs() > 0.15
+    n = int(wrong.sum())
+    if not n or n > 0.9 * wrong.numel():
+        return
+    factor[~wrong] = 1.0
+    spread = factor.float().repeat_interleave(sizes, 1)
+    own = 1 / factor[wrong]
+    at = wrong.nonzero()[0]
+    facts: dict[str, object] = {
+        "blocks": n, "of": wrong.numel(), "first": (int(at[0]), int(at[1])), "low": float(own.min()), "high": float(own.max()),
+    }  # fmt: skip
+    words = "{has} scales that are wrong by factors of {low} to {high} in {blocks} of {its} {of:block}, first at {first} of the grid of blocks"
+    yield Explained("block_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * spread, s.step * spread.abs()), 4)

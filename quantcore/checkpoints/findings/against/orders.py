@@ -1,0 +1,269 @@
+"""Hypotheses: the elements of a weight are right, but in another order."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Orders
+from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.layouts.awq import Awq
+from quantcore.checkpoints.protocol.layout import ZERO_POINT
+
+_SIGNATURE = 512  # columns by which rows are recognized
+_MATCHED = 1 << 14  # the most rows, or columns, that are matched with each other
+_ALIKE = 0.5  # the least cosine of a row and its match, on average
+AFTER = "the relative error is {after} instead of {before}"
+_EIGHTS = {"0 4 1 5 2 6 3 7": (0, 2, 4, 6, 1, 3, 5, 7), "0 2 4 6 1 3 5 7": (0, 4, 1, 5, 2, 6, 3, 7)}
+
+
+def transposed(s: Suspect) -> Iterator[Explained]:
+    """The two last axes are swapped, which only a square weight does not show."""
+    rows, columns = s.layout.shape[-2:] if len(s.layout.shape) > 1 else (1, 0)
+    if rows != columns or not s.is_whole:
+        return
+    turned = s.y.reshape(-1, rows, columns).mT.reshape(s.y.shape)
+    step = s.step.reshape(-1, rows, columns).mT.reshape(s.y.shape) if not s.is_plain else None
+    yield Explained("transposed", f"{{is}} the transpose of the original's: transposed back, {AFTER}.", {}, s.fit(turned, step), 0)
+
+
+def swapped_codes(s: Suspect) -> Iterator[Explained]:
+    """Codes are in another order within their words or blocks, but scales are where they belong."""
+    if s.grid is None:
+        return
+    for axis, name in ((1, "columns"), (0, "rows")):
+        n = s.y.shape[axis]
+        for what, places in _runs(n):
+            for with_zeros in (False, True) if bool((s.shift != 0).any()) else (False,):
+                if with_zeros and not (axis == 0 and ZERO_POINT in s.layout.fields):
+                    continue
+                values = s.values.index_select(axis, places)
+                shift = (s.shift / s.scales).nan_to_num(0.0).index_select(axis, places) * s.scales if with_zeros else s.shift
+                fit = s.fit(s.scales * values + shift)
+                yield _of_codes(s, what, name, with_zeros, fit)
+
+
+def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: object) -> Explained:
+    which = "codes and zero points" if with_zeros else "codes"
+    facts: dict[str, object] = {"order": what, "axis": axis, "which": which}
+    if what in _EIGHTS:
+        of = "output channels" if axis == "rows" else "columns"
+        reason = ": a packer or reader forgot AWQ's interleave" if isinstance(s.layout, Awq) else ""
+        facts |= {"of": of}
+        words = f"{{has}} the {{which}} of {{its}} {{of}} permuted {{order}} in each group of eight, but not the scales{reason}"
+        return Explained("awq_order", f"{words}; in the right order, {AFTER}.", facts, fit, 1)  # type: ignore[arg-type]
+    kind = "nibbles_swapped" if what == "swapped in pairs" else "codes_permuted"
+    words = "{has} the {which} of {its} {axis} {order}, but not the scales"
+    if kind == "nibbles_swapped":
+        words += ": the two codes of each byte are swapped" if s.layout.element.bits == 4 else ""
+    return Explained(kind, f"{words}; in the right order, {AFTER}.", facts, fit, 1)  # type: ignore[arg-type]
+
+
+def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
+    """Yield orders within words, bytes and halves, each with the place that belongs at each of ``n`` places."""
+    at = torch.arange(n)
+    if n % 2 == 0:
+        yield "swapped in pairs", at ^ 1
+        half = n // 2
+        yield "with the two halves swapped", (at + half) % n
+        if half > 1:
+            yield "with even and odd ones separated", torch.cat((at[::2], at[1::2])).argsort()
+            yield "with the two halves interleaved", torch.cat((at[::2], at[1::2]))
+    for size in (2, 4, 8, 16, 32):
+        if size > 1 and n % (2 * size) == 0 and n > 2 * size:
+            yield f"with runs of {size} swapped", at ^ size
+        if size > 2 and n % size == 0:
+            yield f"reversed in runs of {size}", at ^ (size - 1)
+    for size in (32, 64, 256):
+        if n % size == 0 and size < n:
+            inside = torch.arange(size)
+            for name, own in (
+                ("separated", torch.cat((inside[::2], inside[1::2])).argsort()),
+                ("interleaved", torch.cat((inside[::2], inside[1::2]))),
+            ):
+                words = "even and odd ones separated" if name == "separated" else "the two halves interleaved"
+                yield f"with {words} in runs of {size}", (torch.arange(0, n, size)[:, None] + own).reshape(-1)
+    if n % 8 == 0:
+        for name, order in _EIGHTS.items():
+            yield name, (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)
+
+
+def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
+    """Rows are permuted, with their scales or without."""
+    if len(s.layout.shape) == 1:
+        yield from _vector(s)
+        return
+    places = _matches(s.y, s.x)
+    if places is None:
+        return
+    yield _rows(s, places, s.fit(s.y[places], s.step[places] if not s.is_plain else None), "rows")
+    if s.grid is not None:
+        shift = (s.shift / s.scales).nan_to_num(0.0)
+        yield _rows(s, places, s.fit(s.scales * (s.values[places] + shift[places])), "codes")
+        yield _rows(s, places, s.fit(s.scales * s.values[places] + s.shift), "codes")
+
+
+def _rows(s: Suspect, places: Tensor, fit: object, what: str) -> Explained:
+    moved = int((places != torch.arange(len(places))).sum())
+    heads, order = order_of(places, s.heads)
+    facts: dict[str, object] = {"moved": moved, "of": len(places), "order": order}
+    right = f"in the right order, {AFTER}"
+    if what == "codes":
+        words = "{has} the codes of {moved} of {its} {of:row} in the place of those of other rows ({order}), but not the scales"
+        if order in _EIGHTS:
+            facts["which"] = "codes and zero points"
+            words = "{has} the {which} of {its} output channels permuted {order} in each group of eight, but not the scales"
+            return Explained("awq_order", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+        return Explained("codes_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+    if order in _EIGHTS:
+        words = "{has} {its} output channels permuted {order} in each group of eight: AWQ's interleave was not undone"
+        return Explained("awq_order", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+    if heads:
+        facts["heads"] = heads
+        how = {PAIRS: "the two halves interleaved", HALVES: "the even rows before the odd ones"}[order]
+        legitimate = s.gguf_differs and heads == s.heads
+        words = f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original ({how})"
+        words += ": llama.cpp permutes q and k for rotary embeddings" if legitimate else ""
+        return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2, legitimate)  # type: ignore[arg-type]
+    words = "{has} {moved} of {its} {of:row} in the place of other rows ({order})"
+    return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+
+
+def order_of(places: Tensor, likely: int = 0) -> tuple[int, str]:
+    """Return (heads, order) of a permutation if it permutes the rows of heads, else 0 and a description."""
+    n = len(places)
+    at = torch.arange(n)
+    counts = [h for h in dict.fromkeys((likely, *range(1, n // 2 + 1))) if h and n % (2 * h) == 0]
+    for heads in counts:
+        orders = Orders((n, 1), heads)
+        if orders.head < 4:
+            continue
+        for name in (HALVES, PAIRS):
+            if torch.equal(places, orders.places(name, n)):
+                return heads, name
+    for name, order in _EIGHTS.items():
+        if n % 8 == 0 and torch.equal(places, (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)):
+            return 0, name
+    if torch.equal(places, at.flip(0)):
+        return 0, "reversed"
+    shift = int(places[0])
+    if torch.equal(places, (at + shift) % n):
+        return 0, f"shifted by {n - shift if shift > n // 2 else -shift}".replace("-", "−")
+    away = (places != at).nonzero().reshape(-1)
+    if len(away) == 2:
+        return 0, f"row {int(away[0])} and row {int(away[1])} exchanged"
+    for size in (2, 4, 8, 16, 32):
+        if n % size == 0 and torch.equal(places, at ^ (size - 1)):
+            return 0, f"reversed in runs of {size}"
+    return 0, f"row {int(away[0])} is row {int(places.argsort()[away[0]])} of the original" if len(away) else "as stored"
+
+
+def _vector(s: Suspect) -> Iterator[Explained]:
+    x, y = s.x.reshape(-1), s.y.reshape(-1)
+    by_x, by_y = x.argsort(stable=True), y.argsort(stable=True)
+    places = torch.empty_like(by_x)
+    places[by_x] = by_y
+    for count in dict.fromkeys((s.heads, 0)):  # equal values leave the order open
+        fit = s.fit(y[places][None])
+        heads, order = order_of(places, count)
+        facts: dict[str, object] = {"moved": int((x != y).sum()), "of": len(x), "order": order}
+        words = "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere"
+        legitimate = bool(heads) and s.gguf_differs and heads == s.heads
+        yield Explained("rows_permuted", f"{words}; in the right order, {AFTER}.", facts, fit, 2, legitimate)
+        return
+
+
+def _matches(y: Tensor, x: Tensor) -> Tensor | None:
+    """Return for each row of x the row of y that is most like it; None if that is no permutation, or the identity."""
+    n = len(x)
+    if not 2 <= n <= _MATCHED or x.shape[1] < 4:
+        return None
+    columns = torch.linspace(0, x.shape[1] - 1, min(_SIGNATURE, x.shape[1])).long()
+    a, b = (torch.nn.functional.normalize(t[:, columns], dim=1) for t in (x, y))
+    best, alike = [], []
+    for start in range(0, n, 1024):
+        near = (a[start : start + 1024] @ b.T).max(1)
+        best.append(near.indices)
+        alike.append(near.values)
+    places = torch.cat(best)
+    sure = torch.cat(alike)
+    taken = torch.bincount(places, minlength=n)
+    if int((taken != 1).sum()) > 0:  # rows that are alike, such as empty ones: only the others are matched
+        good = (taken[places] == 1) & (sure > 0.7)
+        free_x, free_y = (~good).nonzero().reshape(-1), torch.ones(n, dtype=torch.bool)
+        free_y[places[good]] = False
+        rest = free_y.nonzero().reshape(-1)
+        stay = set(rest.tolist()) & set(free_x.tolist())
+        left_x = [i for i in free_x.tolist() if i not in stay]
+        left_y = [i for i in rest.tolist() if i not in stay]
+        if len(free_x) > 0.5 * n:
+            return None
+        places = places.clone()
+        for i in stay:
+            places[i] = i
+        places[left_x] = torch.tensor(left_y, dtype=places.dtype)
+    if torch.equal(places, torch.arange(n)) or float(sure.median()) < _ALIKE:
+        return None
+    return places
+
+
+def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
+    """Columns are permuted, with their scales or without."""
+    if len(s.layout.shape) == 1:
+        return
+    places = _matches(s.y.T, s.x.T)
+    if places is None:
+        return
+    moved = int((places != torch.arange(len(places))).sum())
+    order = order_of(places)[1].replace("row ", "column ")
+    facts: dict[str, object] = {"moved": moved, "of": len(places), "order": order}
+    right = f"in the right order, {AFTER}"
+    step = None if s.is_plain else s.step[:, places]
+    words = "{has} {moved} of {its} {of:column} in the place of other columns"
+    yield Explained("columns_permuted", f"{words}; {right}.", facts, s.fit(s.y[:, places], step), 2)
+    if s.grid is not None:
+        words = "{has} the codes of {moved} of {its} {of:column} in the place of those of other columns, but not the scales"
+        shift = (s.shift / s.scales).nan_to_num(0.0)
+        fit = s.fit(s.scales * (s.values[:, places] + shift))
+        yield Explained("codes_permuted", f"{words}; {right}.", facts, fit, 2)
+
+
+def groups_of_columns(s: Suspect) -> Iterator[Explained]:
+    """Columns belong to other groups than g_idx, or their order, says."""
+    layout = s.layout
+    if s.grid is None or len(layout.shape) != 2 or layout.blocks.blocked_shape != layout.shape:
+        return
+    groups = layout.blocks.grid[-1]
+    if layout.blocks.block[0] != 1 or not 2 <= groups <= 1024:
+        return
+    rows = torch.linspace(0, len(s.x) - 1, min(256, len(s.x))).long()
+    parameters = layout.parameters(s.rows)
+    scale = parameters.scale
+    if scale is None or scale.dim() != 2 or scale.shape[-1] != groups:
+        return
+    zero = parameters.zero_point
+    added = parameters.min
+    codes, x = s.values[rows], s.x[rows]
+    best, least = torch.zeros(x.shape[1], dtype=torch.long), torch.full((x.shape[1],), torch.inf)
+    for group in range(groups):
+        z = 0.0 if zero is None else zero.expand_as(scale)[rows, group : group + 1].float()
+        m = 0.0 if added is None else added.expand_as(scale)[rows, group : group + 1]
+        error = (x - ((codes - z) * scale[rows, group : group + 1] + m)).square_().sum(0)
+        nearer = error < least
+        best[nearer], least[nearer] = group, error[nearer]
+    index = layout.group_index()
+    size = layout.blocks.block[-1]
+    now = torch.arange(x.shape[1]) // size if index is None else index.long()
+    moved = int((best != now).sum())
+    counts = torch.bincount(best, minlength=groups)
+    if not moved or int(counts.max()) > size:
+        return
+    take = lambda p: p.expand_as(scale).float()[:, best]  # noqa: E731
+    predicted = (s.values - (0.0 if zero is None else take(zero))) * take(scale) + (0.0 if added is None else take(added))
+    sorted_too = bool((best[1:] >= best[:-1]).all())
+    facts: dict[str, object] = {"moved": moved, "of": x.shape[1], "first": int((best != now).nonzero()[0])}
+    said = "g_idx" if "g_idx" in layout.fields else "their order"
+    words = f"{{has}} {{moved}} of {{its}} {{of:column}} in the wrong groups by {said}, the first of them column {{first}}"
+    words += ": the columns are in the order of their groups" if sorted_too and said == "g_idx" else ""
+    fit = s.fit(predicted, take(scale).abs() * s.grid.gaps[s.codes])
+    yield Explained("g_idx_wrong", f"{words}; with each column in the group that fits it, {AFTER}.", facts, fit, 3)

@@ -1,0 +1,185 @@
+"""Hypotheses: a weight, or its scales or codes, are those of another one."""
+
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.findings.against.orders import AFTER
+from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, ZERO_POINT, Layout
+from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+_MOST = 400  # other weights that are looked at
+_SAMPLE = 1 << 16  # elements by which a weight is recognized
+_ALIKE = 0.7  # the least cosine
+
+
+def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
+    """Return a number per block for each element; ``scale``: in the shape of the layout's scales."""
+    layout = s.layout
+    index = layout.group_index()
+    if index is not None and index.dim() > 1:
+        return None
+    grid = scale.reshape(1) if scale.numel() == 1 else scale.reshape(-1, *layout.blocks.grid[1:])
+    out = torch.empty((s.rows.stop, *layout.shape[1:]))
+    spreading = Spreading(layout.blocks, index, 0, s.rows.stop)
+    for part in spreading.parts():
+        mine = grid if grid.numel() == 1 else grid[part.grid]
+        parameters = spreading.by_rows(Parameters(mine, None, None), part, out)
+        spreading.run(part, parameters, out, out, _copy)
+    return s.matrix(out)
+
+
+def _copy(codes: Tensor, parameters: Parameters, out: Tensor) -> None:
+    assert parameters.scale is not None
+    out.copy_(parameters.scale.expand_as(out))
+
+
+def scales_of_another(s: Suspect) -> Iterator[Explained]:
+    """The scales are byte for byte those of another weight, or those of another weight fit better."""
+    if s.grid is None:
+        return
+    own = s.layout.scale()
+    if own is None or own.numel() < 2:
+        return
+    known = own != 0
+    for name, layout in _alike(s):
+        try:
+            scale = layout.scale()
+        except QuantError:
+            continue
+        if scale is None or scale.shape != own.shape:
+            continue
+        if torch.equal(scale, own):
+            fit = s.fit_of_scale_rule(own) if False else _refitted(s)
+            words = "{has} the scales of {other}, byte for byte: with scales of {its} own, " + AFTER
+            yield Explained("scales_of_another", f"{words}.", {"other": name, "equal": True}, fit, 0)
+            continue
+        factor = with_scales(s, torch.where(known, scale / own, 0.0))
+        if factor is None:
+            return
+        words = "{has} scales that are not {its} own: with the scales stored for {other}, " + AFTER
+        y = s.y * factor if not s.has_min else s.scales * factor * s.values + s.shift
+        yield Explained("scales_exchanged", f"{words}.", {"other": name, "equal": False}, s.fit(y, s.step * factor.abs()), 1)
+
+
+def _refitted(s: Suspect) -> object:
+    """Return the fit with the best factor for each block instead of its scale."""
+    index = s.layout.group_index()
+    blocks = s.layout.blocks
+    if index is not None or blocks.blocked_shape != s.layout.shape or len(blocks.block) != 2 or blocks.block[0] != 1:
+        return s.fit(s.y)
+    width = blocks.block[1]
+    starts = torch.arange(0, s.x.shape[1], width)
+    sizes = torch.diff(torch.cat((starts, torch.tensor([s.x.shape[1]]))))
+    runs = [t.split(sizes.tolist(), 1) for t in (s.x, s.y)]
+    factor = torch.cat([_middle(x, y)[:, None].expand(x.shape) for x, y in zip(*runs, strict=True)], 1)
+    return s.fit(s.y * factor, s.step * factor.abs())
+
+
+def _middle(x: Tensor, y: Tensor) -> Tensor:
+    power = (y.double() * y).sum(1)
+    return torch.where(power > 0, (x.double() * y).sum(1) / power, 1.0).float()
+
+
+def whole_of_another(s: Suspect) -> Iterator[Explained]:
+    """The values are those of another weight of the original."""
+    sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // max(1, s.x.shape[1]))))
+    y = s.tensor.layout.values(sample, rounded=False).reshape(-1)
+    found, best = "", _ALIKE
+    names = [n for n in dict.fromkeys(s.partners.values()) if n != s.original.name]
+    near = set(s.peers.values())
+    for name in sorted(names, key=lambda n: n not in near)[:_MOST]:
+        tensor = s.source.tensors[name]
+        try:
+            if tuple(tensor.shape) != tuple(s.layout.shape):
+                continue
+            x = tensor.read(sample).reshape(-1)
+        except QuantError:
+            continue
+        alike = float(torch.nn.functional.cosine_similarity(x, y, 0))
+        if alike > best:
+            found, best = name, alike
+    if not found:
+        return
+    x = s.matrix(s.source.tensors[found].read(s.rows))
+    fit = s.fit(s.y, x=x)
+    words = "{is} {other} of the original, not {original}: against that one, " + AFTER
+    yield Explained("another_weight", f"{words}.", {"other": found, "original": s.original.name}, fit, 1)
+
+
+def codes_of_another(s: Suspect) -> Iterator[Explained]:
+    """The codes or zero points are byte for byte those of another weight."""
+    if s.grid is None:
+        return
+    for role, what in ((CODES, "codes"), (ZERO_POINT, "zero points"), (GROUP_INDEX, "g_idx")):
+        field = s.layout.fields.get(role)
+        if field is None or field.piece.num_bytes < 64:
+            continue
+        own = _digest(s.layout, role)
+        for name, layout in _alike(s):
+            try:
+                piece = layout.fields[role].piece
+                if piece.shape != field.piece.shape or _digest(layout, role) != own:
+                    continue
+            except (QuantError, KeyError):
+                continue
+            words = "{has} the {what} of {other}, byte for byte: its own must differ, since the originals do"
+            facts: dict[str, object] = {"what": what, "other": name}
+            yield Explained("codes_of_another", f"{words.replace('its', '{its}')}.", facts, s.now, 0)
+            return
+
+
+def zero_points_of_another(s: Suspect) -> Iterator[Explained]:
+    """The zero points of another weight of the same role fit."""
+    if s.grid is None or ZERO_POINT not in s.layout.fields:
+        return
+    own = s.layout.zero_point()
+    scale = s.layout.scale()
+    if own is None or scale is None or own.shape != scale.shape:
+        return
+    for name, layout in _alike(s):
+        try:
+            zero = layout.zero_point()
+        except QuantError:
+            continue
+        if zero is None or zero.shape != own.shape or torch.equal(zero, own):
+            continue
+        off = with_scales(s, (own.float() - zero.float()))
+        if off is None:
+            return
+        words = "{has} zero points that are not {its} own: with those stored for {other}, " + AFTER
+        yield Explained("zero_points_exchanged", f"{words}.", {"other": name}, s.fit(s.y + s.scales * off), 1)
+
+
+def _digest(layout: Layout, role: str) -> bytes:
+    return sha256(layout.fields[role].piece.bytes()).digest()
+
+
+def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
+    """Yield the other weights of the release with the same shape and storage, those of the same role first."""
+    names = dict.fromkeys((*s.peers, *s.release.tensors))
+    found = 0
+    for name in names:
+        tensor: CheckpointTensor = s.release.tensors[name]
+        layout = tensor.layout
+        if name == s.tensor.name or type(layout) is not type(s.layout):
+            continue
+        try:
+            if layout.shape != s.layout.shape or layout.storage != s.layout.storage:
+                continue
+        except QuantError:
+            continue
+        found += 1
+        if found > _MOST:
+            return
+        yield name, layout
+
+
+__all__ = ["codes_of_another", "scales_of_another", "short", "whole_of_another", "partial"]

@@ -1,0 +1,226 @@
+"""Single scales, zero points and codes that the original contradicts, and where they are."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
+from quantcore.checkpoints.protocol.fields import e8m0
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.formats import IntFormat
+
+STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of columns are looked at
+_LEAST = 6  # elements that a factor is estimated from
+_EXPLAINED = 0.25  # of the squared error may be left
+_FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is wrong with a run of columns of one row.
+
+    ``what``: "scale" (too large by ``factor``), "zero point" (too large by ``factor`` steps), "min", "row" (values of
+    another row) or "" (not known); ``bit``: of the stored number, if flipping it explains the factor, else -1. ``before``,
+    ``after``: relative errors.
+    """
+
+    row: int
+    column: int
+    stop: int
+    what: str
+    factor: float
+    bit: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run of columns of one row: the original's values, the release's, and the grid of its codes."""
+
+    layout: Layout
+    row: int
+    columns: slice
+    x: Tensor
+    y: Tensor
+    scale: Tensor
+    value: Tensor
+    gap: Tensor
+
+    @cached_property
+    def shift(self) -> Tensor:
+        """What zero point or min add."""
+        return self.y - self.scale * self.value
+
+    def error(self, y: Tensor) -> float:
+        """Σ(x - y)²."""
+        return float((self.x - y).double().square_().sum())
+
+    @property
+    def power(self) -> float:
+        """Σx²."""
+        return float(self.x.double().square().sum())
+
+
+class Lines:
+    """Rows of a weight and of its original, read on demand."""
+
+    def __init__(self, tensor: CheckpointTensor, original: CheckpointTensor, measure: Measure) -> None:
+        self.tensor, self.original, self.measure = tensor, original, measure
+        self.grid = Grid(tensor.layout)
+        self._row: tuple[int, list[Tensor]] | None = None
+
+    def run(self, row: int, column: int) -> Run:
+        """Return the run of columns that holds an element."""
+        x, y, scale, bits = self._read(row)
+        size = self.measure.run
+        start = column // size * size
+        cut = slice(start, min(start + size, len(x)))
+        codes = bits[cut]
+        return Run(
+            self.tensor.layout, row, cut, x[cut], y[cut], scale[cut],
+            self.grid.table[codes].nan_to_num(0.0, 0.0, 0.0), self.grid.gaps[codes] * scale[cut].abs(),
+        )  # fmt: skip
+
+    def _read(self, row: int) -> list[Tensor]:
+        if self._row is None or self._row[0] != row:
+            box, layout = slice(row, row + 1), self.tensor.layout
+            found = [
+                self.original.read(box), layout.values(box, rounded=False), self.grid.scales(box),
+                self.grid.bits(layout.codes(box)),
+            ]  # fmt: skip
+            self._row = row, [t.reshape(-1) for t in found]
+        return self._row[1]
+
+
+def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
+    """Return runs of columns with a wrong scale or zero point, and those that stand out for another reason."""
+    measure = lines.measure
+    bulk = bulk_of(measure)
+    model = measure.model
+    wanted: dict[tuple[int, int], None] = {}
+    if model is not None:
+        for place in measure.places[model]:
+            wanted[place.row, place.column // measure.run * measure.run] = None
+    level = STANDS_OUT * max(bulk, 0.1)
+    for mean, row, column in measure.runs:
+        if mean > level:
+            wanted[row, column] = None
+    explained, left = [], []
+    for row, column in sorted(wanted)[:KEPT]:
+        run = lines.run(row, column)
+        place = _place_of(run, measure, bulk, model)
+        (explained.append(place) if place.what else left.append((place, run)))
+    return explained, left
+
+
+def bulk_of(measure: Measure) -> float:
+    """Return the mean squared error of a typical row over that of rounding to nearest; nan if unknown."""
+    if not measure.rows:
+        return math.nan
+    sums, counts = measure.rows[0]
+    known = counts > 0
+    return 12 * float(np.median(sums[known] / counts[known])) if known.any() else math.nan
+
+
+def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Place:
+    before = run.error(run.y)
+    power = run.power or 1.0
+    best = Place(run.row, run.columns.start, run.columns.stop, "", 1.0, -1, math.sqrt(before / power), math.inf)
+    if len(run.x) < _LEAST or not bool((run.scale != 0).all()):
+        return best
+    for what, number, y, gap, bit in _changes(run):
+        after = run.error(y)
+        steps = float((((run.x - y).abs() / gap) ** 2).mean()) * 12 if bool((gap > 0).all()) else math.inf
+        rounded = model is not None and _nearest(run, y, gap, measure, model)
+        typical = steps < 3 * max(1.0, bulk) and after < _EXPLAINED * before
+        if (rounded or typical) and math.sqrt(after / power) < 0.97 * best.after:
+            best = Place(run.row, run.columns.start, run.columns.stop, what, number, bit, best.before, math.sqrt(after / power))
+    return best
+
+
+def _nearest(run: Run, y: Tensor, gap: Tensor, measure: Measure, model: int) -> bool:
+    """Whether every error is within half a step, and some were not."""
+    room = measure.tolerances[model] * (run.value.abs() + (run.shift / run.scale).abs() + 1) + FLOAT_ROOM
+    now = ((run.x - run.y).abs() / run.gap > 0.5 + room).sum()
+    inner = (run.value != run.value.max()) & (run.value != run.value.min())
+    beyond = ((run.x - y).abs() / gap > 0.5 + room + 1e-3) & inner
+    return int(now) >= 3 and not bool(beyond.any())
+
+
+def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
+    """Yield (what is wrong, by how much, values with that undone, their steps, a flipped bit or -1)."""
+    large = run.value.abs() >= run.value.abs().mean()
+    middle = _median((run.x - (run.shift if _has_min(run) else 0.0))[large] / _scaled(run)[large])
+    flips = list(_flips(run))
+    factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
+    if middle and abs(middle - 1) > 0.02:
+        near = 2.0 ** round(math.log2(abs(middle))) * math.copysign(1, middle)
+        factors.append((near if abs(near / middle - 1) < 0.05 else middle, -1))
+    for factor, bit in factors:
+        y = factor * _scaled(run) + (run.shift if _has_min(run) else 0.0)
+        yield "scale", 1 / factor, y, run.gap * abs(factor), bit
+    if _has_min(run):
+        known = run.shift != 0
+        ratio = _median((run.x - run.scale * run.value)[known] / run.shift[known])
+        if ratio and abs(ratio - 1) > 0.02:
+            yield "min", 1 / ratio, run.scale * run.value + ratio * run.shift, run.gap, -1
+    elif isinstance(run.layout.element, IntFormat):
+        offset = round(_median((run.x - run.y) / run.scale))
+        if offset:
+            yield "zero point", float(offset), run.y + offset * run.scale, run.gap, -1
+
+
+def _has_min(run: Run) -> bool:
+    return run.layout.min(slice(0, 1)) is not None
+
+
+def _scaled(run: Run) -> Tensor:
+    return run.scale * run.value if _has_min(run) else run.y
+
+
+def _median(values: Tensor) -> float:
+    values = values[values.isfinite()]
+    return float(values.median()) if len(values) else 0.0
+
+
+def _flips(run: Run) -> Iterator[tuple[float, int]]:
+    """Yield the factor that each bit of the stored scale, if flipped back, puts on the values."""
+    index = (*np.unravel_index(run.row, run.layout.shape[:1]),)
+    flat = run.columns.start
+    inner = tuple(int(i) for i in np.unravel_index(flat, run.layout.shape[1:])) if len(run.layout.shape) > 1 else ()
+    places = run.layout.locate((int(index[0]), *inner)).parameters
+    role = next((r for r in ("scale", "d", "scale_code") if r in places), None)
+    if role is None:
+        return
+    place, field = places[role], run.layout.fields[role]
+    dtype = field.piece.dtype
+    is_gguf = role == "d"
+    bits = 16 if is_gguf else len(place.bits)
+    data = bytes(field.piece.source.read(place.bits[0][0], -(-bits // 8))) if len(place.bits) == bits else b""
+    if not data or bits % 8 or bits > 32 or place.bits[0][1]:
+        return
+    raw = int.from_bytes(data, "little")
+    kind = "F16" if is_gguf else "F8_E4M3" if dtype == "F8_E4M3" else dtype
+    now = _number(raw, bits, kind)
+    for bit in range(bits):
+        other = _number(raw ^ (1 << bit), bits, kind)
+        if now and math.isfinite(other) and math.isfinite(now) and other:
+            yield other / now, bit
+
+
+def _number(raw: int, bits: int, kind: str) -> float:
+    if kind in ("U8", "F8_E8M0"):
+        return float(e8m0(torch.tensor([raw], dtype=torch.uint8), True)[0])
+    dtype = _FLOATS.get(kind)
+    if dtype is None:
+        return math.nan
+    data = np.frombuffer(raw.to_bytes(bits // 8, "little"), np.uint8).copy()
+    return float(torch.from_numpy(data).view(dtype).float()[0])

@@ -1,0 +1,166 @@
+"""A weight whose error is wrong, with its original, in memory: what hypotheses about the cause are tried on."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.comparison.sides import Opened
+from quantcore.checkpoints.findings.against.grid import Grid, rounding_of
+from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.tensor import CheckpointTensor
+
+MOST = 1 << 24  # elements on which hypotheses are tried; of a larger weight, its first rows
+_QUARTER = 0.25  # the median |error| of rounding to nearest, in steps
+
+
+@dataclass(frozen=True, eq=False)
+class Suspect:
+    """The rows of a weight on which hypotheses are tried.
+
+    ``x``: of the original, ``y``: of the release, [rows, columns]; further axes are rows. ``peers``: the other weights of
+    its role and storage, by name in the release -> name in the original. ``normal``: the mean squared error of its
+    siblings over that of rounding to nearest, 1 if there are too few; nan if it has no steps.
+    """
+
+    tensor: CheckpointTensor
+    original: CheckpointTensor
+    measure: Measure
+    release: Opened
+    source: Opened
+    peers: dict[str, str]
+    partners: dict[str, str]
+    normal: float
+    usual: float
+    heads: int
+
+    @property
+    def layout(self) -> Layout:
+        """Of the weight."""
+        return self.tensor.layout
+
+    @cached_property
+    def rows(self) -> slice:
+        """The rows of axis 0 that are in memory."""
+        shape = self.layout.shape
+        return slice(0, min(shape[0], max(1, MOST // max(1, math.prod(shape[1:])))))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all rows."""
+        return self.rows.stop == self.layout.shape[0]
+
+    def matrix(self, values: Tensor) -> Tensor:
+        """Return values as rows and columns."""
+        return values.reshape(-1, self.layout.shape[-1]) if len(self.layout.shape) > 1 else values.reshape(1, -1)
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The original's values."""
+        return self.matrix(self.original.read(self.rows)).nan_to_num(0.0, 0.0, 0.0)
+
+    @cached_property
+    def y(self) -> Tensor:
+        """The release's values, not rounded to the output dtype."""
+        return self.matrix(self.tensor.layout.values(self.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0)
+
+    @cached_property
+    def grid(self) -> Grid | None:
+        """The grid of its codes, if it has one."""
+        return Grid(self.layout) if Grid.suits(self.layout) else None
+
+    @cached_property
+    def codes(self) -> Tensor:
+        """The bits of each code, as indices into the table of the grid."""
+        assert self.grid is not None
+        return self.matrix(self.grid.bits(self.layout.codes(self.rows)))
+
+    @cached_property
+    def values(self) -> Tensor:
+        """The value of each code, V."""
+        assert self.grid is not None
+        return self.grid.table[self.codes].nan_to_num(0.0, 0.0, 0.0)
+
+    @cached_property
+    def scales(self) -> Tensor:
+        """The scale of each element, S."""
+        assert self.grid is not None
+        return self.matrix(self.grid.scales(self.rows))
+
+    @cached_property
+    def shift(self) -> Tensor:
+        """What zero point or min add to S · V."""
+        return self.y - self.scales * self.values
+
+    @cached_property
+    def step(self) -> Tensor:
+        """The step at each element, in units of the weight; for a plain weight, its rounding error."""
+        if self.grid is None:
+            dtype = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
+            return self.x.abs() * (2 * dtype) if self.is_plain else self.x.abs()
+        return self.scales.abs() * self.grid.gaps[self.codes]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is stored as its values."""
+        return isinstance(self.layout, Plain)
+
+    def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Fit":
+        """Return how far predicted values are from the original."""
+        x = self.x if x is None else x
+        step = self.step if step is None else step
+        error = (x - predicted).abs()
+        known = step > 0
+        ratio = (error[known] / step[known]) if bool(known.any()) else error.reshape(-1)
+        middle = float(ratio.median()) / _QUARTER if ratio.numel() else 0.0
+        power = float(x.double().square().sum())
+        left = float(error.double().square_().sum())
+        return Fit(middle, math.sqrt(left / power) if power else math.inf if left else 0.0)
+
+    @cached_property
+    def now(self) -> "Fit":
+        """As it is stored."""
+        return self.fit(self.y)
+
+    def explains(self, fit: "Fit") -> bool:
+        """Whether a prediction leaves an error like that of siblings, and much less than before."""
+        if self.is_plain:
+            own = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
+            return fit.relative <= max(2 * own, 1e-6) and fit.relative < 0.5 * self.now.relative
+        if self.grid is None:
+            level = self.usual if math.isfinite(self.usual) else 0.5
+            return fit.relative < min(0.5 * self.now.relative, 1.3 * level)
+        normal = math.sqrt(max(1.0, self.normal)) if math.isfinite(self.normal) else 2.0
+        return fit.steps < 1.25 * normal and fit.steps < 0.8 * self.now.steps and fit.relative < 0.9 * self.now.relative
+
+
+@dataclass(frozen=True)
+class Fit:
+    """``steps``: the median |error| over that of rounding to nearest; ``relative``: the RMS error over the RMS of x."""
+
+    steps: float
+    relative: float
+
+
+Hypothesis = Callable[[Suspect], "list[Explained]"]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A hypothesis that explains the error: a finding's kind, words (a template) and facts, and the fit.
+
+    ``weight``: how many numbers it needed, its complexity: of two that fit alike, the simpler one is true.
+    ``legitimate``: severity note instead of error.
+    """
+
+    kind: str
+    words: str
+    facts: dict[str, object]
+    fit: Fit
+    complexity: float
+    legitimate: bool = False
