@@ -3,7 +3,7 @@
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
 Where things are: `headers` (what files and modules lack), `parameters` (scales, zero points, g_idx), `codes`
-(histograms), `provenance` (how scales were computed), `original` and `pairs` (comparison with the original).
+(histograms), `provenance` (how scales were computed), `against` and `pairs` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import torch
+from torch import Tensor
 
-from quantcore.checkpoints.comparison.orders import FAR, Heads, Orders
+from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
+from quantcore.checkpoints.findings.against import Measure, Ordered, in_order, judge, measure_of
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.grouping import grouped
 from quantcore.checkpoints.findings.headers import of_headers
-from quantcore.checkpoints.findings.original import Errors, of_original
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
@@ -40,8 +41,9 @@ from quantcore.errors import QuantError
 class Step:
     """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there.
 
-    The first step, of headers, and the last, of weights compared with their siblings, are at no tensor. ``summary``: of the
-    tensor that this step completes.
+    The first step, of headers, and the last, of weights compared with their siblings, are at no tensor. ``summary``,
+    ``measure``: of the tensor that this step completes. With an original, the steps before the last are about single
+    tensors again: what their errors show beside those of their siblings.
     """
 
     done: int
@@ -49,6 +51,7 @@ class Step:
     tensor: str = ""
     findings: tuple[CheckpointFinding, ...] = ()
     summary: Summary | None = None
+    measure: Measure | None = None
 
 
 def find(checkpoint: Opened, against: Opened | None = None) -> list[CheckpointFinding]:
@@ -70,13 +73,14 @@ def steps(
     against: Opened | None = None,
     skip: Container[str] = (),
     summaries: Mapping[str, Summary] = MappingProxyType({}),
+    measures: Mapping[str, Measure] = MappingProxyType({}),
 ) -> Iterator[Step]:
     """Check a checkpoint one box of rows at a time; stop iterating at any point.
 
     Args:
         against: the checkpoint that it was quantized from.
         skip: names of weights that have already been checked.
-        summaries: of those, by name; the last step compares all weights with their siblings.
+        summaries, measures: of those, by name; the last steps compare all weights with their siblings.
     """
     tensors = checkpoint.tensors
     total = sum(tensor.num_bytes for tensor in tensors.values())
@@ -91,20 +95,27 @@ def steps(
         first += tuple(of_pairing(pairing))
     yield Step(0, total, "", first)
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
-    done, known = 0, dict(summaries)
+    done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
         if name in skip:
             done += tensor.num_bytes
             continue
-        original = against.tensors[originals[name]] if against is not None and name in originals else None
-        check = _Check(tensor, original, heads)
+        original = None
+        if against is not None and name in originals:
+            original = in_order(against, checkpoint, originals[name], name)
+        check = _Check(tensor, original)
         for part in check.run():
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
             damaged = any(finding.severity == "error" for finding in check.findings)
             check.summary = known[name] = replace(check.summary, damaged=damaged)
-        yield Step(done, total, name, tuple(check.findings), check.summary)
+        if check.measure is not None:
+            measured[name] = check.measure
+        yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
+    if against is not None:
+        for verdict in judge(measured, checkpoint, against, heads):
+            yield Step(total, total, verdict.name, verdict.findings)
     compared = [known[name] for name in tensors if name in known]
     yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
 
@@ -112,11 +123,12 @@ def steps(
 class _Check:
     """The check of one weight."""
 
-    def __init__(self, tensor: CheckpointTensor, original: CheckpointTensor | None, heads: Heads) -> None:
-        self.tensor, self.original, self.heads = tensor, original, heads
+    def __init__(self, tensor: CheckpointTensor, original: Ordered | None) -> None:
+        self.tensor, self.original = tensor, original
         self.findings: list[CheckpointFinding] = []
         self.provenance: Provenance | None = None
         self.summary: Summary | None = None
+        self.measure: Measure | None = None
 
     def run(self) -> Iterator[float]:
         """Yield the fraction that is done, 0 to 1."""
@@ -130,8 +142,6 @@ class _Check:
             yield from (
                 self._values(layout) if isinstance(layout, Plain | Imatrix) else self._quantized(layout)
             )
-            if self.original is not None:
-                yield from self._against(layout, self.original)
             if self.provenance is not None:
                 self.findings += of_provenance(self.provenance)
         except TooLong as reason:
@@ -140,30 +150,41 @@ class _Check:
             said = error(self.tensor.layout, "unreadable_tensor", f"can't be read: {reason}")
             self.findings.append(replace(said, words="", cause=raised_at(reason)))
 
+    def _measure(self, layout: Layout) -> Measure | None:
+        """Return an empty measure against the original, if it has the same shape: axes of length 1 may differ."""
+        if self.original is None or tuple(self.original.tensor.shape) != tuple(layout.shape):
+            return None
+        return measure_of(self.tensor, self.original)
+
     def _values(self, layout: Layout) -> Iterator[float]:
-        if not layout.dtype.is_floating_point:
+        measure, floats = self._measure(layout), layout.dtype.is_floating_point
+        if not floats and measure is None:
             return
-        nonfinite = 0
-        extremes = Extremes(layout)
+        nonfinite, extremes = 0, Extremes(layout)
         for box in boxes(layout):
             values = layout.values(box)
-            nonfinite += int((~values.isfinite()).sum())
-            extremes.add(values, box.start)
+            if floats:
+                nonfinite += int((~values.isfinite()).sum())
+                extremes.add(values, box.start)
+            if measure is not None and self.original is not None:
+                measure.add(self.original.read(box), values, box, None)
             yield box.stop / layout.shape[0]
-        self.summary = extremes.summary()
+        self.summary = extremes.summary() if floats else None
         if nonfinite:
             self.findings.append(
                 error(
                     layout, "value_nonfinite", "{contains} {values:NaN or infinite value}.", values=nonfinite
                 )
             )
+        self.measure = None if measure is None else measure.done()
 
     def _quantized(self, layout: Layout) -> Iterator[float]:
         self.findings += of_parameters(layout)
         self.summary = of_quantized(layout)
+        measure = self._measure(layout)
         histogram = Histogram(layout) if Histogram.suits(layout) else None
         self.provenance = Provenance(layout) if Provenance.suits(layout) else None
-        if histogram is None and self.provenance is None:
+        if histogram is None and self.provenance is None and measure is None:
             return
         for box in boxes(layout):
             codes = layout.codes(box)
@@ -171,28 +192,21 @@ class _Check:
                 histogram.add(codes)
             if self.provenance is not None:
                 self.provenance.add(codes, box)
+            if measure is not None:
+                self._against(layout, box, codes, measure)
             yield box.stop / layout.shape[0]
         if histogram is not None:
             self.findings += of_codes(histogram)
+        self.measure = None if measure is None else measure.done()
 
-    def _against(self, layout: Layout, original: CheckpointTensor) -> Iterator[float]:
-        if tuple(original.shape) != tuple(layout.shape):
-            return  # they differ in axes of length 1
-        dtype = original.layout.dtype
-        rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
-        errors = Errors(layout, Orders(layout.shape, self.heads.of_weight(layout.name), layout))
-        multiple = errors.orders.multiple
-        for box in boxes(layout, multiple):
-            x = original.read(box)
-            errors.add(x, layout.values(box))
-            if self.provenance is not None:
-                self.provenance.compare(x, box, rounding)
-            yield box.stop / layout.shape[0]
-        if errors.relative > FAR:
-            for box in boxes(layout, multiple):
-                errors.add_orders(original.read(box), layout.values(box), box)
-                yield box.stop / layout.shape[0]
-        self.findings += of_original(errors, original.name)
+    def _against(self, layout: Layout, box: slice, codes: Tensor, measure: Measure) -> None:
+        assert self.original is not None
+        x = self.original.read(box)
+        measure.add(x, layout.values(box, rounded=False), box, codes)
+        if self.provenance is not None:
+            dtype = self.original.tensor.layout.dtype
+            rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
+            self.provenance.compare(x, box, rounding)
 
 
 __all__ = [

@@ -20,8 +20,9 @@ from quantcore.formats import IntFormat
 
 # relative rounding errors of arithmetic in float32, several operations
 FLOAT32 = 2.0**-20
-# half a unit in the last place of a dtype, relative, with room for the operation that divides by the rounded number
-_ROUNDING = {"F16": 2.0**-10.5, "BF16": 2.0**-7.5}
+# half a unit in the last place, relative, with room for the operation that divides by the rounded number
+_HALF, _BFLOAT16 = 2.0**-10.5, 2.0**-7.5
+_SUBNORMAL = 2.0**-24.5  # half the smallest float16, with the same room
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,22 +100,24 @@ class Grid:
             scale = scale * (1 / layout.element.symmetric_max)
         out.copy_(scale.expand_as(out) if scale.dim() <= out.dim() else scale)
 
-    @property
-    def tolerances(self) -> tuple[float, ...]:
-        """Relative errors of a quotient x / scale beyond those of the original, the smallest first.
+    def rounding(self, rows: slice, scales: Tensor) -> Tensor | float:
+        """Return the relative rounding error of the stored scales, which may have been rounded after codes were computed.
 
-        The scale may have been rounded to its dtype after the codes were computed.
+        Args:
+            scales: of the elements of these rows.
         """
-        return (FLOAT32, FLOAT32 + self.rounding)
-
-    @cached_property
-    def rounding(self) -> float:
-        """The relative rounding error of the stored scale."""
-        field = self.layout.fields.get(SCALE) or self.layout.fields.get("d")
-        dtype = "F16" if isinstance(self.layout, Gguf) else "" if field is None else field.piece.dtype
-        if isinstance(self.layout, Gguf) and "d" not in self.layout.fields:
-            return 0.0
-        return _ROUNDING.get(dtype, 0.0)
+        layout = self.layout
+        if isinstance(layout, Gguf):
+            if "d" not in layout.fields:
+                return 0.0
+            stored = layout.fields["d"].read(rows).float().abs()
+            size = layout.shape[-1] // stored.shape[-1]
+            return _HALF + _SUBNORMAL / stored.repeat_interleave(size, -1).clamp(min=_SUBNORMAL)
+        field = layout.fields.get(SCALE)
+        dtype = "" if field is None else field.piece.dtype
+        if dtype == "F16":
+            return _HALF + _SUBNORMAL / scales.abs().clamp(min=_SUBNORMAL)
+        return _BFLOAT16 if dtype == "BF16" else 0.0
 
     @property
     def is_exact(self) -> bool:

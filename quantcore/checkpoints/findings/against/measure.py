@@ -9,7 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import Grid, rounding_of, sums_by_run, width_of
+from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, rounding_of, sums_by_run, width_of
+from quantcore.checkpoints.findings.against.leak import Leak, leak_of
+from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
@@ -17,6 +19,8 @@ from quantcore.checkpoints.tensor import CheckpointTensor
 
 KEPT = 64  # runs of columns, and elements beyond half a step, that are kept
 _EDGE = 0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
+# of `Measure.room`: a tenth would lie beyond if it were needed
+_FEW_BEYOND, _MANY = 0.002, 2000
 _ROUNDED = 0.999  # of the errors must be within half a step
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
 
@@ -36,15 +40,14 @@ class Measure:
 
     ``squares``, ``original``: Σe² and Σx². ``units``: the sum of squared errors in steps of their own codes over the
     ``inner`` elements that are not clipped. ``edge``, ``within``: how many of these have errors near half a step, and
-    within it. ``beyond``: how many exceed half a step by more than each tolerance, and ``room``: the sum of each
-    tolerance. ``places``: some of the elements that exceed the largest tolerance. ``unequal``: elements of a plain weight
-    that differ by more than rounding. ``rows``: (Σu², count) of each row; ``columns``: Σe², Σxy, Σx², Σy² of each column;
-    ``runs``: the runs of columns with the largest mean u², as (mean, row, first column).
+    within it. ``beyond``: how many exceed half a step by more than each tolerance (that of float32, then that of rounded scales, then
+    that of the original's dtype), and ``room``: the sum of each tolerance, in steps. ``places``: some of the elements that exceed the largest tolerance. ``unequal``: elements of a plain weight
+    that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² of
+    each column until `done`. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column).
     """
 
     layout: Layout
-    original_name: str
-    original_dtype: torch.dtype
+    source: Ordered
     squares: float = 0.0
     original: float = 0.0
     units: float = 0.0
@@ -57,8 +60,8 @@ class Measure:
     unequal: int = 0
     largest: tuple[float, int] = (0.0, 0)
     rows: list[npt.NDArray[np.float64]] = field(default_factory=list)
-    row_squares: list[npt.NDArray[np.float64]] = field(default_factory=list)
-    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((4, 1)))
+    bulk: float = math.nan
+    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
     runs: list[tuple[float, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -67,14 +70,19 @@ class Measure:
         width = math.prod(self.layout.shape[1:])
         self.width = width if len(self.layout.shape) > 1 else 1
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
-        own = self.grid.tolerances if self.grid else (0.0, 0.0)
         # the quotient may have been computed in the original's dtype, and the original rounded to it afterwards
-        self.tolerances = (*own, own[-1] + 3 * rounding_of(self.original_dtype))
+        self.of_original = 3 * rounding_of(self.source.layout.dtype)
+        self.leak: Leak | None = None
 
     @property
     def name(self) -> str:
         """The weight's name."""
         return self.layout.name
+
+    @property
+    def original_name(self) -> str:
+        """Its name in the original."""
+        return self.source.name
 
     @property
     def is_plain(self) -> bool:
@@ -102,7 +110,7 @@ class Measure:
     def model(self) -> int | None:
         """The tightest tolerance that the errors of codes rounded to nearest agree with; None if they are not rounded so.
 
-        If a wider tolerance were needed, about ``room`` elements would lie beyond the tighter one.
+        If a wider tolerance were needed, a tenth of ``room`` elements would lie beyond the tighter one.
         """
         if self.grid is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
             return None
@@ -111,14 +119,19 @@ class Measure:
             return None
         for tight in range(last):
             wider = self.room[last] - self.room[tight]
-            if self.beyond[tight] - self.beyond[last] <= 0.02 * wider and wider > 100:
+            if self.beyond[tight] - self.beyond[last] <= _FEW_BEYOND * wider and wider > _MANY:
                 return tight
         return last
 
     def add(self, x: Tensor, values: Tensor, box: slice, codes: Tensor | None) -> None:
         """Add some rows: the original's, their values (not rounded to the output dtype if there are codes), their codes."""
         lines = [t.reshape(-1, self.width) for t in (x, values)]
-        scale = self.grid.scales(box).reshape(-1, self.width) if self.grid is not None else None
+        scale, stored = None, torch.zeros(1, 1)
+        if self.grid is not None:
+            own = self.grid.scales(box)
+            rounding = self.grid.rounding(box, own)
+            stored = rounding.reshape(-1, self.width) if isinstance(rounding, Tensor) else torch.full((1, 1), rounding)
+            scale = own.reshape(-1, self.width)
         bits = self.grid.bits(codes).reshape(-1, self.width) if self.grid and codes is not None else None
         step = max(1, ELEMENTS // 8 // max(1, self.width))
         for start in range(0, len(lines[0]), step):
@@ -128,27 +141,23 @@ class Measure:
             if not bool(error.isfinite().all()):  # NaN and infinity have findings of their own
                 good = error.isfinite()
                 error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
-            self._squares(a, b, error)
-            first = self._first(box, start)
+            self._squares(a, error)
+            first = box.start * (math.prod(self.layout.shape[1:]) // self.width or 1) + start
             if scale is not None and bits is not None:
-                self._in_steps(a, b, error, scale[part], bits[part], first)
+                self._in_steps(a, b, error, scale[part], bits[part], first, stored if len(stored) == 1 else stored[part])
             elif self.is_plain:
                 self._plain(a, b, error, first)
 
-    def _first(self, box: slice, start: int) -> int:
-        return (box.start if len(self.layout.shape) > 1 else box.start) + start
-
-    def _squares(self, x: Tensor, y: Tensor, error: Tensor) -> None:
-        wide = [t.double() for t in (error, x, y)]
-        e, a, b = wide
-        pairs = torch.stack([(e * e).sum(0), (a * b).sum(0), (a * a).sum(0), (b * b).sum(0)]).numpy()
-        self.squares += float(pairs[0].sum())
-        self.original += float(pairs[2].sum())
+    def _squares(self, x: Tensor, error: Tensor) -> None:
+        columns = error.double().square_().sum(0)
+        self.squares += float(columns.sum())
+        self.original += float(x.double().square_().sum())
         if self.width > 1:
-            self.columns = self.columns + pairs
-        self.row_squares.append((e * e).sum(1).numpy())
+            self.columns = self.columns + columns.numpy()
 
-    def _in_steps(self, x: Tensor, y: Tensor, error: Tensor, scale: Tensor, bits: Tensor, first: int) -> None:
+    def _in_steps(
+        self, x: Tensor, y: Tensor, error: Tensor, scale: Tensor, bits: Tensor, first: int, stored: Tensor
+    ) -> None:
         assert self.grid is not None
         size = scale.abs()
         code = self.grid.table[bits]
@@ -172,10 +181,11 @@ class Measure:
         self.runs = heapq.nlargest(KEPT, self.runs)
         over = torch.where(inner, units - limit, -1.0)
         rests = (y - scale * code).abs() / size
-        magnitude = torch.where(inner, code.abs() + rests, 0.0)
-        for i, tolerance in enumerate(self.tolerances):
-            self.room[i] += tolerance * float(magnitude.sum(dtype=torch.float64))
-            beyond = over > tolerance * magnitude + FLOAT_ROOM
+        magnitude = torch.where(inner, code.abs() + limit + rests, 0.0)
+        for i, tolerance in enumerate((FLOAT32, FLOAT32 + stored, FLOAT32 + stored + self.of_original)):
+            room = tolerance * magnitude
+            self.room[i] += float((room / (2 * limit)).sum(dtype=torch.float64))
+            beyond = over > room + FLOAT_ROOM
             n = int(beyond.sum())
             self.beyond[i] += n
             if n and len(self.places[i]) < KEPT:
@@ -184,7 +194,7 @@ class Measure:
 
     def _plain(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
         """Compare with the original rounded to the dtype of the weight."""
-        own, dtype = self.layout.dtype, self.original_dtype
+        own, dtype = self.layout.dtype, self.source.layout.dtype
         if not (own.is_floating_point and dtype.is_floating_point):
             self.unequal += int((error != 0).sum())
         else:
@@ -197,15 +207,19 @@ class Measure:
             self.largest = size, first * self.width + worst
 
     def done(self) -> "Measure":
-        """Return itself, with the lists of boxes joined."""
-        self.rows = [np.concatenate(self.rows, 1)] if self.rows else []
-        self.row_squares = [np.concatenate(self.row_squares)] if self.row_squares else []
+        """Return itself with what single rows and columns add up to, without these."""
+        if self.rows:
+            sums, counts = np.concatenate(self.rows, 1)
+            known = counts > 0
+            self.bulk = 12 * float(np.median(sums[known] / counts[known])) if known.any() else math.nan
+        self.leak = leak_of(self.layout, self.columns)
+        self.rows, self.columns = [], np.zeros(1)
         return self
 
 
 FLOAT_ROOM = 2.0**-16  # steps
 
 
-def measure_of(tensor: CheckpointTensor, original: CheckpointTensor) -> Measure:
+def measure_of(tensor: CheckpointTensor, original: Ordered) -> Measure:
     """Return an empty measure of a weight against its original."""
-    return Measure(tensor.layout, original.name, original.layout.dtype)
+    return Measure(tensor.layout, original)

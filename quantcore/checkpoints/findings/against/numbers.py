@@ -54,7 +54,7 @@ def _ratio(x: Tensor, y: Tensor) -> float | None:
 
 def zero_point_off(s: Suspect) -> Iterator[Explained]:
     """All zero points are wrong by one integer."""
-    if not isinstance(s.layout.element, IntFormat):
+    if s.grid is None or not isinstance(s.layout.element, IntFormat):
         return
     known = s.scales != 0
     offset = ((s.x - s.y)[known] / s.scales[known]).median() if bool(known.any()) else torch.zeros(())
@@ -93,7 +93,7 @@ def other_bits(s: Suspect) -> Iterator[Explained]:
     """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse."""
     role = CODES if isinstance(s.layout, Plain) else SCALE
     field = s.layout.fields.get(role)
-    if field is None or field.piece.dtype not in _HALF:
+    if field is None or field.piece.dtype not in _HALF or (s.is_plain and field.piece.shape != s.layout.shape):
         return
     dtype = _HALF[field.piece.dtype]
     stored = str(s.layout.dtype if s.is_plain else "") or ""
@@ -159,14 +159,14 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
         return
     facts: dict[str, object] = {"columns": int(wrong.sum()), "of": s.x.shape[1], "low": float(own.min()), "high": float(own.max())}
     words = "{has} {columns} of {its} {of:column} multiplied by factors of {low} to {high}"
-    yield Explained("column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * factor, s.step * factor.abs()), 3)
+    yield Explained("column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * factor, s.step * factor.abs()), 3, vector=1 / factor[0])
     rows = _ratios(s.x, s.y * factor, 1)
     both = factor * rows
     for _ in range(3):
         both = both * _ratios(s.x, s.y * both, 0)
         both = both * _ratios(s.x, s.y * both, 1)
     words = "{has} {its} rows and columns multiplied by factors, the columns by {low} to {high}"
-    yield Explained("row_and_column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * both, s.step * both.abs()), 5)
+    yield Explained("row_and_column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * both, s.step * both.abs()), 5, vector=(1 / both).abs().mean(0))
 
 
 def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:

@@ -27,11 +27,18 @@ def transposed(s: Suspect) -> Iterator[Explained]:
     yield Explained("transposed", f"{{is}} the transpose of the original's: transposed back, {AFTER}.", {}, s.fit(turned, step), 0)
 
 
-def swapped_codes(s: Suspect) -> Iterator[Explained]:
-    """Codes are in another order within their words or blocks, but scales are where they belong."""
-    if s.grid is None:
-        return
-    for axis, name in ((1, "columns"), (0, "rows")):
+def codes_in_words(s: Suspect) -> Iterator[Explained]:
+    """The codes of each row are in another order within their words or blocks, but scales are where they belong."""
+    yield from _swapped(s, 1, "columns")
+
+
+def rows_of_words(s: Suspect) -> Iterator[Explained]:
+    """The codes of each column are in another order within their words, but scales are where they belong."""
+    yield from _swapped(s, 0, "rows")
+
+
+def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
+    if s.grid is not None:
         n = s.y.shape[axis]
         for what, places in _runs(n):
             for with_zeros in (False, True) if bool((s.shift != 0).any()) else (False,):
@@ -70,7 +77,7 @@ def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
             yield "with even and odd ones separated", torch.cat((at[::2], at[1::2])).argsort()
             yield "with the two halves interleaved", torch.cat((at[::2], at[1::2]))
     for size in (2, 4, 8, 16, 32):
-        if size > 1 and n % (2 * size) == 0 and n > 2 * size:
+        if n % (2 * size) == 0 and n > 2 * size:
             yield f"with runs of {size} swapped", at ^ size
         if size > 2 and n % size == 0:
             yield f"reversed in runs of {size}", at ^ (size - 1)
@@ -121,10 +128,8 @@ def _rows(s: Suspect, places: Tensor, fit: object, what: str) -> Explained:
     if heads:
         facts["heads"] = heads
         how = {PAIRS: "the two halves interleaved", HALVES: "the even rows before the odd ones"}[order]
-        legitimate = s.gguf_differs and heads == s.heads
         words = f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original ({how})"
-        words += ": llama.cpp permutes q and k for rotary embeddings" if legitimate else ""
-        return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2, legitimate)  # type: ignore[arg-type]
+        return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
     words = "{has} {moved} of {its} {of:row} in the place of other rows ({order})"
     return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
 

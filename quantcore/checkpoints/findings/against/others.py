@@ -1,19 +1,17 @@
 """Hypotheses: a weight, or its scales or codes, are those of another one."""
 
 from collections.abc import Iterator
-from functools import partial
 from hashlib import sha256
 
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.against.orders import AFTER
-from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, ZERO_POINT, Layout
+from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
+from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 _MOST = 400  # other weights that are looked at
 _SAMPLE = 1 << 16  # elements by which a weight is recognized
@@ -57,7 +55,7 @@ def scales_of_another(s: Suspect) -> Iterator[Explained]:
         if scale is None or scale.shape != own.shape:
             continue
         if torch.equal(scale, own):
-            fit = s.fit_of_scale_rule(own) if False else _refitted(s)
+            fit = _refitted(s)
             words = "{has} the scales of {other}, byte for byte: with scales of {its} own, " + AFTER
             yield Explained("scales_of_another", f"{words}.", {"other": name, "equal": True}, fit, 0)
             continue
@@ -69,7 +67,7 @@ def scales_of_another(s: Suspect) -> Iterator[Explained]:
         yield Explained("scales_exchanged", f"{words}.", {"other": name, "equal": False}, s.fit(y, s.step * factor.abs()), 1)
 
 
-def _refitted(s: Suspect) -> object:
+def _refitted(s: Suspect) -> Fit:
     """Return the fit with the best factor for each block instead of its scale."""
     index = s.layout.group_index()
     blocks = s.layout.blocks
@@ -115,25 +113,20 @@ def whole_of_another(s: Suspect) -> Iterator[Explained]:
 
 
 def codes_of_another(s: Suspect) -> Iterator[Explained]:
-    """The codes or zero points are byte for byte those of another weight."""
+    """The codes are byte for byte those of another weight."""
     if s.grid is None:
         return
-    for role, what in ((CODES, "codes"), (ZERO_POINT, "zero points"), (GROUP_INDEX, "g_idx")):
-        field = s.layout.fields.get(role)
-        if field is None or field.piece.num_bytes < 64:
-            continue
-        own = _digest(s.layout, role)
-        for name, layout in _alike(s):
-            try:
-                piece = layout.fields[role].piece
-                if piece.shape != field.piece.shape or _digest(layout, role) != own:
-                    continue
-            except (QuantError, KeyError):
+    own = sha256(s.layout.fields[CODES].piece.bytes()).digest()
+    for name, layout in _alike(s):
+        try:
+            piece = layout.fields[CODES].piece
+            if piece.shape != s.layout.fields[CODES].piece.shape or sha256(piece.bytes()).digest() != own:
                 continue
-            words = "{has} the {what} of {other}, byte for byte: its own must differ, since the originals do"
-            facts: dict[str, object] = {"what": what, "other": name}
-            yield Explained("codes_of_another", f"{words.replace('its', '{its}')}.", facts, s.now, 0)
-            return
+        except QuantError:
+            continue
+        words = "{has} the codes of {other}, byte for byte; the originals of the two differ"
+        yield Explained("codes_of_another", f"{words}.", {"other": name}, s.now, 0)
+        return
 
 
 def zero_points_of_another(s: Suspect) -> Iterator[Explained]:
@@ -158,10 +151,6 @@ def zero_points_of_another(s: Suspect) -> Iterator[Explained]:
         yield Explained("zero_points_exchanged", f"{words}.", {"other": name}, s.fit(s.y + s.scales * off), 1)
 
 
-def _digest(layout: Layout, role: str) -> bytes:
-    return sha256(layout.fields[role].piece.bytes()).digest()
-
-
 def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
     """Yield the other weights of the release with the same shape and storage, those of the same role first."""
     names = dict.fromkeys((*s.peers, *s.release.tensors))
@@ -181,5 +170,3 @@ def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
             return
         yield name, layout
 
-
-__all__ = ["codes_of_another", "scales_of_another", "short", "whole_of_another", "partial"]

@@ -9,14 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid
 from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
+from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.protocol.fields import e8m0
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.formats import IntFormat
 
 STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of columns are looked at
+_MOST_OFFSET = 1 << 16  # steps
+_SCALE = 2.0**-7.5  # relative rounding error of a bfloat16 scale
 _LEAST = 6  # elements that a factor is estimated from
 _EXPLAINED = 0.25  # of the squared error may be left
 _FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn}
@@ -72,7 +75,7 @@ class Run:
 class Lines:
     """Rows of a weight and of its original, read on demand."""
 
-    def __init__(self, tensor: CheckpointTensor, original: CheckpointTensor, measure: Measure) -> None:
+    def __init__(self, tensor: CheckpointTensor, original: Ordered, measure: Measure) -> None:
         self.tensor, self.original, self.measure = tensor, original, measure
         self.grid = Grid(tensor.layout)
         self._row: tuple[int, list[Tensor]] | None = None
@@ -89,6 +92,13 @@ class Lines:
             self.grid.table[codes].nan_to_num(0.0, 0.0, 0.0), self.grid.gaps[codes] * scale[cut].abs(),
         )  # fmt: skip
 
+    def codes_at(self, row: int, column: int) -> tuple[int, int]:
+        """Return the bits of the stored code of an element, and those of the nearest one."""
+        x, y, scale, bits = self._read(row)
+        shift = y[column] - scale[column] * self.grid.table[bits[column]]
+        away = (x[column] - shift - scale[column] * self.grid.table).abs().nan_to_num(torch.inf)
+        return int(bits[column]), int(away.argmin())
+
     def _read(self, row: int) -> list[Tensor]:
         if self._row is None or self._row[0] != row:
             box, layout = slice(row, row + 1), self.tensor.layout
@@ -103,7 +113,7 @@ class Lines:
 def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     """Return runs of columns with a wrong scale or zero point, and those that stand out for another reason."""
     measure = lines.measure
-    bulk = bulk_of(measure)
+    bulk = measure.bulk
     model = measure.model
     wanted: dict[tuple[int, int], None] = {}
     if model is not None:
@@ -119,15 +129,6 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
         place = _place_of(run, measure, bulk, model)
         (explained.append(place) if place.what else left.append((place, run)))
     return explained, left
-
-
-def bulk_of(measure: Measure) -> float:
-    """Return the mean squared error of a typical row over that of rounding to nearest; nan if unknown."""
-    if not measure.rows:
-        return math.nan
-    sums, counts = measure.rows[0]
-    known = counts > 0
-    return 12 * float(np.median(sums[known] / counts[known])) if known.any() else math.nan
 
 
 def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Place:
@@ -148,7 +149,8 @@ def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Pla
 
 def _nearest(run: Run, y: Tensor, gap: Tensor, measure: Measure, model: int) -> bool:
     """Whether every error is within half a step, and some were not."""
-    room = measure.tolerances[model] * (run.value.abs() + (run.shift / run.scale).abs() + 1) + FLOAT_ROOM
+    tolerance = (FLOAT32, _SCALE, _SCALE + measure.of_original)[model]
+    room = tolerance * (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs()) + FLOAT_ROOM
     now = ((run.x - run.y).abs() / run.gap > 0.5 + room).sum()
     inner = (run.value != run.value.max()) & (run.value != run.value.min())
     beyond = ((run.x - y).abs() / gap > 0.5 + room + 1e-3) & inner
@@ -173,8 +175,8 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
         if ratio and abs(ratio - 1) > 0.02:
             yield "min", 1 / ratio, run.scale * run.value + ratio * run.shift, run.gap, -1
     elif isinstance(run.layout.element, IntFormat):
-        offset = round(_median((run.x - run.y) / run.scale))
-        if offset:
+        offset = round(min(max(_median((run.x - run.y) / run.scale), -_MOST_OFFSET), _MOST_OFFSET))
+        if offset and abs(offset) < _MOST_OFFSET:
             yield "zero point", float(offset), run.y + offset * run.scale, run.gap, -1
 
 

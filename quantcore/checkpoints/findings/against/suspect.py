@@ -1,7 +1,6 @@
 """A weight whose error is wrong, with its original, in memory: what hypotheses about the cause are tried on."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,11 +10,14 @@ from torch import Tensor
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.grid import Grid, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 
-MOST = 1 << 24  # elements on which hypotheses are tried; of a larger weight, its first rows
+MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight, its first rows
+FEW = 1 << 16  # elements on which they are tried first
+_RESEMBLES = 0.8  # cosine
 _QUARTER = 0.25  # the median |error| of rounding to nearest, in steps
 
 
@@ -25,11 +27,12 @@ class Suspect:
 
     ``x``: of the original, ``y``: of the release, [rows, columns]; further axes are rows. ``peers``: the other weights of
     its role and storage, by name in the release -> name in the original. ``normal``: the mean squared error of its
-    siblings over that of rounding to nearest, 1 if there are too few; nan if it has no steps.
+    siblings over that of rounding to nearest, ``usual`` their relative error; nan if there are too few. ``heads``: the
+    number of heads of a query or key weight according to the config, else 0. ``gguf_differs``: whether one side is GGUF.
     """
 
     tensor: CheckpointTensor
-    original: CheckpointTensor
+    original: Ordered
     measure: Measure
     release: Opened
     source: Opened
@@ -38,6 +41,9 @@ class Suspect:
     normal: float
     usual: float
     heads: int
+    gguf_differs: bool
+    is_far: bool = False
+    most: int = MOST
 
     @property
     def layout(self) -> Layout:
@@ -48,7 +54,7 @@ class Suspect:
     def rows(self) -> slice:
         """The rows of axis 0 that are in memory."""
         shape = self.layout.shape
-        return slice(0, min(shape[0], max(1, MOST // max(1, math.prod(shape[1:])))))
+        return slice(0, min(shape[0], max(1, self.most // max(1, math.prod(shape[1:])))))
 
     @property
     def is_whole(self) -> bool:
@@ -58,6 +64,11 @@ class Suspect:
     def matrix(self, values: Tensor) -> Tensor:
         """Return values as rows and columns."""
         return values.reshape(-1, self.layout.shape[-1]) if len(self.layout.shape) > 1 else values.reshape(1, -1)
+
+    @cached_property
+    def in_place(self) -> bool:
+        """Whether most rows resemble those of the original: then their order is right."""
+        return float(torch.nn.functional.cosine_similarity(self.x, self.y, 1).median()) > _RESEMBLES
 
     @cached_property
     def x(self) -> Tensor:
@@ -105,6 +116,11 @@ class Suspect:
             return self.x.abs() * (2 * dtype) if self.is_plain else self.x.abs()
         return self.scales.abs() * self.grid.gaps[self.codes]
 
+    @cached_property
+    def has_min(self) -> bool:
+        """Whether something is added that the scale does not multiply."""
+        return self.layout.min(slice(0, 1)) is not None
+
     @property
     def is_plain(self) -> bool:
         """Whether it is stored as its values."""
@@ -136,7 +152,8 @@ class Suspect:
             level = self.usual if math.isfinite(self.usual) else 0.5
             return fit.relative < min(0.5 * self.now.relative, 1.3 * level)
         normal = math.sqrt(max(1.0, self.normal)) if math.isfinite(self.normal) else 2.0
-        return fit.steps < 1.25 * normal and fit.steps < 0.8 * self.now.steps and fit.relative < 0.9 * self.now.relative
+        less = fit.steps < 0.8 * self.now.steps or fit.relative < 0.7 * self.now.relative
+        return fit.steps < 1.25 * normal and less and fit.relative < 0.9 * self.now.relative
 
 
 @dataclass(frozen=True)
@@ -147,15 +164,12 @@ class Fit:
     relative: float
 
 
-Hypothesis = Callable[[Suspect], "list[Explained]"]
-
-
 @dataclass(frozen=True)
 class Explained:
     """A hypothesis that explains the error: a finding's kind, words (a template) and facts, and the fit.
 
     ``weight``: how many numbers it needed, its complexity: of two that fit alike, the simpler one is true.
-    ``legitimate``: severity note instead of error.
+    ``legitimate``: severity note instead of error. ``vector``: the factor of each column.
     """
 
     kind: str
@@ -164,3 +178,4 @@ class Explained:
     fit: Fit
     complexity: float
     legitimate: bool = False
+    vector: Tensor | None = None

@@ -1,0 +1,180 @@
+"""What the errors of all weights together show: which are wrong, why, and where."""
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quantcore.checkpoints.comparison.orders import Heads
+from quantcore.checkpoints.comparison.sides import Opened, is_gguf
+from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
+from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.plain import of_plain
+from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
+from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, warning
+from quantcore.checkpoints.findings.siblings import role_of
+from quantcore.errors import QuantError
+
+FEW = 4  # other weights of a role that are compared with
+_FAR = 4.0  # times the spread of siblings
+_LOUD = 2.0  # mean squared error over that of rounding to nearest: from here on, causes are tried
+_UNLIKE = 0.75  # relative error of a weight that no longer resembles its original
+_FAR_STEPS = 8.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is found about a weight; ``done``: how many of ``of`` have been judged."""
+
+    name: str
+    findings: tuple[CheckpointFinding, ...]
+    done: int
+    of: int
+
+
+def judge(
+    measures: Mapping[str, Measure], release: Opened, source: Opened, heads: Heads
+) -> Iterator[Verdict]:
+    """Yield what the measures of all weights show, weight by weight; those with a wrong error are read again."""
+    judgement = _Judgement(measures, release, source, heads)
+    quantized = [m for m in measures.values() if not m.is_plain]
+    plain = [m for m in measures.values() if m.is_plain]
+    of = len(measures)
+    for done, measure in enumerate((*quantized, *plain)):
+        try:
+            found = judgement.of(measure)
+        except QuantError as reason:
+            found = [warning(measure.layout, "not_checked", f"is not compared with the original: {reason}")]
+        yield Verdict(measure.name, tuple(found), done + 1, of)
+
+
+class _Judgement:
+    def __init__(
+        self, measures: Mapping[str, Measure], release: Opened, source: Opened, heads: Heads
+    ) -> None:
+        self.measures, self.release, self.source, self.heads = measures, release, source, heads
+        self.partners = {m.name: m.original_name for m in measures.values()}
+        self.gguf_differs = is_gguf(release) != is_gguf(source)
+        self.scaled: dict[str, Explained] = {}
+        self.roles: dict[tuple[str, str], list[Measure]] = {}
+        for measure in measures.values():
+            self.roles.setdefault((role_of(measure.name), measure.layout.storage), []).append(measure)
+        plain = [m for m in measures.values() if m.is_plain]
+        self.equal = sum(m.unequal == 0 for m in plain)
+        self.plain = len(plain)
+
+    def siblings(self, measure: Measure) -> list[Measure]:
+        """Return the other weights of its role and storage."""
+        same = self.roles[role_of(measure.name), measure.layout.storage]
+        return [m for m in same if m is not measure]
+
+    def of(self, measure: Measure) -> list[CheckpointFinding]:
+        """Return what is wrong with a weight, and its order if it differs."""
+        found = self.of_plain(measure) if measure.is_plain else self.of_quantized(measure)
+        order = measure.source.order
+        return found if order is None else [*found, of_order(measure.layout, order)]
+
+    def of_quantized(self, measure: Measure) -> list[CheckpointFinding]:
+        """Return what is wrong with a quantized weight."""
+        if measure.leak is not None:
+            return [of_leak(measure.layout, measure.leak)]
+        if not measure.squares:
+            return []
+        siblings = self.siblings(measure)
+        is_far = far(measure, siblings)
+        loud = measure.bulk > _LOUD or (math.isnan(measure.bulk) and measure.relative > _UNLIKE)
+        if is_far or loud or measure.relative > 1:
+            suspect = self.suspect(measure, siblings, is_far)
+            cause = cause_of(suspect)
+            if cause is not None:
+                return [self._caused(measure, suspect, cause)]
+        local = of_codes_and_runs(measure, self.release.tensors[measure.name])
+        if any(f.kind == "block_far" for f in local):
+            suspect = self.suspect(measure, siblings, is_far)
+            cause = cause_of_places(suspect)
+            if cause is not None:
+                return [self._caused(measure, suspect, cause)]
+        return local or self._unexplained(measure, siblings, is_far)
+
+    def _caused(self, measure: Measure, suspect: Suspect, cause: Explained) -> CheckpointFinding:
+        legitimate = cause.legitimate
+        if "column_factors" in cause.kind:
+            self.scaled[measure.name] = cause
+            legitimate = True
+        facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
+        severity: Any = "note" if legitimate else "error"
+        return finding_of(severity, cause.kind, (measure.name,), cause.words, facts)
+
+    def _unexplained(self, measure: Measure, siblings: Sequence[Measure], is_far: bool) -> list[CheckpointFinding]:
+        known: dict[str, Any] = {"original": measure.original_name, "relative": measure.relative}
+        if is_far:
+            levels = [m.sqnr for m in siblings]
+            words = (
+                "{has} a larger error than its {siblings:sibling} in other layers: SQNR {sqnr} dB against the original, theirs "
+                "{low} to {high} dB. None of the causes tried explains it."
+            )
+            facts = {"siblings": len(siblings), "sqnr": measure.sqnr, "low": min(levels), "high": max(levels)}
+            return [error(measure.layout, "far_from_siblings", words, **facts)]
+        if measure.relative > 1 and not measure.bulk <= _LOUD:
+            words = (
+                "{is} not {original} of the original: its RMS error is {relative} times the RMS of the original. None of the "
+                "causes tried explains it."
+            )
+            return [error(measure.layout, "not_the_original", words, **known)]
+        if measure.relative > _UNLIKE and not measure.bulk <= _FAR_STEPS:
+            words = "{differs} from {original} of the original: its RMS error is {relative} times the RMS of the original."
+            return [warning(measure.layout, "far_from_original", words, **known)]
+        return []
+
+    def of_plain(self, measure: Measure) -> list[CheckpointFinding]:
+        """Return how a weight that is stored as its values differs from the original."""
+        if not measure.unequal:
+            return []
+        siblings = self.siblings(measure)
+        suspect = self.suspect(measure, siblings)
+        # most others, or all siblings, are equal: then this one was meant to be
+        alone = self.equal >= 2 * (self.plain - self.equal)
+        alone |= len(siblings) >= FEW and all(m.unequal == 0 for m in siblings)
+        return of_plain(suspect, cause_of(suspect), alone, self.scaled)
+
+    def suspect(self, measure: Measure, siblings: Sequence[Measure], is_far: bool = False) -> Suspect:
+        """Return a weight with what its cause is searched with."""
+        enough = len(siblings) >= FEW
+        steps = [m.bulk for m in siblings if not math.isnan(m.bulk)]
+        return Suspect(
+            self.release.tensors[measure.name], measure.source, measure, self.release,
+            self.source, {m.name: m.original_name for m in siblings}, self.partners,
+            statistics.median(steps) if enough and len(steps) >= FEW else math.nan,
+            statistics.median(m.relative for m in siblings) if enough else math.nan,
+            self.heads.of_weight(measure.name) or self.heads.of_weight(measure.original_name), self.gguf_differs, is_far,
+        )  # fmt: skip
+
+
+def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
+    """Whether the error of a weight is far above that of its siblings, in units of their own spread.
+
+    What rounding alone explains can differ only by chance between layers; what goes beyond it depends on the layer, and may
+    differ by about as much as it is.
+    """
+    levels = [decibels_of(m) for m in siblings]
+    levels = [level for level in levels if math.isfinite(level)]
+    own = decibels_of(measure)
+    if len(levels) < FEW or not math.isfinite(own):
+        return False
+    middle = statistics.median(levels)
+    spread = 1.4826 * statistics.median(abs(level - middle) for level in levels)
+    if math.isnan(measure.bulk):
+        floor = 1.0
+    else:
+        chance = 4 / math.sqrt(max(1, min(measure.layout.shape[0], measure.inner)))
+        floor = max(0.05, chance / 4, 0.5 * abs(middle))
+    return own - max(middle, sorted(levels)[-2]) > _FAR * max(spread, floor)
+
+
+def decibels_of(measure: Measure) -> float:
+    """Return the error of a weight in dB: over that of rounding to nearest if known, else over the original."""
+    level = measure.bulk if not math.isnan(measure.bulk) else measure.relative**2
+    return 10 * math.log10(level) if level > 0 else -math.inf
+

@@ -1,0 +1,58 @@
+"""Bits that leaked into the codes of the neighbors with which they share bytes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import CODES, Layout
+
+LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
+ENOUGH = 512  # elements of each parity
+
+
+@dataclass(frozen=True)
+class Leak:
+    """``worse``: "odd" or "even" of ``what`` have the larger mean squared error, ``large``; the others ``small``."""
+
+    what: str
+    worse: str
+    large: float
+    small: float
+
+
+def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> Leak | None:
+    """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
+    if isinstance(layout, Plain | Imatrix):
+        return None
+    size, what = _sub_block(layout)
+    n = len(columns)
+    if not size or n < 2 * size or len(layout.shape) < 2 or layout.shape[0] * n < 2 * ENOUGH:
+        return None
+    parity = np.arange(n) // size % 2
+    # each column counts the same, so that a single one with a large error does not decide
+    rows = layout.shape[0]
+    means = [np.sort(columns[parity == p]) / rows for p in (0, 1)]
+    even, odd = (float(m.mean()) for m in means)
+    middle = [float(np.median(m)) for m in means]
+    worse, better, names = (odd, even, "odd") if odd >= even else (even, odd, "even")
+    agree = max(middle) > LEAKED * min(middle) and (middle[1] >= middle[0]) == (odd >= even)
+    return Leak(what, names, worse, better) if worse > LEAKED * better and worse > 0 and agree else None
+
+
+def _sub_block(layout: Layout) -> tuple[int, str]:
+    """Return how many columns come before those that share their bytes, and what such a run is called."""
+    if isinstance(layout, Gguf):
+        size: Any = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16}.get(
+            layout.kind.name
+        )
+        return (0, "") if size is None else (size, "sub-blocks" if size == 32 else "halves of blocks")
+    field = layout.fields.get(CODES)
+    packed = getattr(field, "order", None)
+    if packed is not None and packed.bits == 4 and getattr(field, "axis", 0) % len(layout.shape) == 1:
+        return 1, "columns"
+    return 0, ""

@@ -1,0 +1,92 @@
+"""Weights that are stored as their values, and differ from the original."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note
+from quantcore.checkpoints.findings.siblings import layer_of
+
+_LITTLE = 0.05  # relative error up to which weights may all be of another version
+
+
+def of_plain(
+    suspect: Suspect, cause: Explained | None, alone: bool, scaled: Mapping[str, Explained]
+) -> list[CheckpointFinding]:
+    """Return how it differs, and why.
+
+    Args:
+        alone: whether most other weights of its kind equal the original's.
+        scaled: the weights whose columns are multiplied by factors.
+    """
+    known = _known_change(suspect)
+    if known is not None:
+        return [known]
+    factors = _factors(suspect, scaled)
+    if factors is not None:
+        return [factors]
+    measure = suspect.measure
+    if cause is not None:
+        facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
+        severity: Any = "note" if cause.legitimate else "error"
+        return [finding_of(severity, cause.kind, (measure.name,), cause.words, facts)]
+    size, flat = measure.largest
+    row, column = divmod(flat, measure.width)
+    at = (row, column) if len(suspect.layout.shape) > 1 else (row,)
+    total = math.prod(suspect.layout.shape)
+    facts = {"values": measure.unequal, "of": total, "largest": size, "first": at, "relative": measure.relative}
+    words = "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; the relative error is {relative}."
+    if alone or measure.relative > _LITTLE:
+        return [error(suspect.layout, "plain_differs", words, **facts)]
+    return [note(suspect.layout, "plain_differs", words, **facts)]
+
+
+def _known_change(s: Suspect) -> CheckpointFinding | None:
+    """Changes that converters make on purpose."""
+    tried = [("plus", s.y - 1), ("minus", s.y + 1)] if len(s.layout.shape) == 1 else []
+    for kind, values in tried:
+        fit = s.fit(values)
+        # 1 was added before values were rounded to their dtype
+        near = (s.x - values).abs() <= 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
+        if bool(near.all()):
+            return note(
+                s.layout, "plus_one",
+                "{is} the original {sign} 1: llama.cpp adds 1 to the norms of some models; with that undone, the relative "
+                "error is {after} instead of {before}.",
+                sign=kind, before=s.now.relative, after=fit.relative,
+            )  # fmt: skip
+    fit = s.fit(-(s.x.exp()), x=s.y)
+    if s.gguf_differs and fit.relative < 1e-3:
+        return note(
+            s.layout, "negative_exponential",
+            "{is} the negative exponential of the original, as llama.cpp stores A_log; compared so, the relative error is "
+            "{after} instead of {before}.", before=s.now.relative, after=fit.relative,
+        )  # fmt: skip
+    return None
+
+
+def _factors(s: Suspect, scaled: Mapping[str, Explained]) -> CheckpointFinding | None:
+    """A norm divided by the factors by which the columns of weights after it were multiplied."""
+    if len(s.layout.shape) != 1 or not bool((s.x != 0).all() and (s.y != 0).all()):
+        return None
+    layer = layer_of(s.layout.name)
+    for name, cause in scaled.items():
+        factors = cause.vector
+        if layer_of(name) != layer or factors is None or len(factors) != s.x.numel():
+            continue
+        for added in (0.0, 1.0):  # Gemma's norms multiply by 1 + weight
+            product = ((s.y + added) / (s.x + added)).reshape(-1) * factors
+            away = (product / product.median() - 1).abs()
+            if float(away.median()) < 0.02 and float(away.quantile(0.9) if len(away) < 1 << 20 else away.median()) < 0.1:
+                return note(
+                    s.layout, "norm_scaled",
+                    "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "
+                    "the products are those of the original.", other=name, relative=s.now.relative,
+                )  # fmt: skip
+    return None
+
+
+__all__ = ["Fit", "of_plain"]
