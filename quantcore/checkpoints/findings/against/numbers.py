@@ -103,7 +103,7 @@ def other_bits(s: Suspect) -> Iterator[Explained]:
         raw = s.layout.fields[CODES].piece.bits((s.rows,))
         for swap in (False, True):
             bits = torch.from_numpy((raw.byteswap() if swap else raw).view("<i2").copy())
-            for kind in (dtype, s.layout.dtype) if swap else (dtype,):
+            for kind in (dtype, TYPES[field.piece.dtype]) if swap else (dtype,):
                 values = s.matrix(bits.view(kind).float()).nan_to_num(0.0, 0.0, 0.0)
                 words = "{holds} the bits of {truth}, but its dtype says {stored}" if not swap else "{has} the two bytes of each value swapped"
                 words = words.replace("{holds}", "{has}").replace("but its", "but {its}")

@@ -1,5 +1,6 @@
 """Findings on single scales, zero points and codes, and on bits that leaked."""
 
+import math
 from typing import Any
 
 from quantcore.checkpoints.comparison.row_order import RowOrder
@@ -10,6 +11,7 @@ from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 
+_MATTERS = 0.05  # of the mean x² of the weight: smaller errors don't count
 _WORSE = 30.0  # times the error of a typical run, for one that no cause explains
 
 
@@ -108,7 +110,12 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
 def _worse(measure: Measure, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
-    bad = [p for p, run in left if p.before > 1 and level.get((p.row, p.column), 0.0) > _WORSE * max(1.0, measure.bulk)]
+    usual = measure.original / max(1, math.prod(measure.layout.shape))  # mean x²
+    bad = [
+        p for p, run in left
+        if p.before > 1 and run.error(run.y) > _MATTERS * usual * len(run.x)
+        and level.get((p.row, p.column), 0.0) > _WORSE * max(1.0, measure.bulk)
+    ]  # fmt: skip
     if not bad:
         return []
     first = max(bad, key=lambda p: p.before)
