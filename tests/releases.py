@@ -17,7 +17,12 @@ SHAPES = {
     "self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (HIDDEN // 2, HIDDEN),
     "mlp.up_proj": (INNER, HIDDEN), "mlp.down_proj": (HIDDEN, INNER),
 }  # fmt: skip
-GGUF_NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+GGUF_NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_attention_heads": HEADS, "num_key_value_heads": HEADS // 2,
     "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "torch_dtype": "bfloat16",
@@ -81,7 +86,11 @@ def feedback(w, size, seed, order=None):
     generator = torch.Generator().manual_seed(seed)
     n = w.shape[1]
     mix = torch.randn(n, n, generator=generator) / n**0.5 + torch.eye(n)
-    inputs = torch.randn(4 * n, n, generator=generator) @ mix * torch.exp(0.5 * torch.randn(n, generator=generator))
+    inputs = (
+        torch.randn(4 * n, n, generator=generator)
+        @ mix
+        * torch.exp(0.5 * torch.randn(n, generator=generator))
+    )
     h = (inputs.T @ inputs).double()
     order = torch.arange(n) if order is None else h.diag().argsort(descending=True)
     h = h[order][:, order] + 0.01 * h.diag().mean() * torch.eye(n)
@@ -161,14 +170,21 @@ def nvfp4(module, w):
     one = w.float().abs().max() / (6 * 448)
     scale = (in_groups(w, 16).abs().amax(-1) / 6 / one).to(torch.float8_e4m3fn)
     codes = fp4_codes(in_groups(w, 16) / (scale.float() * one)[..., None]).reshape(w.shape)
-    return {f"{module}.weight": bytes_of(codes), f"{module}.weight_scale": scale, f"{module}.weight_scale_2": one.reshape(())}
+    return {
+        f"{module}.weight": bytes_of(codes),
+        f"{module}.weight_scale": scale,
+        f"{module}.weight_scale_2": one.reshape(()),
+    }
 
 
 def mxfp4(module, w):
     x = in_groups(w)
     power = torch.floor(torch.log2(x.abs().amax(-1, keepdim=True))) - 2
     codes = fp4_codes(x / torch.exp2(power)).reshape(w.shape)
-    return {f"{module}.weight_packed": bytes_of(codes), f"{module}.weight_scale": (power[..., 0] + 127).to(torch.uint8)}
+    return {
+        f"{module}.weight_packed": bytes_of(codes),
+        f"{module}.weight_scale": (power[..., 0] + 127).to(torch.uint8),
+    }
 
 
 def nf4(module, w):
@@ -184,14 +200,29 @@ def nf4(module, w):
 
 
 def _ct(bits, kind, strategy, form, size=None, **more):
-    weights = {"num_bits": bits, "type": kind, "symmetric": True, "group_size": size, "strategy": strategy, "dynamic": False, **more}
+    weights = {
+        "num_bits": bits,
+        "type": kind,
+        "symmetric": True,
+        "group_size": size,
+        "strategy": strategy,
+        "dynamic": False,
+        **more,
+    }
     return {
         "quant_method": "compressed-tensors", "format": form, "version": "0.20.0", "ignore": ["lm_head"],
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "format": form}},
     }  # fmt: skip
 
 
-_GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": True, "checkpoint_format": "gptq"}
+_GPTQ = {
+    "quant_method": "gptq",
+    "bits": 4,
+    "group_size": GROUP,
+    "desc_act": False,
+    "sym": True,
+    "checkpoint_format": "gptq",
+}
 _NVFP4 = {
     "quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"],
     "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16}}},
@@ -227,8 +258,10 @@ def quantized(weights, name):
 
 def save(folder, tensors, config=None):
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(CONFIG | ({"quantization_config": config} if config else {})))
+    save_file({k: v.clone().contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text(
+        json.dumps(CONFIG | ({"quantization_config": config} if config else {}))
+    )
     return folder
 
 

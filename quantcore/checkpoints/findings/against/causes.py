@@ -41,7 +41,7 @@ def cause_of(suspect: Suspect) -> Explained | None:
 
 def cause_of_places(suspect: Suspect) -> Explained | None:
     """Return the hypothesis that explains why some rows or columns are far from the original."""
-    found = _explaining(suspect, OF_PLACES)
+    found = [e for hypothesis in OF_PLACES for e in hypothesis(suspect) if suspect.improves(e.fit)]
     return _simplest(found) if found else None
 
 

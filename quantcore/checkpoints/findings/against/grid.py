@@ -47,7 +47,8 @@ class Grid:
         codes = torch.arange(1 << bits)
         if isinstance(element, IntFormat):
             signed = element.signed
-            return torch.where(codes >= 1 << (bits - 1), codes - (1 << bits), codes).float() if signed else codes.float()
+            codes = torch.where(codes >= 1 << (bits - 1), codes - (1 << bits), codes) if signed else codes
+            return codes.float()
         out = torch.empty(1 << bits)
         return element.decode_(codes.to(element.dtype), out)
 
@@ -55,7 +56,7 @@ class Grid:
     def limits(self) -> Tensor:
         """Half the distance of each code to the next: first downwards, then upwards; infinite at the ends."""
         table = self.table.double()
-        levels = table[table.isfinite()].unique()
+        levels = torch.unique(table[table.isfinite()])  # type: ignore[no-untyped-call]
         up, down = torch.full_like(table, torch.inf), torch.full_like(table, torch.inf)
         known = table.isfinite()
         at = torch.searchsorted(levels, table.masked_fill(~known, 0.0))
@@ -112,17 +113,22 @@ class Grid:
                 return 0.0
             stored = layout.fields["d"].read(rows).float().abs()
             size = layout.shape[-1] // stored.shape[-1]
-            return _HALF + _SUBNORMAL / stored.repeat_interleave(size, -1).clamp(min=_SUBNORMAL)
+            return _half_rounding(stored.repeat_interleave(size, -1))
         field = layout.fields.get(SCALE)
         dtype = "" if field is None else field.piece.dtype
         if dtype == "F16":
-            return _HALF + _SUBNORMAL / scales.abs().clamp(min=_SUBNORMAL)
+            return _half_rounding(scales.abs())
         return _BFLOAT16 if dtype == "BF16" else 0.0
 
     @property
     def is_exact(self) -> bool:
         """Whether codes belong to the scales as they are stored: nested scales of bitsandbytes are rounded afterwards."""
         return "nested_absmax" not in self.layout.fields
+
+
+def _half_rounding(sizes: Tensor) -> Tensor:
+    """Return the relative rounding error of float16 numbers; that of subnormal ones is larger."""
+    return sizes.clamp(min=_SUBNORMAL).reciprocal().mul(_SUBNORMAL).add(_HALF)
 
 
 def rounding_of(dtype: torch.dtype) -> float:

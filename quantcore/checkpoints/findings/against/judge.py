@@ -22,6 +22,7 @@ _FAR = 4.0  # times the spread of siblings
 _LOUD = 2.0  # mean squared error over that of rounding to nearest: from here on, causes are tried
 _UNLIKE = 0.75  # relative error of a weight that no longer resembles its original
 _FAR_STEPS = 8.0
+_SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,35 @@ class _Judgement:
         siblings = self.siblings(measure)
         is_far = far(measure, siblings)
         loud = measure.bulk > _LOUD or (math.isnan(measure.bulk) and measure.relative > _UNLIKE)
-        if is_far or loud or measure.relative > 1:
-            suspect = self.suspect(measure, siblings, is_far)
-            cause = cause_of(suspect)
-            if cause is not None:
-                return [self._caused(measure, suspect, cause)]
-        local = of_codes_and_runs(measure, self.release.tensors[measure.name])
-        if any(f.kind == "block_far" for f in local):
+        cause = None
+        if is_far or loud:  # a few places don't raise the error of a typical row
+            cause = self._whole(measure, siblings, is_far)
+            if cause is not None and cause[1].complexity <= _SPECIFIC:
+                return [self._caused(measure, *cause)]
+        found = self._local(measure, siblings, is_far)
+        if not found and cause is None and measure.relative > 1:
+            cause = self._whole(measure, siblings, is_far)
+        if found or cause is None:
+            return found or self._unexplained(measure, siblings, is_far)
+        return [self._caused(measure, *cause)]
+
+    def _whole(
+        self, measure: Measure, siblings: Sequence[Measure], is_far: bool
+    ) -> tuple[Suspect, Explained] | None:
+        """Return what explains the error of the whole weight."""
+        suspect = self.suspect(measure, siblings, is_far)
+        cause = cause_of(suspect)
+        return None if cause is None else (suspect, cause)
+
+    def _local(self, measure: Measure, siblings: Sequence[Measure], is_far: bool) -> list[CheckpointFinding]:
+        """Return what is wrong at single places."""
+        found = of_codes_and_runs(measure, self.release.tensors[measure.name])
+        if (measure.strange_columns and not found) or any(f.kind == "block_far" for f in found):
             suspect = self.suspect(measure, siblings, is_far)
             cause = cause_of_places(suspect)
             if cause is not None:
                 return [self._caused(measure, suspect, cause)]
-        return local or self._unexplained(measure, siblings, is_far)
+        return found
 
     def _caused(self, measure: Measure, suspect: Suspect, cause: Explained) -> CheckpointFinding:
         legitimate = cause.legitimate
@@ -107,7 +125,9 @@ class _Judgement:
         severity: Any = "note" if legitimate else "error"
         return finding_of(severity, cause.kind, (measure.name,), cause.words, facts)
 
-    def _unexplained(self, measure: Measure, siblings: Sequence[Measure], is_far: bool) -> list[CheckpointFinding]:
+    def _unexplained(
+        self, measure: Measure, siblings: Sequence[Measure], is_far: bool
+    ) -> list[CheckpointFinding]:
         known: dict[str, Any] = {"original": measure.original_name, "relative": measure.relative}
         if is_far:
             levels = [m.sqnr for m in siblings]
@@ -177,4 +197,3 @@ def decibels_of(measure: Measure) -> float:
     """Return the error of a weight in dB: over that of rounding to nearest if known, else over the original."""
     level = measure.bulk if not math.isnan(measure.bulk) else measure.relative**2
     return 10 * math.log10(level) if level > 0 else -math.inf
-

@@ -18,9 +18,12 @@ from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.tensor import CheckpointTensor
 
 KEPT = 64  # runs of columns, and elements beyond half a step, that are kept
-_EDGE = 0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
+_EDGE = (
+    0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
+)
 # of `Measure.room`: a tenth would lie beyond if it were needed
 _FEW_BEYOND, _MANY = 0.002, 2000
+_STRANGE, _MATTERS = 1.2, 0.05  # Σe² of a column over its Σx², and over the mean Σx² of columns
 _ROUNDED = 0.999  # of the errors must be within half a step
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
 
@@ -42,8 +45,9 @@ class Measure:
     ``inner`` elements that are not clipped. ``edge``, ``within``: how many of these have errors near half a step, and
     within it. ``beyond``: how many exceed half a step by more than each tolerance (that of float32, then that of rounded scales, then
     that of the original's dtype), and ``room``: the sum of each tolerance, in steps. ``places``: some of the elements that exceed the largest tolerance. ``unequal``: elements of a plain weight
-    that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² of
-    each column until `done`. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column).
+    that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² and
+    Σx² of each column until `done`; ``strange_columns``: how many of them no longer resemble the original's. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column), where ``order``
+    puts columns of a group side by side.
     """
 
     layout: Layout
@@ -61,7 +65,7 @@ class Measure:
     largest: tuple[float, int] = (0.0, 0)
     rows: list[npt.NDArray[np.float64]] = field(default_factory=list)
     bulk: float = math.nan
-    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 1)))
     runs: list[tuple[float, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -73,6 +77,11 @@ class Measure:
         # the quotient may have been computed in the original's dtype, and the original rounded to it afterwards
         self.of_original = 3 * rounding_of(self.source.layout.dtype)
         self.leak: Leak | None = None
+        self.strange_columns = 0
+        index = self.layout.group_index() if self.grid else None
+        self.order = None if index is None or index.dim() > 1 else index.argsort(stable=True)
+        if self.order is not None:
+            self.run = min(self.layout.blocks.block[-1], self.width)
 
     @property
     def name(self) -> str:
@@ -130,7 +139,11 @@ class Measure:
         if self.grid is not None:
             own = self.grid.scales(box)
             rounding = self.grid.rounding(box, own)
-            stored = rounding.reshape(-1, self.width) if isinstance(rounding, Tensor) else torch.full((1, 1), rounding)
+            stored = (
+                rounding.reshape(-1, self.width)
+                if isinstance(rounding, Tensor)
+                else torch.full((1, 1), rounding)
+            )
             scale = own.reshape(-1, self.width)
         bits = self.grid.bits(codes).reshape(-1, self.width) if self.grid and codes is not None else None
         step = max(1, ELEMENTS // 8 // max(1, self.width))
@@ -144,16 +157,18 @@ class Measure:
             self._squares(a, error)
             first = box.start * (math.prod(self.layout.shape[1:]) // self.width or 1) + start
             if scale is not None and bits is not None:
-                self._in_steps(a, b, error, scale[part], bits[part], first, stored if len(stored) == 1 else stored[part])
+                self._in_steps(
+                    a, b, error, scale[part], bits[part], first, stored if len(stored) == 1 else stored[part]
+                )
             elif self.is_plain:
                 self._plain(a, b, error, first)
 
     def _squares(self, x: Tensor, error: Tensor) -> None:
-        columns = error.double().square_().sum(0)
-        self.squares += float(columns.sum())
-        self.original += float(x.double().square_().sum())
+        columns = torch.stack([t.double().square_().sum(0) for t in (error, x)]).numpy()
+        self.squares += float(columns[0].sum())
+        self.original += float(columns[1].sum())
         if self.width > 1:
-            self.columns = self.columns + columns.numpy()
+            self.columns = self.columns + columns
 
     def _in_steps(
         self, x: Tensor, y: Tensor, error: Tensor, scale: Tensor, bits: Tensor, first: int, stored: Tensor
@@ -172,7 +187,8 @@ class Measure:
         self.inner += count
         self.within += int((inner & (counted <= 0.5)).sum())
         self.edge += int((inner & (counted > _EDGE) & (counted <= 0.5)).sum())
-        by_run, of_run = (sums_by_run(t.double().numpy(), self.run) for t in (square, inner))
+        by_group = (square, inner) if self.order is None else (square[:, self.order], inner[:, self.order])
+        by_run, of_run = (sums_by_run(t.double().numpy(), self.run) for t in by_group)
         self.rows.append(np.stack([by_run.sum(-1), of_run.sum(-1)]))
         mean = by_run / np.maximum(of_run, 1)
         for flat in np.argsort(mean, axis=None)[-KEPT:].tolist():
@@ -182,7 +198,8 @@ class Measure:
         over = torch.where(inner, units - limit, -1.0)
         rests = (y - scale * code).abs() / size
         magnitude = torch.where(inner, code.abs() + limit + rests, 0.0)
-        for i, tolerance in enumerate((FLOAT32, FLOAT32 + stored, FLOAT32 + stored + self.of_original)):
+        tolerances = (torch.full((1, 1), FLOAT32), FLOAT32 + stored, FLOAT32 + stored + self.of_original)
+        for i, tolerance in enumerate(tolerances):
             room = tolerance * magnitude
             self.room[i] += float((room / (2 * limit)).sum(dtype=torch.float64))
             beyond = over > room + FLOAT_ROOM
@@ -212,8 +229,11 @@ class Measure:
             sums, counts = np.concatenate(self.rows, 1)
             known = counts > 0
             self.bulk = 12 * float(np.median(sums[known] / counts[known])) if known.any() else math.nan
-        self.leak = leak_of(self.layout, self.columns)
-        self.rows, self.columns = [], np.zeros(1)
+        self.leak = leak_of(self.layout, self.columns[0])
+        errors, powers = self.columns
+        matters = errors > _MATTERS * self.original / max(1, len(errors))
+        self.strange_columns = int(((errors > _STRANGE * powers) & matters).sum())
+        self.rows, self.columns = [], np.zeros((2, 1))
         return self
 
 

@@ -1,5 +1,6 @@
 """Hypotheses: scales, zero points, signs or bits are wrong, and all else is right."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -18,7 +19,9 @@ _MOST_OFFSET = 1 << 16
 
 def sign_flipped(s: Suspect) -> Iterator[Explained]:
     """Every value has the other sign."""
-    yield Explained("sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y), 0)
+    yield Explained(
+        "sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y), 0
+    )
 
 
 def constant_factor(s: Suspect) -> Iterator[Explained]:
@@ -30,7 +33,9 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
     for own in dict.fromkeys((nearest, factor)):
         too = 1 / own
         words = "{is} the original's times {factor}: divided by that, " + AFTER
-        yield Explained("constant_factor", f"{words}.", {"factor": too}, s.fit(s.y * own, s.step * abs(own)), 1)
+        yield Explained(
+            "constant_factor", f"{words}.", {"factor": too}, s.fit(s.y * own, s.step * abs(own)), 1
+        )
 
 
 def _round_factor(factor: float, s: Suspect) -> float:
@@ -65,7 +70,13 @@ def zero_point_off(s: Suspect) -> Iterator[Explained]:
     facts: dict[str, object] = {
         "by": abs(steps), "way": "large" if steps > 0 else "small", "right": "1 less" if steps == 1 else "1 more" if steps == -1 else "that undone",
     }  # fmt: skip
-    yield Explained("zero_point_off", f"{words.replace('that {is}', 'that are')}.", facts, s.fit(s.y + steps * s.scales), 1)
+    yield Explained(
+        "zero_point_off",
+        f"{words.replace('that {is}', 'that are')}.",
+        facts,
+        s.fit(s.y + steps * s.scales),
+        1,
+    )
 
 
 def code_bits(s: Suspect) -> Iterator[Explained]:
@@ -93,7 +104,11 @@ def other_bits(s: Suspect) -> Iterator[Explained]:
     """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse."""
     role = CODES if isinstance(s.layout, Plain) else SCALE
     field = s.layout.fields.get(role)
-    if field is None or field.piece.dtype not in _HALF or (s.is_plain and field.piece.shape != s.layout.shape):
+    if (
+        field is None
+        or field.piece.dtype not in _HALF
+        or (s.is_plain and field.piece.shape != s.layout.shape)
+    ):
         return
     dtype = _HALF[field.piece.dtype]
     stored = str(s.layout.dtype if s.is_plain else "") or ""
@@ -105,10 +120,20 @@ def other_bits(s: Suspect) -> Iterator[Explained]:
             bits = torch.from_numpy((raw.byteswap() if swap else raw).view("<i2").copy())
             for kind in (dtype, TYPES[field.piece.dtype]) if swap else (dtype,):
                 values = s.matrix(bits.view(kind).float()).nan_to_num(0.0, 0.0, 0.0)
-                words = "{holds} the bits of {truth}, but its dtype says {stored}" if not swap else "{has} the two bytes of each value swapped"
+                words = (
+                    "{holds} the bits of {truth}, but its dtype says {stored}"
+                    if not swap
+                    else "{has} the two bytes of each value swapped"
+                )
                 words = words.replace("{holds}", "{has}").replace("but its", "but {its}")
                 mine = facts | {"truth": str(kind).removeprefix("torch.")}
-                yield Explained("bits_reinterpreted" if not swap else "bytes_swapped", f"{words}: read so, {AFTER}.", mine, s.fit(values), 1)
+                yield Explained(
+                    "bits_reinterpreted" if not swap else "bytes_swapped",
+                    f"{words}: read so, {AFTER}.",
+                    mine,
+                    s.fit(values),
+                    1,
+                )
         return
     scale = s.layout.scale()
     if scale is None:
@@ -137,15 +162,30 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
     if len(s.x) < 4 or s.x.shape[1] < 16:
         return
     factor = _ratios(s.x, s.y, 1)
-    wrong = ((factor - 1).abs() > 0.02)[:, 0]
+    chance = (
+        6 * min(1.0, s.now.relative) / math.sqrt(s.x.shape[1])
+    )  # what a factor differs from 1 by noise alone
+    wrong = ((factor - 1).abs() > max(0.02, chance))[:, 0]
     n = int(wrong.sum())
     if not n:
         return
     factor[~wrong] = 1.0
     own = 1 / factor[wrong][:, 0]
-    facts: dict[str, object] = {"rows": n, "of": len(s.x), "first": int(wrong.nonzero()[0]), "low": float(own.min()), "high": float(own.max())}
+    facts: dict[str, object] = {
+        "rows": n,
+        "of": len(s.x),
+        "first": int(wrong.nonzero()[0]),
+        "low": float(own.min()),
+        "high": float(own.max()),
+    }
     words = "{has} {rows} of {its} {of:row} multiplied by factors of {low} to {high}, the first of them row {first}"
-    yield Explained("row_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * factor, s.step * factor.abs()), 3)
+    yield Explained(
+        "row_factors",
+        f"{words}; with these undone, {AFTER}.",
+        facts,
+        s.fit(s.y * factor, s.step * factor.abs()),
+        3,
+    )
 
 
 def factor_per_column(s: Suspect) -> Iterator[Explained]:
@@ -157,16 +197,35 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
     own = (1 / factor[wrong]).abs()
     if not len(own):
         return
-    facts: dict[str, object] = {"columns": int(wrong.sum()), "of": s.x.shape[1], "low": float(own.min()), "high": float(own.max())}
+    facts: dict[str, object] = {
+        "columns": int(wrong.sum()),
+        "of": s.x.shape[1],
+        "low": float(own.min()),
+        "high": float(own.max()),
+    }
     words = "{has} {columns} of {its} {of:column} multiplied by factors of {low} to {high}"
-    yield Explained("column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * factor, s.step * factor.abs()), 3, vector=1 / factor[0])
+    yield Explained(
+        "column_factors",
+        f"{words}; with these undone, {AFTER}.",
+        facts,
+        s.fit(s.y * factor, s.step * factor.abs()),
+        3,
+        vector=1 / factor[0],
+    )
     rows = _ratios(s.x, s.y * factor, 1)
     both = factor * rows
     for _ in range(3):
         both = both * _ratios(s.x, s.y * both, 0)
         both = both * _ratios(s.x, s.y * both, 1)
     words = "{has} {its} rows and columns multiplied by factors, the columns by {low} to {high}"
-    yield Explained("row_and_column_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * both, s.step * both.abs()), 5, vector=(1 / both).abs().mean(0))
+    yield Explained(
+        "row_and_column_factors",
+        f"{words}; with these undone, {AFTER}.",
+        facts,
+        s.fit(s.y * both, s.step * both.abs()),
+        5,
+        vector=(1 / both).abs().mean(0),
+    )
 
 
 def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
@@ -199,4 +258,10 @@ def factor_per_block(s: Suspect) -> Iterator[Explained]:
         "blocks": n, "of": wrong.numel(), "first": (int(at[0]), int(at[1])), "low": float(own.min()), "high": float(own.max()),
     }  # fmt: skip
     words = "{has} scales that are wrong by factors of {low} to {high} in {blocks} of {its} {of:block}, first at {first} of the grid of blocks"
-    yield Explained("block_factors", f"{words}; with these undone, {AFTER}.", facts, s.fit(s.y * spread, s.step * spread.abs()), 4)
+    yield Explained(
+        "block_factors",
+        f"{words}; with these undone, {AFTER}.",
+        facts,
+        s.fit(s.y * spread, s.step * spread.abs()),
+        4,
+    )

@@ -24,7 +24,13 @@ def transposed(s: Suspect) -> Iterator[Explained]:
         return
     turned = s.y.reshape(-1, rows, columns).mT.reshape(s.y.shape)
     step = s.step.reshape(-1, rows, columns).mT.reshape(s.y.shape) if not s.is_plain else None
-    yield Explained("transposed", f"{{is}} the transpose of the original's: transposed back, {AFTER}.", {}, s.fit(turned, step), 0)
+    yield Explained(
+        "transposed",
+        f"{{is}} the transpose of the original's: transposed back, {AFTER}.",
+        {},
+        s.fit(turned, step),
+        0,
+    )
 
 
 def codes_in_words(s: Suspect) -> Iterator[Explained]:
@@ -45,7 +51,11 @@ def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
                 if with_zeros and not (axis == 0 and ZERO_POINT in s.layout.fields):
                     continue
                 values = s.values.index_select(axis, places)
-                shift = (s.shift / s.scales).nan_to_num(0.0).index_select(axis, places) * s.scales if with_zeros else s.shift
+                shift = (
+                    (s.shift / s.scales).nan_to_num(0.0).index_select(axis, places) * s.scales
+                    if with_zeros
+                    else s.shift
+                )
                 fit = s.fit(s.scales * values + shift)
                 yield _of_codes(s, what, name, with_zeros, fit)
 
@@ -147,20 +157,24 @@ def order_of(places: Tensor, likely: int = 0) -> tuple[int, str]:
             if torch.equal(places, orders.places(name, n)):
                 return heads, name
     for name, order in _EIGHTS.items():
-        if n % 8 == 0 and torch.equal(places, (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)):
+        if n % 8 == 0 and torch.equal(
+            places, (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)
+        ):
             return 0, name
     if torch.equal(places, at.flip(0)):
         return 0, "reversed"
     shift = int(places[0])
     if torch.equal(places, (at + shift) % n):
-        return 0, f"shifted by {n - shift if shift > n // 2 else -shift}".replace("-", "−")
+        return 0, f"shifted by {shift - n if shift > n // 2 else shift}".replace("-", "−")
     away = (places != at).nonzero().reshape(-1)
     if len(away) == 2:
         return 0, f"row {int(away[0])} and row {int(away[1])} exchanged"
     for size in (2, 4, 8, 16, 32):
         if n % size == 0 and torch.equal(places, at ^ (size - 1)):
             return 0, f"reversed in runs of {size}"
-    return 0, f"row {int(away[0])} is row {int(places.argsort()[away[0]])} of the original" if len(away) else "as stored"
+    return 0, f"row {int(away[0])} is row {int(places.argsort()[away[0]])} of the original" if len(
+        away
+    ) else "as stored"
 
 
 def _vector(s: Suspect) -> Iterator[Explained]:
@@ -172,7 +186,9 @@ def _vector(s: Suspect) -> Iterator[Explained]:
         fit = s.fit(y[places][None])
         heads, order = order_of(places, count)
         facts: dict[str, object] = {"moved": int((x != y).sum()), "of": len(x), "order": order}
-        words = "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere"
+        words = (
+            "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere"
+        )
         legitimate = bool(heads) and s.gguf_differs and heads == s.heads
         yield Explained("rows_permuted", f"{words}; in the right order, {AFTER}.", facts, fit, 2, legitimate)
         return
@@ -263,12 +279,19 @@ def groups_of_columns(s: Suspect) -> Iterator[Explained]:
     counts = torch.bincount(best, minlength=groups)
     if not moved or int(counts.max()) > size:
         return
-    take = lambda p: p.expand_as(scale).float()[:, best]  # noqa: E731
-    predicted = (s.values - (0.0 if zero is None else take(zero))) * take(scale) + (0.0 if added is None else take(added))
+
+    def take(parameter: Tensor) -> Tensor:
+        return parameter.expand_as(scale).float()[:, best]
+
+    predicted = (s.values - (0.0 if zero is None else take(zero))) * take(scale) + (
+        0.0 if added is None else take(added)
+    )
     sorted_too = bool((best[1:] >= best[:-1]).all())
     facts: dict[str, object] = {"moved": moved, "of": x.shape[1], "first": int((best != now).nonzero()[0])}
     said = "g_idx" if "g_idx" in layout.fields else "their order"
     words = f"{{has}} {{moved}} of {{its}} {{of:column}} in the wrong groups by {said}, the first of them column {{first}}"
     words += ": the columns are in the order of their groups" if sorted_too and said == "g_idx" else ""
     fit = s.fit(predicted, take(scale).abs() * s.grid.gaps[s.codes])
-    yield Explained("g_idx_wrong", f"{words}; with each column in the group that fits it, {AFTER}.", facts, fit, 3)
+    yield Explained(
+        "g_idx_wrong", f"{words}; with each column in the group that fits it, {AFTER}.", facts, fit, 3
+    )

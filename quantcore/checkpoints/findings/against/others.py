@@ -64,20 +64,24 @@ def scales_of_another(s: Suspect) -> Iterator[Explained]:
             return
         words = "{has} scales that are not {its} own: with the scales stored for {other}, " + AFTER
         y = s.y * factor if not s.has_min else s.scales * factor * s.values + s.shift
-        yield Explained("scales_exchanged", f"{words}.", {"other": name, "equal": False}, s.fit(y, s.step * factor.abs()), 1)
+        yield Explained(
+            "scales_exchanged",
+            f"{words}.",
+            {"other": name, "equal": False},
+            s.fit(y, s.step * factor.abs()),
+            1,
+        )
 
 
 def _refitted(s: Suspect) -> Fit:
     """Return the fit with the best factor for each block instead of its scale."""
-    index = s.layout.group_index()
-    blocks = s.layout.blocks
-    if index is not None or blocks.blocked_shape != s.layout.shape or len(blocks.block) != 2 or blocks.block[0] != 1:
-        return s.fit(s.y)
-    width = blocks.block[1]
-    starts = torch.arange(0, s.x.shape[1], width)
-    sizes = torch.diff(torch.cat((starts, torch.tensor([s.x.shape[1]]))))
-    runs = [t.split(sizes.tolist(), 1) for t in (s.x, s.y)]
-    factor = torch.cat([_middle(x, y)[:, None].expand(x.shape) for x, y in zip(*runs, strict=True)], 1)
+    width, columns = s.measure.run, s.x.shape[1]
+    if s.layout.shape[-1] != s.measure.width:
+        return s.now
+    order = torch.arange(columns) if s.measure.order is None else s.measure.order
+    x, y = s.x[:, order], s.y[:, order]
+    runs = list(zip(torch.split(x, width, 1), torch.split(y, width, 1), strict=True))
+    factor = torch.cat([_middle(a, b)[:, None].expand(a.shape) for a, b in runs], 1)[:, order.argsort()]
     return s.fit(s.y * factor, s.step * factor.abs())
 
 
@@ -169,4 +173,3 @@ def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
         if found > _MOST:
             return
         yield name, layout
-

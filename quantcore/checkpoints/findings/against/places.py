@@ -21,6 +21,7 @@ STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of col
 _MOST_OFFSET = 1 << 16  # steps
 _SCALE = 2.0**-7.5  # relative rounding error of a bfloat16 scale
 _LEAST = 6  # elements that a factor is estimated from
+_CLOSE = 1.1  # causes whose errors differ by less than this factor fit alike
 _EXPLAINED = 0.25  # of the squared error may be left
 _FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn}
 
@@ -50,7 +51,7 @@ class Run:
 
     layout: Layout
     row: int
-    columns: slice
+    columns: Tensor
     x: Tensor
     y: Tensor
     scale: Tensor
@@ -80,12 +81,16 @@ class Lines:
         self.grid = Grid(tensor.layout)
         self._row: tuple[int, list[Tensor]] | None = None
 
-    def run(self, row: int, column: int) -> Run:
-        """Return the run of columns that holds an element."""
+    def start_of(self, column: int) -> int:
+        """Return the first place of the run that holds a column, in `Measure.order`."""
+        place = column if self.measure.order is None else int((self.measure.order == column).nonzero()[0])
+        return place // self.measure.run * self.measure.run
+
+    def run(self, row: int, start: int) -> Run:
+        """Return a run of columns."""
         x, y, scale, bits = self._read(row)
-        size = self.measure.run
-        start = column // size * size
-        cut = slice(start, min(start + size, len(x)))
+        order = self.measure.order
+        cut = (torch.arange(len(x)) if order is None else order)[start : start + self.measure.run]
         codes = bits[cut]
         return Run(
             self.tensor.layout, row, cut, x[cut], y[cut], scale[cut],
@@ -117,40 +122,56 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     model = measure.model
     wanted: dict[tuple[int, int], None] = {}
     if model is not None:
-        for place in measure.places[model]:
-            wanted[place.row, place.column // measure.run * measure.run] = None
+        for beyond in measure.places[model]:
+            wanted[beyond.row, lines.start_of(beyond.column)] = None
     level = STANDS_OUT * max(bulk, 0.1)
     for mean, row, column in measure.runs:
         if mean > level:
             wanted[row, column] = None
-    explained, left = [], []
+    explained: list[Place] = []
+    left: list[tuple[Place, Run]] = []
     for row, column in sorted(wanted)[:KEPT]:
         run = lines.run(row, column)
         place = _place_of(run, measure, bulk, model)
-        (explained.append(place) if place.what else left.append((place, run)))
+        if place.what:
+            explained.append(place)
+        else:
+            left.append((place, run))
     return explained, left
 
 
 def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Place:
     before = run.error(run.y)
     power = run.power or 1.0
-    best = Place(run.row, run.columns.start, run.columns.stop, "", 1.0, -1, math.sqrt(before / power), math.inf)
+    ends = int(run.columns[0]), int(run.columns[-1]) + 1
+    best = Place(run.row, *ends, "", 1.0, -1, math.sqrt(before / power), math.inf)
     if len(run.x) < _LEAST or not bool((run.scale != 0).all()):
         return best
+    found = []
     for what, number, y, gap, bit in _changes(run):
         after = run.error(y)
         steps = float((((run.x - y).abs() / gap) ** 2).mean()) * 12 if bool((gap > 0).all()) else math.inf
         rounded = model is not None and _nearest(run, y, gap, measure, model)
         typical = steps < 3 * max(1.0, bulk) and after < _EXPLAINED * before
-        if (rounded or typical) and math.sqrt(after / power) < 0.97 * best.after:
-            best = Place(run.row, run.columns.start, run.columns.stop, what, number, bit, best.before, math.sqrt(after / power))
-    return best
+        if rounded or typical:
+            found.append(Place(run.row, *ends, what, number, bit, best.before, math.sqrt(after / power)))
+    least = min((p.after for p in found), default=math.inf)
+    near = [p for p in found if p.after <= _CLOSE * least]
+    # of those that fit alike, a flipped bit explains most, then a power of two
+    return min(near, key=lambda p: (p.bit < 0, not _is_power(p.factor), p.after), default=best)
+
+
+def _is_power(factor: float) -> bool:
+    return math.frexp(abs(factor))[0] == 0.5
 
 
 def _nearest(run: Run, y: Tensor, gap: Tensor, measure: Measure, model: int) -> bool:
     """Whether every error is within half a step, and some were not."""
     tolerance = (FLOAT32, _SCALE, _SCALE + measure.of_original)[model]
-    room = tolerance * (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs()) + FLOAT_ROOM
+    room = (
+        tolerance * (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs())
+        + FLOAT_ROOM
+    )
     now = ((run.x - run.y).abs() / run.gap > 0.5 + room).sum()
     inner = (run.value != run.value.max()) & (run.value != run.value.min())
     beyond = ((run.x - y).abs() / gap > 0.5 + room + 1e-3) & inner
@@ -165,7 +186,8 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
         near = 2.0 ** round(math.log2(abs(middle))) * math.copysign(1, middle)
-        factors.append((near if abs(near / middle - 1) < 0.05 else middle, -1))
+        factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
+        factors.append((middle, -1))
     for factor, bit in factors:
         y = factor * _scaled(run) + (run.shift if _has_min(run) else 0.0)
         yield "scale", 1 / factor, y, run.gap * abs(factor), bit
@@ -196,8 +218,12 @@ def _median(values: Tensor) -> float:
 def _flips(run: Run) -> Iterator[tuple[float, int]]:
     """Yield the factor that each bit of the stored scale, if flipped back, puts on the values."""
     index = (*np.unravel_index(run.row, run.layout.shape[:1]),)
-    flat = run.columns.start
-    inner = tuple(int(i) for i in np.unravel_index(flat, run.layout.shape[1:])) if len(run.layout.shape) > 1 else ()
+    flat = int(run.columns[0])
+    inner = (
+        tuple(int(i) for i in np.unravel_index(flat, run.layout.shape[1:]))
+        if len(run.layout.shape) > 1
+        else ()
+    )
     places = run.layout.locate((int(index[0]), *inner)).parameters
     role = next((r for r in ("scale", "d", "scale_code") if r in places), None)
     if role is None:

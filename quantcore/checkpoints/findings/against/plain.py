@@ -37,7 +37,13 @@ def of_plain(
     row, column = divmod(flat, measure.width)
     at = (row, column) if len(suspect.layout.shape) > 1 else (row,)
     total = math.prod(suspect.layout.shape)
-    facts = {"values": measure.unequal, "of": total, "largest": size, "first": at, "relative": measure.relative}
+    facts = {
+        "values": measure.unequal,
+        "of": total,
+        "largest": size,
+        "first": at,
+        "relative": measure.relative,
+    }
     words = "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; the relative error is {relative}."
     if alone or measure.relative > _LITTLE:
         return [error(suspect.layout, "plain_differs", words, **facts)]
@@ -80,7 +86,10 @@ def _factors(s: Suspect, scaled: Mapping[str, Explained]) -> CheckpointFinding |
         for added in (0.0, 1.0):  # Gemma's norms multiply by 1 + weight
             product = ((s.y + added) / (s.x + added)).reshape(-1) * factors
             away = (product / product.median() - 1).abs()
-            if float(away.median()) < 0.02 and float(away.quantile(0.9) if len(away) < 1 << 20 else away.median()) < 0.1:
+            if (
+                float(away.median()) < 0.02
+                and float(away.quantile(0.9) if len(away) < 1 << 20 else away.median()) < 0.1
+            ):
                 return note(
                     s.layout, "norm_scaled",
                     "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "

@@ -33,12 +33,12 @@ def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[Checkp
     lines = Lines(tensor, measure.source, measure)
     explained, left = wrong_runs(lines)
     found = [_of_places(measure.layout, same) for same in _alike(explained)]
-    codes = _codes(measure, lines, {(p.row, p.column) for p in explained})
+    taken = {(p.row, lines.start_of(p.column)) for p in explained}
+    codes = _codes(measure, lines, taken)
     if codes:
         found.append(codes)
-    taken = {(p.row, p.column) for p in explained}
     if not found:
-        found += _worse(measure, [(p, r) for p, r in left if (p.row, p.column) not in taken])
+        found += _worse(measure, lines, left)
     return found
 
 
@@ -55,7 +55,11 @@ def _alike(places: list[Place]) -> list[list[Place]]:
     """Group places with the same cause."""
     groups: dict[tuple[str, float, int], list[Place]] = {}
     for place in places:
-        key = (place.what, round(place.factor, 1) if abs(place.factor) > 1 else round(place.factor, 3), place.bit)
+        key = (
+            place.what,
+            round(place.factor, 1) if abs(place.factor) > 1 else round(place.factor, 3),
+            place.bit,
+        )
         groups.setdefault(key, []).append(place)
     return list(groups.values())
 
@@ -69,7 +73,11 @@ def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
     where = "row {row}, columns {first} to {last}"
     if len(places) > 1:
         one = facts["rows"] == 1
-        where = "{runs:block} of row {row}" if one else "{runs:block} in {rows:row}, the first of them row {row}, columns {first} to {last}"
+        where = (
+            "{runs:block} of row {row}"
+            if one
+            else "{runs:block} in {rows:row}, the first of them row {row}, columns {first} to {last}"
+        )
     after = "with that undone, the relative error there is {after} instead of {before}"
     kind = {"scale": "scale_wrong", "zero point": "zero_point_wrong", "min": "min_wrong"}[first.what]
     if first.what == "zero point":
@@ -86,8 +94,7 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     model = measure.model
     if model is None:
         return None
-    size = measure.run
-    places = [p for p in measure.places[model] if (p.row, p.column // size * size) not in taken]
+    places = [p for p in measure.places[model] if (p.row, lines.start_of(p.column)) not in taken]
     if not places:
         return None
     if len(places) > 8 and sorted(p.steps for p in places)[len(places) // 2] < 0.55:
@@ -107,14 +114,14 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     return error(measure.layout, "code_impossible", words + ".", **facts)
 
 
-def _worse(measure: Measure, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
+def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
     usual = measure.original / max(1, math.prod(measure.layout.shape))  # mean x²
     bad = [
         p for p, run in left
         if p.before > 1 and run.error(run.y) > _MATTERS * usual * len(run.x)
-        and level.get((p.row, p.column), 0.0) > _WORSE * max(1.0, measure.bulk)
+        and level.get((p.row, lines.start_of(p.column)), 0.0) > _WORSE * max(1.0, measure.bulk)
     ]  # fmt: skip
     if not bad:
         return []

@@ -63,12 +63,17 @@ class Suspect:
 
     def matrix(self, values: Tensor) -> Tensor:
         """Return values as rows and columns."""
-        return values.reshape(-1, self.layout.shape[-1]) if len(self.layout.shape) > 1 else values.reshape(1, -1)
+        return (
+            values.reshape(-1, self.layout.shape[-1]) if len(self.layout.shape) > 1 else values.reshape(1, -1)
+        )
 
     @cached_property
     def in_place(self) -> bool:
         """Whether most rows resemble those of the original: then their order is right."""
-        return float(torch.nn.functional.cosine_similarity(self.x, self.y, 1).median()) > _RESEMBLES
+        if len(self.layout.shape) == 1:
+            return False
+        alike = torch.nn.functional.cosine_similarity(self.x, self.y, 1)
+        return bool(alike.median() > _RESEMBLES)
 
     @cached_property
     def x(self) -> Tensor:
@@ -152,8 +157,14 @@ class Suspect:
             level = self.usual if math.isfinite(self.usual) else 0.5
             return fit.relative < min(0.5 * self.now.relative, 1.3 * level)
         normal = math.sqrt(max(1.0, self.normal)) if math.isfinite(self.normal) else 2.0
+        if math.isfinite(self.usual) and fit.relative > 1.5 * self.usual:
+            return False
         less = fit.steps < 0.8 * self.now.steps or fit.relative < 0.7 * self.now.relative
         return fit.steps < 1.25 * normal and less and fit.relative < 0.9 * self.now.relative
+
+    def improves(self, fit: "Fit") -> bool:
+        """Whether a prediction for some rows or columns leaves less, and the others as they are."""
+        return fit.relative < 0.995 * self.now.relative and fit.steps < 1.05 * self.now.steps
 
 
 @dataclass(frozen=True)
