@@ -13,7 +13,7 @@ from pages.models.opening import Opened
 from pages.shared import messages
 from pages.shared.computing import cache, turn
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
-from quantcore.checkpoints.findings import Summary, formats, grouped, of_problem, steps
+from quantcore.checkpoints.findings import Measure, Summary, formats, grouped, of_problem, steps
 from quantcore.tensors import megabytes
 from quantcore.wording import count, printable
 
@@ -27,15 +27,17 @@ _FOUND, _WANTED = "_ck_found", "_ck_wanted"
 class Findings:
     """What a check has found.
 
-    ``first``: in headers; ``of``: in each tensor; ``last``: by comparing all with their siblings; ``summaries``: of the
-    tensors, for that; ``checked``: the tensors done.
+    ``first``: in headers; ``of``: in each tensor; ``last``: by comparing all with their siblings; ``summaries``,
+    ``measures``: of the tensors, for that; ``checked``: the tensors done; ``complete``: whether all has been done.
     """
 
     first: tuple[CheckpointFinding, ...] | None = None
     of: dict[str, tuple[CheckpointFinding, ...]] = field(default_factory=dict)
     last: tuple[CheckpointFinding, ...] = ()
     summaries: dict[str, Summary] = field(default_factory=dict)
+    measures: dict[str, Measure] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
+    complete: bool = False
 
     def all(self, checkpoint: Checkpoint) -> list[CheckpointFinding]:
         """One finding per cause, the worst first, then by layer."""
@@ -60,10 +62,11 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
     found, key = known(opened, original), _key(opened, original)
     names = opened.checkpoint.tensors
     left = len(names) - len(found.checked)
-    if not left:
+    if found.complete:
         return found
     if st.session_state.get(_WANTED) != key:
         label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the remaining {left:,}"
+        label = label if left else "Finish the check"
         hint = "Read every tensor and check its scales, zero points and codes, and how they were made" + (
             ", and its error against the original" if original else ""
         )
@@ -76,20 +79,23 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
     with cache.turn_of(record, 1.0, long=True) as own:
         last = ""
         found.first, found.last = None, ()
-        for step in steps(opened.checkpoint, against, found.checked, found.summaries):
+        for step in steps(opened.checkpoint, against, found.checked, found.summaries, found.measures):
             found.checked |= {last} - {""} if step.tensor != last else set()
             if not step.tensor:
-                found.last = () if found.first is None else step.findings
+                found.last += () if found.first is None else step.findings
                 found.first = step.findings if found.first is None else found.first
             last = step.tensor or last
             if step.findings and step.tensor:
                 found.of[last] = step.findings
             if step.summary is not None:
                 found.summaries[last] = step.summary
+            if step.measure is not None:
+                found.measures[last] = step.measure
             text = f"{megabytes(step.done)} of {megabytes(step.total)}, {count(len(found.checked), 'tensor')}"
             progress(step.done / max(1, step.total), text)
             own.let_others(turn.AT_A_TIME)
         found.checked |= set(names)
+        found.complete = True
     progress.end()
     st.session_state.pop(_WANTED, None)
     return found
@@ -121,7 +127,7 @@ def draw(opened: Opened, original: Opened | None) -> None:
     checked = len(known.checked)
     whole = (
         "All tensors have been checked"
-        if checked == len(opened.checkpoint.tensors)
+        if known.complete
         else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
     )
     st.caption(

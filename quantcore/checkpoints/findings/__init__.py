@@ -41,9 +41,8 @@ from quantcore.errors import QuantError
 class Step:
     """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there.
 
-    The first step, of headers, and the last, of weights compared with their siblings, are at no tensor. ``summary``,
-    ``measure``: of the tensor that this step completes. With an original, the steps before the last are about single
-    tensors again: what their errors show beside those of their siblings.
+    The first step, of headers, and the last ones, of weights compared with their siblings, are at no tensor. ``summary``,
+    ``measure``: of the tensor that this step completes, for these last ones.
     """
 
     done: int
@@ -115,7 +114,7 @@ def steps(
         yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
     if against is not None:
         for verdict in judge(measured, checkpoint, against, heads):
-            yield Step(total, total, verdict.name, verdict.findings)
+            yield Step(total, total, "", verdict.findings)
     compared = [known[name] for name in tensors if name in known]
     yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
 
@@ -210,5 +209,5 @@ class _Check:
 
 
 __all__ = [
-    "CheckpointFinding", "Heads", "Opened", "Step", "Summary", "find", "formats", "grouped", "of_parameters", "of_problem", "steps",
+    "CheckpointFinding", "Heads", "Measure", "Opened", "Step", "Summary", "find", "formats", "grouped", "of_parameters", "of_problem", "steps",
 ]  # fmt: skip

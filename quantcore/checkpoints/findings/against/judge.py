@@ -13,7 +13,7 @@ from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.plain import of_plain
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, warning
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, warning
 from quantcore.checkpoints.findings.siblings import role_of
 from quantcore.errors import QuantError
 
@@ -128,7 +128,7 @@ class _Judgement:
     def _unexplained(
         self, measure: Measure, siblings: Sequence[Measure], is_far: bool
     ) -> list[CheckpointFinding]:
-        known: dict[str, Any] = {"original": measure.original_name, "relative": measure.relative}
+        known: dict[str, Any] = {"original": named(measure.original_name), "relative": measure.relative}
         if is_far:
             levels = [m.sqnr for m in siblings]
             words = (

@@ -148,19 +148,19 @@ def order_of(places: Tensor, likely: int = 0) -> tuple[int, str]:
     """Return (heads, order) of a permutation if it permutes the rows of heads, else 0 and a description."""
     n = len(places)
     at = torch.arange(n)
-    counts = [h for h in dict.fromkeys((likely, *range(1, n // 2 + 1))) if h and n % (2 * h) == 0]
-    for heads in counts:
-        orders = Orders((n, 1), heads)
-        if orders.head < 4:
-            continue
-        for name in (HALVES, PAIRS):
-            if torch.equal(places, orders.places(name, n)):
-                return heads, name
-    for name, order in _EIGHTS.items():
+    for heads in (likely,) if likely else ():
+        order = _of_heads(places, heads)
+        if order:
+            return heads, order
+    for name, inside in _EIGHTS.items():
         if n % 8 == 0 and torch.equal(
-            places, (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)
+            places, (torch.arange(0, n, 8)[:, None] + torch.tensor(inside)).reshape(-1)
         ):
             return 0, name
+    for heads in range(1, n // 4 + 1):
+        order = _of_heads(places, heads)
+        if order:
+            return heads, order
     if torch.equal(places, at.flip(0)):
         return 0, "reversed"
     shift = int(places[0])
@@ -175,6 +175,15 @@ def order_of(places: Tensor, likely: int = 0) -> tuple[int, str]:
     return 0, f"row {int(away[0])} is row {int(places.argsort()[away[0]])} of the original" if len(
         away
     ) else "as stored"
+
+
+def _of_heads(places: Tensor, heads: int) -> str:
+    """Return the order of rows within heads that a permutation is; empty if it is none."""
+    n = len(places)
+    orders = Orders((n, 1), heads)
+    if n % (2 * heads) or orders.head < 4:
+        return ""
+    return next((name for name in (HALVES, PAIRS) if torch.equal(places, orders.places(name, n))), "")
 
 
 def _vector(s: Suspect) -> Iterator[Explained]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, note
 from quantcore.checkpoints.findings.siblings import layer_of
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version
@@ -33,6 +33,20 @@ def of_plain(
         facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
         severity: Any = "note" if cause.legitimate else "error"
         return [finding_of(severity, cause.kind, (measure.name,), cause.words, facts)]
+    if measure.relative > 1:
+        words = (
+            "{is} not {original} of the original: its RMS error is {relative} times the RMS of the original. None of the "
+            "causes tried explains it."
+        )
+        return [
+            error(
+                suspect.layout,
+                "not_the_original",
+                words,
+                original=named(measure.original_name),
+                relative=measure.relative,
+            )
+        ]
     size, flat = measure.largest
     row, column = divmod(flat, measure.width)
     at = (row, column) if len(suspect.layout.shape) > 1 else (row,)

@@ -18,12 +18,17 @@ _WORSE = 30.0  # times the error of a typical run, for one that no cause explain
 def of_leak(layout: Layout, leak: Leak) -> CheckpointFinding:
     """Return the finding on a leak."""
     return error(
-        layout, "bit_leak",
-        "{has} larger errors in {worse} {what} than in the others: {its} mean squared error against the original is {large} "
-        "there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask them; pack "
-        "{it} again.",
-        worse=leak.worse, what=leak.what, large=leak.large, small=leak.small,
-    )  # fmt: skip
+        layout,
+        "bit_leak",
+        "{has} larger errors in {worse} {what} than in {better} ones: {its} mean squared error against the original is "
+        "{large} there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask "
+        "them; pack the weight again.",
+        worse=leak.worse,
+        better="even" if leak.worse == "odd" else "odd",
+        what=leak.what,
+        large=leak.large,
+        small=leak.small,
+    )
 
 
 def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
