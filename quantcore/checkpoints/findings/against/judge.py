@@ -6,15 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.plain import of_plain
+from quantcore.checkpoints.findings.against.numbers import factor_per_column
+from quantcore.checkpoints.findings.against.plain import of_plain, undone
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, warning
-from quantcore.checkpoints.findings.siblings import role_of
+from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.errors import QuantError
 
 FEW = 4  # other weights of a role that are compared with
@@ -89,7 +92,7 @@ class _Judgement:
         cause = None
         if is_far or loud:  # a few places don't raise the error of a typical row
             cause = self._whole(measure, siblings, is_far)
-            if cause is not None and cause[1].complexity <= _SPECIFIC:
+            if cause is not None and (cause[1].complexity <= _SPECIFIC or _is_wide(cause[1])):
                 return [self._caused(measure, *cause)]
         found = self._local(measure, siblings, is_far)
         if not found and cause is None and measure.relative > 1:
@@ -121,9 +124,28 @@ class _Judgement:
         if "column_factors" in cause.kind:
             self.scaled[measure.name] = cause
             legitimate = True
+        if cause.kind == "row_factors":  # o_proj and down_proj may undo them
+            layer = layer_of(measure.name)
+            columns = [
+                self._columns_of(m)
+                for m in self.measures.values()
+                if layer_of(m.name) == layer and m is not measure
+            ]
+            vector = cause.vector
+            legitimate = vector is not None and any(c is not None and undone(vector, c) for c in columns)
         facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
         severity: Any = "note" if legitimate else "error"
         return finding_of(severity, cause.kind, (measure.name,), cause.words, facts)
+
+    def _columns_of(self, measure: Measure) -> Tensor | None:
+        """Return the factor of each column of a weight whose columns are multiplied by factors."""
+        if measure.is_plain or not measure.bulk > _LOUD:
+            return None
+        if measure.name not in self.scaled:
+            suspect = self.suspect(measure, self.siblings(measure))
+            found = [e for e in factor_per_column(suspect) if suspect.explains(e.fit)]
+            return found[0].vector if found else None
+        return self.scaled[measure.name].vector
 
     def _unexplained(
         self, measure: Measure, siblings: Sequence[Measure], is_far: bool
@@ -170,6 +192,11 @@ class _Judgement:
             statistics.median(m.relative for m in siblings) if enough else math.nan,
             self.heads.of_weight(measure.name) or self.heads.of_weight(measure.original_name), self.gguf_differs, is_far,
         )  # fmt: skip
+
+
+def _is_wide(cause: Explained) -> bool:
+    """Whether it concerns a good part of all rows, or columns."""
+    return cause.facts.get("rows", cause.facts.get("columns", 0)) > 0.25 * cause.facts.get("of", 1)
 
 
 def far(measure: Measure, siblings: Sequence[Measure]) -> bool:

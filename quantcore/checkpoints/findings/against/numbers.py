@@ -15,6 +15,7 @@ from quantcore.formats import FLOATS, FloatFormat, IntFormat
 
 _HALF = {"F16": torch.bfloat16, "BF16": torch.float16}
 _MOST_OFFSET = 1 << 16
+_EXPLAINED = 0.25  # of the squared error of a row may be left
 
 
 def sign_flipped(s: Suspect) -> Iterator[Explained]:
@@ -166,6 +167,9 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
         6 * min(1.0, s.now.relative) / math.sqrt(s.x.shape[1])
     )  # what a factor differs from 1 by noise alone
     wrong = ((factor - 1).abs() > max(0.02, chance))[:, 0]
+    before, after = ((s.x - y).double().square_().sum(1) for y in (s.y, s.y * factor))
+    if 2 * int(wrong.sum()) < len(wrong):  # else rows are multiplied on purpose, some by almost 1
+        wrong &= after < _EXPLAINED * before
     n = int(wrong.sum())
     if not n:
         return
@@ -185,6 +189,7 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
         facts,
         s.fit(s.y * factor, s.step * factor.abs()),
         3,
+        vector=1 / factor[:, 0],
     )
 
 

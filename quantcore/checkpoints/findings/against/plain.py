@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, note
@@ -88,6 +89,15 @@ def _known_change(s: Suspect) -> CheckpointFinding | None:
     return None
 
 
+def undone(ratio: Tensor, factors: Tensor) -> bool:
+    """Whether what was multiplied here was divided there: the products are constant, but for the noise of estimates."""
+    if len(ratio) != len(factors) or not bool((ratio * factors > 0).all()):
+        return False
+    logs = ratio.abs().log()
+    left = logs + factors.abs().log()
+    return bool((left - left.median()).abs().median() < 0.25 * (logs - logs.median()).abs().median())
+
+
 def _factors(s: Suspect, scaled: Mapping[str, Explained]) -> CheckpointFinding | None:
     """A norm divided by the factors by which the columns of weights after it were multiplied."""
     if len(s.layout.shape) != 1 or not bool((s.x != 0).all() and (s.y != 0).all()):
@@ -98,12 +108,7 @@ def _factors(s: Suspect, scaled: Mapping[str, Explained]) -> CheckpointFinding |
         if layer_of(name) != layer or factors is None or len(factors) != s.x.numel():
             continue
         for added in (0.0, 1.0):  # Gemma's norms multiply by 1 + weight
-            product = ((s.y + added) / (s.x + added)).reshape(-1) * factors
-            away = (product / product.median() - 1).abs()
-            if (
-                float(away.median()) < 0.02
-                and float(away.quantile(0.9) if len(away) < 1 << 20 else away.median()) < 0.1
-            ):
+            if undone(((s.y + added) / (s.x + added)).reshape(-1), factors):
                 return note(
                     s.layout, "norm_scaled",
                     "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "

@@ -122,11 +122,13 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
 def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
+    # error feedback leaves large errors on purpose
+    rare, worst = (1.0, 1.0) if measure.model is not None else (3.0, 2.0)
     usual = measure.original / max(1, math.prod(measure.layout.shape))  # mean x²
     bad = [
         p for p, run in left
-        if p.before > 1 and run.error(run.y) > _MATTERS * usual * len(run.x)
-        and level.get((p.row, lines.start_of(p.column)), 0.0) > _WORSE * max(1.0, measure.bulk)
+        if p.before > worst and run.error(run.y) > _MATTERS * usual * len(run.x)
+        and level.get((p.row, lines.start_of(p.column)), 0.0) > _WORSE * rare * max(1.0, measure.bulk)
     ]  # fmt: skip
     if not bad:
         return []

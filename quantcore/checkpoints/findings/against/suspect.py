@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -180,12 +181,12 @@ class Explained:
     """A hypothesis that explains the error: a finding's kind, words (a template) and facts, and the fit.
 
     ``weight``: how many numbers it needed, its complexity: of two that fit alike, the simpler one is true.
-    ``legitimate``: severity note instead of error. ``vector``: the factor of each column.
+    ``legitimate``: severity note instead of error. ``vector``: the factor of each column or row.
     """
 
     kind: str
     words: str
-    facts: dict[str, object]
+    facts: dict[str, Any]
     fit: Fit
     complexity: float
     legitimate: bool = False
