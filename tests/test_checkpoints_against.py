@@ -252,7 +252,38 @@ def test_what_is_broken_is_named(what, name, folder, original):
         ), shown
 
 
-@pytest.mark.parametrize("name", [*WRITERS, *releases.GGUF_TYPES])
+FAST = ("gptq_feedback", "ct_int4_search", "nvfp4", "Q4_K")
+
+
+def scaled(weights):
+    """The weights as AWQ scales them: columns by factors by which the norm before, or the rows before, are divided."""
+    generator = torch.Generator().manual_seed(5)
+    found = {name: w.float().clone() for name, w in weights.items()}
+    for layer in range(releases.LAYERS):
+        start = f"model.layers.{layer}."
+        before, inside = (
+            torch.exp(0.5 * torch.randn(n, generator=generator)) for n in (HIDDEN, releases.INNER)
+        )
+        found[f"{start}input_layernorm.weight"] /= before
+        for module in ("self_attn.q_proj", "self_attn.k_proj"):
+            found[f"{start}{module}.weight"] *= before
+        found[f"{start}mlp.up_proj.weight"] /= inside[:, None]
+        found[f"{start}mlp.down_proj.weight"] *= inside
+    return {name: w.to(torch.bfloat16) for name, w in found.items()}
+
+
+def test_a_release_that_awq_scaled(folder, original):
+    """Equivalent scaling is noted, and what was multiplied is matched with what was divided."""
+    path = save(folder / "scaled", quantized(scaled(model()), "awq"), WRITERS["awq"][1])
+    found = open_checkpoint(path).findings(original)
+    assert [f.sentence for f in found if f.severity != "note"] == []
+    assert {"norm_scaled", "column_factors", "row_factors"} <= {f.kind for f in found}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in FAST else pytest.mark.slow) for n in (*WRITERS, *releases.GGUF_TYPES)],
+)
 def test_a_sound_release_of_several_layers(name, folder, original):
     if name in WRITERS:
         path = save(folder / "sound", tensors(name), WRITERS[name][1])

@@ -56,7 +56,7 @@ class Grid:
     def limits(self) -> Tensor:
         """Half the distance of each code to the next: first downwards, then upwards; infinite at the ends."""
         table = self.table.double()
-        levels = torch.unique(table[table.isfinite()])  # type: ignore[no-untyped-call]
+        levels = torch.unique(table[table.isfinite()])
         up, down = torch.full_like(table, torch.inf), torch.full_like(table, torch.inf)
         known = table.isfinite()
         at = torch.searchsorted(levels, table.masked_fill(~known, 0.0))

@@ -112,7 +112,8 @@ class _Judgement:
     def _local(self, measure: Measure, siblings: Sequence[Measure], is_far: bool) -> list[CheckpointFinding]:
         """Return what is wrong at single places."""
         found = of_codes_and_runs(measure, self.release.tensors[measure.name])
-        if (measure.strange_columns and not found) or any(f.kind == "block_far" for f in found):
+        strange = measure.strange_columns or measure.strange_rows
+        if (strange and not found) or any(f.kind == "block_far" for f in found):
             suspect = self.suspect(measure, siblings, is_far)
             cause = cause_of_places(suspect)
             if cause is not None:
@@ -196,7 +197,7 @@ class _Judgement:
 
 def _is_wide(cause: Explained) -> bool:
     """Whether it concerns a good part of all rows, or columns."""
-    return cause.facts.get("rows", cause.facts.get("columns", 0)) > 0.25 * cause.facts.get("of", 1)
+    return bool(cause.facts.get("rows", cause.facts.get("columns", 0)) > 0.25 * cause.facts.get("of", 1))
 
 
 def far(measure: Measure, siblings: Sequence[Measure]) -> bool:

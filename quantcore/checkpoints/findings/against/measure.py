@@ -46,7 +46,8 @@ class Measure:
     within it. ``beyond``: how many exceed half a step by more than each tolerance (that of float32, then that of rounded scales, then
     that of the original's dtype), and ``room``: the sum of each tolerance, in steps. ``places``: some of the elements that exceed the largest tolerance. ``unequal``: elements of a plain weight
     that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² and
-    Σx² of each column until `done`; ``strange_columns``: how many of them no longer resemble the original's. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column), where ``order``
+    Σx² of each column until `done`; ``strange_columns``,
+    ``strange_rows``: how many no longer resemble the original's. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column), where ``order``
     puts columns of a group side by side.
     """
 
@@ -77,7 +78,7 @@ class Measure:
         # the quotient may have been computed in the original's dtype, and the original rounded to it afterwards
         self.of_original = 3 * rounding_of(self.source.layout.dtype)
         self.leak: Leak | None = None
-        self.strange_columns = 0
+        self.strange_columns, self.strange_rows = 0, 0
         index = self.layout.group_index() if self.grid else None
         self.order = None if index is None or index.dim() > 1 else index.argsort(stable=True)
         if self.order is not None:
@@ -169,6 +170,8 @@ class Measure:
         self.original += float(columns[1].sum())
         if self.width > 1:
             self.columns = self.columns + columns
+            mine, of_x = (t.double().square_().sum(1) for t in (error, x))
+            self.strange_rows += int(((mine > _STRANGE * of_x) & (mine > _MATTERS * of_x.mean())).sum())
 
     def _in_steps(
         self, x: Tensor, y: Tensor, error: Tensor, scale: Tensor, bits: Tensor, first: int, stored: Tensor

@@ -168,8 +168,10 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
     )  # what a factor differs from 1 by noise alone
     wrong = ((factor - 1).abs() > max(0.02, chance))[:, 0]
     before, after = ((s.x - y).double().square_().sum(1) for y in (s.y, s.y * factor))
-    if 2 * int(wrong.sum()) < len(wrong):  # else rows are multiplied on purpose, some by almost 1
+    if 4 * int(wrong.sum()) < len(wrong):
         wrong &= after < _EXPLAINED * before
+    else:  # rows are multiplied on purpose, some by almost 1
+        wrong = ((factor - 1).abs() > 0.02)[:, 0]
     n = int(wrong.sum())
     if not n:
         return

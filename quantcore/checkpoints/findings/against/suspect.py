@@ -74,7 +74,7 @@ class Suspect:
         if len(self.layout.shape) == 1:
             return False
         alike = torch.nn.functional.cosine_similarity(self.x, self.y, 1)
-        return bool(alike.median() > _RESEMBLES)
+        return float(alike.median()) > _RESEMBLES
 
     @cached_property
     def x(self) -> Tensor:
