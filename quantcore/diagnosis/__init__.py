@@ -27,7 +27,7 @@ from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.outliers import outlier_channel, outlier_element
 from quantcore.diagnosis.ranges import clipped_too_much, clips_too_little, codes_unused, one_sided
-from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain
+from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain, Severity
 from quantcore.diagnosis.stored_scales import scale_out_of_range
 from quantcore.diagnosis.ties import ties
 from quantcore.quantization import Quantized
@@ -102,6 +102,6 @@ def _has_error(context: Context) -> bool:
 
 
 __all__ = [
-    "Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "SEVERITIES", "diagnose", "index", "number",
-    "percent",
+    "Box", "Context", "EXAMPLES", "Finding", "Gain", "KINDS", "MAX_BOXES", "SEVERITIES", "Severity", "diagnose", "index",
+    "number", "percent",
 ]  # fmt: skip

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, write
-from quantcore.diagnosis import Finding
+from quantcore.diagnosis import Finding, Severity
 from quantcore.tensors import short
 
 # kind of a finding -> the keys of the readings (`origin.readings`) that it affects
@@ -38,7 +38,6 @@ class CheckpointFinding(Finding):
     """
 
     tensors: tuple[str, ...] = ()
-    facts: Facts = field(default_factory=dict)
     words: str = ""
     cause: str = ""
     members: tuple["CheckpointFinding", ...] = ()
@@ -70,9 +69,6 @@ def _plain(fact: Fact) -> Any:
     if isinstance(fact, float) and not math.isfinite(fact):
         return "nan" if math.isnan(fact) else "inf" if fact > 0 else "-inf"
     return list(fact) if isinstance(fact, tuple) else fact
-
-
-Severity = Literal["error", "warning", "note"]
 
 
 def finding_of(

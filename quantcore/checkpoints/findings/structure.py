@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.record import CheckpointFinding, Severity, finding_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import Facts
+from quantcore.diagnosis import Severity
 
 Pieces = Mapping[str, StoredTensor]
 # names of the modules of one fused set, in the layouts of transformers, llama.cpp, diffusers and others

@@ -60,7 +60,7 @@ class Suspect:
     @property
     def is_whole(self) -> bool:
         """Whether these are all rows."""
-        return self.rows.stop == self.layout.shape[0]
+        return bool(self.rows.stop == self.layout.shape[0])
 
     def matrix(self, values: Tensor) -> Tensor:
         """Return values as rows and columns."""
