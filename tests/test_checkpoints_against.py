@@ -161,6 +161,17 @@ def codes_of_another(found, name):
         found[key.replace(OTHER, AT)] = found[key]
 
 
+def zeroed(found, name):
+    """The codes of row 17 are 0, and its scale is as it was."""
+    key = f"{AT}.weight" if name == "ct_int8" else f"{AT}.qweight"
+    codes = found[key].clone()
+    if name == "ct_int8":
+        codes[17] = 0
+    else:
+        codes[:4, 17] = -0x77777778  # eight codes of 8, the zero point
+    found[key] = codes
+
+
 def other_bits(found, name):
     key = scale_of(name)
     kind = torch.float16 if found[key].dtype == torch.bfloat16 else torch.bfloat16
@@ -219,6 +230,7 @@ DAMAGES = {
     "zero points off by one": (zero_points, "zero_point_off", {"by": 1}, ["awq"]),
     "g_idx shuffled": (g_idx_shuffled, "g_idx_wrong", {}, ["gptq_desc_act"]),
     "a bit of a code": (code_bit, "code_impossible", {"elements": 1, "bit": 0}, ROUNDED),
+    "codes of 0": (zeroed, "zeroed", {"runs": 1, "row": 17}, ["ct_int8", "gptq"]),
     "plain bits": (
         plain(EMBEDDINGS, lambda w: w.view(torch.float16)), "bits_reinterpreted", {"truth": "bfloat16"}, ["ct_int4"]
     ),
@@ -232,9 +244,15 @@ DAMAGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("what", "name"), [(what, name) for what, case in DAMAGES.items() for name in case[3]]
-)
+def table():
+    """Each damage in one format, and in all others as slow tests."""
+    for what, (_, _, _, names) in DAMAGES.items():
+        first = "ct_int4" if "ct_int4" in names else names[0]
+        for name in names:
+            yield pytest.param(what, name, marks=[] if name == first else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("what", "name"), list(table()))
 def test_what_is_broken_is_named(what, name, folder, original):
     change, kind, facts, _ = DAMAGES[what]
     found = check(folder, original, name, change)
@@ -290,3 +308,13 @@ def test_a_sound_release_of_several_layers(name, folder, original):
     else:
         path = save_gguf(folder / f"{name}.gguf", model(), name)
     assert [f.sentence for f in open_checkpoint(path).findings(original) if f.severity != "note"] == []
+
+
+def test_weights_that_the_original_has_in_a_layer_are_missed(folder, original):
+    def without(found, name):
+        for key in [k for k in found if k.startswith(("model.layers.2.self_attn.q_proj", "model.layers.2.self_attn.k_proj"))]:
+            del found[key]
+
+    (finding,) = [f for f in check(folder, original, "ct_int4", without) if f.kind == "missing_tensor"]
+    assert finding.severity == "error"
+    assert set(finding.tensors) == {f"model.layers.2.self_attn.{m}_proj.weight" for m in "qk"}

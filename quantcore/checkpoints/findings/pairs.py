@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from quantcore.checkpoints.comparison.pairing import Pairing
 from quantcore.checkpoints.findings.record import CheckpointFinding, some
+from quantcore.checkpoints.findings.siblings import role_of
+from quantcore.diagnosis import Severity
 
 
 def partners(pairing: Pairing) -> dict[str, str]:
@@ -21,11 +23,19 @@ def of_pairing(pairing: Pairing) -> Iterator[CheckpointFinding]:
         side: tuple(u.name for u in pairing.unpaired if u.side == side and u.kind in ("absent", "missing"))
         for side in ("original", "other")
     }
-    if alone["original"]:
-        yield CheckpointFinding(
-            "missing_tensor", "warning",
-            f"The original has {some(alone['original'])}, but the checkpoint does not.", tensors=alone["original"],
-        )  # fmt: skip
+    # a role that the checkpoint has in other layers is not left out on purpose
+    kept = {role_of(pair.other.name) for pair in pairing.pairs} | {role_of(pair.original.name) for pair in pairing.pairs}
+    lost = tuple(name for name in alone["original"] if role_of(name) in kept)
+    severities: tuple[tuple[Severity, tuple[str, ...]], ...] = (
+        ("error", lost), ("warning", tuple(name for name in alone["original"] if name not in lost)),
+    )  # fmt: skip
+    for severity, names in severities:
+        if names:
+            yield CheckpointFinding(
+                "missing_tensor", severity,
+                f"The original has {some(names)}, but the checkpoint does not.", tensors=names,
+                facts={"tensors": len(names)},
+            )  # fmt: skip
     if alone["other"]:
         yield CheckpointFinding(
             "additional_tensor", "note",

@@ -12,6 +12,7 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 
 _MATTERS = 0.05  # of the mean x² of the weight: smaller errors don't count
+_ZEROED = 10.0  # times the error of a typical run, for one whose codes are all 0: some of its elements are steps away
 _WORSE = 30.0  # times the error of a typical run, for one that no cause explains
 
 
@@ -125,11 +126,21 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> lis
     # error feedback leaves large errors on purpose
     rare, worst = (1.0, 1.0) if measure.model is not None else (3.0, 2.0)
     usual = measure.original / max(1, math.prod(measure.layout.shape))  # mean x²
-    bad = [
-        p for p, run in left
-        if p.before > worst and run.error(run.y) > _MATTERS * usual * len(run.x)
-        and level.get((p.row, lines.start_of(p.column)), 0.0) > _WORSE * rare * max(1.0, measure.bulk)
+    matter = [
+        (p, not run.y.any(), level.get((p.row, lines.start_of(p.column)), 0.0) / max(1.0, measure.bulk))
+        for p, run in left if run.error(run.y) > _MATTERS * usual * len(run.x)
     ]  # fmt: skip
+    zeroed = [p for p, is_zero, times in matter if is_zero and times > _ZEROED]
+    if zeroed:
+        first = zeroed[0]
+        return [
+            error(
+                measure.layout, "zeroed",
+                "{is} 0 in {runs:block} where the original is not, the first of them in row {row}, columns {first} to {last}.",
+                runs=len(zeroed), row=first.row, first=first.column, last=first.stop - 1,
+            )
+        ]  # fmt: skip
+    bad = [p for p, _, times in matter if p.before > worst and times > _WORSE * rare]
     if not bad:
         return []
     first = max(bad, key=lambda p: p.before)
