@@ -32,7 +32,7 @@ from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.rows import TooLong, boxes, ready
+from quantcore.checkpoints.rows import IN_MEMORY, TooLong, boxes, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
@@ -137,7 +137,7 @@ class _Check:
         try:
             if 0 in layout.shape or not layout.shape:
                 return
-            layout = ready(layout)
+            layout = ready(layout) if self.original is None else _held(layout)
             yield from (
                 self._values(layout) if isinstance(layout, Plain | Imatrix) else self._quantized(layout)
             )
@@ -206,6 +206,14 @@ class _Check:
             dtype = self.original.tensor.layout.dtype
             rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
             self.provenance.compare(x, box, rounding)
+
+
+def _held(layout: Layout) -> Layout:
+    """Return the layout with all of its bytes in memory, unless the weight is large: codes and values are both needed."""
+    if isinstance(layout, Plain) or layout.num_bytes > IN_MEMORY:
+        return ready(layout)
+    pieces = {name: piece.in_memory() for name, piece in layout.pieces.items()}
+    return replace(layout, pieces=pieces, given_shape=layout.shape)
 
 
 __all__ = [
