@@ -1,4 +1,4 @@
-"""Scripts for every page: history, the theme switch, a skip link to the maps, recovery from a lost connection."""
+"""Scripts for every page: history, the theme switch, a skip link to the maps, runs that the browser asks for."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ _COMPONENT = st.components.v2.component(
     js=f"{_SCRIPT}\nexport default () => {{}};",
     isolate_styles=False,
 )
-_RECONNECT = st.components.v2.component(
-    "quantscope_reconnect",
-    js=(_HERE / "reconnect.js").read_text(encoding="utf-8"),
+_RERUN = st.components.v2.component(
+    "quantscope_rerun",
+    js=(_HERE / "rerun.js").read_text(encoding="utf-8"),
     isolate_styles=False,
 )
 
@@ -48,9 +48,14 @@ def in_head(page: bytes) -> bytes:
 def run() -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space on the page.
 
-    A page that reconnects triggers a run; nothing else happens.
+    A page that reconnects or changes its theme triggers a run; nothing else happens.
     """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")
         st.html(_PAGE_STYLE)
-    _RECONNECT(key="qs_reconnect", on_reconnected_change=lambda: None)
+    _RERUN(
+        key="qs_rerun",
+        data={"theme": st.context.theme.type or "light"},
+        on_reconnected_change=lambda: None,
+        on_recolored_change=lambda: None,
+    )

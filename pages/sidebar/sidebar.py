@@ -10,6 +10,7 @@ from pages.sidebar import scheme_controls, scheme_state, tensor_controls
 # Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
 REQUIRED = {"codes", "mode", "overflow"}
+WIDE = 769  # px of the window from which on Streamlit shows the navigation in the header
 
 
 def draw(page: Page) -> None:
@@ -45,10 +46,13 @@ def draw(page: Page) -> None:
 def show_used(page: Page) -> None:
     """Hide the parts of the sidebar that the page does not use, or the whole sidebar if it uses none.
 
+    On narrow windows the sidebar stays: there, Streamlit puts the navigation into it.
+
     Call it again after the page: a step back in the browser's history changes the page's controls as they are drawn.
     """
     used = page.used()
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]
+    style = f"{','.join(hidden) or '.nothing'}{{display:none}}"
     if not used:
-        hidden = ["[data-testid=stSidebar]", "[data-testid=stExpandSidebarButton]"]
-    st.html(f"<style>{','.join(hidden) or '.nothing'}{{display:none}}</style>")
+        style += f"@media (min-width:{WIDE}px){{[data-testid=stSidebar],[data-testid=stExpandSidebarButton]{{display:none}}}}"
+    st.html(f"<style>{style}</style>")

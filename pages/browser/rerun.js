@@ -1,0 +1,31 @@
+// Asks for a run where Streamlit asks for none, although the page needs one.
+//
+// reconnected: Streamlit asks for a run only if the loss of the server interrupted one. The session on another replica is
+// empty: without a run, the page would look alive until the next action, although its uploads and images are gone.
+// recolored: figures get their colors from Python. Streamlit calls a component again once it has changed its theme, and
+// sends the new one along with a run.
+const watchers = new WeakMap();
+
+function watch() {
+  const app = document.querySelector("[data-testid=stApp]"), state = { app, lost: false };
+  state.observer = new MutationObserver(() => {
+    const connected = app.dataset.testConnectionState === "CONNECTED";
+    if (state.lost && connected && app.dataset.testScriptState === "notRunning") state.ask("reconnected", true);
+    state.lost = !connected;
+  });
+  state.observer.observe(app, { attributes: true, attributeFilter: ["data-test-connection-state"] });
+  return state;
+}
+
+export default ({ data, parentElement, setTriggerValue }) => {
+  const state = watchers.get(parentElement) ?? watch(), theme = getComputedStyle(state.app).colorScheme;
+  watchers.set(parentElement, state);
+  state.ask = setTriggerValue;
+  // once per change, lest a page whose theme does not reach Python asks forever
+  if (theme === data.theme) state.asked = "";
+  else if (theme !== state.asked) setTriggerValue("recolored", state.asked = theme);
+  return () => {
+    state.observer.disconnect();
+    watchers.delete(parentElement);
+  };
+};
