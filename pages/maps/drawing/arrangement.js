@@ -19,9 +19,10 @@ function zoom(data) {
 }
 
 // Height left in the window for the maps, below the content above them
-function heightLeft(data, root) {
+function heightLeft({ data, root, docked }, squeezed) {
   const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
+  if (squeezed) return window.innerHeight - top - scrolled - docked;
   let beneath = Math.max(FOOT, data.beneath ?? 0);
   if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
     const tabs = document.querySelector("[data-testid=stTabs]")?.getBoundingClientRect().top ?? bottom;
@@ -31,13 +32,21 @@ function heightLeft(data, root) {
 }
 
 // Position of each map: two by two; in one row on wide windows or for fewer than four maps; or the other way if that shows much more
-function place(data, root) {
-  const width = Math.floor(root.clientWidth), left = heightLeft(data, root);
+function place(state) {
+  const { data, root } = state, width = Math.floor(root.clientWidth), left = heightLeft(state, false);
   const count = data.maps.length;
   if (width < NARROW) return boxes(data, width, 1, count * 290);
   const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
   const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large) ? [row, two] : [two, row];
-  return seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
+  const chosen = seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
+  return state.docked ? squeezed(chosen, heightLeft(state, true)) : chosen;
+}
+
+// The same maps, lower, so that they fit above the arithmetic
+function squeezed(boxes, left) {
+  const tops = [...new Set(boxes.map((box) => box.top))], { height, total } = boxes[0];
+  const less = Math.min(Math.ceil(Math.max(0, total - left) / tops.length), Math.max(0, height - SQUEEZED));
+  return boxes.map((box) => ({ ...box, top: box.top - less * tops.indexOf(box.top), height: height - less, total: total - less * tops.length }));
 }
 
 // The window state that a drawing depends on

@@ -6,10 +6,10 @@ const instances = new WeakMap();
 
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
-  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, drawing: Promise.resolve() };
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, docked: 0, drawing: Promise.resolve() };
   // the size of the window and the sidebar and the content above the maps determine their size
   state.refit = () => {
-    if (state.data && root.clientWidth && placed(root, place(state.data, root)) !== state.placed) draw(state);
+    if (state.data && root.clientWidth && placed(root, place(state)) !== state.placed) draw(state);
   };
   state.observer = new ResizeObserver(state.refit);
   state.observer.observe(root);
@@ -19,9 +19,9 @@ function mount(parent) {
   root.addEventListener("pointermove", (event) => hover(state, event));
   root.addEventListener("pointerleave", () => point(state, null));
   root.addEventListener("pointerdown", (event) => press(state, event), true);
-  state.steps.querySelector("button").addEventListener("click", () => follow(state, false));
   root.addEventListener("keydown", (event) => key(state, event));
   root.addEventListener("blur", () => point(state, null));
+  state.unmountSteps = mountSteps(state);
   return state;
 }
 
@@ -48,7 +48,7 @@ function take(state, data) {
 function draw(state) {
   const { data, root } = state;
   if (!root.clientWidth) return;
-  state.boxes = place(data, root);
+  state.boxes = place(state);
   state.placed = placed(root, state.boxes);
   root.style.height = state.boxes[0].total + "px"; // content below must not move when plotly.js arrives
   root.classList.remove("qs-empty");
@@ -86,6 +86,7 @@ export default function (component) {
     state.gone = true;
     state.observer.disconnect();
     window.removeEventListener("resize", state.refit);
+    state.unmountSteps();
     // plotly.js continues pending work even after a purge, and would fail on removed nodes
     const purge = () => state.P?.purge(state.plot);
     state.drawing.then(purge, purge);

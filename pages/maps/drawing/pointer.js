@@ -1,4 +1,4 @@
-// The pointer and the keyboard: the cell that they point at, its numbers, and the arithmetic of the chosen element.
+// The pointer and the keyboard: the cell that they point at, its numbers, and the choice of an element.
 
 // Row, column and map under the pointer
 function cellUnder(state, event) {
@@ -44,35 +44,20 @@ function press(state, event) {
   if (event.button !== 0 || event.target.closest?.(".modebar, .qs-steps")) return;
   const start = [event.clientX, event.clientY];
   document.addEventListener("pointerup", (up) => {
-    const moved = Math.hypot(up.clientX - start[0], up.clientY - start[1]);
-    const cursor = moved < 4 ? cellUnder(state, up) : null;
+    if (Math.hypot(up.clientX - start[0], up.clientY - start[1]) >= 4) return;
+    const cursor = cellUnder(state, up);
     if (cursor) pick(state, cursor);
+    else close(state);
   }, { once: true, capture: true });
 }
 
+// The arithmetic follows with what Python sends, unless the cell was chosen before
 function pick(state, cursor) {
+  const { shown } = read(state, cursor), { selected, arithmetic } = state.data;
   state.pickedIn = cursor[2];
-  state.emit("picked", read(state, cursor).shown);
-  follow(state, Boolean(state.data.arithmetic));
-}
-
-// After a pick, show the arithmetic of the chosen element over the maps until it is closed, if the page's copy is outside
-// the window: over the row of maps that was not clicked, so that the picked cell stays visible
-function follow(state, wanted = state.following) {
-  const { data, steps } = state, { title, lines, elsewhere } = data.arithmetic ?? {};
-  state.following = wanted;
-  steps.hidden = true;
-  if (!wanted || !title) return;
-  const below = elsewhere && document.querySelector("pre." + elsewhere)?.getBoundingClientRect();
-  if (below && below.height && below.bottom <= window.innerHeight) return;
-  steps.hidden = false;
-  steps.querySelector("b").textContent = title;
-  steps.querySelector("pre").textContent = lines.join("\n");
-  const [first, last] = [frames(state)[0], frames(state).at(-1)], selected = data.selected;
-  if (!first || !selected) return;
-  const upper = (state.pickedIn ?? 0) < data.maps.length / 2, rows = first.top !== last.top;
-  const top = !rows ? first.top + first.height + 22 : upper ? last.top - 20 : 0;
-  steps.style.top = Math.max(0, top) + "px";
+  state.emit("picked", shown);
+  state.following = Boolean(arithmetic);
+  if (selected && shown.every((n, i) => n === selected[i])) follow(state);
 }
 
 // Move a zoomed view so that it shows a cell
@@ -101,7 +86,6 @@ function key(state, event) {
     pick(state, state.cursor);
   } else if (event.key === "Escape") {
     point(state, null);
-    follow(state, false);
   } else if (moves[event.key]) {
     const [down, right] = moves[event.key];
     const from = state.cursor ?? data.selected ?? [data.rows[0], data.columns[0]];

@@ -1,0 +1,91 @@
+// The arithmetic of the chosen element, shown after a pick until it is closed, if the page's copy is outside the window. It
+// never covers the maps: it stands to the right of them if there is room, else at the bottom of the window, above which
+// the maps make room. On narrow windows, where the maps are longer than the window, the picked map is scrolled above it.
+
+const SHEET = 768;             // px of the window's width: up to here it is as wide as the window
+const BESIDE = 280, APART = 16; // px: minimum width to the right of the maps, and the distance from them
+const SQUEEZED = 90;           // px: minimum height of a map that makes room,
+const LEAST = 120;             // and of the arithmetic
+const HEADER = 60;             // px of the window that the header covers
+
+function mountSteps(state) {
+  const { steps, root } = state;
+  steps.querySelector("button").addEventListener("click", () => close(state));
+  // a click, not a press: on a phone, a press also begins a scroll; the maps have their own clicks
+  const beside = (event) => { if (!root.contains(event.target)) close(state); };
+  const escape = (event) => { if (event.key === "Escape") close(state); };
+  document.addEventListener("click", beside, true);
+  document.addEventListener("keydown", escape, true);
+  return () => {
+    document.removeEventListener("click", beside, true);
+    document.removeEventListener("keydown", escape, true);
+  };
+}
+
+function close(state) {
+  if (state.following) follow(state, false);
+}
+
+// Show or hide the arithmetic
+function follow(state, wanted = state.following) {
+  const { data, steps, docked } = state, { title, lines } = data.arithmetic ?? {};
+  state.following = wanted && Boolean(title);
+  if (!state.following || (steps.hidden && copyInSight(data))) {
+    steps.hidden = true;
+    state.docked = 0;
+  } else {
+    const opened = steps.hidden, narrow = window.innerWidth <= SHEET;
+    steps.hidden = false;
+    steps.querySelector("b").textContent = title;
+    steps.querySelector("pre").replaceChildren(...lines.map(written));
+    // maps that have made room stay so until it is closed: with their full size there would be no room
+    if (narrow || docked || !beside(state)) dock(state, narrow);
+    if (narrow && opened) uncover(state);
+  }
+  if (state.docked !== docked) state.refit();
+}
+
+// A line of aligned columns: name, formula, value
+function written(line) {
+  const made = document.createElement("span"), [name, ...parts] = line.split(/ {2,}/), value = parts.pop();
+  const part = (tag, textContent) => Object.assign(document.createElement(tag), { textContent });
+  if (value === undefined) made.append(name);
+  else made.append(part("i", name), ...(parts.length ? [`${parts.join("  ")}  `] : []), part("b", value));
+  return made;
+}
+
+function copyInSight({ arithmetic }) {
+  const copy = document.querySelector("pre." + arithmetic.elsewhere)?.getBoundingClientRect();
+  return Boolean(copy?.height) && copy.bottom <= window.innerHeight;
+}
+
+// To the right of the maps; whether it fits there
+function beside({ root, steps, boxes, data }) {
+  const { top } = root.getBoundingClientRect();
+  const left = Math.max(...boxes.map((box) => box.left + box.width)) + BAR * zoom(data) + APART, room = root.clientWidth - left;
+  if (room < BESIDE) return false;
+  const hidden = Math.max(0, HEADER - top); // px of the maps that are scrolled out of sight
+  set(steps, { position: "absolute", left, top: hidden, width: room });
+  return steps.offsetHeight <= window.innerHeight - top - hidden - FOOT;
+}
+
+// At the bottom of the window
+function dock(state, narrow) {
+  const { root, steps, data } = state, { left, width, top } = root.getBoundingClientRect();
+  const maps = 2 * (SQUEEZED + TITLE + BOTTOM) * zoom(data), scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
+  const most = narrow ? window.innerHeight * 0.45 : Math.max(LEAST, window.innerHeight - top - scrolled - maps);
+  set(steps, { position: "fixed", left: narrow ? 0 : left, bottom: 0, width: narrow ? window.innerWidth : width, maxHeight: most });
+  state.docked = narrow ? 0 : steps.offsetHeight;
+}
+
+function set(steps, sizes) {
+  const px = Object.entries(sizes).map(([name, size]) => [name, typeof size === "number" ? `${size}px` : size]);
+  Object.assign(steps.style, { top: "auto", bottom: "auto", maxHeight: "none", ...Object.fromEntries(px) });
+}
+
+// Scroll the picked map above the sheet
+function uncover({ root, steps, boxes, pickedIn }) {
+  const box = boxes[pickedIn ?? 0], foot = root.getBoundingClientRect().top + box.top + box.height + BOTTOM;
+  const covered = foot - steps.getBoundingClientRect().top;
+  if (covered > 0) root.closest("[data-testid=stMain]")?.scrollBy({ top: covered, behavior: "smooth" });
+}
