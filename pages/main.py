@@ -43,7 +43,7 @@ warm.one_thread()
 # Made once per session: each page looks its script up in the file system
 if NAVIGATION not in st.session_state:
     st.session_state[NAVIGATION] = for_navigation(PAGES)
-opened = st.navigation(st.session_state[NAVIGATION], position="top")
+opened = st.navigation(st.session_state[NAVIGATION], position="top", expanded=True)
 page = next(page for page in PAGES if page.url_path == opened.url_path)
 if not frame.is_lesson(page):
     frame.unfold()

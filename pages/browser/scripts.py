@@ -1,4 +1,4 @@
-"""Scripts for every page: history, the theme switch, a skip link to the maps, runs that the browser asks for."""
+"""Scripts for every page: history, the theme switch, a skip link to the maps, tabs, sheets, runs that the browser asks for."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import streamlit as st
 
 _HERE = Path(__file__).parent
 _SCRIPT = "\n".join(
-    (_HERE / name).read_text(encoding="utf-8") for name in ("theme.js", "history.js", "keyboard.js")
+    (_HERE / name).read_text(encoding="utf-8") for name in ("theme.js", "history.js", "keyboard.js", "tabs.js", "sheet.js")
 )
 _REFUSED = (_HERE / "refused.js").read_text(encoding="utf-8")
 _STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")

@@ -78,6 +78,7 @@ export default function (component) {
   state.root.classList.toggle("qs-large", Boolean(data.large));
   take(state, data);
   draw(state);
+  answered(state);
   if (!state.P) loadPlotly(data.vendor).then(
     (P) => { state.P = P; if (!state.gone) draw(state); },
     () => state.gone || setTriggerValue("failed", true),

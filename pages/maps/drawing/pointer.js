@@ -57,6 +57,7 @@ function pick(state, cursor) {
   state.pickedIn = cursor[2];
   state.emit("picked", shown);
   state.following = Boolean(arithmetic);
+  state.awaited = !arithmetic;
   if (selected && shown.every((n, i) => n === selected[i])) follow(state);
 }
 

@@ -40,7 +40,7 @@ function follow(state, wanted = state.following) {
     steps.querySelector("pre").replaceChildren(...lines.map(written));
     // maps that have made room stay so until it is closed: with their full size there would be no room
     if (narrow || docked || !beside(state)) dock(state, narrow);
-    if (narrow && opened) uncover(state);
+    if (narrow && opened) uncover(state, steps.getBoundingClientRect().top);
   }
   if (state.docked !== docked) state.refit();
 }
@@ -83,9 +83,14 @@ function set(steps, sizes) {
   Object.assign(steps.style, { top: "auto", bottom: "auto", maxHeight: "none", ...Object.fromEntries(px) });
 }
 
-// Scroll the picked map above the sheet
-function uncover({ root, steps, boxes, pickedIn }) {
-  const box = boxes[pickedIn ?? 0], foot = root.getBoundingClientRect().top + box.top + box.height + BOTTOM;
-  const covered = foot - steps.getBoundingClientRect().top;
+// On narrow windows, scroll the picked map above the page's own sheet
+function answered(state) {
+  if (state.awaited && window.innerWidth <= SHEET) uncover(state, window.innerHeight / 2);
+  state.awaited = false;
+}
+
+// Scroll the picked map above a sheet
+function uncover({ root, boxes, pickedIn }, sheet) {
+  const box = boxes[pickedIn ?? 0], covered = root.getBoundingClientRect().top + box.top + box.height + BOTTOM - sheet;
   if (covered > 0) root.closest("[data-testid=stMain]")?.scrollBy({ top: covered, behavior: "smooth" });
 }

@@ -109,7 +109,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 
 
 def pick(index: tuple[int, ...]) -> None:
-    """Choose a cell (a callback)."""
+    """Choose a cell; without an index, none (a callback)."""
     st.session_state[CELL] = ", ".join(map(str, index))
 
 

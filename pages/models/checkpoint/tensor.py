@@ -45,7 +45,11 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
         if shown.cell is not None:
-            cell.draw(opened, name, shown.cell, original)
+            with st.container(key="ck_origin"):
+                st.button(
+                    "", icon=":material/close:", key="_ck_origin_close", type="tertiary", on_click=controls.pick, args=((),), help="Close"
+                )
+                cell.draw(opened, name, shown.cell, original)
     except qc.QuantError as error:
         messages.error(str(error))
 
