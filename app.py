@@ -43,6 +43,13 @@ metrics.gauge("work_bytes", "Bytes that the admitted work may take", lambda: tur
 metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 
+def has_sidebar(url_path: str, query: dict[str, list[str]]) -> bool | None:
+    """As `registry.opens_with_sidebar`; the pages are imported once the server runs, since they have caches."""
+    from pages import registry
+
+    return registry.opens_with_sidebar(url_path, query)
+
+
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Visit every page before the first visitor does."""
@@ -65,7 +72,7 @@ app = st.App(
         Middleware(origins.Origins),
         Middleware(Limits, uploads=uploads, address_sessions=options.address_sessions),
         Middleware(metrics.Metrics),
-        Middleware(Pages),
+        Middleware(Pages, has_sidebar=has_sidebar),
         Middleware(Affinity, options.replica),
     ],
     on_script_error=log.report_failure,

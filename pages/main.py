@@ -1,7 +1,6 @@
-"""The page registry, and what all pages share: configuration and the sidebar."""
+"""What runs on every page: configuration, navigation and the sidebar."""
 
 import sys
-from importlib import import_module
 from pathlib import Path
 
 # `streamlit run pages/main.py` and AppTest do not put the root on the path
@@ -14,25 +13,13 @@ import streamlit as st
 from pages.browser import scripts
 from pages.learn import frame
 from pages.maps import four_maps
+from pages.registry import PAGES
 from pages.serving import warm
 from pages.shared.computing import turn
-from pages.shared.page import Page, for_navigation
+from pages.shared.page import for_navigation
 from pages.shared.state import link, pinned
 from pages.sidebar import sidebar
 
-# In the order of the navigation; each package describes its own page
-PAGES: list[Page] = [
-    import_module("pages.explore.quantize").PAGE,
-    import_module("pages.explore.ranges").PAGE,
-    import_module("pages.explore.formats").PAGE,
-    import_module("pages.compare.libraries").PAGE,
-    import_module("pages.compare.schemes").PAGE,
-    import_module("pages.compare.match").PAGE,
-    import_module("pages.models.checkpoint").PAGE,
-    import_module("pages.models.compare").PAGE,
-    *import_module("pages.learn").PAGES,
-    import_module("pages.learn.ptq_or_qat").PAGE,
-]
 KEYS = {*sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
 REQUIRED = sidebar.REQUIRED.union(*(page.required for page in PAGES))
 NAVIGATION = "_navigation"

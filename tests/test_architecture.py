@@ -33,6 +33,7 @@ pages.models.cell
 pages.models.checkpoint pages.models.compare
 pages.learn
 pages.learn.ptq_or_qat
+pages.registry
 pages.main
 app
 """

@@ -1,4 +1,6 @@
-"""Scripts for every page: history, the theme switch, a skip link to the maps, tabs, sheets, runs that the browser asks for."""
+"""Scripts for every page: the first view, history, the theme switch, a skip link to the maps, tabs, sheets, and runs that
+the browser asks for.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,8 @@ import streamlit as st
 
 _HERE = Path(__file__).parent
 _SCRIPT = "\n".join(
-    (_HERE / name).read_text(encoding="utf-8") for name in ("theme.js", "history.js", "keyboard.js", "tabs.js", "sheet.js")
+    (_HERE / name).read_text(encoding="utf-8")
+    for name in ("first_view.js", "theme.js", "history.js", "keyboard.js", "tabs.js", "sheet.js")
 )
 _REFUSED = (_HERE / "refused.js").read_text(encoding="utf-8")
 _STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")
@@ -24,6 +27,12 @@ _RERUN = st.components.v2.component(
 )
 
 
+WITHOUT_SIDEBAR = "@media (min-width:769px){[data-testid=stSidebar],[data-testid=stExpandSidebarButton]{display:none}}"
+_SIDEBAR_TO_COME = (
+    "@media (min-width:769px){[data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) > "
+    ":has(> [data-testid=stMain]){margin-left:var(--qs-sidebar,263px)}}"
+)
+_ELEMENTS_TO_COME = ":is([data-testid=stMain],[data-testid=stSidebarUserContent]){visibility:hidden}"
 _served_in_head = False
 
 
@@ -33,14 +42,18 @@ def serve_in_head() -> None:
     _served_in_head = True
 
 
-def in_head(page: bytes) -> bytes:
+def in_head(page: bytes, sidebar: bool | None) -> bytes:
     """The page with our scripts and styles.
 
     The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
     pages last, so that they override Streamlit's.
+
+    Args:
+        sidebar: whether the page opens with a sidebar; None if it is folded.
     """
-    head = f"<head><style>{_STYLE}</style><script>{_SCRIPT}\n{_REFUSED}</script>"
-    page = page.replace(b"<head>", head.encode(), 1)
+    first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
+    style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
+    page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
     style = f"<style>{_PAGE_STYLE.read_text(encoding='utf-8')}</style>"
     return page.replace(b"</body>", f"{style}</body>".encode(), 1)
 

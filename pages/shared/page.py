@@ -16,11 +16,18 @@ class While:
     key: str = ""
     values: Set[str] = frozenset()
 
-    def holds(self) -> bool:
-        """Whether the condition is true; before the control is first drawn, the link decides."""
+    def holds(self, query: Mapping[str, list[str]] | None = None) -> bool:
+        """Whether the condition is true; before the control is first drawn, the link decides.
+
+        Args:
+            query: the parameters of a link that is not open yet; None for the page that is open.
+        """
         if not self.key:
             return True
-        held = st.session_state.get(self.key, st.query_params.get_all(self.key))
+        if query is None:
+            held = st.session_state.get(self.key, st.query_params.get_all(self.key))
+        else:
+            held = query.get(self.key, [])
         return bool(self.values & {str(v).lower() for v in (held if isinstance(held, list) else [held])})
 
 
@@ -59,9 +66,9 @@ class Page:
             self.script, title=self.title, icon=icon, url_path=self.url_path or None, default=default
         )
 
-    def used(self) -> frozenset[str]:
-        """The parts of the sidebar that the page uses in its current state."""
-        return frozenset(part for part, when in self.uses.items() if when.holds())
+    def used(self, query: Mapping[str, list[str]] | None = None) -> frozenset[str]:
+        """The parts of the sidebar that the page uses in its current state, or when a link with this query opens."""
+        return frozenset(part for part, when in self.uses.items() if when.holds(query))
 
 
 def for_navigation(pages: Sequence[Page]) -> dict[str, list[StreamlitPage]]:

@@ -3,6 +3,7 @@
 import streamlit as st
 
 import quantcore as qc
+from pages.browser.scripts import WITHOUT_SIDEBAR
 from pages.shared.page import SCHEME, TENSOR, Page
 from pages.shared.state import selection
 from pages.sidebar import scheme_controls, scheme_state, tensor_controls
@@ -10,7 +11,6 @@ from pages.sidebar import scheme_controls, scheme_state, tensor_controls
 # Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
 REQUIRED = {"codes", "mode", "overflow"}
-WIDE = 769  # px of the window from which on Streamlit shows the navigation in the header
 
 
 def draw(page: Page) -> None:
@@ -54,5 +54,5 @@ def show_used(page: Page) -> None:
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]
     style = f"{','.join(hidden) or '.nothing'}{{display:none}}"
     if not used:
-        style += f"@media (min-width:{WIDE}px){{[data-testid=stSidebar],[data-testid=stExpandSidebarButton]{{display:none}}}}"
+        style += WITHOUT_SIDEBAR
     st.html(f"<style>{style}</style>")

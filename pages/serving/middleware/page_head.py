@@ -1,5 +1,8 @@
 """Our scripts in the head of every page that the server sends."""
 
+from collections.abc import Callable
+from urllib.parse import parse_qs
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.browser.scripts import in_head, serve_in_head
@@ -15,10 +18,12 @@ class Pages:
 
     Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
     keep a cached page without them, or with old ones.
+
+    ``has_sidebar`` says of the last part of a path and its query whether the page opens with a sidebar; None if folded.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, has_sidebar: Callable[[str, dict[str, list[str]]], bool | None]) -> None:
+        self.app, self.has_sidebar = app, has_sidebar
         serve_in_head()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,7 +36,9 @@ class Pages:
                 start = message
                 return
             if start is not None:
-                page = in_head(message.get("body", b""))
+                query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+                sidebar = self.has_sidebar(scope["path"].rpartition("/")[2], query)
+                page = in_head(message.get("body", b""), sidebar)
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
                 await send({**start, "headers": [*headers, (POLICY, policy)]})

@@ -1,0 +1,28 @@
+// The first view of a page appears at once, in its place.
+//
+// Streamlit draws a page first without its sidebar, then with one, and loads the code of most elements when they first appear,
+// with a placeholder of another height. So until the first run is drawn, a style that the server adds keeps the place of the
+// sidebar or hides it, and hides the elements; they are shown when nothing moves any more, and in any case soon.
+(() => {
+  const style = document.getElementById("qs-first-view");
+  if (!style) return;
+  const STILL = 100, COMPUTING = 800, LOADING = 3000, NOTHING = 15000; // ms: without a change; at most: while the run computes, while code is loaded, without a run
+  let width = null;
+  try { width = parseInt(window.localStorage.getItem("sidebarWidth"), 10); } catch { /* storage may be forbidden */ }
+  if (width) document.documentElement.style.setProperty("--qs-sidebar", `${width}px`);
+
+  const inSight = (e) => { const box = e.getBoundingClientRect(); return box.height && box.top < window.innerHeight && box.bottom > 0; };
+  const loading = () => document.fonts.status === "loading" || [...document.querySelectorAll("[data-testid=stSkeleton], .qs-empty")].some(inSight);
+  const running = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
+  const heights = () => [...document.querySelectorAll("[data-testid=stAppViewContainer] [data-testid=stElementContainer]")].map((e) => e.offsetTop + e.offsetHeight).join();
+  let drawn = 0, moved = 0, last = "";
+  const look = (now) => {
+    if (!drawn && document.querySelector("[data-testid=stEvent] style")) drawn = now; // of sidebar.show_used
+    const shown = drawn && heights();
+    if (shown !== last) [last, moved] = [shown, now];
+    const wait = loading() ? LOADING : running() || now - moved < STILL ? COMPUTING : 0;
+    if (drawn ? now - drawn >= wait : now >= NOTHING) style.remove();
+    else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})();
