@@ -32,7 +32,8 @@ _SIDEBAR_TO_COME = (
     "@media (min-width:769px){[data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) > "
     ":has(> [data-testid=stMain]){margin-left:var(--qs-sidebar,263px)}}"
 )
-_ELEMENTS_TO_COME = ":is([data-testid=stMain],[data-testid=stSidebarUserContent]){visibility:hidden}"
+# each by itself: Streamlit's labels set their own visibility
+_ELEMENTS_TO_COME = ":is([data-testid=stMain],[data-testid=stSidebarUserContent]) *{visibility:hidden !important}"
 _served_in_head = False
 
 
