@@ -12,12 +12,12 @@
   if (width) document.documentElement.style.setProperty("--qs-sidebar", `${width}px`);
 
   const inSight = (e) => { const box = e.getBoundingClientRect(); return box.height && box.top < window.innerHeight && box.bottom > 0; };
-  const loading = () => document.fonts.status === "loading" || [...document.querySelectorAll("[data-testid=stSkeleton], .qs-empty")].some(inSight);
-  const running = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
-  const heights = () => [...document.querySelectorAll("[data-testid=stAppViewContainer] [data-testid=stElementContainer]")].map((e) => e.offsetTop + e.offsetHeight).join();
+  const loading = () => document.fonts.status === "loading" || [...document.querySelectorAll("%skeleton%, .qs-empty")].some(inSight);
+  const running = () => document.querySelector("%app%")?.getAttribute("%script_state%") !== "notRunning";
+  const heights = () => [...document.querySelectorAll("%view% %element%")].map((e) => e.offsetTop + e.offsetHeight).join();
   let drawn = 0, moved = 0, last = "";
   const look = (now) => {
-    if (!drawn && document.querySelector("[data-testid=stEvent] style")) drawn = now; // of sidebar.show_used
+    if (!drawn && document.querySelector("%unseen% style")) drawn = now; // of sidebar.show_used
     const shown = drawn && heights();
     if (shown !== last) [last, moved] = [shown, now];
     const wait = loading() ? LOADING : running() || now - moved < STILL ? COMPUTING : 0;

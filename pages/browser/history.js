@@ -8,10 +8,10 @@
   window.history.oneStepPerAct = true;
   const { pushState, replaceState } = window.history;
   const OVERDUE = 2000; // ms without a run after a change: no response will come
-  const app = () => document.querySelector("[data-testid=stApp]");
+  const app = () => document.querySelector("%app%");
   // A slow browser draws a whole run at once, and never shows that it was running
   const run = () => document.querySelector("[data-run]")?.dataset.run;
-  const running = () => (app()?.dataset.testScriptState ?? "initial") !== "notRunning";
+  const running = () => (app()?.getAttribute("%script_state%") ?? "initial") !== "notRunning";
 
   // Whether the next change pushes an entry: fresh for a control's, open for the app's own. Both are false before the
   // first action, since an opened link and its cleaned-up form are one view, and after Back, which has its own entry
@@ -23,12 +23,12 @@
 
   const unanswered = () => running() || (asked > 0 && run() === askedIn && performance.now() - asked < OVERDUE);
   new MutationObserver(() => { if (!running()) asked = 0; })
-    .observe(document, { subtree: true, attributes: true, attributeFilter: ["data-test-script-state"] });
+    .observe(document, { subtree: true, attributes: true, attributeFilter: ["%script_state%"] });
 
   function act(event) {
     acted = true;
     const target = event.composedPath()[0];
-    const at = target instanceof Element ? target.closest("[data-testid=stElementContainer]") ?? target : null;
+    const at = target instanceof Element ? target.closest("%element%") ?? target : null;
     if (!unanswered() || !control || target.closest?.("a[href]")) fresh = open = true;
     else if (at !== control) fresh = true; // what the app still writes belongs to the previous action
     control = at;

@@ -7,13 +7,13 @@
 const watchers = new WeakMap();
 
 function watch() {
-  const app = document.querySelector("[data-testid=stApp]"), state = { app, lost: false };
+  const app = document.querySelector("%app%"), state = { app, lost: false };
   state.observer = new MutationObserver(() => {
-    const connected = app.dataset.testConnectionState === "CONNECTED";
-    if (state.lost && connected && app.dataset.testScriptState === "notRunning") state.ask("reconnected", true);
+    const connected = app.getAttribute("%connection_state%") === "CONNECTED";
+    if (state.lost && connected && app.getAttribute("%script_state%") === "notRunning") state.ask("reconnected", true);
     state.lost = !connected;
   });
-  state.observer.observe(app, { attributes: true, attributeFilter: ["data-test-connection-state"] });
+  state.observer.observe(app, { attributes: true, attributeFilter: ["%connection_state%"] });
   return state;
 }
 

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.browser import streamlit_dom
+
 _HERE = Path(__file__).parent
 _SCRIPT = "\n".join(
-    (_HERE / name).read_text(encoding="utf-8")
+    streamlit_dom.read(_HERE / name)
     for name in ("first_view.js", "theme.js", "history.js", "keyboard.js", "tabs.js", "sheet.js")
 )
-_REFUSED = (_HERE / "refused.js").read_text(encoding="utf-8")
-_STYLE = (_HERE / "scripts.css").read_text(encoding="utf-8")
-_PAGE_STYLE = _HERE / "page.css"
+_STYLE = streamlit_dom.read(_HERE / "scripts.css")
+_PAGE_STYLE = f"<style>{streamlit_dom.read(_HERE / 'page.css')}</style>"
 _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
     css=_STYLE,
@@ -22,18 +23,18 @@ _COMPONENT = st.components.v2.component(
 )
 _RERUN = st.components.v2.component(
     "quantscope_rerun",
-    js=(_HERE / "rerun.js").read_text(encoding="utf-8"),
+    js=streamlit_dom.read(_HERE / "rerun.js"),
     isolate_styles=False,
 )
 
 
-WITHOUT_SIDEBAR = "@media (min-width:769px){[data-testid=stSidebar],[data-testid=stExpandSidebarButton]{display:none}}"
-_SIDEBAR_TO_COME = (
-    "@media (min-width:769px){[data-testid=stAppViewContainer]:not(:has(> [data-testid=stSidebar])) > "
-    ":has(> [data-testid=stMain]){margin-left:var(--qs-sidebar,263px)}}"
+WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}}")
+_SIDEBAR_TO_COME = streamlit_dom.filled(
+    "@media (min-width:769px){%view%:not(:has(> %sidebar%)) > "
+    ":has(> %main%){margin-left:var(--qs-sidebar,263px)}}"
 )
 # each by itself: Streamlit's labels set their own visibility
-_ELEMENTS_TO_COME = ":is([data-testid=stMain],[data-testid=stSidebarUserContent]) *{visibility:hidden !important}"
+_ELEMENTS_TO_COME = streamlit_dom.filled(":is(%main%,%sidebar_content%) *{visibility:hidden !important}")
 _served_in_head = False
 
 
@@ -55,8 +56,7 @@ def in_head(page: bytes, sidebar: bool | None) -> bytes:
     first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
     style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
     page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
-    style = f"<style>{_PAGE_STYLE.read_text(encoding='utf-8')}</style>"
-    return page.replace(b"</body>", f"{style}</body>".encode(), 1)
+    return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
 
 
 def run() -> None:

@@ -4,9 +4,9 @@
   document.qsSheet = true;
   const panel = () => document.querySelector(".st-key-ck_origin");
   const close = () => document.querySelector(".st-key-_ck_origin_close button")?.click();
-  const OWN = "input, textarea, [role=dialog], [role=listbox], [data-testid=stPopoverBody]"; // which Esc belongs to
+  const OWN = "input, textarea, [role=dialog], [role=listbox], %popover_body%"; // which Esc belongs to
   window.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && panel() && !event.target.closest?.(OWN) && !document.querySelector("[data-testid=stPopoverBody]")) close();
+    if (event.key === "Escape" && panel() && !event.target.closest?.(OWN) && !document.querySelector("%popover_body%")) close();
   }, true);
   window.addEventListener("click", (event) => {
     const shown = panel();

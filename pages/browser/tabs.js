@@ -8,8 +8,8 @@
   document.qsTabs = true;
   function hold(event) {
     const at = event.target.closest?.("[role=tab], .qs-maps");
-    const tabs = at && (at.closest("[data-testid=stTabs]") ?? document.querySelector("[data-testid=stTabs]"));
-    const main = tabs?.closest("[data-testid=stMain]");
+    const tabs = at && (at.closest("%tabs%") ?? document.querySelector("%tabs%"));
+    const main = tabs?.closest("%main%");
     if (!main) return;
     const { top, bottom } = tabs.getBoundingClientRect(), foot = main.getBoundingClientRect().top - main.scrollTop + main.scrollHeight;
     tabs.style.minHeight = `${Math.max(0, main.getBoundingClientRect().bottom - top - (foot - bottom))}px`;

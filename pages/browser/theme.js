@@ -18,7 +18,7 @@
   let chosen = known(stored());
   try {
     for (const key of Object.keys(window.localStorage)) {
-      if (key.startsWith(`stActiveTheme-${window.location.pathname}-`)) window.localStorage.removeItem(key);
+      if (key.startsWith(`%stored_theme%-${window.location.pathname}-`)) window.localStorage.removeItem(key);
     }
   } catch { /* nothing stored, nothing to remove */ }
 
@@ -55,7 +55,7 @@
   });
   window.addEventListener("storage", (event) => { if (event.key === KEY) follow(event.newValue); });
   function attach() {
-    if (!box.isConnected) document.querySelector("[data-testid=stToolbar]")?.append(box);
+    if (!box.isConnected) document.querySelector("%toolbar%")?.append(box);
   }
   attach();
   new MutationObserver(attach).observe(document, { childList: true, subtree: true });

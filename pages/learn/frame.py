@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from pages.browser import streamlit_dom
 from pages.learn.lesson_pages import LARGE, LESSON_URL
 from pages.shared.lesson_plan import LESSONS, script, step_key
 from pages.shared.page import Page
@@ -19,7 +20,7 @@ from pages.shared.theme import theme
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _LARGE_BEFORE, _FOLDED = "_learn_large", "_learn_folded"
 FEW = 8  # steps that fit into one row of buttons
-_CSS = (Path(__file__).parent / "lesson.css").read_text(encoding="utf-8")
+_CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
 
 def is_lesson(page: Page) -> bool:

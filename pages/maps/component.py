@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.browser import streamlit_dom
 from pages.maps.picture import Picture, cells, marks
 from quantcore import figures
 from quantcore.analysis import MapData
@@ -20,7 +21,7 @@ _FAILED = "_maps_failed"
 
 def script(name: str) -> str:
     """A script of this folder, such as plotly.js, which loads Plotly."""
-    return (_HERE / name).read_text(encoding="utf-8")
+    return streamlit_dom.read(_HERE / name)
 
 
 def vendor() -> str:

@@ -20,12 +20,12 @@ function zoom(data) {
 
 // Height left in the window for the maps, below the content above them
 function heightLeft({ data, root, docked }, squeezed) {
-  const scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
+  const scrolled = root.closest("%main%")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
   if (squeezed) return window.innerHeight - top - scrolled - docked;
   let beneath = Math.max(FOOT, data.beneath ?? 0);
   if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
-    const tabs = document.querySelector("[data-testid=stTabs]")?.getBoundingClientRect().top ?? bottom;
+    const tabs = document.querySelector("%tabs%")?.getBoundingClientRect().top ?? bottom;
     beneath = Math.max(BENEATH, tabs - bottom + OPENED);
   }
   return window.innerHeight - top - scrolled - beneath;

@@ -13,7 +13,7 @@ function mount(parent) {
   };
   state.observer = new ResizeObserver(state.refit);
   state.observer.observe(root);
-  const page = root.closest("[data-testid=stMainBlockContainer]");
+  const page = root.closest("%block%");
   if (page) state.observer.observe(page);
   window.addEventListener("resize", state.refit);
   root.addEventListener("pointermove", (event) => hover(state, event));

@@ -72,7 +72,7 @@ function beside({ root, steps, boxes, data }) {
 // At the bottom of the window
 function dock(state, narrow) {
   const { root, steps, data } = state, { left, width, top } = root.getBoundingClientRect();
-  const maps = 2 * (SQUEEZED + TITLE + BOTTOM) * zoom(data), scrolled = root.closest("[data-testid=stMain]")?.scrollTop ?? 0;
+  const maps = 2 * (SQUEEZED + TITLE + BOTTOM) * zoom(data), scrolled = root.closest("%main%")?.scrollTop ?? 0;
   const most = narrow ? window.innerHeight * 0.45 : Math.max(LEAST, window.innerHeight - top - scrolled - maps);
   set(steps, { position: "fixed", left: narrow ? 0 : left, bottom: 0, width: narrow ? window.innerWidth : width, maxHeight: most });
   state.docked = narrow ? 0 : steps.offsetHeight;
@@ -92,5 +92,5 @@ function answered(state) {
 // Scroll the picked map above a sheet
 function uncover({ root, boxes, pickedIn }, sheet) {
   const box = boxes[pickedIn ?? 0], covered = root.getBoundingClientRect().top + box.top + box.height + BOTTOM - sheet;
-  if (covered > 0) root.closest("[data-testid=stMain]")?.scrollBy({ top: covered, behavior: "smooth" });
+  if (covered > 0) root.closest("%main%")?.scrollBy({ top: covered, behavior: "smooth" });
 }

@@ -47,7 +47,13 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         if shown.cell is not None:
             with st.container(key="ck_origin"):
                 st.button(
-                    "", icon=":material/close:", key="_ck_origin_close", type="tertiary", on_click=controls.pick, args=((),), help="Close"
+                    "",
+                    icon=":material/close:",
+                    key="_ck_origin_close",
+                    type="tertiary",
+                    on_click=controls.pick,
+                    args=((),),
+                    help="Close",
                 )
                 cell.draw(opened, name, shown.cell, original)
     except qc.QuantError as error:

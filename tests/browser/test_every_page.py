@@ -1,0 +1,104 @@
+"""What holds on every page: it opens without moving, follows the theme, and has its navigation on a phone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contrast import PALE
+from page_rest import at_rest
+from parts import in_parts
+from playwright.sync_api import TimeoutError, expect
+
+from pages.browser.streamlit_dom import NAMES
+from pages.registry import PAGES
+
+MINILM = "ck=example:minilm-gptq&ck_original=example:minilm"
+TENSOR = f"checkpoint?{MINILM}&ck_tensor=encoder.layer.0.output.dense.weight&ck_cell=97,8"
+MORE = [
+    "?tab=Distribution",
+    "?tab=Scales",
+    "?tab=Code",
+    f"checkpoint?{MINILM}",
+    f"compare-checkpoints?{MINILM}",
+    TENSOR,
+]
+MORE += ["learn-ptq-or-qat?learn_ptq_or_qat_step=rounding", "learn-granularity?learn_granularity_step=yours"]
+LINKS = [*(page.url_path for page in PAGES), *MORE]
+SHIFTS = """(() => { window.shifted = 0; new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true }); })()"""
+COLORS = """[...document.querySelectorAll(".qs-maps svg.qs-scales stop, .js-plotly-plot text, .qs-cells .qs-cell")].map((e) =>
+    e.getAttribute("stop-color") ?? getComputedStyle(e)[e instanceof SVGElement ? "fill" : "color"]).join()"""
+# In this theme, all text is legible and, where there are maps or charts, their colors are these, or others than before
+FOLLOWED = f"""([theme, colors, before]) => {{
+    const app = document.querySelector("[data-testid=stApp]"), now = {COLORS};
+    return getComputedStyle(app).colorScheme === theme && (colors === null ? !before || now !== before : now === colors)
+        && !({PALE})().length;
+}}"""
+
+
+def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None:
+    """Change the theme and do nothing else; wait until everything has followed."""
+    app.page.emulate_media(color_scheme=theme)
+    try:
+        app.page.wait_for_function(FOLLOWED, arg=[theme, colors, before], timeout=10_000)
+    except TimeoutError:
+        pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
+
+
+@in_parts(3)
+def test_a_page_opens_in_its_place_and_follows_the_theme(
+    new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
+) -> None:
+    app = new_app(server, own=True)
+    app.expected = ["/_stcore/"]  # Streamlit first looks below the deep link
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.page.add_init_script(SHIFTS)
+    for link in part(LINKS):
+        app.page.goto(f"{server}/{link}")
+        app.wait("document.body && !document.getElementById('qs-first-view')")
+        at_rest(app.page)
+        assert app.page.evaluate("window.shifted") < 0.1, link
+        light = app.page.evaluate(COLORS)
+        switch(app, "dark", before=light)
+        switch(app, "light", before=light, colors=light)
+
+
+@in_parts(4)
+def test_a_phone_has_the_navigation(
+    new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
+) -> None:
+    app = new_app(server, width=390)
+    app.expected = ["/_stcore/"]
+    for page in part([page for page in PAGES if not page.used({})] + PAGES[:1]):
+        app.page.goto(f"{server}/{page.url_path}")
+        at_rest(app.page)
+        app.wait(
+            "document.querySelector('[data-testid=stExpandSidebarButton], [data-testid=stSidebarCollapseButton]')"
+        )
+        if app.page.get_by_test_id("stExpandSidebarButton").is_visible():  # else it was left open
+            app.page.get_by_test_id("stExpandSidebarButton").click()
+        expect(
+            app.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Formats", exact=True)
+        ).to_be_in_viewport()
+
+
+SOMETIMES = {
+    "skeleton",
+    "element_toolbar",
+    "full_screen",
+    "dialog",
+    "popover_body",
+    "tag",
+    "code",
+    "expand_sidebar",
+}
+
+
+def test_streamlit_still_has_its_names(app: Any) -> None:
+    """Those that are on the page without an act; all are looked up in the front end's code by another test."""
+    app.open(tab="Distribution")
+    app.wait("document.querySelector('.js-plotly-plot')")
+    selectors = {name: written for name, written in NAMES.items() if written.startswith("[")}
+    found = {name for name, s in selectors.items() if app.page.locator(s).count()}
+    assert selectors.keys() - found <= SOMETIMES
