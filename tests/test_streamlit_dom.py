@@ -8,7 +8,7 @@ import streamlit
 from pages.browser.streamlit_dom import NAMES, filled
 
 PAGES = Path(__file__).parents[1] / "pages"
-NAME = re.compile(r"\bst[A-Z]\w+|data-test|dataset\.test|data-baseweb")
+NAME = re.compile(r"\bst[A-Z]\w+|data-test|dataset\.test|data-tag")
 
 
 def test_they_stand_in_one_file():

@@ -38,7 +38,7 @@ NAMES = {
         "chart": "stPlotlyChart",
     }.items()
 } | {
-    "tag": "[data-baseweb=tag]",
+    "tag": "[data-tag]",
     "collapsed": "data-collapsed",
     "stored_theme": "stActiveTheme",  # in the local storage
     "script_state": "data-test-script-state",

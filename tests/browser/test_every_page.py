@@ -46,7 +46,7 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(3)
+@in_parts(4)
 def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         switch(app, "light", before=light, colors=light)
 
 
-@in_parts(4)
+@in_parts(6)
 def test_a_phone_has_the_navigation(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:

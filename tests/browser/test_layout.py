@@ -60,24 +60,85 @@ def test_four_maps_whole_in_the_window(new_app: Any, server: str, shape: str) ->
                 assert steps["y"] + 20 <= height
 
 
-@pytest.mark.parametrize(("width", "height"), [SIZES[0], SIZES[2]])
-def test_the_arithmetic_of_a_clicked_cell_is_in_sight(app: Any, width: int, height: int) -> None:
-    app.page.set_viewport_size({"width": width, "height": height})
-    app.open(per="channel")
-    app.expect_scheme("int4 symmetric per_channel min_max textbook")
-    boxes(app, (width, height))
-    steps = app.page.locator(".qs-steps")
-    for number, (row, column) in enumerate([(0, 0), (7, 7), (3, 1), (6, 6)]):
-        if steps.is_visible():  # it may cover the map that is clicked next
-            steps.get_by_role("button").click()
-            expect(steps).to_be_hidden()
+# The arithmetic that is shown over the page, and by how many px it covers the maps; null while there is none
+OVER = f"""(size) => {{
+    const found = ({BOXES})(size), steps = document.querySelector(".qs-steps"), box = steps.getBoundingClientRect();
+    if (!found || steps.hidden) return null;
+    return {{
+        text: steps.innerText, box: [box.left, box.top, box.right, box.bottom], whole: steps.scrollHeight <= steps.clientHeight + 1,
+        covered: Math.max(...found.map(([left, top, width, height]) => Math.min(box.bottom - top, top + height - box.top, box.right - left, left + width - box.left))),
+    }};
+}}"""
+
+
+def arithmetic_over(app: Any, size: tuple[int, int]) -> dict[str, Any]:
+    boxes(app, size)
+    return dict(app.page.evaluate(OVER, list(size)))
+
+
+@pytest.mark.parametrize("shape", some(["8x8", "2x2", "64x128"]))
+def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shape: str) -> None:
+    size, steps = SIZES[0], app.page.locator(".qs-steps")
+    app.page.set_viewport_size({"width": size[0], "height": size[1]})
+    app.open(shape=shape, mode="asymmetric", per="channel")
+    app.wait("document.querySelector('.qs-maps[data-painted]')")
+    before = boxes(app, size)
+    for number, (row, column) in enumerate([(0, 0), (1, 1), (1, 0), (0, 1)]):
         x, y = app.place(row, column, number)
         app.page.mouse.click(x, y)
         app.expect_parameter("cell", f"{row}, {column}")
-        title = f"Arithmetic of element ({row}, {column}); scale of row {row}"
-        inside = """([title, x, y]) => [...document.querySelectorAll("pre.qs-arithmetic, .qs-steps pre")].some((e) => {
-            const box = e.getBoundingClientRect(), words = e.parentElement.innerText + document.body.innerText;
-            return box.height && box.top >= 0 && box.bottom <= innerHeight && words.includes(title)
-                && !(x >= box.left && x <= box.right && y >= box.top && y <= box.bottom);
-        })"""
-        app.wait(inside, [title, x, y])
+        app.wait(
+            "(title) => document.querySelector('.qs-steps').innerText.includes(title)",
+            f"element ({row}, {column})",
+        )
+        shown = arithmetic_over(app, size)
+        left, top, right, bottom = shown["box"]
+        assert 0 <= left < right <= size[0]
+        assert 0 <= top < bottom <= size[1]
+        assert shown["covered"] <= 0
+        assert shown["whole"]
+        if number % 2:
+            app.page.keyboard.press("Escape")
+        else:
+            app.page.mouse.click(size[0] - 300, 20)  # the header
+        expect(steps).to_be_hidden()
+        assert boxes(app, size) == before
+
+    main = "document.querySelector('[data-testid=stMain]')"
+    app.tab("Code")
+    app.wait("document.querySelector('[data-testid=stCode]')")
+    at = app.page.evaluate(f"({main}.scrollTop = 250, {main}.scrollTop)")
+    assert at == 250
+    for tab in ("Export", "Distribution", "Scales", "Numbers", "Arithmetic"):
+        app.tab(tab)
+        app.expect_parameter("tab", None if tab == "Arithmetic" else tab)
+        app.wait("document.querySelector('[data-test-script-state=notRunning]')")
+        assert app.page.evaluate(f"{main}.scrollTop") == at
+
+
+def test_a_phone_shows_the_arithmetic_of_a_cell_in_a_sheet(app: Any) -> None:
+    size = (390, 844)
+    app.page.set_viewport_size({"width": size[0], "height": size[1]})
+    app.open()
+    app.expect_scheme("int4 symmetric per_tensor min_max textbook")
+    finding = app.page.locator(".st-key-finding_line p")
+    expect(finding).to_be_visible()
+    lines = finding.evaluate(
+        "e => [e.scrollWidth - e.clientWidth, e.scrollHeight - e.clientHeight, e.clientHeight / parseFloat(getComputedStyle(e).lineHeight)]"
+    )
+    assert lines[:2] == [0, 0]
+    assert 1.9 <= lines[2] <= 3.1
+    assert not app.page.locator(".modebar-container").first.is_visible()
+    app.click(6, 1, number=0)
+    app.wait("document.querySelector('.qs-steps').innerText.includes('element (6, 1)')")
+    left, top, right, bottom = app.page.locator(".qs-steps").evaluate(
+        "e => Object.values(e.getBoundingClientRect().toJSON()).slice(0, 2).concat([innerWidth, e.getBoundingClientRect().bottom])"
+    )
+    assert (left, right, bottom) == (0, 390, 844)
+    assert top > 844 / 2
+    app.wait(
+        "(top) => document.querySelectorAll('.qs-over .qs-selected')[0].getBoundingClientRect().bottom <= top",
+        top,
+    )
+    app.page.locator(".qs-steps button").click()
+    expect(app.page.locator(".qs-steps")).to_be_hidden()
