@@ -12,18 +12,14 @@ import streamlit as st
 
 from pages.browser import scripts
 from pages.learn import frame
-from pages.maps import four_maps
-from pages.registry import PAGES
+from pages.registry import FREE_TEXT, KEYS, PAGES, REQUIRED
 from pages.serving import warm
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
-from pages.shared.state import link, pinned
+from pages.shared.state import link
 from pages.sidebar import sidebar
 
-KEYS = {*sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
-REQUIRED = sidebar.REQUIRED.union(*(page.required for page in PAGES))
 NAVIGATION = "_navigation"
-FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 
 st.set_page_config("Quantscope", "🔬", layout="wide")
 warm.one_thread()

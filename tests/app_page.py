@@ -1,49 +1,16 @@
 """Helpers for tests without a browser: find what a page shows."""
 
-import ast
 import html
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block
 
-from pages.shared.page import Page
+from pages.registry import PAGES
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
-
-
-def _registry() -> tuple[list[Page], set[str]]:
-    """The registry's records and all link parameters, parsed from main.py, since importing it would draw the page."""
-    tree = ast.parse(MAIN.read_text(encoding="utf-8"))
-    named = {
-        ast.unparse(n.targets[0] if isinstance(n, ast.Assign) else n.target): n.value
-        for n in tree.body
-        if isinstance(n, ast.Assign | ast.AnnAssign)
-    }
-    modules = {
-        alias.name: f"{node.module}.{alias.name}"
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    pages: list[Page] = []
-    for line in named["PAGES"].elts:  # type: ignore[union-attr]
-        call: Any = line.value if isinstance(line, ast.Starred) else line
-        found = getattr(import_module(call.value.args[0].value), call.attr)
-        pages += [found] if isinstance(found, Page) else found
-    shared, own = named["KEYS"].func.value, ast.unparse(named["KEYS"].args[0])  # type: ignore[union-attr]
-    assert own == "*(page.keys for page in PAGES)"
-    keys = set[str]().union(*(page.keys for page in pages))
-    for part in shared.elts:
-        module, name = ast.unparse(part.value).split(".")
-        keys |= set(getattr(import_module(modules[module]), name))
-    return pages, keys
-
-
-PAGES, KEYS = _registry()
 
 
 def script_of(url: str) -> str:

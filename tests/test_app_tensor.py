@@ -9,12 +9,13 @@ import struct
 import numpy as np
 import pytest
 import safetensors.numpy
-from app_page import KEYS, MAIN, PAGES, change, said, script_of, widget
+from app_page import MAIN, change, said, script_of, widget
 from streamlit.testing.v1 import AppTest
 from test_app import assert_clean, assert_codes, opened, scheme
 
 import quantcore as qc
 from pages.models import opening
+from pages.registry import KEYS, PAGES
 from pages.shared import lesson_plan
 from pages.sidebar.scheme_controls import default_group_size
 from quantcore import tensors

@@ -10,10 +10,11 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
-from app_page import KEYS, key_figures, lines, said, widget
+from app_page import key_figures, lines, said, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.registry import KEYS
 from pages.shared import lesson_plan
 from pages.shared.lesson_plan import CLASS
 from quantcore import tensors

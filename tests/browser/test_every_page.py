@@ -35,6 +35,13 @@ FOLLOWED = f"""([theme, colors, before]) => {{
     return getComputedStyle(app).colorScheme === theme && (colors === null ? !before || now !== before : now === colors)
         && !({PALE})().length;
 }}"""
+# Every chart and map is there, and nothing has changed since the last look
+DRAWN = f"""() => {{
+    const now = {COLORS}, last = window.seen;
+    window.seen = now;
+    return now === last && !document.querySelector("[data-testid=stSkeleton], .qs-empty")
+        && [...document.querySelectorAll(".stPlotlyChart")].every((e) => e.querySelector(".js-plotly-plot text"));
+}}"""
 
 
 def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None:
@@ -59,6 +66,7 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         app.wait("document.body && !document.getElementById('qs-first-view')")
         at_rest(app.page)
         assert app.page.evaluate("window.shifted") < 0.1, link
+        app.page.wait_for_function(DRAWN, polling=200)
         light = app.page.evaluate(COLORS)
         switch(app, "dark", before=light)
         switch(app, "light", before=light, colors=light)
