@@ -1,7 +1,7 @@
 // Says why a page stays empty when the server opens no session for it (pages/serving/middleware/origins.py). A refused
 // websocket tells a page nothing; the same address answers a POST, which also carries the page's origin, in words.
 setTimeout(async () => {
-  if (document.querySelector("[data-testid=stApp][data-test-connection-state=CONNECTED]")) return;
+  if (document.querySelector("%app%[%connection_state%=CONNECTED]")) return;
   const answer = await fetch("_stcore/stream", { method: "POST" }).catch(() => null);
   if (answer?.status !== 403) return;
   const sentence = document.createElement("p");

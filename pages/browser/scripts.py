@@ -13,6 +13,7 @@ _SCRIPT = "\n".join(
     streamlit_dom.read(_HERE / name)
     for name in ("first_view.js", "theme.js", "history.js", "keyboard.js", "tabs.js", "sheet.js")
 )
+_REFUSED = streamlit_dom.read(_HERE / "refused.js")
 _STYLE = streamlit_dom.read(_HERE / "scripts.css")
 _PAGE_STYLE = f"<style>{streamlit_dom.read(_HERE / 'page.css')}</style>"
 _COMPONENT = st.components.v2.component(
