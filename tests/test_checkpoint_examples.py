@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import quantcore as qc
-from quantcore.checkpoints import EXAMPLES, open_checkpoint
+from quantcore.checkpoints import EXAMPLES, ORIGINALS, open_checkpoint
 from tests import ggml_oracle
 
 QUERY, DENSE = "encoder.layer.0.attention.self.query.weight", "encoder.layer.0.output.dense.weight"
@@ -19,7 +19,8 @@ def size(path):
 
 
 def test_the_quantized_ones_are_small():
-    assert sum(size(path) for name, path in EXAMPLES.items() if name != "minilm") < 2e6
+    assert sum(size(EXAMPLES[name]) for name in ORIGINALS) < 2e6
+    assert size(EXAMPLES["chgnet"]) + size(EXAMPLES["chgnet-w4a16"]) < 6e6
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -57,7 +58,41 @@ def test_nvfp4_is_what_compressed_tensors_reads(tensor):
     assert torch.equal(checkpoint.tensors[tensor].read(), theirs.float())
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "minilm"])
+def test_w4a16_is_what_compressed_tensors_reads():
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationScheme
+
+    checkpoint = open_checkpoint(EXAMPLES["chgnet-w4a16"])
+    scheme = QuantizationScheme.model_validate(
+        checkpoint.config["quantization_config"]["config_groups"]["group_0"]
+    )
+    compressor = BaseCompressor.get_value_from_registry("pack-quantized")
+    stored = load_file(EXAMPLES["chgnet-w4a16"] / "model.safetensors")
+    packed = [name for name, tensor in checkpoint.tensors.items() if tensor.is_quantized]
+    assert len(packed) == 44
+    for name in packed:
+        state = {
+            part.removeprefix(name.removesuffix("weight")): t
+            for part, t in stored.items()
+            if part.startswith(f"{name}_")
+        }
+        assert torch.equal(checkpoint.tensors[name].read(), compressor.decompress(state, scheme)["weight"]), (
+            name
+        )
+
+
+def test_the_whole_model_is_what_its_release_holds():
+    """Each weight has its partner, and what was not quantized is equal to the bit."""
+    original, quantized = (open_checkpoint(EXAMPLES[n]).tensors for n in ("chgnet", "chgnet-w4a16"))
+    assert original.keys() == quantized.keys()
+    for name, tensor in quantized.items():
+        if tensor.is_quantized:
+            assert qc.report(tensor.quantized(original[name].read())).sqnr_db > 17
+        else:
+            assert torch.equal(tensor.read(), original[name].read())
+
+
+@pytest.mark.parametrize("name", [name for name, was in ORIGINALS.items() if was == "minilm"])
 def test_they_are_the_same_layers(name):
     """SQNR above 14 dB; other weights, or the same in another order, would have about -3 dB."""
     original, quantized = (open_checkpoint(EXAMPLES[n]).tensors for n in ("minilm", name))

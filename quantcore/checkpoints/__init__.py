@@ -12,7 +12,7 @@ checkpoints).
 
 from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
 from quantcore.checkpoints.encode import encode
-from quantcore.checkpoints.examples import EXAMPLES
+from quantcore.checkpoints.examples import EXAMPLES, ORIGINALS
 from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.findings import CheckpointFinding
@@ -41,6 +41,7 @@ __all__ = [
     "MemoryFolder",
     "NotFound",
     "OPENERS",
+    "ORIGINALS",
     "Origin",
     "Place",
     "Problem",

@@ -1,4 +1,6 @@
-"""Small checkpoints to try things on: two layers of a sentence encoder, unquantized and quantized in three formats.
+"""Small checkpoints to try things on: two layers of a sentence encoder in three formats, and a whole small model in one.
+
+Each with its original.
 
 >>> from quantcore.checkpoints import EXAMPLES, open_checkpoint
 >>> open_checkpoint(EXAMPLES["minilm-gptq"]).tensors["encoder.layer.0.output.dense.weight"]
@@ -9,13 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-_DATA = Path(__file__).parent / "data"
-# name -> a file or folder; the others were quantized from "minilm". Sources: data/NOTICE.
+DATA = Path(__file__).parent / "data"
+# name -> a file or folder, quantized ones before the originals. Sources and licences: data/NOTICE.
 EXAMPLES: Mapping[str, Path] = MappingProxyType(
     {
-        "minilm-gptq": _DATA / "minilm-gptq",
-        "minilm-q4_k_m": _DATA / "minilm-q4_k_m.gguf",
-        "minilm-nvfp4": _DATA / "minilm-nvfp4",
-        "minilm": _DATA / "minilm",
+        "minilm-gptq": DATA / "minilm-gptq",
+        "minilm-q4_k_m": DATA / "minilm-q4_k_m.gguf",
+        "minilm-nvfp4": DATA / "minilm-nvfp4",
+        "chgnet-w4a16": DATA / "chgnet-w4a16",
+        "minilm": DATA / "minilm",
+        "chgnet": DATA / "chgnet",
     }
+)
+# name of a quantized example -> name of the one that it was made from
+ORIGINALS: Mapping[str, str] = MappingProxyType(
+    {name: "chgnet" if name.startswith("chgnet") else "minilm" for name in EXAMPLES if "-" in name}
 )
