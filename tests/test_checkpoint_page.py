@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.checkpoint import controls, findings, run, views
+from pages.models.checkpoint import controls, example, findings, run, views
 from pages.serving import settings
 from pages.serving.work.admission import Turn
 from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
@@ -242,6 +242,23 @@ def test_arranged_by_words_of_name_shape_and_storage():
     assert [e.name for e in views.arranged(entries, "", "Name", {})] == ["A.c", "a.b", "b"]
 
 
+def test_without_a_checkpoint_the_worst_element_of_an_example_is_shown():
+    """With its bits and arithmetic, and the loss of its row as computed; a click on a cell opens the example there."""
+    page = at()
+    original, made = (
+        open_checkpoint(EXAMPLES[name]).tensors[example.TENSOR].read() for name in ("minilm", "minilm-gptq")
+    )
+    error = (original - made).double()
+    place = divmod(int(error.abs().argmax()), error.shape[1])
+    assert any(f"Where element ({place[0]}, {place[1]}) comes from" in text for text in (each.proto.body for each in page.get("html")))
+    worst = int(error.square().sum(1).argmax())
+    assert any(f"Row {worst} has the largest squared error" in text.value for text in page.markdown)
+    assert len([b for b in page.button if (b.key or "").startswith("_ck_card_")]) == 4
+    page = sound(next(b for b in page.button if b.key == "_ck_card_chgnet-w4a16").click().run())
+    assert page.session_state["ck"] == "example:chgnet-w4a16"
+    assert page.session_state["ck_original"] == "example:chgnet"
+
+
 def test_what_is_typed_stays_while_a_tensor_is_open():
     page = change(at(ACT_ORDER), controls.SEARCH, "q_proj")
     page.session_state[controls.TENSOR] = Q
@@ -253,12 +270,28 @@ def test_what_is_typed_stays_while_a_tensor_is_open():
 
 def test_the_findings_are_those_of_the_library():
     name = "bad_gptq_v1_but_zeros_8"
-    page = at(name, ck_part="Findings")
-    page = sound(next(b for b in page.button if b.key == "_ck_check").click().run())
+    page = at(name, ck_part="Findings")  # a small one is checked without being asked
     found = open_checkpoint(case(name).release).findings()
     assert sorted(table(page)["sentence"]) == sorted(f.sentence for f in found)
     assert list(table(page)["severity"]) == [f.severity for f in found]
-    assert any("All tensors have been checked" in sentence for sentence in said(page.caption))
+    assert any(caption.startswith("The only tensor checked: ") for caption in said(page.caption))
+
+
+def test_a_larger_one_is_checked_when_asked_and_what_was_not_never_reads_as_sound(monkeypatch):
+    monkeypatch.setattr(findings, "AT_ONCE", 100)
+    page = at("ct_sharded", ck_part="Findings")
+    assert any(c.startswith("No tensor has been checked yet") for c in said(page.caption))
+    page = sound(next(b for b in page.button if b.key == "_ck_check").click().run())
+    total = len(open_checkpoint(case("ct_sharded").release).tensors)
+    assert any(caption.startswith(f"All {total} tensors checked: ") for caption in said(page.caption))
+
+
+@pytest.mark.parametrize("checked, of", [(0, 6), (5, 6)])
+def test_a_check_that_is_not_complete_says_so_first(checked, of):
+    """And never counts errors that it did not look for."""
+    said = findings._status(checked, of, [])
+    assert ("No tensor has been checked" if not checked else f"5 of {of} tensors checked, 1 not yet") in said
+    assert "error" not in said
 
 
 def test_a_check_that_was_stopped_goes_on_where_it_was(monkeypatch):

@@ -20,6 +20,7 @@ NAMES = {
         "skeleton": "stSkeleton",
         "full_screen": "stFullScreenFrame",
         "element_toolbar": "stElementToolbar",
+        "image": "stImage",
         "toolbar": "stToolbar",
         "sidebar": "stSidebar",
         "sidebar_header": "stSidebarHeader",

@@ -6,8 +6,8 @@
 Where things are: `files` (folders and files, and nothing outside them; their bytes, with reads counted), `containers`
 (file headers), `packing` (where each code is stored), `protocol` (what a format implements), `layouts` (one
 module per format), `tensor`, `parameters` and `window` (what is built from them), `listing` (all tensors), `origin` (one
-element: its bits, the arithmetic, and how other readers interpret them), `findings` (what is wrong), `comparison` (of two
-checkpoints).
+element: its bits, the arithmetic, and how other readers interpret them), `findings` (what is wrong), `row_loss`
+(what a row lost, and why), `comparison` (of two checkpoints).
 """
 
 from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
@@ -22,6 +22,7 @@ from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.row_loss import RowLoss, row_loss
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.checkpoints.window import Window, plane_shape
 
@@ -46,6 +47,7 @@ __all__ = [
     "Place",
     "Problem",
     "Rival",
+    "RowLoss",
     "StoredNumber",
     "Totals",
     "Window",
@@ -56,5 +58,6 @@ __all__ = [
     "listing",
     "open_checkpoint",
     "plane_shape",
+    "row_loss",
     "script",
 ]

@@ -23,6 +23,7 @@ from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.search import search_error
 from quantcore.figures.style import BLOCKS, base_layout, palette
+from quantcore.figures.thumbnail import thumbnail
 
 
 def to_html(figure: go.Figure) -> str:
@@ -58,6 +59,7 @@ __all__ = [
     "scales",
     "scales_of_maps",
     "search_error",
+    "thumbnail",
     "titles_of_maps",
     "to_html",
     "treemap",

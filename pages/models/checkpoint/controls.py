@@ -24,7 +24,7 @@ OWN = {TENSOR, ROWS, COLUMNS, CELL, AT, PART, SEARCH, SORT, COLOR, BORDERS, NUMB
 KEYS = OWN | opening.KEYS
 FREE_TEXT = {TENSOR, SEARCH, ROWS, COLUMNS, CELL, AT} | opening.KEYS
 REQUIRED = {PART, SORT, COLOR}
-ALL = "all"
+ALL, NONE = "all", "none"
 AT_ONCE = 1 << 24  # elements; larger planes are shown whole only on request
 FIRST_ROWS = 256  # shown first of a larger plane, at most
 
@@ -81,7 +81,8 @@ def name() -> str:
 class Shown:
     """The part of a tensor that is shown, in the tensor's own rows and columns.
 
-    ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any.
+    ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any; ``closed``: no element is to be
+    chosen for the visitor either.
     """
 
     at: tuple[int, ...]
@@ -89,6 +90,7 @@ class Shown:
     columns: tuple[int, int]
     cell: tuple[int, ...] | None
     shape: tuple[int, ...]
+    closed: bool = False
 
     @property
     def height(self) -> int:
@@ -110,7 +112,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 
 def pick(index: tuple[int, ...]) -> None:
     """Choose a cell; without an index, none (a callback)."""
-    st.session_state[CELL] = ", ".join(map(str, index))
+    st.session_state[CELL] = ", ".join(map(str, index)) or NONE
 
 
 def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -122,8 +124,17 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
     pick(index)
 
 
-def part_of(shape: tuple[int, ...]) -> Shown:
-    """Draw the controls of the part shown, and return it; unusable input gets a warning, and the default is used."""
+def whole_of(shape: tuple[int, ...]) -> Shown:
+    """The first plane of a tensor, or the first rows of a large one."""
+    return Shown((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, plane_shape(shape)[1]), None, shape)
+
+
+def part_of(shape: tuple[int, ...], worst: bool) -> Shown:
+    """Draw the controls of the part shown, and return it; unusable input gets a warning, and the default is used.
+
+    Args:
+        worst: whether the element with the largest error is chosen if the visitor chooses none.
+    """
     width = plane_shape(shape)[1]
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
@@ -135,16 +146,23 @@ def part_of(shape: tuple[int, ...]) -> Shown:
             for label, key, placeholder, hint in (
                 ("Rows", ROWS, _default_words(shape), "Rows to show, such as 0:256; `all` shows all."),
                 ("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty shows all."),
-                ("Cell", CELL, "none", "Index of a cell; click one to fill it in."),
+                (
+                    "Cell",
+                    CELL,
+                    "the worst" if worst else NONE,
+                    "Index of a cell; click one to fill it in."
+                    + (" Empty: the one with the largest |error|; `none`: no cell." if worst else ""),
+                ),
                 *_slice_field(shape),
             )
         }
         steps = st.container(horizontal=True, width="content", gap="small")
-    cell = _tried(lambda: read_element(typed[CELL], shape) if typed[CELL] else None, None)
+    closed = typed[CELL].strip().lower() == NONE
+    cell = _tried(lambda: read_element(typed[CELL], shape) if typed[CELL] and not closed else None, None)
     at = _tried(lambda: _at(typed.get(AT, ""), shape, cell), (0,) * max(0, len(shape) - 2))
     rows = _tried(lambda: _rows(typed[ROWS], shape, cell), _default_rows(shape, None))
     columns = _tried(lambda: _inside(read_span(typed[COLUMNS], "Columns"), width, "columns"), (0, width))
-    shown = Shown(at, rows, columns, cell, shape)
+    shown = Shown(at, rows, columns, cell, shape, closed)
     with steps:
         _step_buttons(shown)
     return shown

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.checkpoint import controls
+from pages.models.cell.run import is_remote
 from pages.models.checkpoint.run import Progress, record_of
 from pages.models.opening import Opened
 from pages.shared import messages
@@ -20,6 +21,7 @@ from quantcore.wording import count, printable
 _CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are in memory while they are checked
 FINDINGS = 2000
 WITHOUT = 5  # findings written out above the list, since they have no tensor to open
+AT_ONCE = 10_000_000  # bytes of both that are checked without pressing the button: two seconds, after which Stop appears
 _FOUND, _WANTED = "_ck_found", "_ck_wanted"
 
 
@@ -58,13 +60,14 @@ def _key(opened: Opened, original: Opened | None) -> str:
 
 
 def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Findings:
-    """Check all weights if the visitor has asked for it, and return what has been found so far."""
+    """Check all weights if that is quick or the visitor has asked for it; return what has been found so far."""
     found, key = known(opened, original), _key(opened, original)
     names = opened.checkpoint.tensors
     left = len(names) - len(found.checked)
     if found.complete:
         return found
-    if st.session_state.get(_WANTED) != key:
+    wanted, quick = st.session_state.get(_WANTED), _is_quick(opened, original)
+    if wanted != key and not (quick and wanted != f"not {key}"):
         label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the remaining {left:,}"
         label = label if left else "Finish the check"
         hint = "Read every tensor and check its scales, zero points and codes, and how they were made" + (
@@ -74,7 +77,7 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
         return found
     against = original.checkpoint if original else None
     record = record_of(key, _CHECK // 4)
-    progress = Progress(place, partial(_want, ""), patience=0.0)
+    progress = Progress(place, partial(_want, f"not {key}"), patience=0.4 if quick else 0.0)
     progress(0.0, "Reading…")
     with cache.turn_of(record, 1.0, long=True) as own:
         last = ""
@@ -101,7 +104,16 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
     return found
 
 
+def _is_quick(opened: Opened, original: Opened | None) -> bool:
+    """Whether both checkpoints are small and on this machine."""
+    both = [each for each in (opened, original) if each is not None]
+    names = (next(iter(each.checkpoint.tensors.values()), None) for each in both)
+    remote = any(tensor is not None and is_remote(tensor) for tensor in names)
+    return not remote and sum(each.total_bytes for each in both) <= AT_ONCE
+
+
 def _want(key: str) -> None:
+    """Start a check, or stop it (a callback)."""
     st.session_state[_WANTED] = key
 
 
@@ -122,25 +134,27 @@ def draw(opened: Opened, original: Opened | None) -> None:
     place = st.empty()
     known = check(opened, original, place)
     every = known.all(opened.checkpoint) if known.first is not None else _problems(opened)
-    many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
-    counts = ", ".join(count(n, severity) for severity, n in many.items())
-    checked = len(known.checked)
-    whole = (
-        "All tensors have been checked"
-        if known.complete
-        else (f"{checked:,} of {count(len(opened.checkpoint.tensors), 'tensor')} checked")
-    )
-    st.caption(
-        f"{whole}: {counts}. Click one to open its tensor, or the first of several."
-        if every
-        else f"{whole}: {counts}."
-    )
+    st.caption(_status(len(known.checked), len(opened.checkpoint.tensors), known.complete, every))
     for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
         sentence(finding)
     if every:
         _list(opened, every[:FINDINGS])
     if len(every) > FINDINGS:
         st.caption(f"The first {FINDINGS:,} of {len(every):,}, worst first.")
+
+
+def _status(checked: int, total: int, complete: bool, every: list[CheckpointFinding]) -> str:
+    """How much has been checked, and what was found; what was not checked never reads as sound."""
+    many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
+    found = ", ".join(count(n, severity) for severity, n in many.items() if n)
+    click = " Click one to open its tensor, or the first of several." if every else ""
+    if complete:
+        whole = f"All {total:,} tensors" if total != 1 else "The only tensor"
+        return f"{whole} checked: {found or 'nothing found'}.{click}"
+    if not checked:
+        return f"No tensor has been checked yet; in the headers: {found or 'nothing found'}.{click}"
+    left = f"{total - checked:,} not yet" if checked < total else "not yet compared with each other"
+    return f"{checked:,} of {count(total, 'tensor')} checked, {left}. So far: {found or 'nothing found'}.{click}"
 
 
 def _problems(opened: Opened) -> list[CheckpointFinding]:

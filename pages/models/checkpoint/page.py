@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models import opening
-from pages.models.checkpoint import controls, findings, tensor, views
+from pages.models.checkpoint import controls, example, findings, tensor, views
 from pages.models.opening import Opened
 from pages.shared.page_frame import page_frame
 from pages.shared.state.selection import Current
@@ -28,11 +28,7 @@ with page_frame(top=top):
     opened, original = found[""], found["original"]
     if opened is None:
         st.subheader("What does a checkpoint hold?", anchor=False)
-        st.caption(
-            "Open a quantized checkpoint to see what it is made of, and any of its tensors as codes and values; open the "
-            "original too to see what was lost."
-        )
-        views.examples()
+        example.draw()
     else:
         is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))
         with st.container(

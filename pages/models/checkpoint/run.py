@@ -21,7 +21,7 @@ from pages.serving.work import memory
 from pages.shared.computing import cache, turn
 from pages.shared.state.selection import Tensor
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
-from quantcore.checkpoints import CheckpointTensor, Window
+from quantcore.checkpoints import CheckpointTensor, RowLoss, Window, row_loss
 from quantcore.quantization import Quantized
 
 BAND = 1 << 21  # elements read at once
@@ -35,7 +35,7 @@ _STOPPED = "_ck_stopped"
 class Sums:
     """Of the elements seen: their number, the sums of squares and of squared errors, and the largest |error|.
 
-    ``worst``: row and column of the largest |error|.
+    ``worst``: row and column of the largest |error|; ``row``: with the largest squared error, ``row_noise``.
     """
 
     count: int = 0
@@ -43,13 +43,19 @@ class Sums:
     noise: float = 0.0
     largest: float = -1.0
     worst: tuple[int, int] = (0, 0)
+    row: int = 0
+    row_noise: float = -1.0
 
     def add(self, x: torch.Tensor, values: torch.Tensor, row: int) -> None:
         """Add some rows of a plane, the first of which is ``row``."""
         error = x - values
         self.count += x.numel()
         self.signal += float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
-        self.noise += float(torch.linalg.vector_norm(error, dtype=torch.float64)) ** 2
+        rows = torch.linalg.vector_norm(error, dim=1, dtype=torch.float64).square_()
+        self.noise += float(rows.sum())
+        lossy = int(rows.argmax())  # NaN counts as the largest
+        if not (self.row_noise >= float(rows[lossy]) or math.isnan(self.row_noise)):
+            self.row, self.row_noise = row + lossy, float(rows[lossy])
         place = int(error.abs_().argmax())  # NaN counts as the largest
         largest = float(error.view(-1)[place])
         if not (self.largest >= largest or math.isnan(self.largest)):
@@ -67,12 +73,13 @@ class Maps:
     """What the maps of a part of a tensor need.
 
     ``format_of``: one row of it, for its format and how its codes are dequantized; None if there are no codes.
-    ``sums``: None without an original.
+    ``sums``: None without an original; ``why``: what the row with the largest error lost, None if nothing is lost.
     """
 
     data: MapData
     format_of: Quantized | None
     sums: Sums | None
+    why: RowLoss | None = None
 
 
 @dataclass
@@ -155,7 +162,19 @@ def _read(
     progress.end()
     done = [parts.bands.pop(start) for start in sorted(parts.bands)]
     row = tensor.window((first, first + 1), shown.at).result
-    return Maps(joined(done) if len(done) > 1 else done[0], row, None if original is None else parts.sums)
+    data = joined(done) if len(done) > 1 else done[0]
+    if original is None:
+        return Maps(data, row, None)
+    return Maps(data, row, parts.sums, _why(tensor, original, shown, parts.sums))
+
+
+def _why(tensor: CheckpointTensor, original: Partner, shown: Shown, sums: Sums) -> RowLoss | None:
+    """What the row with the largest error lost; None if nothing is lost, or it is not finite."""
+    if not 0 < sums.noise < math.inf:
+        return None
+    span = sums.row, sums.row + 1
+    window = tensor.window(span, shown.at).against(original.rows(*span))
+    return row_loss(window, sums.signal, sums.noise)
 
 
 def _bands(shown: Shown, multiple: int) -> Iterator[tuple[int, int]]:

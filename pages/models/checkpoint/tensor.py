@@ -2,8 +2,11 @@
 
 import html
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.maps import component
@@ -34,28 +37,17 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
         line = st.container()
         with st.container(key="ck_found"):
             _findings(opened, original, name)
-        shown = controls.part_of(shape)
+        why = st.empty()
+        shown = controls.part_of(shape, worst=original is not None)
         was, note = _partner(opened, tensor, original, shown.at)
         place = st.empty()
         key = f"{opened.key} {f'{original.key} {was.key}' if original and was is not None else ''}"
         maps = run.maps(tensor, was, shown, key, place)
         _facts(line, tensor, shown, maps)
-        if maps is not None:
-            _maps(opened, tensor, shown, maps, key)
+        why_lost(why, maps)
+        beside(opened, original, tensor, shown, maps, key)
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
-        if shown.cell is not None:
-            with st.container(key="ck_origin"):
-                st.button(
-                    "",
-                    icon=":material/close:",
-                    key="_ck_origin_close",
-                    type="tertiary",
-                    on_click=controls.pick,
-                    args=((),),
-                    help="Close",
-                )
-                cell.draw(opened, name, shown.cell, original)
     except qc.QuantError as error:
         messages.error(str(error))
 
@@ -137,7 +129,58 @@ def _facts(
             )
 
 
-def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps, key: str) -> None:
+def _with_worst(shown: Shown, maps: run.Maps | None) -> Shown:
+    """The part with the element of the largest error chosen, if none is and it is known."""
+    if shown.cell is not None or shown.closed or maps is None or maps.why is None or maps.sums is None:
+        return shown
+    return replace(shown, cell=element(View(index=shown.at), shown.shape, *maps.sums.worst))
+
+
+def why_lost(place: DeltaGenerator, maps: run.Maps | None) -> None:
+    """Draw why the row with the largest error lost so much."""
+    if maps is not None and maps.why is not None:
+        with place.container(key="ck_why"):
+            st.markdown(messages.plain(maps.why.sentence))
+
+
+def beside(
+    opened: Opened,
+    original: Opened | None,
+    tensor: CheckpointTensor,
+    shown: Shown,
+    maps: run.Maps | None,
+    key: str,
+    pick: Callable[[tuple[int, ...]], None] = controls.pick,
+) -> None:
+    """Draw the maps, and beside them where the chosen element comes from, else the one with the largest error.
+
+    Args:
+        pick: called with the index of a cell that is clicked; with none, if its panel is closed.
+    """
+    chosen = shown.cell is not None
+    shown = _with_worst(shown, maps)
+    with st.container(horizontal=True, key="ck_beside", gap="medium"):
+        with st.container(key="ck_picture"):
+            if maps is not None:
+                _maps(opened, tensor, shown, maps, key, pick)
+        if shown.cell is not None:
+            # on a phone what the visitor chose is a sheet over the page, but not what nobody asked for
+            with st.container(key="ck_origin" if chosen else "ck_worst"):
+                if chosen:
+                    st.button(
+                        "", icon=":material/close:", key="_ck_origin_close", type="tertiary", on_click=pick, args=((),), help="Close"
+                    )
+                cell.draw(opened, tensor.name, shown.cell, original)
+
+
+def _maps(
+    opened: Opened,
+    tensor: CheckpointTensor,
+    shown: Shown,
+    maps: run.Maps,
+    key: str,
+    pick: Callable[[tuple[int, ...]], None],
+) -> None:
     """Draw the maps, with the cell and the places of findings outlined."""
     view = View(index=shown.at, rows=shown.rows, columns=shown.columns)
     picture = Picture(
@@ -146,17 +189,16 @@ def _maps(opened: Opened, tensor: CheckpointTensor, shown: Shown, maps: run.Maps
         view,
         identity=f"{key} {tensor.name}",
         element=shown.cell if shown.cell is not None else (-1,) * len(tensor.shape),
-        borders=st.session_state[controls.BORDERS],
-        numbers=st.session_state[controls.NUMBERS],
+        borders=st.session_state.get(controls.BORDERS, False),
+        numbers=st.session_state.get(controls.NUMBERS, True),
         theme=theme(),
         found=boxes(opened, tensor.name),
         whole=tensor.shape,
-        beneath=_PANEL if shown.cell is not None else 0,
     )
     component.four_maps(
         picture,
         key="ck_maps",
-        on_pick=lambda row, column: controls.pick(element(view, tensor.shape, row, column)),
+        on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
         on_region=controls.region,
     )
     legend = component.legend(maps.data)
@@ -184,6 +226,3 @@ def _findings(opened: Opened, original: Opened | None, name: str) -> None:
         findings.sentence(finding)
     if name in found.checked and not found.of.get(name):
         st.markdown(":small[:green[:material/check_circle:] Checked: nothing found.]")
-
-
-_PANEL = 190  # px kept free below the maps for the first lines of the cell's panel

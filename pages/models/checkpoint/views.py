@@ -12,22 +12,19 @@ import streamlit as st
 
 from pages.models.checkpoint import controls, harm, run, treemap
 from pages.models.opening import Opened
-from pages.models.opening.addresses import EXAMPLE
-from pages.models.opening.controls import SLOTS
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
-from quantcore.checkpoints import EXAMPLES, Entry, Totals, facts, listing
+from quantcore.checkpoints import Entry, Totals, facts, listing
 from quantcore.tensors import megabytes
 from quantcore.wording import count, printable
 
 TILES = 500
 TABLE_ROWS = 2000
 _TABLE = "_ck_table"
-_ORIGINAL = "minilm"  # of the shipped checkpoints
 
 
 def entries(opened: Opened) -> list[Entry]:
@@ -60,20 +57,6 @@ def problems(opened: Opened) -> None:
     if found:
         more = f" {len(found) - 1:,} more under Findings." if len(found) > 1 else ""
         messages.warning(printable(found[0].sentence, 400) + more)
-
-
-def examples() -> None:
-    """Draw the buttons that open the shipped checkpoints, each with its original."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption("Two layers of a sentence encoder, with their original:", width="content")
-        for name in EXAMPLES:
-            if name != _ORIGINAL:
-                st.button(name.removeprefix(f"{_ORIGINAL}-").upper(), on_click=_open_example, args=(name,))
-
-
-def _open_example(name: str) -> None:
-    state = {SLOTS[""]: f"{EXAMPLE}{name}", SLOTS["original"]: f"{EXAMPLE}{_ORIGINAL}"}
-    st.session_state.update(state)
 
 
 def draw(opened: Opened, original: Opened | None, color: str) -> None:

@@ -1,0 +1,80 @@
+"""The shipped checkpoints as cards, each with its original."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from pages.models.opening import addresses
+from pages.models.opening.controls import SLOTS
+from pages.models.opening.opened import Opened
+from pages.models.opening.partners import partner
+from pages.shared.cards import Card
+from pages.shared.theme import theme
+from quantcore import figures
+from quantcore.checkpoints import ORIGINALS
+
+HEIGHT, WIDTH = 24, 36  # cells of a picture
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a card says of an example. ``tensor``: whose errors it shows."""
+
+    title: str
+    line: str
+    tensor: str
+
+
+TOLD = {
+    "chgnet-w4a16": Told(
+        "A whole model", "136 tensors, 4 bits: CHGNet as W4A16", "atom_conv_layers.0.twoBody_atom.mlp_core.layers.0.weight"
+    ),
+    "minilm-gptq": Told("GPTQ", "One outlier spoils a row", "encoder.layer.0.output.dense.weight"),
+    "minilm-q4_k_m": Told("GGUF Q4_K_M", "Bits across blocks, scales of scales", "blk.0.ffn_down.weight"),
+    "minilm-nvfp4": Told("NVFP4", "16 values share a scale of 8 bits", "encoder.layer.0.output.dense.weight"),
+}
+
+
+def open_pair(name: str) -> tuple[Opened, Opened]:
+    """A quantized example and its original; both are shared by all visitors.
+
+    Raises:
+        QuantError: it can't be read.
+    """
+    pair = (addresses.place_of(f"{addresses.EXAMPLE}{each}", None) for each in (name, ORIGINALS[name]))
+    opened, original = (place.open(lambda done, of: None) for place in pair)
+    return opened, original
+
+
+def choose(name: str) -> None:
+    """Open an example with its original (a callback)."""
+    st.session_state[SLOTS[""]] = f"{addresses.EXAMPLE}{name}"
+    st.session_state[SLOTS["original"]] = f"{addresses.EXAMPLE}{ORIGINALS[name]}"
+
+
+def cards(on_click: Callable[[str], None] = choose) -> list[Card]:
+    """A card for each example; its picture is the error of one of its tensors."""
+    return [
+        Card(f"_ck_card_{name}", told.title, told.line, _picture(name, theme()), on_click, (name,))
+        for name, told in TOLD.items()
+    ]
+
+
+@st.cache_resource(show_spinner=False, max_entries=2 * len(TOLD))
+def _picture(name: str, theme: str) -> np.ndarray:
+    """The largest error of each part of a tensor, in the colors of the error map."""
+    opened, original = open_pair(name)
+    tensor = opened.checkpoint.tensors[TOLD[name].tensor]
+    was = partner(opened, original, tensor.name, ())
+    assert was is not None  # a shipped example
+    error = (was.rows(0, tensor.shape[0]) - tensor.read()).numpy()
+    worst = np.array(
+        [
+            [part.flat[np.abs(part).argmax()] for part in np.array_split(rows, WIDTH, 1)]
+            for rows in np.array_split(error, HEIGHT, 0)
+        ]
+    )
+    bound = float(np.quantile(np.abs(worst), 0.95))
+    return figures.thumbnail(worst, "error", (-bound, bound), theme)
