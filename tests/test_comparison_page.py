@@ -1,4 +1,4 @@
-"""Models → Compare without a browser: start, stop, continue, messages, tables, export, links."""
+"""Models → Two checkpoints without a browser: start, stop, continue, messages, tables, export, links."""
 
 import csv
 import io
@@ -21,7 +21,7 @@ from pages.models.compare import table
 from pages.models.compare.controls import Chosen
 from pages.serving import settings
 from pages.serving.work.admission import Turn
-from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, by_harm
 
 PAGES = Path(__file__).resolve().parent.parent / "pages"
@@ -85,8 +85,15 @@ def results_of(pair: tuple[Path, Path]) -> list:
 
 
 def test_nothing_chosen() -> None:
-    at = opened("", "")
-    assert any("Choose two checkpoints" in text for text in said(at.caption))
+    """An example is compared, live, and cards open it and the others with their originals."""
+    at = AppTest.from_file(str(PAGES / "main.py"), default_timeout=60).run()
+    at = at.switch_page(str(PAGES / "models/compare/page.py")).run()
+    original, other = (open_checkpoint(EXAMPLES[name]) for name in ("chgnet", "chgnet-w4a16"))
+    assert f"{len(other.tensors)} pairs compared" in " ".join(said(at.markdown))
+    (card,) = [b for b in at.button if b.key == "_ck_card_minilm-gptq"]
+    at = card.click().run()
+    assert (at.session_state["ck_original"], at.session_state["ck"]) == ("example:minilm", "example:minilm-gptq")
+    assert original.tensors.keys() == other.tensors.keys()
 
 
 def test_a_cold_link_of_a_small_pair_compares_at_once(pair: tuple[Path, Path]) -> None:

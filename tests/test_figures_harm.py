@@ -20,25 +20,43 @@ def frame(values, metric="sqnr_db"):
 
 @pytest.mark.parametrize("metric", HARM_AXES)
 def test_circles_are_rows_with_a_finite_metric(metric):
-    values = [0.5, math.inf, 0.25, math.nan, 0.125]
+    values = [0.5, math.inf, 0.25, math.nan, *(0.125,) * 11]
     (trace,) = harm(frame(values, metric), metric, order="first").data
-    assert list(trace.y) == [0.5, 0.25, 0.125]
-    assert list(trace.customdata) == [0, 2, 4]
-    assert list(trace.x) == [0, 1, 2]
+    assert trace.type == "scatter"
+    assert list(trace.y) == [0.5, 0.25, *(0.125,) * 11]
+    assert list(trace.customdata) == [0, 2, *range(4, 15)]
+    assert list(trace.x) == list(range(13))
     assert np.diff(trace.marker.size)[0] > 0  # the sizes in bytes increase
-    assert list(trace.marker.color) == [math.log2(b) for b in (4, 6, 8)]
+    assert list(trace.marker.color) == [math.log2(b) for b in (4, 6, *range(8, 19))]
+
+
+@pytest.mark.parametrize("metric", HARM_AXES)
+def test_a_few_are_bars_from_zero_with_their_names(metric):
+    values = [0.5, math.inf, 0.25]
+    figure = harm(frame(values, metric), metric, order="first")
+    (trace,) = figure.data
+    if metric == "cosine":
+        assert trace.type == "scatter"
+        return
+    assert (trace.type, trace.orientation, list(trace.x)) == ("bar", "h", [0.5, 0.25])
+    assert list(trace.customdata) == [0, 2]
+    assert list(figure.layout.yaxis.ticktext) == ["t0", "t2"]
+    first, last = figure.layout.yaxis.range
+    assert first > last  # the first row is on top
+    assert figure.layout.xaxis.type != "log"
+    assert figure.layout.xaxis.title.text == f"{HARM_AXES[metric][0]} of 2 tensors, first, 1 not shown (exact or not finite)"
 
 
 def test_an_error_of_zero_has_no_place_on_a_logarithmic_axis():
     figure = harm(frame([0.0, 1.0], "mse"), "mse", order="first")
     assert list(figure.data[0].customdata) == [1]
-    assert figure.layout.xaxis.title.text == "1 tensor, first, 1 not shown (exact or not finite)"
+    assert figure.layout.xaxis.title.text == "MSE of 1 tensor, first, 1 not shown (exact or not finite)"
 
 
 def test_small_differences_of_sqnr_do_not_look_large():
-    low, high = harm(frame([20.0, 20.001])).layout.yaxis.range
+    low, high = harm(frame([20.0, 20.001] * 10)).layout.yaxis.range
     assert high - low >= 4
-    assert harm(frame([20.0, 30.0])).layout.yaxis.range is None
+    assert harm(frame([20.0, 30.0] * 10)).layout.yaxis.range is None
 
 
 def test_names_are_text():
@@ -47,7 +65,7 @@ def test_names_are_text():
     figure = harm(made, order="first")
     assert all("<b>x" not in text.removeprefix("<b>") for text in figure.data[0].text)
     assert all(len(text) < 500 for text in figure.data[0].text)
-    assert "<" not in "".join(figure.layout.xaxis.ticktext)
+    assert "<" not in "".join(figure.layout.yaxis.ticktext)
 
 
 def test_nothing_to_draw():

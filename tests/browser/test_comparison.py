@@ -1,4 +1,4 @@
-"""Models → Compare in Chromium: a cold link, a click that opens the checkpoint, Back, and the download."""
+"""Models → Two checkpoints in Chromium: a cold link, a click that opens the checkpoint, Back, and the download."""
 
 import csv
 from urllib.parse import parse_qs, urlsplit
@@ -23,18 +23,18 @@ def opened(app, more=""):
     return app.page
 
 
-def circles(page):
-    return page.locator(".st-key-cmp_chart .scatterlayer path.point")
+def bars(page):
+    return page.locator(".st-key-cmp_chart .barlayer .point path")
 
 
 def test_a_cold_link_and_a_click_that_opens_the_place(app):
     page = opened(app, "&cmp_sort=Bytes&cmp_part=Remarks")
-    expect(circles(page)).to_have_count(2)  # the other tensors are equal
+    expect(bars(page)).to_have_count(2)  # the other tensors are equal
     comparison = Comparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
     *_, step = comparison.steps()
     worst = by_harm(comparison.results(step.state))[0]
     expect(page.get_by_text("6 pairs compared, 4 of them bit-equal")).to_be_visible()
-    box = circles(page).first.bounding_box()  # here the largest tensor has the largest error
+    box = bars(page).first.bounding_box()  # here the largest tensor has the largest error
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_url("**/checkpoint?**ck_tensor=**")
     query = parse_qs(urlsplit(page.url).query)
@@ -44,7 +44,7 @@ def test_a_cold_link_and_a_click_that_opens_the_place(app):
     assert start <= worst.other_index[0] < stop
     page.go_back()
     at_rest(page, HEADING)
-    expect(circles(page)).to_have_count(2)
+    expect(bars(page)).to_have_count(2)
     assert "cmp_sort=Bytes" in page.url
 
 

@@ -140,7 +140,7 @@ def test_upload(app: Any) -> None:
 BOTH = {"tensor", "scheme"}
 # Every page by its title in the navigation, and what its sidebar shows
 PAGES: dict[str, dict[str, set[str]]] = {
-    "Explore": {"Ranges": BOTH, "Formats": set()},
+    "Tensors": {"Ranges": BOTH, "Formats": set()},
     "Compare": {"Libraries": BOTH, "Match": {"tensor"}},
     "Learn": {
         title: set()

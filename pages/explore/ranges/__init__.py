@@ -8,7 +8,7 @@ PAGE = Page(
     title="Ranges",
     icon="width",
     url_path="ranges",
-    section="Explore",
+    section="Tensors",
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=views.KEYS,
 )

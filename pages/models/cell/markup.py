@@ -48,8 +48,7 @@ def panel(origin: Origin, table: str) -> str:
     )
     return (
         f"<div class='qs-cell qs-cell-two'><div><h4>In the file <span class='dim'>{files}</span></h4>{left}"
-        f"<div class='dim'>{legend}</div></div><div><h4>Arithmetic</h4>{right}"
-        f"{table}</div></div>"
+        f"</div><div><h4>Arithmetic</h4>{right}{table}</div></div><div class='qs-cell dim'>{legend}</div>"
     )
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.models.checkpoint import controls
 from pages.models.cell.run import is_remote
+from pages.models.checkpoint import controls
 from pages.models.checkpoint.run import Progress, record_of
 from pages.models.opening import Opened
 from pages.shared import messages

@@ -73,7 +73,7 @@ def _partner(
         )
         return (
             None,
-            f"In the original, this is {part}, in a different layout; the Compare page compares them.",
+            f"In the original, this is {part}, in a different layout; the page Two checkpoints compares them.",
         )
     return (
         None,

@@ -1,4 +1,4 @@
-"""Compare checkpoints: which tensors of two differ, and by how much."""
+"""Two checkpoints: which tensors of two differ, and by how much."""
 
 from pages.models import opening
 from pages.models.compare import controls
@@ -6,7 +6,7 @@ from pages.shared.page import Page
 
 PAGE = Page(
     script="models/compare/page.py",
-    title="Compare",
+    title="Two checkpoints",
     icon="difference",
     url_path="compare-checkpoints",
     section="Models",

@@ -8,6 +8,7 @@ import streamlit as st
 from pages.shared.state import link
 from quantcore.figures import HARM_AXES
 
+EXAMPLE = "chgnet-w4a16"  # compared until two checkpoints are chosen
 _BIND: dict[str, Any] = {"bind": "query-params"}
 METRIC, SORT, FILTER, PART = "cmp_metric", "cmp_sort", "cmp_filter", "cmp_part"
 HARM, LAYER, BYTES, BITS = "Harm", "Layer", "Bytes", "Bits per weight"

@@ -1,10 +1,11 @@
-"""Compare checkpoints: which tensors of two differ, and by how much."""
+"""Two checkpoints: which tensors of two differ, and by how much."""
 
 import streamlit as st
 
 from pages.models import opening
 from pages.models.compare import controls, run, table, views
-from pages.models.opening import compared
+from pages.models.opening import compared, examples
+from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
 
 place = st.session_state.pop(views.OPEN, None)
@@ -21,11 +22,15 @@ with page_frame(
         original = opening.choose("original", "Original")
     with right:
         other = opening.choose("", "Compare with")
+    if original is None and other is None:
+        cards.draw(examples.cards())
+        other, original = examples.open_pair(controls.EXAMPLE)
+        st.markdown(f"An example: {messages.plain(examples.TOLD[controls.EXAMPLE].line)}, against its original.")
     if original is None or other is None:
         controls.keep()
-        st.caption(
-            "Choose two checkpoints: an original and one made from it, such as example:minilm and example:minilm-q4_k_m."
-        )
+        missing = "the original that it was made from" if original is None else "one that was made from it"
+        st.caption(f"Choose the other checkpoint too: {missing}. Or open an example with its original:")
+        cards.draw(examples.cards())
     else:
         found = compared.kept(original, other)
         views.pairs_told(found)

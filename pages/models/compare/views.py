@@ -11,7 +11,9 @@ import streamlit as st
 from pages.models import opening
 from pages.models.compare import controls, table
 from pages.models.compare.controls import Chosen
+from pages.models.opening import examples
 from pages.models.opening.compared import Kept
+from pages.models.opening.controls import SLOTS
 from pages.shared import headers, messages
 from pages.shared.theme import theme
 from quantcore import figures
@@ -53,7 +55,7 @@ def results(found: Kept, chosen: Chosen) -> None:
         picture(rows, chosen)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = controls.part()
-        st.caption("Click a circle, row or block to open the tensor there, with the original next to it.")
+        st.caption("Click a bar, circle, row or block to open the tensor there, with the original next to it.")
     if part == controls.TENSORS:
         _tensors(rows)
     elif part == controls.BLOCKS:
@@ -178,6 +180,8 @@ def _table_open(key: str, places: tuple[Place, ...]) -> None:
 def _open(place: Place) -> None:
     """Open a tensor of the checkpoint at a place, with the original next to it (a callback)."""
     tensor, index, columns = place
+    if not any(st.session_state.get(key) for key in SLOTS.values()):
+        examples.choose(controls.EXAMPLE)
     kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
     st.session_state.update(kept)  # that page does not draw the controls of this one
     st.session_state[LEFT] = kept
