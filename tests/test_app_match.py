@@ -10,6 +10,7 @@ from parts import some
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.compare.match import run
 from quantcore import tensors
 from quantcore.mistakes import MISTAKES, compare
 
@@ -42,10 +43,6 @@ def paste(at, text):
     return at.text_area(key="match_text").set_value(text).run()
 
 
-def search(at):
-    return at.button(key="match_go").click().run()
-
-
 def results(at):
     """The table of candidates of a page without errors."""
     assert not at.exception
@@ -56,42 +53,49 @@ def results(at):
 def test_first_view_says_what_to_do():
     at = opened()
     assert not at.exception
-    assert said(at.info) == ["Paste integers above, upload a file with them, or open an example."]
+    assert any(text.startswith("Paste the integers that some code made of the tensor") for text in said(at.caption))
     assert not at.dataframe
-    assert all(button.key != "match_go" for button in at.button)
+    assert {button.key for button in at.button} >= {f"_match_card_{i}" for i in range(len(EXAMPLES))}
 
 
-def test_search_finds_and_tells_of_the_expected_scheme():
-    at = search(paste(opened(bits=8), typed(codes_of("int8 symmetric per_channel(1) torchao"))))
+def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
+    at = paste(opened(bits=3, library="hqq"), typed(codes_of("int8 symmetric per_channel(1) torchao")))
     table = results(at)
     assert "torchao" in table["Libraries"][0]
-    assert (table["Codes that differ"][0], table["Format"][0]) == ("none", "int8 symmetric")
-    assert table["Granularity"][0] == "per_channel(1)"
-    assert "per_channel(axis=1), not per_tensor" in table["Against the scheme on the left"][0]
-    (sentence,) = said(at.warning)
-    assert sentence.startswith("All 16 integers match int8 symmetric per_channel(1) in torch.fake_quantize,")
-    assert sentence.endswith("per_channel(axis=1), not per_tensor; torch.fake_quantize, not textbook.")
-
-
-def test_success_where_all_is_as_expected():
-    at = search(paste(opened(bits=4), typed(codes_of("int4 symmetric per_tensor textbook"))))
-    results(at)
+    assert table["Codes that differ"][0] == "none"
+    assert table["Rules"][0] == "int8 symmetric, one scale per column (axis 1)"
     assert not at.warning
-    (sentence,) = said(at.success)
-    assert sentence.startswith("All 16 integers match int4 symmetric per_tensor in textbook")
+    assert said(at.success) == ["All 16 integers are int8 symmetric, one scale per column (axis 1)."]
+    assert any("With these rules torch.fake_quantize" in text for text in said(at.caption))
+    words = " ".join([*said(at.caption), *said(at.markdown), *table.columns])
+    assert "on the left" not in words
+    assert "hqq" not in words
 
 
-def test_nothing_is_searched_before_it_is_asked_for():
+def test_the_mistake_comes_first():
+    """Ties at half a step of 0.25, rounded up; 31.75 sets the scale."""
+    x = np.array([[0.125, 0.375], [-0.125, -0.375], [0.625, -31.75]])
+    codes = np.floor(x / 0.25 + 0.5).astype(int)
+    at = opened(src="paste", _pasted=typed(x))
+    at = paste(at, typed(codes))
+    (sentence,) = said(at.warning)
+    assert sentence == "Ties are rounded up; everything else is int8 symmetric, one scale."
+
+
+def test_a_large_tensor_is_searched_when_asked(monkeypatch):
+    monkeypatch.setattr(run, "AT_ONCE", 15)
     at = paste(opened(), typed(codes_of("int4 per_tensor")))
     assert not at.dataframe
-    assert results(search(at)).shape[0] == 1
-    assert not paste(
-        at, typed(-codes_of("int4n per_tensor"))
-    ).dataframe  # the earlier result was for other integers
+    at = at.button(key="match_go").click().run()
+    assert results(at).shape[0] == 1
+    assert all(button.key != "match_go" for button in at.button)  # it is over
+    at = paste(at, typed(-codes_of("int4n per_tensor")))
+    assert not at.dataframe  # the earlier result was for other integers
+    at.button(key="match_go")
 
 
 def test_transposed_on_the_page():
-    at = search(paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T)))
+    at = paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T))
     assert results(at)["What went wrong"][0] == "transposed"
     assert any("undone: transposed" in text for text in said(at.markdown))
 
@@ -99,7 +103,7 @@ def test_transposed_on_the_page():
 def test_cells_that_differ_have_reasons():
     codes = codes_of("int8 per_tensor")
     codes[2, 1] += 3
-    at = search(paste(opened(bits=8), typed(codes)))
+    at = paste(opened(bits=8), typed(codes))
     assert results(at)["Codes that differ"][0] == "1"
     cells = at.dataframe[1].value
     expected = int(codes_of("int8 per_tensor")[2, 1])
@@ -113,39 +117,38 @@ def test_scale_and_zero_point():
     at = opened(bits=8, codes="unsigned", mode="asymmetric", library="aimet.Quantize")
     at.text_input(key="match_scale").set_value(str(result.scale.numpy()[0, 0]))
     at.text_input(key="match_zero_point").set_value(str(-int(result.zero_point)))
-    at = search(paste(at, typed(result.codes)))
+    at = paste(at, typed(result.codes))
     assert (
         results(at)["Scale, zero point"][0]
         == "the given zero_point has the opposite sign, like AIMET's offset"
     )
     (sentence,) = said(at.warning)
-    assert "but: the given zero_point has the opposite sign" in sentence
+    assert sentence.startswith("The given zero_point has the opposite sign")
 
 
 EXAMPLES = [
-    ("All 16 integers", "uint8 asymmetric per_tensor in textbook"),
-    ("All 8,192 integers", "wrong axis: 1, not 0"),
-    ("All 8,192 integers", "but: transposed"),
-    ("All 8,192 integers", "codes out of range wrapped around"),
-    ("All 16 integers", "signed 8-bit codes read as unsigned"),
-    ("All 16 integers", "the given zero_point has the opposite sign"),
-    ("The closest match", ": 2 of 8,192 integers differ"),
+    ("All 16 integers are uint8 asymmetric, one scale.",),
+    ("All 8,192 integers are int4 symmetric, one scale per column (axis 1).",),
+    ("The codes are transposed; everything else is int4 symmetric, one scale per 32 elements along axis 1.",),
+    ("The cast has no clamp: codes out of range wrap around; everything else is int8 symmetric, one scale per row",),
+    ("Signed 8-bit codes are read as unsigned; everything else is int8 asymmetric, one scale.",),
+    ("The given zero_point has the opposite sign", "; everything else is uint8 asymmetric, one scale."),
+    ("2 of 8,192 integers differ; all others are int4 symmetric, one scale per row (axis 0).",),
 ]
 
 
 @pytest.mark.parametrize("i", some(range(len(EXAMPLES))))
 def test_examples_are_searched_and_found(i):
     at = opened()
-    at = at.selectbox(key="match_example").select_index(i).run()
+    at = at.button(key=f"_match_card_{i}").click().run()
     results(at)
-    assert at.selectbox(key="match_example").value is None
     (sentence,) = said([*at.success, *at.warning])
     for words in EXAMPLES[i]:
         assert words in sentence
 
 
 def test_every_example_is_tested():
-    assert len(opened().selectbox(key="match_example").options) == len(EXAMPLES)
+    assert len([b for b in opened().button if (b.key or "").startswith("_match_card_")]) == len(EXAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,6 @@ def test_every_example_is_tested():
 )
 def test_bad_integers_stay_where_they_are(text, words):
     at = paste(opened(), text)
-    at = search(at) if not at.error else at
     assert not at.exception
     (sentence,) = said(at.error)
     assert words in sentence
@@ -187,7 +189,6 @@ def test_bad_integers_stay_where_they_are(text, words):
 def test_bad_parameters_stay_where_they_are(key, text, words):
     at = paste(opened(), typed(codes_of("int8")))
     at = at.text_input(key=key).set_value(text).run()
-    at = search(at) if not at.error else at
     assert not at.exception
     (sentence,) = said(at.error)
     assert words in sentence
@@ -224,7 +225,7 @@ def test_a_search_of_a_tensor_with_nan():
     at = AppTest.from_file(MAIN, default_timeout=120)
     at.session_state["src"], at.session_state["_pasted"] = "paste", "1, nan\n-2, 0.5"
     at = at.run().switch_page("compare/match/page.py").run()
-    at = search(paste(at, "4, 0\n-8, 2"))
+    at = paste(at, "4, 0\n-8, 2")
     results(at)
 
 
@@ -234,9 +235,9 @@ WRAPPED = [[54, -4, -52], [26, 83, -51], [0, -65, 69]]
 def test_a_mistake_leads_to_its_lesson_and_back():
     """Three mistakes in one line are named with their numbers; the lesson's tensor and codes open in Match."""
     at = opened(src="paste", _pasted="191.6, -13.5, 728.6\n92.14, 295.5, -184\n0, 684.6, 245.5")
-    at = search(paste(at, typed(np.array(WRAPPED))))
+    at = paste(at, typed(np.array(WRAPPED)))
     (sentence,) = said(at.warning)
-    assert "asymmetric scale, zero_point omitted, cast without a clamp" in sentence
+    assert sentence.startswith("The scale is asymmetric, but the zero point is omitted. The cast has no clamp")
     assert any(
         "2 codes wrapped: 204 → -52 at (0, 2), 191 → -65 at (2, 1)" in text for text in said(at.markdown)
     )
@@ -264,9 +265,7 @@ def test_a_known_mistake_is_told_beside_a_scheme_without_one():
     the mistake too, and links its lesson."""
     wrong = compare(MISTAKES["clamp-of-another-type"])
     text = typed(wrong.x.reshape(1, -1))
-    at = search(
-        paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
-    )
+    at = paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
     results(at)
     (told,) = [text for text in said(at.markdown) if text.startswith("A known mistake also gives exactly")]
     assert f"with scale {wrong.wrong.scale.max().item():.7g}." in told

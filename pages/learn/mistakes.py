@@ -7,7 +7,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import lesson_links
+from pages.compare.match import leaving, lesson_links
 from pages.learn import frame, views
 from pages.maps import cells
 from pages.shared import messages
@@ -129,7 +129,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
     return f"{wrong_cells}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
 
 
-lesson_links.leave()
+leaving.leave()
 step = frame.head("mistakes")
 words, beside = st.columns((1, 2), gap="medium")
 picture = beside.container(key="lesson_picture")

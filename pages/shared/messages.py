@@ -23,7 +23,7 @@ def warning(text: str, place: Any = st) -> None:
 
 def hint(text: str, place: Any = st) -> None:
     """Show what to do next."""
-    place.info(plain(text), icon=":material/arrow_back:")
+    place.info(plain(text), icon=":material/info:")
 
 
 def lines(rows: Iterable[str], name: str = "") -> None:

@@ -6,6 +6,7 @@
 'int4 symmetric per_tensor min_max textbook'
 """
 
+from quantcore.matching.answer import answer, rules
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.expected import mismatches, nearest
 from quantcore.matching.explanations import NEGATIVES_LOST
@@ -25,10 +26,12 @@ __all__ = [
     "Progress",
     "Reinterpreted",
     "Transposed",
+    "answer",
     "mismatches",
     "explain_candidate",
     "match",
     "match_steps",
     "nearest",
     "reproduce",
+    "rules",
 ]

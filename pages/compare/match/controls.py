@@ -14,9 +14,14 @@ from quantcore import tensors
 
 SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"
 _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK = "match_q", "match_s", "match_z"
+LABELS = {"paste": "Integers", "upload": "File", "code": "Python code"}
+_CAPTIONS = {
+    "paste": "Paste the integers that some code made of the tensor in the sidebar: Match names the rules, or the mistake.",
+    "upload": "Upload the integers that some code made of the tensor in the sidebar: Match names the rules, or the mistake.",
+    "code": "Paste the code of a quantizer: its mistakes are named line by line. It is read, never run.",
+}
 KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
 _UPLOADED, _CARRIED = "_match_uploaded", "_match_carried"
-FILLED = "_match_filled"  # the fields were filled from a link or an example, so the search starts at once
 _LONGEST = 2000  # characters of a scale or zero_point that a link carries
 
 
@@ -33,7 +38,7 @@ class Inputs:
 def put(codes: np.ndarray, scale: str = "", zero_point: str = "") -> None:
     """Fill the fields (for callbacks)."""
     st.session_state.update(
-        {SOURCE: "paste", TEXT: write(codes), SCALE: scale, ZERO_POINT: zero_point, FILLED: True}
+        {SOURCE: "paste", TEXT: write(codes), SCALE: scale, ZERO_POINT: zero_point}
     )
 
 
@@ -44,11 +49,13 @@ def draw(place: Any, beside: Any) -> Inputs | None:
         QuantError: the text or the file can't be read.
     """
     _from_link()
+    link.reworded(SOURCE, LABELS)
     with place:
         source = st.segmented_control(
-            "Integers from", ["paste", "upload", "code"], default="paste", key=SOURCE, required=True,
+            "Integers from", list(LABELS), default="paste", key=SOURCE, required=True, format_func=LABELS.__getitem__,
             bind="query-params", label_visibility="collapsed",
         )  # fmt: skip
+        st.caption(_CAPTIONS[str(source)])
     if source == "code":
         return None
     pasted = source == "paste"
@@ -95,7 +102,7 @@ def _pasted() -> np.ndarray | None:
         persist_state="session",
         label_visibility="collapsed",
         placeholder="12, -3, 7\n0, 127, -128\n\nor a tensor, an array or a list as Python prints it",
-        help="In the shape of the tensor on the left, or transposed. Press Ctrl+Enter when done.",
+        help="In the shape of the tensor in the sidebar, or transposed. Press Ctrl+Enter when done.",
     )
     return _parse(text) if text.strip() else None
 
@@ -158,8 +165,7 @@ def _from_link() -> None:
         codes = _unpacked(tensors.decode(text))
     except qc.QuantError:
         return  # it is removed from the link, and reported with the other unusable parameters
-    st.session_state[FILLED] = True
-    if st.query_params.get(SOURCE) == "upload":
+    if st.query_params.get(SOURCE) in ("upload", LABELS["upload"]):
         st.session_state[_UPLOADED] = ("link", codes, "from the link")
     else:
         st.session_state[TEXT] = write(codes)

@@ -1,4 +1,4 @@
-"""Example integers for Match, each with the expected scheme and what went wrong."""
+"""Example integers for Match, as cards."""
 
 import warnings
 from collections.abc import Callable
@@ -10,105 +10,111 @@ import torch
 
 import quantcore as qc
 from pages.compare.match import controls
+from pages.shared.cards import Card
 from pages.sidebar import scheme_state
-from quantcore import tensors
+from quantcore import figures, tensors
 
-_CHOICE = "match_example"
+ROWS, COLUMNS = 16, 24  # of a picture, at most
 
 
 @dataclass(frozen=True)
 class Example:
-    """``made``: the scheme that made the codes; ``expected``: the one set on the left; ``steps``: changes to the codes;
-    ``known``: what fills the fields for scale and zero point.
+    """``line``: what it shows; ``made``: the scheme that made the codes; ``steps``: changes to the codes; ``known``: what
+    fills the fields for scale and zero point.
     """
 
     title: str
+    line: str
     tensor: str
     made: str
-    expected: str
     steps: tuple[str, ...] = ()
     known: tuple[str, ...] = field(default=())
 
 
 EXAMPLES = (
     Example(
-        "onnxruntime's codes for the 4×4 sample",
+        "A library's codes",
+        "4×4 in uint8: which library?",
         "randn-seed-0-4x4",
         "uint8 asymmetric per_tensor onnxruntime",
-        "uint8 asymmetric per_tensor textbook",
     ),
     Example(
-        "A weight quantized along the wrong axis",
+        "The other axis",
+        "A weight in int4: a scale per row or per column?",
         "attention-query-64x128",
         "int4 symmetric per_channel(1) torchao",
-        "int4 symmetric per_channel(0) torchao",
     ),
     Example(
-        "A transposed weight",
+        "Transposed",
+        "A weight in int4, stored the other way",
         "attention-query-64x128",
-        "int4 symmetric per_group(32) torchao",
         "int4 symmetric per_group(32) torchao",
         ("transposed",),
     ),
     Example(
-        "A cast to int8 without a clamp",
+        "No clamp",
+        "A cast to int8 wraps around",
         "ffn-output-64x128",
         "int8 symmetric per_channel(0) torchao(overflow=wrap)",
-        "int8 symmetric per_channel(0) torchao",
     ),
     Example(
-        "Signed codes read as unsigned",
+        "Signed or not",
+        "int8 read as uint8",
         "randn-seed-0-4x4",
-        "int8 asymmetric per_tensor torchao",
         "int8 asymmetric per_tensor torchao",
         ("unsigned",),
     ),
     Example(
-        "AIMET's offset used as a zero point",
+        "Offset or zero point",
+        "AIMET's has the opposite sign",
         "randn-seed-0-4x4",
-        "uint8 asymmetric per_tensor aimet.Quantize",
         "uint8 asymmetric per_tensor aimet.Quantize",
         known=("scale", "offset"),
     ),
     Example(
         "Two codes off by one",
+        "Two of 8,192 are wrong: which?",
         "attention-query-64x128",
-        "int4 symmetric per_channel(0) compressed_tensors",
         "int4 symmetric per_channel(0) compressed_tensors",
         ("off by one",),
     ),
 )
 
 
-def draw() -> None:
-    """Draw the choice of an example, which sets the tensor, the scheme and the integers."""
-    st.selectbox(
-        "Example",
-        [example.title for example in EXAMPLES],
-        index=None,
-        key=_CHOICE,
-        placeholder="Open an example",
-        on_change=_load,
-        label_visibility="collapsed",
-    )
+def cards() -> list[Card]:
+    """A card for each example, which sets the tensor and the integers; its picture is the first of them."""
+    return [
+        Card(f"_match_card_{place}", example.title, example.line, _picture(place), _load, (place,))
+        for place, example in enumerate(EXAMPLES)
+    ]
 
 
-def _load() -> None:
-    example = next(e for e in EXAMPLES if e.title == st.session_state[_CHOICE])
-    st.session_state[_CHOICE] = None
-    x = tensors.EXAMPLES[example.tensor].load()
+@st.cache_resource(show_spinner=False, max_entries=len(EXAMPLES))
+def _picture(place: int) -> np.ndarray:
+    codes = _made(EXAMPLES[place])[1][:ROWS, :COLUMNS]
+    return figures.thumbnail(codes.astype(float), "codes", (float(codes.min()), float(codes.max())))
+
+
+def _made(example: Example) -> tuple[qc.Quantized, np.ndarray]:
+    """The result of the scheme, and the codes as they are given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = qc.apply(x, qc.Scheme.parse(example.made))
+        result = qc.apply(tensors.EXAMPLES[example.tensor].load(), qc.Scheme.parse(example.made))
     codes = result.codes.to(torch.int64).numpy().copy()
     for step in example.steps:
         codes = _STEPS[step](codes)
+    return result, codes
+
+
+def _load(place: int) -> None:
+    """Set the tensor and the integers (a callback)."""
+    example = EXAMPLES[place]
+    result, codes = _made(example)
     known = {"scale": result.scale}
     if result.zero_point is not None:
         known["offset"] = -result.zero_point
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
-    st.session_state.update({"src": "example", "ex": example.tensor, scheme_state.RANK: x.ndim})
-    scheme_state.apply_scheme(qc.Scheme.parse(example.expected))
+    st.session_state.update({"src": "example", "ex": example.tensor, scheme_state.RANK: result.x.ndim})
     controls.put(codes, *texts)
 
 

@@ -4,13 +4,11 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.match import controls
+from pages.compare.match import leaving
 from pages.shared import lesson_plan
-from pages.sidebar import scheme_state, tensor_controls
 from quantcore.matching import NEGATIVES_LOST, Candidate, Reinterpreted, Transposed
 from quantcore.mistakes import MISTAKES
 
-_TO_LESSON, _TO_MATCH = "_match_to_lesson", "_match_to_match"
 _BY_KIND = {
     "range_from_zero": "range-without-minimum",
     "signed_percentile": "percentile-of-signed-values",
@@ -69,7 +67,7 @@ def draw_known(matches: qc.Matches) -> None:
 def _button(key: str, name: str, step: str) -> None:
     lesson = lesson_plan.LESSONS[name]
     label = f"Lesson: {MISTAKES[step].title if step else lesson.title}"
-    st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=_open_lesson, args=(name, step))
+    st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=leaving.to_lesson, args=(name, step))
 
 
 def draw_back(x: np.ndarray, codes: np.ndarray) -> None:
@@ -78,32 +76,7 @@ def draw_back(x: np.ndarray, codes: np.ndarray) -> None:
         "Find it with Match",
         key="learn_mistakes_match",
         icon=":material/manage_search:",
-        on_click=_open_match,
+        on_click=leaving.to_match,
         args=(x, codes),
         help="Opens Compare → Match with this tensor and these codes; Match names the mistake from them alone",
     )
-
-
-def leave() -> None:
-    """Open the page that a button of the last run leads to; call it before drawing anything."""
-    name = st.session_state.pop(_TO_LESSON, None)
-    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
-    if name:
-        st.switch_page(lesson_plan.script(name), query_params={})
-    if st.session_state.pop(_TO_MATCH, False):
-        st.switch_page("compare/match/page.py", query_params={})
-
-
-def _open_lesson(name: str, step: str) -> None:
-    """Open a step of a lesson (a callback)."""
-    if step:
-        st.session_state[lesson_plan.step_key(name)] = step
-    st.session_state[_TO_LESSON] = name
-
-
-def _open_match(x: np.ndarray, codes: np.ndarray) -> None:
-    """Open Match with a tensor and codes (a callback)."""
-    text = tensor_controls.write(x)
-    st.session_state.update({"src": "paste", tensor_controls.PASTED: text, scheme_state.RANK: x.ndim})
-    controls.put(codes)
-    st.session_state[_TO_MATCH] = True

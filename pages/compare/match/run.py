@@ -11,6 +11,7 @@ from pages.compare.match.controls import Inputs
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 
+AT_ONCE = 10_000  # elements; a larger tensor is searched when the button is pressed
 _FOUND, _WANTED = "_match_found", "_match_wanted"
 _EVERY = 0.1  # seconds between two updates of the progress bar
 
@@ -24,15 +25,26 @@ class Found:
     fraction: float = 0.0
 
 
-def want(key: str | None) -> None:
+def want(key: str) -> None:
     """Start a search, or stop it (a callback)."""
     st.session_state[_WANTED] = key
 
 
-def wanted(key: str) -> bool:
-    """Whether a search for these inputs was started and has not finished."""
-    found = st.session_state.get(_FOUND)
-    return st.session_state.get(_WANTED) == key and (found is None or found.key != key or found.fraction < 1)
+def button(key: str, elements: int) -> None:
+    """Draw the button that starts the search, unless it starts or has ended by itself."""
+    if not _is_over(key) and not wanted(key, elements):
+        st.button("Search", type="primary", on_click=want, args=(key,), width="stretch", key="match_go")
+
+
+def wanted(key: str, elements: int) -> bool:
+    """Whether to search for these inputs: it is quick or was asked for, was not stopped, and is not over."""
+    asked = st.session_state.get(_WANTED)
+    return not _is_over(key) and (asked == key or (elements <= AT_ONCE and asked != f"not {key}"))
+
+
+def _is_over(key: str) -> bool:
+    kept = found(key)
+    return kept is not None and kept.fraction == 1
 
 
 def found(key: str) -> Found | None:
@@ -55,7 +67,7 @@ def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
     place = st.empty()
     left, right = place.container().columns([7, 1], vertical_alignment="center")
     bar = left.progress(0.0, "Searching…")
-    right.button("Stop", on_click=want, args=(None,), key="match_stop", width="stretch")
+    right.button("Stop", on_click=want, args=(f"not {key}",), key="match_stop", width="stretch")
     try:
         with cache.turn_of(tensor, needs.MATCH, long=True, useless=done):
             if not done():  # another visitor may have searched the same, even while this one waited

@@ -1,6 +1,5 @@
 """What a search found: a summary, the table of candidates, and the maps, reasons and schemes of the chosen one."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,23 +8,20 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import lesson_links
+from pages.compare.match import leaving, lesson_links
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
-from pages.sidebar import scheme_state
 from quantcore import figures
-from quantcore.matching import Candidate, explain_candidate, mismatches, nearest, reproduce
-from quantcore.notation import write_call
+from quantcore.matching import Candidate, answer, explain_candidate, nearest, reproduce, rules
 
 MOST_ROWS, MOST_SCHEMES = 40, 200
 TABLE = "match_table"
 
 
-def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fraction: float) -> None:
-    """Draw a sentence or two on what was found."""
-    elements = cache.size(tensor)
+def summary(matches: qc.Matches, tensor: Tensor, fraction: float) -> None:
+    """Draw the answer, the mistake first."""
     tried = f"{matches.tried:,} schemes of {len(qc.INTEGER_CONVENTIONS)} conventions tried."
     if fraction < 1:
         tried = f"Stopped at {100 * fraction:.0f} %: {tried}"
@@ -33,37 +29,24 @@ def summary(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None, fra
         messages.warning(f"No scheme has been compared with the whole tensor yet. {tried}")
         return
     best = matches.candidates[0]
-    made = f"{_without_library(best.scheme)} in {_listed(_libraries(best))}"
-    caveats = [
-        *([str(best.corruption)] if best.corruption else []),
-        *best.notes,
-        *_against(best, tensor, expected),
-    ]
-    but = f", but: {'; '.join(caveats)}" if caveats else ""
-    if best.differing == 0 and not caveats and not best.explanations:
-        st.success(messages.plain(f"All {elements:,} integers match {made}."), icon=":material/check_circle:")
-    elif best.differing == 0:
-        messages.warning(f"All {elements:,} integers match {made}{but}.")
+    told = answer(best, cache.size(tensor), len(tensor.shape))
+    if best.differing or best.corruption or best.notes or best.explanations:
+        messages.warning(told)
     else:
-        closest = (
-            "The closest match" if best.differing * 2 < elements else "Nothing matches; the closest scheme"
-        )
-        messages.warning(f"{closest} is {made}{but}: {best.differing:,} of {elements:,} integers differ.")
+        st.success(messages.plain(told), icon=":material/check_circle:")
     st.markdown("\n".join(f"- {messages.plain(text)}" for text in best.explanations))
     lesson_links.draw(best)
     lesson_links.draw_known(matches)
-    st.caption(tried)
+    libraries = _libraries(best)
+    gives = "gives" if len(libraries) == 1 else "give"
+    almost = "almost " if best.differing else ""
+    st.caption(messages.plain(f"With these rules {_listed(libraries)} {gives} {almost}these integers. {tried}"))
 
 
-def _against(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> tuple[str, ...]:
-    """How the candidate differs from the scheme on the left."""
-    return () if expected is None else mismatches(candidate, expected, len(tensor.shape))
-
-
-def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Candidate:
+def table(matches: qc.Matches, tensor: Tensor) -> Candidate:
     """Draw the candidates, one per row; return the selected one."""
     shown = matches.candidates[:MOST_ROWS]
-    frame = pd.DataFrame([_row(c, tensor, expected) for c in shown])
+    frame = pd.DataFrame([_row(c, len(tensor.shape)) for c in shown])
     frame = frame.loc[:, [(frame[name] != "").any() for name in frame]]  # without empty columns
     event: Any = st.dataframe(
         frame,
@@ -72,7 +55,10 @@ def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Ca
         selection_mode="single-row",
         key=TABLE,
         height=300 if len(frame) > 7 else "content",
-        column_config={"Libraries": st.column_config.TextColumn(width="large")},
+        column_config={
+            "What went wrong": st.column_config.TextColumn(width="medium"),
+            "Libraries": st.column_config.TextColumn(width="large"),
+        },
     )
     if len(matches.candidates) > MOST_ROWS:
         st.caption(f"The first {MOST_ROWS} of {len(matches.candidates)} candidates.")
@@ -80,21 +66,23 @@ def table(matches: qc.Matches, tensor: Tensor, expected: qc.Scheme | None) -> Ca
     return shown[rows[0] if rows and rows[0] < len(shown) else 0]
 
 
-def _row(candidate: Candidate, tensor: Tensor, expected: qc.Scheme | None) -> dict[str, str]:
+def _row(candidate: Candidate, rank: int) -> dict[str, str]:
     scheme = candidate.scheme
     return {
         "Codes that differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
-        "Libraries": ", ".join(_libraries(candidate)),
-        "Format": f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'}",
-        "Granularity": _granularity(scheme),
         "What went wrong": str(candidate.corruption),
-        "Against the scheme on the left": "; ".join(_against(candidate, tensor, expected)),
+        "Rules": rules(scheme, rank),
         "Scale, zero point": "; ".join(candidate.notes),
+        "Libraries": ", ".join(_libraries(candidate)),
     }
 
 
 def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
-    """Draw a candidate's maps, why its codes differ, and its schemes."""
+    """Draw a candidate's maps, why its codes differ, and its schemes.
+
+    Args:
+        chosen: the scheme of the visitor; of several that give the codes, the nearest to it can be opened.
+    """
     stored = torch.from_numpy(codes.astype(np.int32))
     given = candidate.corruption.undo(stored).numpy()
     what = f"match {candidate.scheme} {candidate.corruption}"
@@ -108,13 +96,11 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     bounds = candidate.scheme.format.qmin, candidate.scheme.format.qmax
     figure = figures.pair(given, expected, ("Given", "Reproduced"), bounds=bounds, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
-    left.markdown(f"**{messages.plain(_without_library(candidate.scheme))}**{messages.plain(undone)}")
-    scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, len(tensor.shape))
-    if set_already(scheme, chosen, len(tensor.shape)):
-        right.page_link("explore/quantize/page.py", label="Open in Explore", icon=":material/grid_view:")
-    else:
-        hint = "Sets the scheme on the left to this one; you can then open it in Explore"
-        right.button("Use this scheme", on_click=_use, args=(scheme,), width="stretch", help=hint)
+    rank = len(tensor.shape)
+    left.markdown(f"**{messages.plain(rules(candidate.scheme, rank))}**{messages.plain(undone)}")
+    scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, rank)
+    hint = f"Sets the scheme to {scheme}"
+    right.button("Open in Explore", on_click=leaving.to_explore, args=(scheme,), width="stretch", help=hint)
     st.plotly_chart(figure, theme=None, key="match_maps")
     legend = figures.pair_data(given, expected).legend
     if legend:
@@ -148,29 +134,6 @@ def _reasons(candidate: Candidate) -> None:
         st.caption(f"The first {len(cells)} of {candidate.differing:,}.")
 
 
-def set_already(scheme: qc.Scheme, chosen: qc.Scheme | None, rank: int) -> bool:
-    """Whether this is already the scheme on the left; axes may be counted from either end."""
-    if chosen is None:
-        return False
-    return str(_from_start(scheme, rank)) == str(_from_start(chosen, rank))
-
-
-def _from_start(scheme: qc.Scheme, rank: int) -> qc.Scheme:
-    granularity = scheme.granularity
-    if not isinstance(granularity, qc.PerChannel | qc.PerGroup):
-        return scheme
-    counted = dataclasses.replace(granularity, axis=granularity.axis % max(rank, 1))
-    return dataclasses.replace(scheme, granularity=counted)
-
-
-def _use(scheme: qc.Scheme) -> None:
-    """Set the scheme on the left (a callback)."""
-    try:
-        scheme_state.apply_scheme(scheme)
-    except qc.QuantError as error:
-        st.session_state[scheme_state.TEXT_ERROR] = str(error)
-
-
 def _libraries(candidate: Candidate) -> list[str]:
     return list(dict.fromkeys(s.convention.name for s in candidate.schemes))
 
@@ -179,15 +142,3 @@ def _listed(names: list[str]) -> str:
     if len(names) > 3:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def _granularity(scheme: qc.Scheme) -> str:
-    given = ", as given" if isinstance(scheme.range_setting, qc.Given) else ""
-    match scheme.granularity:
-        case qc.PerChannel(axis):  # name even the default axis: a wrong axis is a common mistake
-            return f"per_channel({axis})" + given
-    return write_call(scheme.granularity) + given
-
-
-def _without_library(scheme: qc.Scheme) -> str:
-    return f"{scheme.format} {'symmetric' if scheme.symmetric else 'asymmetric'} {_granularity(scheme)}"

@@ -29,6 +29,11 @@ class Transposed:
         """Return the codes on the axes of the original."""
         return codes.permute([self.order.index(i) for i in range(len(self.order))])
 
+    @property
+    def told(self) -> str:
+        """The beginning of an answer."""
+        return f"The {'codes are' if len(self.order) == 2 else 'axes of the codes are'} {self}".replace("axes permuted", "permuted")
+
     def __str__(self) -> str:
         return "transposed" if len(self.order) == 2 else f"axes permuted to {self.order}"
 
@@ -46,6 +51,12 @@ class Reinterpreted:
         if self.signed:
             return torch.where(codes < 0, codes + count, codes)
         return torch.where(codes >= count // 2, codes - count, codes)
+
+    @property
+    def told(self) -> str:
+        """The beginning of an answer."""
+        text = str(self).replace(" read as ", " are read as ")
+        return text[0].upper() + text[1:]
 
     def __str__(self) -> str:
         read, meant = ("signed", "unsigned") if self.signed else ("unsigned", "signed")
@@ -71,6 +82,24 @@ COMPUTED = {
     "range_from_zero": "range 0 to max |x| instead of min to max",
     "signed_percentile": "percentile of x instead of |x|",
     "quantized_twice": "quantized twice, to 8 bits first",
+}
+# The same as the beginning of an answer
+TOLD = {
+    "wrapped": "The cast has no clamp: codes out of range wrap around",
+    "narrow": "Codes are clamped to the narrow range",
+    "zero_point_negated": "The zero point has the opposite sign",
+    "zero_point_left_out": "The scale is asymmetric, but the zero point is omitted",
+    "middle_left_out": "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
+    "half_away": "Ties are rounded away from zero",
+    "half_up": "Ties are rounded up",
+    "toward_zero": "Values are rounded toward zero",
+    "floor": "Values are rounded down",
+    "other_axis": "The scales of one axis are applied along another",
+    "unclamped": "Codes are not clamped: some lie outside the format",
+    "scale_float16": "The scale is rounded to float16",
+    "range_from_zero": "The range goes from 0 to max |x| instead of min to max",
+    "signed_percentile": "The percentile is that of x instead of |x|",
+    "quantized_twice": "The values were quantized twice, to 8 bits first",
 }
 # Mistakes that are choices of a convention
 CHOICES = {"wrapped": {"overflow": "wrap"}} | {
@@ -111,6 +140,11 @@ class Corruption:
 
     def __str__(self) -> str:
         return ", ".join([*(COMPUTED[kind] for kind in self.computed), *map(str, self.stored)])
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What went wrong, one sentence without a full stop for each mistake."""
+        return (*(TOLD[kind] for kind in self.computed), *(step.told for step in self.stored))
 
     def __bool__(self) -> bool:
         return bool(self.computed or self.stored)
