@@ -39,7 +39,7 @@ def test_first_view_says_what_to_do():
     at = opened()
     assert not at.exception
     assert "The code is never run." in said(at.info)[0]
-    assert at.query_params["match_src"] == "code"
+    assert at.query_params["match_src"] == "Python code"
     assert all(button.key != "match_go" for button in at.button)
 
 

@@ -141,3 +141,19 @@ def test_number_line_marks_what_a_number_becomes():
     assert list(figure.data[0].x) == [1, 2]
     assert list(figure.data[2].x) == [1.5, 1.5]
     assert (list(figure.data[-1].x), list(figure.data[-1].customdata)) == ([1], [-1])
+
+
+def test_a_number_and_a_code_are_marked_on_every_axis():
+    values = {"a": [-2, 0, 2], "b": [-0.5, 0.5], "wide": [-400, 400]}
+    for log in (False, True):
+        figure = figures.number_line(values, log=log, at=1.0, chosen=("a", 2.0))
+        number, code = figure.data[-2:]
+        assert list(number.x) == [1.0] * 3
+        assert (list(code.x), list(code.y), list(code.customdata)) == ([2.0], ["a"], [2.0])
+    low, high = figures.number_line(values, at=1.0, chosen=("a", 2.0)).layout.xaxis.range
+    assert (low, high) == (-2.4, 2.4)  # the row in the middle fits, and what is marked
+    divided = figures.number_line(values, at=1.0, chosen=("a", 2.0), divide={"a": 2.0, "b": 0.5, "wide": 400.0})
+    inside, beyond, code = divided.data[-3:]
+    assert (list(inside.x), list(inside.y)) == ([0.5, 1 / 400], ["a", "wide"])
+    assert (list(beyond.y), beyond.marker.symbol) == (["b"], "triangle-right")  # 1 is twice b's largest value
+    assert (list(code.x), list(code.customdata)) == ([1.0], [2.0])

@@ -7,9 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from quantcore.figures.style import FILL, LINE, base_layout
+from quantcore.figures.style import FILL, INK, LINE, base_layout
 
 MAX_MARKS = 4000  # per format; more would look like a solid line
+_EDGE = 1.1  # of the largest value: how far a line that is divided by it reaches
+_ROOM = 1.2  # around what a line of values must show
 
 
 def number_line(
@@ -18,7 +20,8 @@ def number_line(
     log: bool = False,
     at: float | None = None,
     rounded: Mapping[str, float] | None = None,
-    what: str = "",
+    chosen: tuple[str, float] | None = None,
+    divide: Mapping[str, float] | None = None,
     theme: str = "light",
 ) -> go.Figure:
     """Return one row of marks per format.
@@ -26,42 +29,55 @@ def number_line(
     Args:
         values: name -> its values, in any order.
         log: whether the line shows |value| on a logarithmic scale, without zero.
-        at: a number to mark on the line; on a logarithmic line, its magnitude is marked.
+        at: a number to mark in every row; on a logarithmic line, its magnitude is marked.
         rounded: name -> what ``at`` is rounded to, also marked.
-        what: title of the line, instead of "value".
+        chosen: the name of a row and one of its values, also marked.
+        divide: name -> what each row is divided by; what lies beyond the ends of the line is marked at them.
     """
-    traces = []
-    for name, numbers in values.items():
-        marks = np.unique(np.asarray(numbers, dtype=np.float64))
-        if log:
-            marks = np.unique(np.abs(marks[marks != 0]))
-        if len(marks) > MAX_MARKS:
-            marks = marks[np.linspace(0, len(marks) - 1, MAX_MARKS).round().astype(np.int64)]
-        marker = {"symbol": "line-ns", "size": 18, "line": {"width": 1, "color": FILL[theme]}}
-        traces.append(
-            go.Scatter(
-                x=marks,
-                y=[name] * len(marks),
-                mode="markers",
-                marker=marker,
-                hovertemplate=f"{name}<br>%{{x:.6~g}}<extra></extra>",
-            )
-        )
+    by = dict.fromkeys(values, 1.0) | dict(divide or {})
+    traces = [_row(name, numbers, by[name], log, theme) for name, numbers in values.items()]
     if at is not None:
-        traces += _number(list(values), abs(at) if log else at, log, rounded or {}, theme)
-    title = what or ("|value|" if log else "value")
-    return go.Figure(traces, _layout(list(values), log, title, theme))
+        traces += _number(list(values), at, log, divide, theme)
+    traces += _points(rounded or {}, by, log, divide, LINE[theme], "circle", 9, "%{y} rounds it to %{customdata:.6~g}")
+    if chosen is not None:
+        text = "the code above: %{customdata:.6~g}"
+        traces += _points(dict([chosen]), by, log, divide, INK[theme], "diamond-open", 15, text)
+    layout = _layout(list(values), log, divide, theme)
+    if divide:
+        layout["xaxis"]["range"] = [-_EDGE * 1.05, _EDGE * 1.05]
+    elif not log:
+        layout["xaxis"]["range"] = _span(values, [v for v in (at, chosen and chosen[1]) if v is not None])
+    return go.Figure(traces, layout)
 
 
-def _layout(names: list[str], log: bool, title: str, theme: str) -> dict[str, Any]:
-    layout = base_layout(theme, 90 + 46 * max(1, len(names))) | {
-        "margin": {"l": 90, "r": 20, "t": 20, "b": 40}
-    }
-    layout["xaxis"] = {
-        "type": "log" if log else "linear",
-        "title": title,
-        "zeroline": True,
-    }
+def _row(name: str, numbers: npt.ArrayLike, by: float, log: bool, theme: str) -> go.Scatter:
+    marks = np.unique(np.asarray(numbers, dtype=np.float64))
+    if log:
+        marks = np.unique(np.abs(marks[marks != 0]))
+    if len(marks) > MAX_MARKS:
+        marks = marks[np.linspace(0, len(marks) - 1, MAX_MARKS).round().astype(np.int64)]
+    marker = {"symbol": "line-ns", "size": 18, "line": {"width": 1, "color": FILL[theme]}}
+    return go.Scatter(
+        x=marks / by,
+        y=[name] * len(marks),
+        customdata=marks,
+        mode="markers",
+        marker=marker,
+        hovertemplate=f"{name}<br>%{{customdata:.6~g}}<extra></extra>",
+    )
+
+
+def _span(values: Mapping[str, npt.ArrayLike], shown: list[float]) -> list[float]:
+    """A range in which the values of most formats are seen, and what is marked: a wide format continues beyond it."""
+    largest = sorted(float(np.abs(np.asarray(numbers)).max()) for numbers in values.values())
+    reach = _ROOM * max([largest[(len(largest) - 1) // 2], *map(abs, shown)])
+    return [-reach, reach]
+
+
+def _layout(names: list[str], log: bool, divide: Mapping[str, float] | None, theme: str) -> dict[str, Any]:
+    layout = base_layout(theme, 70 + 40 * max(1, len(names))) | {"margin": {"l": 90, "r": 20, "t": 8, "b": 40}}
+    title = "value / largest |value|" if divide else "|value|" if log else "value; drag the axis to see more"
+    layout["xaxis"] = {"type": "log" if log else "linear", "title": title, "zeroline": True}
     if log:
         layout["xaxis"] |= {"exponentformat": "power"}
     layout["yaxis"] = {
@@ -75,25 +91,55 @@ def _layout(names: list[str], log: bool, title: str, theme: str) -> dict[str, An
 
 
 def _number(
-    names: list[str], at: float, log: bool, rounded: Mapping[str, float], theme: str
+    names: list[str], at: float, log: bool, divide: Mapping[str, float] | None, theme: str
 ) -> list[go.Scatter]:
-    """The number as a line through all rows, and what each rounds it to; a logarithmic line has no zero."""
-    traces = []
-    color = LINE[theme]
-    if at or not log:
-        line = {"color": color, "width": 1, "dash": "dot"}
-        text = f"the number {at:.6g}<extra></extra>"
-        traces.append(go.Scatter(x=[at] * len(names), y=names, mode="lines", line=line, hovertemplate=text))
-    taken = {name: abs(value) if log else value for name, value in rounded.items() if value or not log}
-    text = "%{y} rounds it to %{customdata:.6~g}<extra></extra>"
-    traces.append(
+    """The number as a line through all rows; one mark per row where each row has its own scale."""
+    line = {"color": LINE[theme], "width": 1, "dash": "dot"}
+    text = f"the number {at:.6g}<extra></extra>"
+    if divide:
+        marker = {"symbol": "line-ns", "size": 30, "line": {"width": 2, "color": LINE[theme]}}
+        places = [at / divide[name] for name in names]
+        inside = [place for place in places if abs(place) <= _EDGE]
+        rows = [name for name, place in zip(names, places, strict=True) if abs(place) <= _EDGE]
+        marks = [go.Scatter(x=inside, y=rows, mode="markers", marker=marker, hovertemplate=text)]
+        return marks + _beyond(at, {n: p for n, p in zip(names, places, strict=True) if abs(p) > _EDGE}, theme)
+    if log and not at:
+        return []  # a logarithmic line has no zero
+    place = abs(at) if log else at
+    return [go.Scatter(x=[place] * len(names), y=names, mode="lines", line=line, hovertemplate=text)]
+
+
+def _beyond(at: float, places: Mapping[str, float], theme: str) -> list[go.Scatter]:
+    """Arrows at the end of the rows that the number exceeds."""
+    if not places:
+        return []
+    end, symbol = (_EDGE, "triangle-right") if at > 0 else (-_EDGE, "triangle-left")
+    marker = {"symbol": symbol, "size": 12, "color": LINE[theme]}
+    text = f"the number {at:.6g} is beyond the largest value<extra></extra>"
+    return [go.Scatter(x=[end] * len(places), y=list(places), mode="markers", marker=marker, hovertemplate=text)]
+
+
+def _points(
+    points: Mapping[str, float],
+    by: Mapping[str, float],
+    log: bool,
+    divide: Mapping[str, float] | None,
+    color: str,
+    symbol: str,
+    size: int,
+    text: str,
+) -> list[go.Scatter]:
+    """One value in each of some rows."""
+    taken = {name: value / by[name] for name, value in points.items() if value or not log}
+    if not taken:
+        return []
+    return [
         go.Scatter(
-            x=list(taken.values()),
+            x=[abs(value) if log else value for value in taken.values()],
             y=list(taken),
-            customdata=[rounded[name] for name in taken],
+            customdata=[points[name] for name in taken],
             mode="markers",
-            marker={"color": color, "size": 9},
-            hovertemplate=text,
+            marker={"color": color, "size": size, "symbol": symbol, "line": {"width": 3 if "open" in symbol else 0}},
+            hovertemplate=f"{text}<extra></extra>",
         )
-    )
-    return traces
+    ]

@@ -1,5 +1,6 @@
 """The formats of codes: integers, small floats, codebooks."""
 
+from quantcore.formats.about import about
 from quantcore.formats.codebook import CODEBOOKS, MAX_VALUES, CodebookFormat
 from quantcore.formats.codebook_fit import METHODS, fit_codebook
 from quantcore.formats.floating_point import FLOATS, FloatFormat
@@ -40,6 +41,7 @@ __all__ = [
     "UINT2",
     "UINT4",
     "UINT8",
+    "about",
     "fit_codebook",
     "parse_format",
 ]

@@ -17,15 +17,15 @@ def marks(page):
 
 def test_cold_link_shows_every_value(app):
     page = opened(app, "/formats?fmt_shown=e2m1&fmt_shown=int3&fmt_axis=value")
-    # the values, and what 2.6 rounds to in each format
-    expect(marks(page)).to_have_count(15 + 8 + 2)
+    # the values, what 2.6 rounds to in each format, and the code of the bits
+    expect(marks(page)).to_have_count(15 + 8 + 2 + 1)
 
 
 def test_bits_stand_in_the_link(app):
     page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
-    expect(page.get_by_text("1 1000 010 (code 194) means -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()
+    expect(page.get_by_text("1 1000 010, code 194: -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()
     page.get_by_role("button", name="M0", exact=True).click()
-    expect(page.get_by_text("1 1000 011 (code 195) means -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
+    expect(page.get_by_text("1 1000 011, code 195: -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
 
 
 def test_typed_format_and_one_that_is_none(app):
@@ -39,10 +39,10 @@ def test_codebooks_and_one_fitted_to_the_tensor(app):
         app,
         "/formats?fmt_shown=nf4&fmt_shown=log2_4&fmt_shown=fitted&fmt_size=5&fmt_axis=value&fmt_x=0.3&seed=2",
     )
-    expect(marks(page)).to_have_count(16 + 15 + 5 + 3)
+    expect(marks(page)).to_have_count(16 + 15 + 5 + 3 + 1)
     page.get_by_label("Size of the fitted codebook").fill("7")
     page.keyboard.press("Enter")
-    expect(marks(page)).to_have_count(16 + 15 + 7 + 3)
+    expect(marks(page)).to_have_count(16 + 15 + 7 + 3 + 1)
     page.get_by_role("radio", name="logarithmic").click()
     # zero is not shown there, and the magnitudes of log2_4 and the ends of nf4 coincide
-    expect(marks(page)).to_have_count(14 + 7 + 7 + 3)
+    expect(marks(page)).to_have_count(14 + 7 + 7 + 3 + 1)

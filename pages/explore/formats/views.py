@@ -1,4 +1,4 @@
-"""Views of the Formats page: its table, and a code whose bits can be toggled."""
+"""What a format holds and how a number rounds in it: the table, and the fitted codebook."""
 
 import math
 from typing import Any
@@ -9,19 +9,21 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import headers, messages
+from pages.shared import headers
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
+from quantcore.formats import about
 from quantcore.numerics import rounding
 
 FITTED = "fitted"
+X, RULE, CODE, BITS = "fmt_x", "fmt_rule", "fmt_code", "fmt_bits"
 NAMES = [*(f"int{bits}" for bits in (2, 3, 4, 8)), *qc.FLOATS, *qc.CODEBOOKS, FITTED]
 DEFAULTS: dict[str, Any] = {
     "fmt_shown": ["int4", "e2m1", "nf4", "e3m2", "e4m3fn"],
     "fmt_x": 2.6,
     "fmt_rule": "half_even",
-    "fmt_axis": "value / max",
-    "fmt_code": None,
+    "fmt_axis": "value",
+    "fmt_code": "e4m3fn",
     "fmt_bits": [],
     "fmt_size": 16,
     "fmt_method": "kmeans",
@@ -47,10 +49,10 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
         methods,
         key="fmt_method",
         **_BIND,
-        help="Implemented in quantcore, run on the tensor on the left",
+        help="Implemented in quantcore, run on the tensor in the sidebar",
     )
     if tensor is None:
-        raise qc.QuantError("There is no tensor to fit a codebook to; choose one on the left.")
+        raise qc.QuantError("There is no tensor to fit a codebook to; choose one in the sidebar.")
     scheme = qc.Scheme(range_setting=qc.Given(1.0))
     book = cache.fitted(tensor, scheme, int(size), method).format
     assert isinstance(book, qc.CodebookFormat)
@@ -79,7 +81,7 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
         "epsilon": _epsilon(fmt),
     }
     rounded, code, note = rounds(fmt, x, rule)
-    return own | {"rounds to": rounded, "error": x - rounded, "code": code, "note": note}
+    return own | {"rounds to": rounded, "error": x - rounded, "code": code, "note": note, "about": about(fmt)}
 
 
 def _epsilon(fmt: qc.Format) -> float:
@@ -125,54 +127,3 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
         "the number minus what it rounds to. Sources: OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; "
         "IEEE 754-2019; QLoRA (arXiv 2305.14314) for nf4."
     )
-
-
-def toggles(formats: dict[str, qc.FloatFormat]) -> None:
-    """Draw switches for the bits of one code, and the value of the code."""
-    if not formats:
-        return
-    st.markdown("**Switch the bits of a code and see its value**")
-    left, right = st.columns([1, 4], vertical_alignment="bottom")
-    name = left.selectbox("Format", list(formats), key="fmt_code", **_BIND)
-    fmt = formats.get(name) or next(iter(formats.values()))
-    names = bit_names(fmt)
-    on = right.pills(
-        "Bits set to 1",
-        names,
-        selection_mode="multi",
-        key="fmt_bits",
-        default=DEFAULTS["fmt_bits"],
-        **_BIND,
-    )
-    code = sum(1 << (fmt.bits - 1 - i) for i, bit in enumerate(names) if bit in (on or []))
-    messages.lines([f"{grouped(fmt, code)} (code {code}) means {arithmetic(fmt, fmt.fields(code))}"])
-
-
-def grouped(fmt: qc.FloatFormat, code: int) -> str:
-    """The bits with a space between sign, exponent and mantissa: ``1 1000 010``."""
-    bits = f"{code:0{fmt.bits}b}"
-    cut = fmt.bits - fmt.mantissa
-    parts = [bits[: cut - fmt.exponent], bits[cut - fmt.exponent : cut], bits[cut:]]
-    return " ".join(part for part in parts if part)
-
-
-def bit_names(fmt: qc.FloatFormat) -> list[str]:
-    """``sign, E3 … E0, M2 … M0``: the name of each bit, highest first."""
-    return [
-        *(["sign"] if fmt.sign_bit else []),
-        *(f"E{i}" for i in reversed(range(fmt.exponent))),
-        *(f"M{i}" for i in reversed(range(fmt.mantissa))),
-    ]
-
-
-def arithmetic(fmt: qc.FloatFormat, parts: Any) -> str:
-    """The value of a code with its formula."""
-    minus = "-" if parts.sign else ""
-    if parts.kind == "nan":
-        return "NaN"
-    if parts.kind == "infinity":
-        return f"{minus}infinity"
-    fraction = f"{parts.mantissa}/{1 << fmt.mantissa}"
-    if parts.kind in ("subnormal", "zero"):
-        return f"{minus}2^(1 - {fmt.bias}) · {fraction} = {parts.value:g} ({parts.kind})"
-    return f"{minus}2^({parts.exponent} - {fmt.bias}) · (1 + {fraction}) = {parts.value:g}"
