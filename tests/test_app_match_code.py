@@ -38,7 +38,8 @@ def source(at):
 def test_first_view_says_what_to_do():
     at = opened()
     assert not at.exception
-    assert "The code is never run." in said(at.info)[0]
+    assert any("It is read, never run." in text for text in said(at.caption))
+    assert [b.key for b in at.button if (b.key or "").startswith("_match_code_card_")]
     assert at.query_params["match_src"] == "Python code"
     assert all(button.key != "match_go" for button in at.button)
 

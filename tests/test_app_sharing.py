@@ -214,7 +214,7 @@ def asked() -> AppTest:
     assert_clean(other)
     (hint,) = said(other.info)
     assert f"the tensor b of the file big.safetensors (SHA-256 {DIGEST[:12]}…)" in hint
-    assert "upload the file on the left" in hint
+    assert "upload the file in the sidebar" in hint
     return other
 
 

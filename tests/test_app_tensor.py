@@ -352,3 +352,23 @@ def test_unusual_values_of_every_parameter() -> None:
         assert not at.exception, at.exception[0].message
         for row in at.get("button_group"):
             assert row.value is not None or not row.proto.required, row.key
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_an_empty_field_offers_what_to_paste(place: int) -> None:
+    """Each example does in 4 bits what its card says."""
+    at = opened(src="paste")
+    assert not at.exception
+    keys = [b.key for b in at.button if (b.key or "").startswith("_paste_card_")]
+    assert len(keys) == 3
+    at = at.button(key=f"_paste_card_{place}").click().run()
+    assert not at.exception
+    x = tensors.parse(at.session_state["_pasted"])
+    result = qc.apply(x, qc.Scheme.parse("int4 symmetric per_tensor"))
+    halves = (x / result.scale.item()) % 1 == 0.5
+    said = [
+        int((result.codes != 0).sum()) == 1 and x.max() == 8,
+        halves.sum() == x.size - 1,
+        int(result.codes.min()) >= 0,
+    ]
+    assert said[place]

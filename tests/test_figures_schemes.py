@@ -58,11 +58,11 @@ def test_frontier_and_line_of_a_gaussian(frame):
 
 def test_a_scheme_is_ringed_and_names_stand_for_schemes(frame):
     named_frame = frame.assign(name=[f"scheme {i}" for i in range(len(frame))])
-    ring = named(figures.pareto(named_frame, own=frame["scheme"][2]), "the scheme on the left")
+    ring = named(figures.pareto(named_frame, own=frame["scheme"][2]), "the scheme in the sidebar")
     assert list(ring.customdata) == [2]
     assert list(ring.text) == ["<b>scheme 2</b>"]
     names = [trace.name for trace in figures.pareto(frame, own="none of these").data]
-    assert "the scheme on the left" not in names
+    assert "the scheme in the sidebar" not in names
 
 
 @pytest.mark.parametrize("metric", AXES)

@@ -26,14 +26,15 @@ def hint(text: str, place: Any = st) -> None:
     place.info(plain(text), icon=":material/info:")
 
 
-def lines(rows: Iterable[str], name: str = "") -> None:
-    """Show lines in a monospaced font; ``name``: a CSS class by which scripts find them.
+def lines(rows: Iterable[str], name: str = "", wrap: bool = False) -> None:
+    """Show lines in a monospaced font; ``name``: a CSS class by which scripts find them; ``wrap``: long lines are continued.
 
     Not with st.code: its highlighter is not needed here and takes an eighth of the time of the first view.
     """
     style = (
         'font-family:"Source Code Pro",monospace;font-size:.875rem;line-height:1.5;margin:0;padding:.75rem;'
-        "border-radius:.5rem;background:rgba(128,128,128,.09);overflow-x:auto"
+        "border-radius:.5rem;background:rgba(128,128,128,.09);"
+        + ("white-space:pre-wrap;overflow-wrap:anywhere" if wrap else "overflow-x:auto")
     )
     st.html(f"<pre class='{name}' style='{style}'>{html.escape(chr(10).join(rows))}</pre>")
 

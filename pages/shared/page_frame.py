@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import messages
+from pages.shared import cards, messages
 from pages.shared.state import selection, sharing
 from pages.shared.state.selection import Current
 
@@ -65,6 +65,9 @@ def page_frame(
         messages.error(problem, frame.notes)
     if chosen.hint and "tensor" in chosen.used:
         messages.hint(chosen.hint, frame.notes)
+        if chosen.cards:
+            with frame.notes:
+                cards.draw(chosen.cards)
     try:
         yield frame
     except qc.QuantError as error:

@@ -4,9 +4,10 @@ import streamlit as st
 
 import quantcore as qc
 from pages.browser.scripts import WITHOUT_SIDEBAR
+from pages.shared.cards import Card
 from pages.shared.page import SCHEME, TENSOR, Page
 from pages.shared.state import selection
-from pages.sidebar import scheme_controls, scheme_state, tensor_controls
+from pages.sidebar import paste_examples, scheme_controls, scheme_state, tensor_controls
 
 # Link parameters of the sidebar's controls, and those that a link must not leave empty
 KEYS = {*scheme_state.DEFAULTS, *tensor_controls.DEFAULTS, *tensor_controls.PARAMETERS}
@@ -21,12 +22,14 @@ def draw(page: Page) -> None:
     """
     problems: list[tuple[str, str]] = []  # part of the sidebar, error
     tensor, scheme, hint, used = None, None, "", page.used()
+    cards: tuple[Card, ...] = ()
     try:
         with st.container(key=f"{TENSOR}_controls"):
             tensor = tensor_controls.draw()
         st.session_state["_shape"] = tensor.shape
     except selection.NoTensorYet as waiting:
         hint = str(waiting)
+        cards = paste_examples.cards() if st.session_state["src"] == "paste" else ()
     except qc.QuantError as error:
         problems.append((TENSOR, str(error)))
     text_error = st.session_state.get(scheme_state.TEXT_ERROR)
@@ -39,7 +42,7 @@ def draw(page: Page) -> None:
         problems.append((SCHEME, str(error)))
     every = tuple(problem for _, problem in problems)
     acting = tuple(problem for part, problem in problems if part in used)
-    selection.put(selection.Current(tensor, scheme, every, acting, hint, used))
+    selection.put(selection.Current(tensor, scheme, every, acting, hint, cards, used))
     show_used(page)
 
 

@@ -144,7 +144,7 @@ def _pasted() -> Tensor:
         return _carried(linked)
     link.carry(None, "")
     raise NoTensorYet(
-        "There is no tensor yet: paste numbers into the field on the left and press Ctrl+Enter."
+        "There is no tensor yet: paste numbers into the field in the sidebar and press Ctrl+Enter, or open an example."
     )
 
 

@@ -132,7 +132,7 @@ def _check_wanted(file: UploadedFile) -> None:
     same = " has the same name, but" if file.name == wanted.name else ""
     raise NoTensorYet(
         f"This link shows {wanted}; {file.name}{same} is another file (SHA-256 {file.sha256[:12]}…). Upload the one that the "
-        "link shows, or press Show on the left to see this one."
+        "link shows, or press Show in the sidebar to see this one."
     )
 
 
@@ -222,10 +222,10 @@ def _from_link() -> Tensor:
         if x is None and name:
             st.session_state[_WANTED] = wanted = WantedFile(name, picked or "", digest or "")
             raise NoTensorYet(
-                f"This link shows {wanted}, which it does not carry: upload the file on the left."
+                f"This link shows {wanted}, which it does not carry: upload the file in the sidebar."
             )
         if x is None:
-            raise NoTensorYet("There is no tensor yet: upload a file on the left, or choose another source.")
+            raise NoTensorYet("There is no tensor yet: upload a file in the sidebar, or choose another source.")
         title = f"{name} {picked or ''}".strip() if name else "from the link"
         read = of_values(x, title, name=picked or name or "")
         st.session_state[_READ] = (("link", name, digest), read)

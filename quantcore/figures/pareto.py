@@ -62,7 +62,7 @@ def pareto(
     ringed = known[known["scheme"] == own]
     if len(ringed):
         marker = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
-        traces.append(_points(ringed, metric, "the scheme on the left", marker))
+        traces.append(_points(ringed, metric, "the scheme in the sidebar", marker))
     return go.Figure(traces, _layout(metric, limit, theme))
 
 

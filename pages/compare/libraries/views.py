@@ -94,12 +94,12 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         where = f"element ({', '.join(map(str, reason.index))})"
         codes = "code" if reason.count == 1 else "codes"
         st.markdown(f"- **{reason.count:,} {codes}**, first at {where}: {messages.plain(reason.sentence)}")
-    if differ:
-        _cell(found)
 
 
-def _cell(found: qc.Comparison) -> None:
-    """Draw the arithmetic of one element under both libraries; mark the first step that differs."""
+def follow(found: qc.Comparison) -> None:
+    """Draw the arithmetic of one element that differs under both libraries; mark the first step that differs."""
+    if not found.count:
+        return
     shape = tuple(found.differs.shape)
     places = np.stack(np.unravel_index(found.first(MOST_CELLS).numpy(), shape), 1).tolist() if shape else [[]]
     options = [", ".join(map(str, place)) or "the only element" for place in places]
@@ -113,8 +113,8 @@ def _cell(found: qc.Comparison) -> None:
     )
     index = tuple(places[options.index(text)] if text else places[0])
     reason = found.reason_at(index)
-    if reason:
-        st.caption(messages.plain(reason.sentence))
+    if reason and len(found.reasons) > 1:  # the sentences stand above
+        st.caption(messages.plain(f"It differs because of {' and '.join(reason.ingredients).replace('_', ' ')}."))
     steps = [qc.trace(result, index).steps() for result in (found.a, found.b)]
     first_difference = next(
         (i for i, (s, t) in enumerate(zip(*steps, strict=False)) if (s.name, s.value) != (t.name, t.value)),
@@ -128,7 +128,7 @@ def _cell(found: qc.Comparison) -> None:
             for i, s in enumerate(own)
         ]
         with column:
-            messages.lines(lines)
+            messages.lines(lines, wrap=True)
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:

@@ -2,17 +2,26 @@
 
 import html
 
+import numpy as np
 import streamlit as st
 
 import quantcore as qc
 from pages.compare.match import code_on_tensor
-from pages.shared import lesson_plan, messages
+from pages.shared import cards, lesson_plan, messages
 from pages.shared.state.selection import Tensor
+from pages.shared.theme import theme
+from quantcore import figures
 from quantcore.code_reading import KINDS, lines_of
-from quantcore.mistakes import MISTAKES, lines
+from quantcore.mistakes import MISTAKES, compare, lines
 
 CODE = "match_code"
 _EXAMPLE = "match_code_example"
+# examples with cards, and what one sees in them
+_SHOWN = {
+    "truncated": "A cast to int drops the fraction",
+    "cast-without-clamp": "Codes out of range wrap around",
+    "zero-point-left-at-zero": "An asymmetric scale without its zero point",
+}
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
@@ -36,10 +45,7 @@ def draw(tensor: Tensor | None) -> None:
         )
         _examples()
     if not text or not text.strip():
-        with right:
-            messages.hint(
-                "Paste the code of a quantizer: common mistakes are reported by line. The code is never run."
-            )
+        cards.draw(_cards())
         return
     reading = qc.read_code(text)
     with right:
@@ -55,6 +61,22 @@ def draw(tensor: Tensor | None) -> None:
         code_on_tensor.draw(reading, tensor)
 
 
+def _cards() -> list[cards.Card]:
+    """Some examples; the picture is what their codes are off by."""
+    return [
+        cards.Card(f"_match_code_card_{name}", MISTAKES[name].title, line, _picture(name, theme()), _load, (name,))
+        for name, line in _SHOWN.items()
+    ]
+
+
+@st.cache_resource(show_spinner=False, max_entries=2 * len(_SHOWN))
+def _picture(name: str, theme: str) -> np.ndarray:
+    found = compare(MISTAKES[name])
+    off = np.atleast_2d((found.wrong.codes.double() - found.right.codes.double()).numpy())
+    bound = float(np.abs(off).max()) or 1.0
+    return figures.thumbnail(off, "error", (-bound, bound), theme)
+
+
 def _examples() -> None:
     st.selectbox(
         "Example of code",
@@ -68,8 +90,8 @@ def _examples() -> None:
     )
 
 
-def _load() -> None:
-    name = st.session_state[_EXAMPLE]
+def _load(name: str | None = None) -> None:
+    name = name or st.session_state[_EXAMPLE]
     st.session_state[_EXAMPLE] = None
     if name is not None:
         st.session_state[CODE] = "\n".join(line.text for line in lines(MISTAKES[name])[0])

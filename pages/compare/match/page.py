@@ -36,6 +36,6 @@ with page_frame("Which rules made these integers?") as frame:
             if found.matches.candidates:
                 candidate = views.table(found.matches, tensor)
                 views.detail(candidate, tensor, inputs.codes, frame.chosen.scheme)
-    if not controls.is_code():
+    if tensor is not None and not controls.is_code():
         st.caption("Examples, each with its tensor:")
         cards.draw(examples.cards())

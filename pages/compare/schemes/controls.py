@@ -59,7 +59,7 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     """Draw the controls and return the schemes, without duplicates.
 
     Args:
-        own: the scheme on the left, which is always included.
+        own: the scheme in the sidebar, which is always included.
 
     Raises:
         QuantError: a typed scheme is invalid, or there are too many.

@@ -16,32 +16,35 @@ if st.session_state.pop(views.OPEN, False):
 views.come_back()
 with page_frame(
     "Which scheme should I use?",
-    "Many schemes applied to the tensor on the left: the error of each against its storage cost.",
+    "Many schemes applied to the tensor in the sidebar: the error of each against its storage cost.",
     problems=(st.session_state.pop(views.PROBLEM, ""),),
 ) as frame:
     if frame.chosen.tensor is not None:
         tensor = frame.chosen.tensor
         schemes: list[qc.Scheme] = []
-        try:
-            schemes = controls.draw(tensor.shape, frame.chosen.scheme)
-            if not schemes:
-                messages.hint("Choose at least one format, symmetry, granularity and range setting.")
-        except qc.QuantError as error:
-            messages.error(str(error))
-        metric = controls.metric()
-        try:
-            run.run(
-                tensor, schemes, partial(views.picture, metric=metric, own=frame.chosen.scheme, live=True)
-            )
-        except qc.QuantError as error:
-            messages.error(str(error))
+        answer, picture, choices = st.container(), st.container(), st.container()
+        with choices:
+            metric = controls.metric()
+            try:
+                schemes = controls.draw(tensor.shape, frame.chosen.scheme)
+                if not schemes:
+                    messages.hint("Choose at least one format, symmetry, granularity and range setting.")
+            except qc.QuantError as error:
+                messages.error(str(error))
+        with picture:
+            try:
+                run.run(
+                    tensor, schemes, partial(views.picture, metric=metric, own=frame.chosen.scheme, live=True)
+                )
+            except qc.QuantError as error:
+                messages.error(str(error))
         rows = run.table(run.known(tensor), schemes)
         if len(rows):
-            limit = views.limited(rows, metric)
-            views.picture(rows, metric, frame.chosen.scheme, limit=limit)
-            st.caption(
-                "Click a point to open its scheme in Explore. Select rows below to see their error maps or open them."
-            )
+            with answer:
+                limit = views.limited(rows, metric)
+            with picture:
+                views.picture(rows, metric, frame.chosen.scheme, limit=limit)
+                st.caption("Click a point to open its scheme in Explore.")
             words, best = st.columns([3, 1], vertical_alignment="bottom")
             typed = words.text_input(
                 "Filter",

@@ -91,7 +91,7 @@ def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | No
 
 def limited(frame: pd.DataFrame, metric: str) -> float:
     """Draw the limit on bits per element and the best scheme within it; return the limit."""
-    left, middle, right = st.columns([2, 4, 1], vertical_alignment="center")
+    left, middle, right = st.columns([2, 4, 1.5], vertical_alignment="center")
     limit = left.slider(
         "Bits per element, at most",
         1.0,
@@ -113,7 +113,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
         f"{best['bits_per_element']:.4g} bits per element"
     )
     right.button(
-        "Open", key="_sw_use", on_click=use, args=(best["scheme"],), help="Open this scheme in Explore"
+        "Open in Explore", key="_sw_use", on_click=use, args=(best["scheme"],), help="Opens this scheme"
     )
     return float(limit)
 
@@ -196,7 +196,7 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
         key="sw_maps",
         bind="query-params",
         max_selections=MAPS,
-        placeholder="Choose here, or select rows of the table",
+        placeholder="Choose here, or select rows of the table above",
     )
     texts = {row.name: row.scheme for row in known[["name", "scheme"]].itertuples(index=False)}
     chosen = {name: texts[name] for name in names if name in texts}

@@ -55,7 +55,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
         key=at_slider,
         on_change=_slid,
         args=(at_slider, step),
-        help="Moving it sets the scheme's range on the left to fixed; your browser's Back button undoes it.",
+        help="Moving it sets the range of the scheme in the sidebar to fixed; your browser's Back button undoes it.",
     )
 
 

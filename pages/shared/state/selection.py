@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
+from pages.shared.cards import Card
 from quantcore import tensors
 
 _KEY = "_current"
@@ -51,7 +52,7 @@ class Current:
     """The tensor and the scheme, or the reasons why they are missing.
 
     ``problems``: all errors; ``acting``: those of the parts that the page uses.
-    ``hint``: what to do next, if there is no tensor yet but nothing is wrong.
+    ``hint``: what to do next, if there is no tensor yet but nothing is wrong; ``cards``: examples of it.
     ``used``: which of "tensor" and "scheme" the page uses.
     """
 
@@ -60,6 +61,7 @@ class Current:
     problems: tuple[str, ...] = ()
     acting: tuple[str, ...] = ()
     hint: str = ""
+    cards: tuple[Card, ...] = ()
     used: frozenset[str] = frozenset({"tensor", "scheme"})
 
 
