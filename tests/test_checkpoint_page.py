@@ -289,7 +289,7 @@ def test_a_larger_one_is_checked_when_asked_and_what_was_not_never_reads_as_soun
 @pytest.mark.parametrize(("checked", "of"), [(0, 6), (5, 6)])
 def test_a_check_that_is_not_complete_says_so_first(checked, of):
     """And never counts errors that it did not look for."""
-    said = findings._status(checked, of, [])
+    said = findings._status(checked, of, False, [])
     assert ("No tensor has been checked" if not checked else f"5 of {of} tensors checked, 1 not yet") in said
     assert "error" not in said
 
