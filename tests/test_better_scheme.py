@@ -45,11 +45,12 @@ def test_a_fix_leads_to_the_best_scheme_of_the_same_storage(distribution, parame
     scheme = qc.Scheme.parse(scheme)
     result = qc.apply(x, scheme)
     before, best = qc.analysis.sqnr(result), best_of_table(x, scheme)
-    after = reached(x, scheme, qc.diagnose(result))
+    findings = qc.diagnose(result)
+    after = reached(x, scheme, findings)
     if before < alternatives.LOSSY_DB and best >= before + 6:
         assert after >= best - 3.5  # 3, and half a decibel of the estimate
     else:
-        assert after <= best
+        assert "better_scheme" not in [finding.kind for finding in findings]
 
 
 def test_nothing_is_proposed_where_little_is_lost():
