@@ -385,3 +385,18 @@ def test_many_outliers_have_colors_of_their_own(share):
     data = values_map(x)
     assert figures.scales_of_maps(data, qc.INT8)["x"]["zmax"] == np.abs(x).max().astype(np.float32)
     assert "values" not in figures.beyond_colors(data)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["int4", "int8 per_channel(0)", "uint4", "int3", "uint8 asymmetric"])
+def test_the_code_of_0_is_the_quietest_color(scheme, theme):
+    """As in the other maps: neutral, so that what is not 0 stands out; the middle of unsigned codes."""
+    fmt = qc.Scheme.parse(scheme).format
+    data = map_data(qc.apply(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), qc.Scheme.parse(scheme)))
+    colors = figures.scales_of_maps(data, fmt, theme)["codes"]
+    assert (colors["zmin"], colors["zmax"]) == (fmt.qmin, fmt.qmax)
+    at = (fmt.middle - fmt.qmin) / (fmt.qmax - fmt.qmin)
+    (neutral,) = [color for place, color in colors["colorscale"] if place == pytest.approx(at)]
+    rgb = [int(v) for v in re.findall(r"\d+", neutral)]
+    assert max(rgb) - min(rgb) <= 8
+    assert [colors["colorscale"][i][0] for i in (0, -1)] == [0, 1]

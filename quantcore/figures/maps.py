@@ -8,8 +8,16 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import Cells, MapData, View, element, map_data
-from quantcore.figures.style import INK, base_layout, integer_ticks, palette, subplot_domain, title
-from quantcore.formats import Format
+from quantcore.figures.style import (
+    INK,
+    base_layout,
+    colors_of_codes,
+    integer_ticks,
+    palette,
+    subplot_domain,
+    title,
+)
+from quantcore.formats import Format, IntFormat
 from quantcore.quantization import Quantized
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
@@ -45,7 +53,9 @@ def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> d
         values = {"zmin": low, "zmax": high if high > low else 1.0, "colorscale": palette("sequential")}
     found = {"x": values, "dequantized": values}
     if fmt is not None:
-        found["codes"] = {"zmin": fmt.qmin, "zmax": fmt.qmax, "colorscale": palette("codes")}
+        # bit patterns and indices have no middle
+        middle = fmt.middle if isinstance(fmt, IntFormat) else fmt.qmin
+        found["codes"] = colors_of_codes(fmt.qmin, fmt.qmax, middle, theme)
     if "error" in data.names:
         low, high, _ = ranges["error"]
         most = max(-low, high) or 1.0

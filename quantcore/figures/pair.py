@@ -8,7 +8,14 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span
-from quantcore.figures.style import base_layout, integer_ticks, palette, subplot_domain, title
+from quantcore.figures.style import (
+    base_layout,
+    colors_of_codes,
+    integer_ticks,
+    palette,
+    subplot_domain,
+    title,
+)
 
 Codes = npt.NDArray[np.integer[Any]]
 NUMBERS_UP_TO = 256  # cells
@@ -109,7 +116,7 @@ def pair(
     data = pair_data(first, second)
     height, width = data.first.shape
     layout = {**base_layout(theme, _height(height, width)), "annotations": []}
-    codes = {"zmin": bounds[0], "zmax": bounds[1], "colorscale": palette("codes")}
+    codes = colors_of_codes(*bounds, 0, theme)
     hover = _hover(data, tuple(first.shape), titles)
     difference, name, differ = _difference(data, titles, theme)
     maps = ((data.first, titles[0]), (data.second, titles[1]), (difference, name))

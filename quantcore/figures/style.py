@@ -27,6 +27,8 @@ _DARK_ERROR = [
     "255,204,118",
 ]
 
+_DARK_CODES = ["120,230,215", "48,160,148", "34,94,90", "46,47,52", "98,82,40", "176,146,58", "240,214,130"]
+
 # Backgrounds for numbers that share a scale; neighbors in the list differ most. A search maximized the
 # smallest distance between any two of them, and to the page, for readers with and without color blindness.
 BLOCKS = {
@@ -54,18 +56,32 @@ BLOCKS = {
 
 
 def palette(name: str, theme: str = "light") -> list[list[Any]]:
-    """A palette as [[position, rgb()], …]: "diverging", "error", "codes" or "sequential"."""
-    if theme == "dark" and name in ("diverging", "error"):
-        colors = [f"rgb({c})" for c in (_DARK_VALUES if name == "diverging" else _DARK_ERROR)]
+    """A palette as [[position, rgb()], …]: "diverging", "error", "codes", "patterns" or "sequential".
+
+    The middle of the first three is neutral: 0.
+    """
+    dark = {"diverging": _DARK_VALUES, "error": _DARK_ERROR, "codes": _DARK_CODES}
+    if theme == "dark" and name in dark:
+        colors = [f"rgb({c})" for c in dark[name]]
     else:
         scales = {
             "diverging": plotly.colors.diverging.RdBu_r,
             "error": plotly.colors.diverging.PuOr_r,
-            "codes": plotly.colors.sequential.Cividis,
+            "codes": plotly.colors.diverging.BrBG_r,
+            "patterns": plotly.colors.sequential.Cividis,
             "sequential": plotly.colors.sequential.Viridis,
         }
         colors = plotly.colors.convert_colors_to_same_type(scales[name], colortype="rgb")[0]
     return [[i / (len(colors) - 1), color] for i, color in enumerate(colors)]
+
+
+def colors_of_codes(low: int, high: int, middle: int, theme: str) -> dict[str, Any]:
+    """zmin, zmax and colorscale of integer codes, neutral at ``middle``; sequential if that is no code between them."""
+    if not low < middle < high:
+        return {"zmin": low, "zmax": high, "colorscale": palette("patterns")}
+    at = (middle - low) / (high - low)
+    colors = [[2 * p * at if p <= 0.5 else 1 - 2 * (1 - p) * (1 - at), c] for p, c in palette("codes", theme)]
+    return {"zmin": low, "zmax": high, "colorscale": colors}
 
 
 def base_layout(theme: str, height: int) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _values(
     known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
     low, high = float(known.min()), float(known.max())
     found = [None if v is None or math.isnan(v) else min(max(v, low), high) for v in found]
-    return found, _scale((low, high if high > low else low + 1), palette("codes"), {"title": _head(unit)})
+    return found, _scale((low, high if high > low else low + 1), palette("patterns"), {"title": _head(unit)})
 
 
 def _head(text: str) -> dict[str, Any]:
