@@ -120,7 +120,9 @@ class Evidence:
             low, high = self.fmt.bounds
         room = EDGE * np.maximum(np.abs(w), np.abs(self.z)) + EDGE
         coarse = np.abs(self.s) < 2.0**-126  # 1/s of such a scale is infinite or has few bits
-        return ((w < low - room) | (w > high + room)) & ~coarse, (w <= low + room) | (w >= high - room) | coarse
+        return ((w < low - room) | (w > high + room)) & ~coarse, (w <= low + room) | (
+            w >= high - room
+        ) | coarse
 
     def decoded(self, place):
         """All values that a block can take, ascending."""
@@ -144,7 +146,11 @@ class Evidence:
 
 def bits(scheme, shape):
     """Bits per element: the code, and each block's float32 scale and, if free, its zero point."""
-    if scheme.scales is not None or not scheme.rules.zero_point.is_integer or isinstance(scheme.range_setting, qc.Given):
+    if (
+        scheme.scales is not None
+        or not scheme.rules.zero_point.is_integer
+        or isinstance(scheme.range_setting, qc.Given)
+    ):
         return qc.bits_per_element(scheme, shape)
     blocks = qc.apply(np.zeros(shape, np.float32), scheme).scale.numel()
     each = 32 + (0 if scheme.symmetric else scheme.format.bits)
@@ -223,7 +229,9 @@ def one_sided(f, e):
     if e.table is None:
         z = e.result.params.zero_point.numpy().reshape(-1).astype(int)
         codes = np.arange(e.fmt.qmin, e.fmt.qmax + 1)
-        below, above = (np.array([n.sum() for n in side]) for side in ([codes < v for v in z], [codes > v for v in z]))
+        below, above = (
+            np.array([n.sum() for n in side]) for side in ([codes < v for v in z], [codes > v for v in z])
+        )
     else:
         codes = np.unique(e.table[np.isfinite(e.table)])
         below, above = (np.full(math.prod(e.grid), side.sum()) for side in (codes < 0, codes > 0))
@@ -235,7 +243,10 @@ def one_sided(f, e):
         up = (ends[:, 1] > 0) & (-ends[:, 0] <= np.float32(0.1) * ends[:, 1])
         down = (ends[:, 0] < 0) & (ends[:, 1] <= np.float32(0.1) * -ends[:, 0])
         assert (f["above"], f["below"]) == (up.sum(), down.sum())
-        assert (f["unused"], f["codes"]) == (below[up].sum() + above[down].sum(), len(codes) * (up | down).sum())
+        assert (f["unused"], f["codes"]) == (
+            below[up].sum() + above[down].sum(),
+            len(codes) * (up | down).sum(),
+        )
     fix = e.finding.fix
     assert not fix.symmetric
     if e.table is None:  # the gain is of the asymmetry alone
@@ -253,7 +264,9 @@ def better_scheme(f, e):
     now, then = (bits(scheme, tuple(e.result.x.shape)) for scheme in (e.scheme, e.finding.fix))
     assert same(f["more_storage"], then / now - 1)
     assert f["more_storage"] <= 0.05
-    changed = [n for n in ("granularity", "range_setting") if getattr(e.scheme, n) != getattr(e.finding.fix, n)]
+    changed = [
+        n for n in ("granularity", "range_setting") if getattr(e.scheme, n) != getattr(e.finding.fix, n)
+    ]
     told = {"granularity": "scale", "range_setting": "the range"}
     assert all(told[name] in e.finding.sentence for name in changed)
 
@@ -298,7 +311,10 @@ def outlier_element(f, e):
     assert same(f["sqnr_with"], now)
     assert same(f["sqnr_without"], without)
     assert without >= now + 3
-    blocks = {tuple(i // b for i, b in zip(e.at([a for a, _ in box]), e.block, strict=True)) for box in e.finding.boxes}
+    blocks = {
+        tuple(i // b for i, b in zip(e.at([a for a, _ in box]), e.block, strict=True))
+        for box in e.finding.boxes
+    }
     assert len(blocks) == len(e.finding.boxes) == f["blocks"]
 
 
@@ -346,7 +362,9 @@ def small_groups(f, e):
 
 
 def marked_blocks(e, holds):
-    found = [(place, part) for place, part in e.parts() if holds(e.x[part], float(e.result.scale.numpy()[place]))]
+    found = [
+        (place, part) for place, part in e.parts() if holds(e.x[part], float(e.result.scale.numpy()[place]))
+    ]
     assert len(e.finding.boxes) == (0 if math.prod(e.grid) == 1 else min(len(found), 256))
     return found
 
@@ -439,7 +457,9 @@ def scale_out_of_range(f, e):
     codes = level.codes.numpy()
     unit = np.broadcast_to(Evidence(level, None).s, Evidence(level, None).shape).reshape(codes.shape)
     with np.errstate(all="ignore"):
-        decoded = (table[codes] if table is not None else codes - Evidence(level, None).z.reshape(codes.shape)) * unit
+        decoded = (
+            table[codes] if table is not None else codes - Evidence(level, None).z.reshape(codes.shape)
+        ) * unit
     decoded = decoded + (0 if level.params.center is None else float(level.params.center))
     if level.scheme.rules.decoding.decoding == "scaled":
         assert np.isin(np.float32(f["stored"]), decoded.astype(np.float32))
@@ -481,16 +501,41 @@ _PLACES = re.compile(
 def stray_numbers(finding, result):
     """The numbers of a sentence that are neither facts nor parts of a scheme or a place."""
     shown = {"0", "1"}
-    gain = () if finding.gain is None else (finding.gain.before, finding.gain.after, finding.gain.after - finding.gain.before)
+    gain = (
+        ()
+        if finding.gain is None
+        else (finding.gain.before, finding.gain.after, finding.gain.after - finding.gain.before)
+    )
     size = result.x.numel()
     report = qc.report(result)
-    gain = (*gain, *(g - finding.facts["sqnr_db_symmetric"] for g in gain if "sqnr_db_symmetric" in finding.facts))
-    known = [*finding.facts.values(), *gain, *(-v for v in finding.facts.values() if isinstance(v, float)), size, result.scale.numel(), report.sse, result.scheme.format.bits]
+    gain = (
+        *gain,
+        *(g - finding.facts["sqnr_db_symmetric"] for g in gain if "sqnr_db_symmetric" in finding.facts),
+    )
+    known = [
+        *finding.facts.values(),
+        *gain,
+        *(-v for v in finding.facts.values() if isinstance(v, float)),
+        size,
+        result.scale.numel(),
+        report.sse,
+        result.scheme.format.bits,
+    ]
     for value in known:
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int | float):
-                of_all = v / size, v / max(1, finding.facts.get("of_blocks", 1)), v / max(1, finding.facts.get("of", 1))
-                shown |= {written(v), f"{v:,}", f"{v:.1f}", f"{v:.0f}", *(percent(p)[:-2] for p in (v, *of_all))}
+                of_all = (
+                    v / size,
+                    v / max(1, finding.facts.get("of_blocks", 1)),
+                    v / max(1, finding.facts.get("of", 1)),
+                )
+                shown |= {
+                    written(v),
+                    f"{v:,}",
+                    f"{v:.1f}",
+                    f"{v:.0f}",
+                    *(percent(p)[:-2] for p in (v, *of_all)),
+                }
     fmt = result.scheme.format
     text = _PLACES.sub(" ", finding.sentence.replace("..", " to "))
     if finding.fix is not None:  # which `better_scheme` describes in words
@@ -498,7 +543,11 @@ def stray_numbers(finding, result):
     for scheme in filter(None, (result.scheme, finding.fix)):
         for part in sorted(str(scheme).split(), key=len, reverse=True):
             text = text.replace(part, " ")
-    for value in (fmt.qmin, fmt.qmax, *(() if isinstance(fmt, qc.IntFormat) else (float(min(_finite(fmt))), float(max(_finite(fmt)))))):
+    for value in (
+        fmt.qmin,
+        fmt.qmax,
+        *(() if isinstance(fmt, qc.IntFormat) else (float(min(_finite(fmt))), float(max(_finite(fmt))))),
+    ):
         shown |= {written(value), f"{value:.0f}"}
     warned = " ".join(result.warnings)
     return [said for said in _NUMBER.findall(text) if said.rstrip(",") not in shown and said not in warned]

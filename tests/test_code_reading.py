@@ -409,7 +409,8 @@ def test_the_shift_on_the_way_back_is_as_said():
 
 
 @pytest.mark.parametrize(
-    "nested", ["-" * 90 + "x", "a." * 100 + "b", "f(" * 80 + "x" + ")" * 80, "not " * 95 + "x", "x" + "[0]" * 99]
+    "nested",
+    ["-" * 90 + "x", "a." * 100 + "b", "f(" * 80 + "x" + ")" * 80, "not " * 95 + "x", "x" + "[0]" * 99],
 )
 @pytest.mark.parametrize("before", [0, 3])
 def test_the_line_of_code_nested_too_deeply(nested, before):

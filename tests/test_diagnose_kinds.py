@@ -154,7 +154,9 @@ def test_scales_that_their_format_cannot_hold(scales, size, too_large):
     assert facts["wanted"] in wanted
     exact = (x - qc.apply(x, qc.Scheme.parse("int4 per_group(32)")).dequantized.numpy()).astype(float)
     if facts["blocks"] == 32:
-        assert facts["sqnr_exact"] == pytest.approx(10 * np.log10((x.astype(float) ** 2).sum() / (exact**2).sum()), abs=0.01)
+        assert facts["sqnr_exact"] == pytest.approx(
+            10 * np.log10((x.astype(float) ** 2).sum() / (exact**2).sum()), abs=0.01
+        )
 
 
 @pytest.mark.parametrize("std", [0.01, 0.005, 0.001])
@@ -217,7 +219,9 @@ def random_tensor(rng):
 def random_scheme(rng):
     if rng.random() < 0.3:
         return qc.PRESETS[rng.choice(list(qc.PRESETS))]
-    return qc.Scheme.parse(" ".join(rng.choice(words) for words in (FORMATS, GRANULARITIES, SETTINGS, CONVENTIONS, STORED)))
+    return qc.Scheme.parse(
+        " ".join(rng.choice(words) for words in (FORMATS, GRANULARITIES, SETTINGS, CONVENTIONS, STORED))
+    )
 
 
 def random_results(seed, n):

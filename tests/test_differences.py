@@ -585,8 +585,22 @@ def test_what_is_said_is_what_happens(name):
             assert same(expected, found, scheme.format), (text, phrases, row[:6], expected, found)
 
 
-WIDTHS = [*(f"int{n}" for n in (2, 3, 4, 6, 8, 12, 16)), "int3n", "int8n", "uint2", "uint5", "uint8", "uint4n"]
-TABLES = [*(name for name in qc.FLOATS if name != "e8m0"), "float(3, 2)", "float(2, 3, bias=5)", *qc.CODEBOOKS, "codebook([-1, 0.3, 0.123456789])"]
+WIDTHS = [
+    *(f"int{n}" for n in (2, 3, 4, 6, 8, 12, 16)),
+    "int3n",
+    "int8n",
+    "uint2",
+    "uint5",
+    "uint8",
+    "uint4n",
+]
+TABLES = [
+    *(name for name in qc.FLOATS if name != "e8m0"),
+    "float(3, 2)",
+    "float(2, 3, bias=5)",
+    *qc.CODEBOOKS,
+    "codebook([-1, 0.3, 0.123456789])",
+]
 
 
 def random_schemes(seed, n):
@@ -601,7 +615,9 @@ def random_schemes(seed, n):
             f"fixed({-rng.exponential():.5g}, {rng.exponential():.5g})",
             f"fixed({rng.exponential():.5g}, {1 + 3 * rng.exponential():.5g})",
         ][min(3, rng.integers(6))]
-        stored = rng.choice(["", "", *(f"scales({fmt} given(1) stored)" for fmt in ("fp16", "e8m0", "e4m3fn"))])
+        stored = rng.choice(
+            ["", "", *(f"scales({fmt} given(1) stored)" for fmt in ("fp16", "e8m0", "e4m3fn"))]
+        )
         words = (rng.choice([*WIDTHS, *TABLES]), rng.choice(["symmetric", "asymmetric"]), rng.choice(GRANULARITIES), setting,
                  rng.choice(names), stored)  # fmt: skip
         try:
@@ -633,7 +649,14 @@ def test_what_is_said_of_random_schemes_is_what_happens(part):
                     expected = said(row)
             except Refused:
                 expected = Refused
-            assert same(expected, found, scheme.format), (seed, str(scheme), phrases, row[:6], expected, found)
+            assert same(expected, found, scheme.format), (
+                seed,
+                str(scheme),
+                phrases,
+                row[:6],
+                expected,
+                found,
+            )
 
 
 # choices that share a sentence
