@@ -13,6 +13,8 @@ from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, summary
 from quantcore.checkpoints.findings.extremes import of_siblings
+from quantcore.checkpoints.findings.grouping import grouped
+from quantcore.checkpoints.findings.record import finding_of
 from quantcore.checkpoints.findings.summary import Summary
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import write
@@ -95,6 +97,23 @@ def test_an_error_of_the_weight_alone_is_not_said_twice():
     assert [f.tensors for f in of_siblings(given, Release({}))] == [("l.3.weight",)]
     given[3] = dataclasses.replace(given[3], damaged=True)
     assert list(of_siblings(given, Release({}))) == []
+
+
+def test_findings_come_by_severity_then_by_layer():
+    """Layer 2 before layer 10, whatever the order in which they were found; members, too."""
+    names = ["l.10.a.weight", "l.2.a.weight", "l.2.b.weight", "b.weight"]
+    found = [finding_of("note", "x", (names[1],), "is fine.")]
+    found += [finding_of("error", f"kind {i}", (name,), "is wrong.") for i, name in enumerate(names)]
+    found += [finding_of("warning", "same", (name,), "{has} {n:scale}.", {"n": 1}) for name in names[:2]]
+    ordered = grouped(found, dict.fromkeys(names, "gptq"))
+    assert [f.severity for f in ordered] == [*["error"] * 4, "warning", "note"]
+    assert [f.tensors[0] for f in ordered[:4]] == [
+        "b.weight",
+        "l.2.a.weight",
+        "l.2.b.weight",
+        "l.10.a.weight",
+    ]
+    assert ordered[4].tensors == ("l.2.a.weight", "l.10.a.weight")
 
 
 def test_words_agree_with_the_number_of_weights():
