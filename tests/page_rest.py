@@ -2,7 +2,8 @@
 
 from typing import Any
 
-REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+# the page is shown, and its script is not running
+REST = "html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]"
 # The values drawn in a map, row by row; undefined while there is no map
 SHOWN = """((map) => { const shown = document.querySelector(".qs-maps")?.shown, values = shown?.values[map];
     return values && Array.from({ length: values.length / shown.width }, (_, row) =>

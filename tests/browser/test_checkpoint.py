@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 
 NAME = "encoder.layer.0.output.dense.weight"
-REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+REST = "html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]"
 TABLE = "[data-testid=stDataFrame] canvas"
 
 

@@ -63,7 +63,6 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     app.page.add_init_script(SHIFTS)
     for link in part(LINKS):
         app.page.goto(f"{server}/{link}")
-        app.wait("document.body && !document.getElementById('qs-first-view')")
         at_rest(app.page)
         assert app.page.evaluate("window.shifted") < 0.1, link
         app.page.wait_for_function(DRAWN, polling=200)

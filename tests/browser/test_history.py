@@ -15,7 +15,7 @@ VIEW = """() => JSON.stringify([location.search,
     [...document.querySelectorAll(".stSidebar :is(input, textarea)")].map((e) => e.type === "checkbox" ? e.checked : e.value)
         .filter((value) => value !== ""),
     [...document.querySelectorAll(".stSidebar [aria-checked=true]")].map((e) => e.innerText)])"""
-REST = "document.querySelector('[data-testid=stApp][data-test-script-state=notRunning]')"
+REST = "document.querySelector('html:not(:has(#qs-first-view)) [data-testid=stApp][data-test-script-state=notRunning]')"
 
 
 def steps(app: Any) -> int:
