@@ -21,22 +21,23 @@ POINTS = training.summary(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_digits_stand_side_by_side_with_what_they_are_read_as(theme):
+def test_digits_stand_in_rows_with_what_they_are_read_as(theme):
     images = training.load_digits().test_images[:3]
-    figure = lessons.digit_images(images, [7, 1, 2], [7, 4, 2], theme=theme)
+    figure = lessons.digit_images(images, [7, 1, 2], [7, 4, 2], across=2, theme=theme)
     (picture,) = figure.data
-    assert picture.z.shape == (8, 30)
-    for i, image in enumerate(images.numpy()):
-        np.testing.assert_array_equal(picture.z[:, 10 * i : 10 * i + 8], image.reshape(8, 8))
-    assert np.isnan(picture.z[:, 8:10]).all()
+    assert picture.z.shape == (22, 20)
+    for (top, left), image in zip([(0, 0), (0, 10), (11, 0)], images.numpy(), strict=True):
+        np.testing.assert_array_equal(picture.z[top : top + 8, left : left + 8], image.reshape(8, 8))
+    assert np.isfinite(picture.z).sum() == 3 * 64
     assert [note.text for note in figure.layout.annotations] == ["7", "<b>4</b>, not 1", "2"]
+    assert [(note.x, note.y) for note in figure.layout.annotations] == [(3.5, 7.6), (13.5, 7.6), (3.5, 18.6)]
     colours = [note.font.color for note in figure.layout.annotations]
     assert colours[1] is not None
     assert colours[0] is colours[2] is None
 
 
 def test_no_digits_at_all():
-    assert lessons.digit_images(torch.zeros(0, 64), [], []).data[0].z.shape == (8, 1)
+    assert np.isnan(lessons.digit_images(torch.zeros(0, 64), [], []).data[0].z).all()
 
 
 def test_accuracy_over_epochs():

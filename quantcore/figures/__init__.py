@@ -22,7 +22,7 @@ from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.search import search_error
-from quantcore.figures.style import BLOCKS, base_layout, palette
+from quantcore.figures.style import BLOCKS, base_layout, enlarged, palette
 from quantcore.figures.thumbnail import thumbnail
 
 
@@ -44,6 +44,7 @@ __all__ = [
     "distribution",
     "distribution_data",
     "drawn_maps",
+    "enlarged",
     "error_maps",
     "grid_values",
     "harm",

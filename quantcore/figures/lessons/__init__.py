@@ -4,8 +4,10 @@ from quantcore.figures.lessons.gradients import Slopes, slope, slopes
 from quantcore.figures.lessons.rounding import (
     clipping_against_rounding,
     error_against_x,
+    error_bars,
     error_curve,
     rounding_line,
+    thermometer,
 )
 from quantcore.figures.lessons.training import (
     METHOD_NAMES,
@@ -22,8 +24,10 @@ __all__ = [
     "clipping_against_rounding",
     "digit_images",
     "error_against_x",
+    "error_bars",
     "error_curve",
     "rounding_line",
     "slope",
     "slopes",
+    "thermometer",
 ]

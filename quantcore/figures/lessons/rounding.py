@@ -9,13 +9,14 @@ import torch
 
 from quantcore.analysis import RangeCurve
 from quantcore.figures.distribution import grid_values
-from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
+from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
 
 MAX_LABELS = 33  # marks labeled with their codes; beyond that, every n-th
 SAMPLES = 1201
+MERCURY = {"light": "rgb(205,65,65)", "dark": "rgb(235,95,95)"}
 
 Array = npt.NDArray[Any]
 
@@ -69,6 +70,103 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
         ],
         layout,
     )
+
+
+def thermometer(
+    result: Quantized,
+    chosen: int,
+    *,
+    codes: bool = True,
+    theme: str = "light",
+    size: int = 14,
+    height: int = 280,
+) -> go.Figure:
+    """Return `rounding_line` on a thermometer that lies on its side: its marks are the values of the codes.
+
+    Args:
+        result: of readings in °C.
+        chosen: the reading up to which the mercury stands.
+        codes: whether lines lead from each reading to its mark.
+    """
+    drawn = rounding_line(result, theme=theme, size=size, height=height)
+    marks, reading = drawn.data[1].x, float(result.x.reshape(-1)[chosen])
+    low, high = float(marks[0]), float(marks[-1])
+    bulb, end = low - 0.05 * (high - low), high + 0.03 * (high - low)
+    glass = {"type": "rect", "x0": bulb, "x1": end, "y0": 0.93, "y1": 1.07, "layer": "below"}
+    mercury = glass | {
+        "x1": min(max(reading, bulb), end),
+        "y0": 0.93,
+        "y1": 1.07,
+        "fillcolor": MERCURY[theme],
+    }
+    drawn.update_layout(
+        shapes=[
+            glass | {"line": {"color": DIM[theme], "width": 2}, "fillcolor": FAINT[theme]},
+            mercury | {"line": {"width": 0}},
+        ],
+        xaxis={"title": {"text": "°C", "font": {"size": size}}, "range": [bulb - (end - bulb) * 0.06, end]},
+        yaxis={"ticktext": ["reading x", "code q" if codes else "mark"], "range": [-0.25, 1.4]},
+        margin={"l": 40 + 4 * size},
+    )
+    ball = {"size": 3 * size, "color": MERCURY[theme], "line": {"color": DIM[theme], "width": 2}}
+    drawn.add_scatter(x=[bulb], y=[1], mode="markers", marker=ball, hoverinfo="skip")
+    drawn.data[1].update(marker={"size": 2 * size}, textposition="top center")
+    if not codes:
+        drawn.data[0].update(visible=False)
+        drawn.data[2].update(hovertemplate="%{x:.6~g} °C<extra></extra>")
+    return drawn
+
+
+def error_bars(
+    values: Array, *, limit: float | None = None, theme: str = "light", size: int = 14, height: int = 280
+) -> go.Figure:
+    """Return a bar for each error, above or below 0.
+
+    Args:
+        values: the errors, of shape (n,).
+        limit: half a step, drawn as lines that no error crosses unless it is clipped; None: no lines.
+    """
+    layout = base_layout(theme, height) | {
+        "xaxis": {
+            "title": {"text": "element", "font": {"size": size}},
+            "tickfont": {"size": size},
+            "dtick": 1,
+        },
+        "yaxis": {"title": {"text": "error x - x̂", "font": {"size": size}}, "tickfont": {"size": size}},
+        "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
+        "bargap": 0.4,
+    }
+    if limit is not None:
+        line = {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "line": {"color": DIM[theme], "dash": "dash"},
+        }
+        layout["shapes"] = [line | {"y0": y, "y1": y} for y in (-limit, limit)]
+        note = {
+            "xref": "paper",
+            "x": 1,
+            "xanchor": "right",
+            "y": limit,
+            "yanchor": "bottom",
+            "showarrow": False,
+        }
+        layout["annotations"] = [note | {"text": f"half a step, {limit:.3g}", "font": {"size": size}}]
+        layout["yaxis"] |= {"range": [-1.3 * limit, 1.3 * limit]}
+    colors = [FILL[theme] if v >= 0 else LINE[theme] for v in values]
+    bars = go.Bar(
+        x=list(range(len(values))),
+        y=values,
+        marker={"color": colors},
+        text=[f"{v:.3g}" for v in values],
+        textposition="outside",
+        textfont={"size": size},
+        cliponaxis=False,
+        hovertemplate="element %{x}: error %{y:.4~g}<extra></extra>",
+    )
+    return go.Figure([bars], layout)
 
 
 def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:

@@ -35,37 +35,41 @@ def digit_images(
     labels: Sequence[int],
     read: Sequence[int],
     *,
+    across: int = 5,
     theme: str = "light",
     size: int = 14,
     height: int = 280,
 ) -> go.Figure:
-    """Return images side by side, each with the digit that the network reads below it, marked if it is wrong.
+    """Return images in rows, each with the digit that the network reads below it, marked if it is wrong.
 
     Args:
         images: float32 of shape (n, 64), 0 to 1.
         labels, read: the true digit of each image, and the digit that a network reads.
+        across: images in a row.
     """
-    count, pitch = len(labels), SIDE + 2
-    z = np.full((SIDE, max(1, count * pitch)), np.nan)
-    for i, image in enumerate(images):
-        z[:, i * pitch : i * pitch + SIDE] = image.reshape(SIDE, SIDE).numpy()
+    count, wide, high = len(labels), SIDE + 2, SIDE + 3
+    rows, columns = max(1, -(-count // across)), max(1, min(count, across))
+    z = np.full((rows * high, columns * wide), np.nan)
+    corners = [(i // across * high, i % across * wide) for i in range(count)]
+    for image, (top, left) in zip(images, corners, strict=True):
+        z[top : top + SIDE, left : left + SIDE] = image.reshape(SIDE, SIDE).numpy()
     wrong = {"color": LINE[theme], "size": size}
     notes = [
         {
-            "x": i * pitch + (SIDE - 1) / 2,
-            "y": SIDE,
+            "x": left + (SIDE - 1) / 2,
+            "y": top + SIDE - 0.4,
             "yanchor": "top",
             "showarrow": False,
             "text": str(got) if got == label else f"<b>{got}</b>, not {label}",
             "font": {"size": size} if got == label else wrong,
         }
-        for i, (label, got) in enumerate(zip(labels, read, strict=True))
+        for (top, left), label, got in zip(corners, labels, read, strict=True)
     ]
     axis = {"visible": False, "fixedrange": True}
     layout = base_layout(theme, height) | {
         "annotations": notes,
-        "xaxis": axis,
-        "yaxis": axis | {"range": [SIDE + 2, -0.5], "scaleanchor": "x"},
+        "xaxis": axis | {"constrain": "domain"},
+        "yaxis": axis | {"range": [rows * high - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"},
         "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
     }
     shades = [[0.0, FAINT[theme]], [1.0, INK[theme]]]
@@ -121,6 +125,7 @@ def accuracy_against_bits(
     points: Sequence[Point],
     *,
     errors: bool = False,
+    enough: float | None = None,
     theme: str = "light",
     size: int = 14,
     height: int = 280,
@@ -130,6 +135,7 @@ def accuracy_against_bits(
     Args:
         points: from `quantcore.training.summary`; the float network is drawn as a horizontal band.
         errors: draw the percentage of misread digits instead, on a logarithmic axis.
+        enough: an accuracy, 0 to 1, to mark with a line; not with ``errors``.
     """
     what = "misread" if errors else "accuracy"
     widths = sorted({p.bits for p in points if p.method != FLOAT})
@@ -143,6 +149,9 @@ def accuracy_against_bits(
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": size}},
         "shapes": [s for p in points if p.method == FLOAT for s in _band(p, errors, theme)],
     }
+    if enough is not None:
+        line = _horizontal_line(100 * enough, theme) | {"line": {"color": LINE[theme], "width": 2}}
+        layout["shapes"].append(line)
     traces = [
         _method(method, [p for p in points if p.method == method], errors, theme, size)
         for method in METHOD_NAMES
