@@ -14,6 +14,7 @@ from pages.browser import scripts
 from pages.learn import frame
 from pages.registry import FREE_TEXT, KEYS, PAGES, REQUIRED
 from pages.serving import warm
+from pages.shared import large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
 from pages.shared.state import link
@@ -34,6 +35,7 @@ before = link.raw_parameters()
 link.drop_unusable(KEYS - FREE_TEXT, REQUIRED)
 notice = st.container()
 with turn.of_run(notice):
+    large.switch()
     with st.sidebar:
         sidebar.draw(page)
     scripts.run()

@@ -11,7 +11,17 @@ from pages.browser import streamlit_dom
 _HERE = Path(__file__).parent
 _SCRIPT = "\n".join(
     streamlit_dom.read(_HERE / name)
-    for name in ("first_view.js", "theme.js", "history.js", "keyboard.js", "tabs.js", "sheet.js")
+    for name in (
+        "narrow.js",
+        "first_view.js",
+        "theme.js",
+        "history.js",
+        "keyboard.js",
+        "presenter.js",
+        "progress.js",
+        "tabs.js",
+        "sheet.js",
+    )
 )
 _REFUSED = streamlit_dom.read(_HERE / "refused.js")
 _STYLE = streamlit_dom.read(_HERE / "scripts.css")

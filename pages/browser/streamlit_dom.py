@@ -37,6 +37,12 @@ NAMES = {
         "caption": "stCaptionContainer",
         "code": "stCode",
         "chart": "stPlotlyChart",
+        "table": "stTable",
+        "data_frame": "stDataFrame",
+        "markdown": "stMarkdown",
+        "button_group": "stButtonGroup",
+        "horizontal": "stHorizontalBlock",
+        "column": "stColumn",
     }.items()
 } | {
     "tag": "[data-tag]",

@@ -14,13 +14,13 @@ function draw(table, number, pick) {
   if (table.note) caption.append(node("small", "", table.note));
   const columns = table.cells[0]?.length ?? 0;
   const grid = node("div", "qs-grid");
-  grid.style.gridTemplateColumns = `${table.index ? "auto " : ""}repeat(${columns}, auto)`;
-  if (table.index) {
-    grid.append(node("span", "qs-index", ""));
+  grid.style.gridTemplateColumns = `${table.indices > 1 ? "auto " : ""}repeat(${columns}, auto)`;
+  if (table.indices) {
+    if (table.indices > 1) grid.append(node("span", "qs-index", ""));
     for (let c = 0; c < columns; c++) grid.append(node("span", "qs-index", String(c)));
   }
   table.cells.forEach((row, r) => {
-    if (table.index) grid.append(node("span", "qs-index", String(r)));
+    if (table.indices > 1) grid.append(node("span", "qs-index", String(table.first + r)));
     row.forEach(([text, mark], c) => {
       const [kind, block] = mark.split(":");  // a mark may carry the number of a block
       const cell = node(table.pick ? "button" : "span", "qs-cell" + (kind ? " qs-" + kind : ""), text);
@@ -40,10 +40,64 @@ function draw(table, number, pick) {
   return figure;
 }
 
+// Tables that fill their place: the largest type with which they fit into the window, next to each other where that is larger
+const SMALLEST = 0.8, LARGEST = 2.4; // rem
+const STACKED = 641;  // px of the window's width: below it the tables stand below the text, and the page scrolls
+const FOOT = 2;       // rem left free below them, for the edge of the page
+
+function fit(state) {
+  const { root, fill } = state, main = root.closest("%main%"), column = root.closest("%column%");
+  if (!fill || !main || !column || window.innerWidth < STACKED) {
+    root.style.fontSize = "";
+    return;
+  }
+  const { top, bottom } = root.getBoundingClientRect(), last = column.firstElementChild?.lastElementChild ?? root;
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  const below = fill < 1 ? 0 : Math.max(0, last.getBoundingClientRect().bottom - bottom);
+  const most = (window.innerHeight - top - main.scrollTop - FOOT * rem - below) * fill;
+  const around = [Math.round(most), root.clientWidth, rem].join();
+  if (state.fitted === around) return;
+  state.fitted = around;
+  const grids = [...root.querySelectorAll(".qs-grid")];
+  const fits = (size) => {
+    root.style.fontSize = `${size * rem}px`;
+    return root.scrollHeight <= most && grids.every((grid) => grid.offsetWidth <= root.clientWidth);
+  };
+  let [low, high] = [SMALLEST, LARGEST];
+  if (fits(high)) return;
+  for (let n = 0; n < 6; n++) {
+    const middle = (low + high) / 2;
+    if (fits(middle)) low = middle;
+    else high = middle;
+  }
+  fits(low);
+}
+
+const states = new WeakMap();
+
+function mount(root) {
+  const state = { root, refit: () => fit(state) };
+  state.observer = new ResizeObserver(state.refit);
+  const page = root.closest("%block%");
+  for (const seen of [root.parentElement, page]) if (seen) state.observer.observe(seen);
+  window.addEventListener("resize", state.refit);
+  return state;
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".qs-cells");
+  const state = states.get(parentElement) ?? mount(root);
+  states.set(parentElement, state);
   const focused = root.contains(document.activeElement) ? document.activeElement.dataset.place : null;
   data.tints.forEach((colour, i) => root.style.setProperty("--qs-tint" + i, colour));
   root.replaceChildren(...data.tables.map((table, i) => draw(table, i, (place) => setTriggerValue("picked", place))));
+  state.fill = data.fill;
+  state.fitted = "";
+  fit(state);
   if (focused) root.querySelector(`[data-place="${focused}"]`)?.focus();
+  return () => {
+    state.observer.disconnect();
+    window.removeEventListener("resize", state.refit);
+    states.delete(parentElement);
+  };
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from pages.browser import streamlit_dom
 from quantcore.figures import BLOCKS
 
 _HERE = Path(__file__).parent
@@ -15,7 +16,7 @@ _COMPONENT = st.components.v2.component(
     "quantscope_cells",
     html='<div class="qs-cells"></div>',
     css=(_HERE / "cells.css").read_text(encoding="utf-8"),
-    js=(_HERE / "cells.js").read_text(encoding="utf-8"),
+    js=streamlit_dom.read(_HERE / "cells.js"),
     isolate_styles=False,
 )
 TINTS = len(BLOCKS["light"])  # colors that distinguish blocks; with more blocks, cells are numbered too
@@ -26,22 +27,31 @@ class Table:
     """A table of at most two axes.
 
     ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
-    ``note``: after the title; ``index``: whether to number rows and columns; ``pick``: whether cells can be picked.
+    ``note``: after the title; ``index``: whether to number rows and columns, of one axis only the elements; ``first``: the number of the first row; ``pick``: whether cells can be picked.
     """
 
     title: str
     values: Any
     marks: Any = None
     note: str = ""
-    index: bool = False
+    index: bool = True
+    first: int = 0
     pick: bool = False
 
 
-def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] | None = None) -> None:
+def draw(
+    tables: Sequence[Table],
+    key: str,
+    on_pick: Callable[[int, int], None] | None = None,
+    *,
+    fill: float = 0.0,
+) -> None:
     """Draw tables side by side.
 
     Args:
         on_pick: called with row and column of a picked cell.
+        fill: the fraction of the height from their top to the bottom of the window that the tables fill, as large as
+            they can; 0: they are as large as text.
     """
 
     def picked() -> None:
@@ -49,7 +59,11 @@ def draw(tables: Sequence[Table], key: str, on_pick: Callable[[int, int], None] 
         if place and on_pick:
             on_pick(*(int(i) for i in place))
 
-    data = {"tables": [_data(table) for table in tables], "tints": BLOCKS[st.context.theme.type or "light"]}
+    data = {
+        "tables": [_data(table) for table in tables],
+        "tints": BLOCKS[st.context.theme.type or "light"],
+        "fill": fill,
+    }
     _COMPONENT(key=key, data=data, on_picked_change=picked)
 
 
@@ -73,7 +87,15 @@ def _data(table: Table) -> dict[str, Any]:
         [[text, str(mark)] for text, mark in zip(*pair, strict=True)]
         for pair in zip(texts, marks, strict=True)
     ]
-    return {"title": table.title, "note": table.note, "cells": rows, "index": table.index, "pick": table.pick}
+    rank = min(np.ndim(table.values), 2) if table.index else 0
+    return {
+        "title": table.title,
+        "note": table.note,
+        "cells": rows,
+        "indices": rank,
+        "first": table.first,
+        "pick": table.pick,
+    }
 
 
 def _texts(values: np.ndarray) -> list[list[str]]:

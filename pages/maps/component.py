@@ -11,6 +11,8 @@ import streamlit as st
 
 from pages.browser import streamlit_dom
 from pages.maps.picture import Picture, cells, marks
+from pages.shared import charts
+from pages.shared.large import is_large
 from quantcore import figures
 from quantcore.analysis import MapData
 
@@ -59,7 +61,7 @@ def four_maps(
         figure = figures.drawn_maps(
             p.data, p.format, p.shape, p.view, numbers=p.numbers, borders=p.borders, columns=2, theme=p.theme
         )
-        st.plotly_chart(figure, theme=None, key=f"{key}_chart")
+        charts.draw(figure, theme=None, key=f"{key}_chart")
         return
 
     def picked() -> None:
@@ -73,7 +75,7 @@ def four_maps(
 
     _COMPONENT(
         key=key,
-        data={"vendor": vendor(), **cells(picture), **marks(picture)},
+        data={"vendor": vendor(), "large": is_large(), **cells(picture), **marks(picture)},
         on_picked_change=picked,
         on_region_change=region,
         on_failed_change=lambda: st.session_state.update({_FAILED: True}),

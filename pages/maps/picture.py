@@ -20,7 +20,7 @@ class Picture:
     """What the maps show and how.
 
     ``identity``: key of the tensor; the zoom is kept while it and the view stay the same. ``element``: the chosen
-    element, outlined together with its block. ``large``: for a projector. ``found``: further boxes of the tensor to
+    element, outlined together with its block. ``found``: further boxes of the tensor to
     outline. ``arithmetic``: that of the element, shown over the maps after a click if the page's copy is out of sight;
     None if a click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: the
     result that is shown; None for values without codes. ``whole``: the shape of the tensor, if only the part in ``data`` was read.
@@ -34,7 +34,6 @@ class Picture:
     borders: bool
     numbers: bool
     theme: str
-    large: bool = False
     found: tuple[Box, ...] = ()
     arithmetic: Arithmetic | None = None
     against: str = ""
@@ -66,7 +65,6 @@ def marks(picture: Picture) -> dict[str, Any]:
         "uirevision": f"{picture.identity} {view}",
         "painted": f" {picture.scheme} ",
         "numbers": picture.numbers,
-        "large": picture.large,
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),
         "block": _block(picture, element),

@@ -2,8 +2,9 @@
 
 from importlib import import_module
 
-from pages.learn.lesson_pages import LARGE, LESSON_URL
+from pages.learn.lesson_pages import LESSON_URL
 from pages.maps import four_maps
+from pages.shared import large
 from pages.shared.page import Page
 from pages.shared.state import pinned
 from pages.sidebar import sidebar
@@ -21,7 +22,7 @@ PAGES: list[Page] = [
     import_module("pages.learn.ptq_or_qat").PAGE,
 ]
 # Link parameters of all controls, those that a link must not leave empty, and those for which any text is valid
-KEYS = {*sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
+KEYS = {*large.KEYS, *sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
 REQUIRED = sidebar.REQUIRED.union(*(page.required for page in PAGES))
 FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 _AT = {page.url_path: page for page in PAGES}
@@ -32,5 +33,5 @@ def opens_with_sidebar(url_path: str, query: dict[str, list[str]]) -> bool | Non
     page = _AT.get(url_path, _AT[""])
     if not page.used(query):
         return False
-    is_folded = url_path.startswith(LESSON_URL) and "true" in query.get(LARGE, ())
+    is_folded = url_path.startswith(LESSON_URL) and "true" in query.get(large.LARGE, ())
     return None if is_folded else True

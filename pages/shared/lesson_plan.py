@@ -94,6 +94,7 @@ LESSONS = {
     }),
 }  # fmt: skip
 
+PLAN = "plan"  # parameter of the address: a part of `CLASS` by its number, counted from 1
 _FOLDERS = {"ptq_or_qat"}  # lessons that are several modules
 
 CLASS = (

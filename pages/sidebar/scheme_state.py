@@ -77,6 +77,14 @@ def apply_scheme(scheme: qc.Scheme) -> None:
     st.session_state.update(chosen)
 
 
+def change_to(scheme: qc.Scheme) -> None:
+    """Set the controls to a scheme, or show why that is not possible (a callback)."""
+    try:
+        apply_scheme(scheme)
+    except qc.QuantError as error:
+        st.session_state[TEXT_ERROR] = str(error)
+
+
 def apply_text(key: str) -> None:
     """Set the controls to the scheme typed as text (a callback)."""
     if not mirrored.typed(TEXT, key):

@@ -8,7 +8,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.libraries import controls
-from pages.shared import headers, messages
+from pages.shared import charts, headers, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -87,7 +87,7 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         ),
         needs.LIBRARIES,
     )
-    st.plotly_chart(figure, theme=None, key="lib_maps")
+    charts.draw(figure, theme=None, key="lib_maps")
     if legend:
         st.caption(messages.plain(legend))
     for reason in reasons:
@@ -114,7 +114,9 @@ def follow(found: qc.Comparison) -> None:
     index = tuple(places[options.index(text)] if text else places[0])
     reason = found.reason_at(index)
     if reason and len(found.reasons) > 1:  # the sentences stand above
-        st.caption(messages.plain(f"It differs because of {' and '.join(reason.ingredients).replace('_', ' ')}."))
+        st.caption(
+            messages.plain(f"It differs because of {' and '.join(reason.ingredients).replace('_', ' ')}.")
+        )
     steps = [qc.trace(result, index).steps() for result in (found.a, found.b)]
     first_difference = next(
         (i for i, (s, t) in enumerate(zip(*steps, strict=False)) if (s.name, s.value) != (t.name, t.value)),

@@ -9,7 +9,7 @@ import torch
 
 import quantcore as qc
 from pages.compare.match import leaving, lesson_links
-from pages.shared import messages
+from pages.shared import charts, messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -40,7 +40,9 @@ def summary(matches: qc.Matches, tensor: Tensor, fraction: float) -> None:
     libraries = _libraries(best)
     gives = "gives" if len(libraries) == 1 else "give"
     almost = "almost " if best.differing else ""
-    st.caption(messages.plain(f"With these rules {_listed(libraries)} {gives} {almost}these integers. {tried}"))
+    st.caption(
+        messages.plain(f"With these rules {_listed(libraries)} {gives} {almost}these integers. {tried}")
+    )
 
 
 def table(matches: qc.Matches, tensor: Tensor) -> Candidate:
@@ -101,7 +103,7 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, rank)
     hint = f"Sets the scheme to {scheme}"
     right.button("Open in Explore", on_click=leaving.to_explore, args=(scheme,), width="stretch", help=hint)
-    st.plotly_chart(figure, theme=None, key="match_maps")
+    charts.draw(figure, theme=None, key="match_maps")
     legend = figures.pair_data(given, expected).legend
     if legend:
         st.caption(legend)

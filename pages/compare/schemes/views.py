@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
-from pages.shared import headers, messages
+from pages.shared import charts, headers, messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -48,9 +48,9 @@ def picture(
     """
     drawn = figures.pareto(frame, metric, own="" if own is None else str(own), theme=theme(), limit=limit)
     if live:
-        st.plotly_chart(drawn, theme=None)
+        charts.draw(drawn, theme=None)
         return
-    st.plotly_chart(
+    charts.draw(
         drawn,
         theme=None,
         key=CHART,
@@ -213,6 +213,6 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
             )
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
-    st.plotly_chart(
+    charts.draw(
         cache.cached(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
     )

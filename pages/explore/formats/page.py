@@ -8,7 +8,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.formats import bits, views
-from pages.shared import messages
+from pages.shared import charts, messages
 from pages.shared.page_frame import page_frame
 from pages.shared.theme import theme
 from quantcore import figures
@@ -19,7 +19,13 @@ with page_frame("Which numbers can a format hold?") as frame:
     code_place = st.container()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         x = st.number_input(
-            "Number to round", value=views.DEFAULTS[views.X], format="%g", key=views.X, on_change=bits.follow, width=150, **_BIND
+            "Number to round",
+            value=views.DEFAULTS[views.X],
+            format="%g",
+            key=views.X,
+            on_change=bits.follow,
+            width=150,
+            **_BIND,
         )
         rule = st.selectbox(
             "Rounding",
@@ -32,7 +38,13 @@ with page_frame("Which numbers can a format hold?") as frame:
             help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
         )
         axis = st.segmented_control(
-            "Axis", views.AXES, default=views.DEFAULTS["fmt_axis"], key="fmt_axis", required=True, width="content", **_BIND
+            "Axis",
+            views.AXES,
+            default=views.DEFAULTS["fmt_axis"],
+            key="fmt_axis",
+            required=True,
+            width="content",
+            **_BIND,
         )
         typed = st.multiselect(
             "Formats on the line",
@@ -70,7 +82,7 @@ with page_frame("Which numbers can a format hold?") as frame:
                 divide=largest if axis == views.AXES[0] else None,
                 theme=theme(),
             )
-            st.plotly_chart(line, theme=None, key="fmt_chart")
+            charts.draw(line, theme=None, key="fmt_chart")
             views.table(formats, x, rule)
         except qc.QuantError as error:
             messages.error(str(error))

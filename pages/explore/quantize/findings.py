@@ -110,7 +110,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
         st.button(
             "Fix",
             key=f"_finding_fix_{number}",
-            on_click=partial(_fix, finding.fix),
+            on_click=partial(scheme_state.change_to, finding.fix),
             type="primary",
             help=messages.plain(f"{finding.fix}: {finding.gain}. Your browser's Back button undoes it."),
         )
@@ -137,13 +137,6 @@ def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
 
 def _hide() -> None:
     st.session_state.pop(_SHOWN, None)
-
-
-def _fix(scheme: qc.Scheme) -> None:
-    try:
-        scheme_state.apply_scheme(scheme)
-    except qc.QuantError as error:
-        st.session_state[scheme_state.TEXT_ERROR] = str(error)
 
 
 def _examples() -> None:
@@ -182,4 +175,4 @@ def load(kind: str) -> None:
         state |= {"src": "paste", "_pasted": example.tensor}
     st.session_state.update(state)
     st.session_state[scheme_state.RANK] = example.load().ndim
-    _fix(example.parsed())
+    scheme_state.change_to(example.parsed())

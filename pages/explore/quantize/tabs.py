@@ -14,7 +14,7 @@ from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.four_maps import ARITHMETIC
-from pages.shared import headers
+from pages.shared import charts, headers
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -59,12 +59,12 @@ def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) 
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
     whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
-    st.plotly_chart(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
+    charts.draw(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
 
 
 def _scales(tensor: Tensor, result: qc.Quantized) -> None:
     make = partial(figures.scales, result, theme=theme())
-    st.plotly_chart(
+    charts.draw(
         cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
     )
     table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))

@@ -4,7 +4,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared import messages
+from pages.shared import charts, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -25,14 +25,14 @@ def draw(
     left, right = st.columns(2)
     with left:
         st.markdown("**Elements and the range in use**")
-        st.plotly_chart(
+        charts.draw(
             figures.range_histogram(*bins, (), bounds, theme=theme()),
             theme=None,
             key="rng_histogram_searched",
         )
     with right:
         st.markdown(f"**Trials of {messages.plain(curve.name)}**")
-        st.plotly_chart(figures.search_error(curve, theme=theme()), theme=None, key="rng_search")
+        charts.draw(figures.search_error(curve, theme=theme()), theme=None, key="rng_search")
     st.caption(messages.plain(_note(curve, scheme)))
 
 

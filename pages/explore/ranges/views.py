@@ -10,7 +10,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider
-from pages.shared import headers, messages
+from pages.shared import charts, headers, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -114,7 +114,7 @@ def pictures(
     with left:
         st.markdown("**Elements and the range in use**")
         log = bool(st.session_state.get(_LOG))
-        st.plotly_chart(
+        charts.draw(
             figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),
             theme=None,
             key=range_slider.CHART,
@@ -126,7 +126,7 @@ def pictures(
         )
     with right:
         st.markdown("**Error of every range**")
-        st.plotly_chart(
+        charts.draw(
             figures.range_error(error, found, scheme.symmetric, theme=theme()), theme=None, key="rng_curve"
         )
 

@@ -10,12 +10,17 @@ const FOOT = 8;             // px left free below the maps
 const TALL = 860;           // px of the window's height: from here on the arithmetic begins inside the window,
 const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tabs with its first lines
 const CELL = 72;            // px: maximum height of a cell
-const STRETCH = 1.7;        // maximum width of a cell over its height: room for its number
-const LARGE = 1.6;          // type and cells of the large mode, relative to the normal one
+const STRETCH = 1.7, STRETCH_LARGE = 2.4;        // maximum width of a cell over its height: room for its number
+const TEXT = 12;            // px of the page's text in which type and cells have their normal size, for the large mode
+const BAR_LARGE = 46;       // px of a color bar there, times the zoom
 const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read one by one
 
 function zoom(data) {
-  return data.large ? LARGE : 1;
+  return data.large ? Math.max(1, parseFloat(getComputedStyle(document.documentElement).fontSize) / TEXT) : 1;
+}
+
+function stretch(data) {
+  return data.large ? STRETCH_LARGE : STRETCH;
 }
 
 // Height left in the window for the maps, below the content above them
@@ -56,12 +61,12 @@ function placed(root, boxes) {
 
 // Effective size of a map in px²: width beyond square cells counts only if it gives numbers room
 function seen(data, box) {
-  const stretch = data.numbers && data.width * data.height <= NUMBERS_UP_TO ? STRETCH : 1;
-  return box.height * Math.min(box.width, stretch * box.height * (data.width / data.height));
+  const wide = data.numbers && data.width * data.height <= NUMBERS_UP_TO ? stretch(data) : 1;
+  return box.height * Math.min(box.width, wide * box.height * (data.width / data.height));
 }
 
 function boxes(data, width, columns, left) {
-  const k = zoom(data), [bar, title, bottom] = [BAR * k, TITLE * k, BOTTOM * k], rows = Math.ceil(data.maps.length / columns);
+  const k = zoom(data), [bar, title, bottom] = [(k > 1 ? BAR_LARGE : BAR) * k, TITLE * k, BOTTOM * k], rows = Math.ceil(data.maps.length / columns);
   const margin = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
   const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
@@ -69,7 +74,7 @@ function boxes(data, width, columns, left) {
   const least = Math.min(LOWEST, FLAT * k * data.height, room);
   const height = Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most));
   // maps with few columns keep nearly square cells; others use the full width
-  const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * STRETCH, 150)));
+  const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * stretch(data), 150)));
   return data.maps.map((_, i) => ({
     left: (i % columns) * (margin + wide + bar + GAP) + margin,
     top: Math.floor(i / columns) * (title + height + bottom) + title,

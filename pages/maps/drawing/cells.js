@@ -1,6 +1,7 @@
 // The cells: their colors and numbers, on a canvas.
 
-const READABLE = 9;         // px: minimum size of the numbers
+const READABLE = 9;         // px: minimum size of the numbers, times the zoom of the large mode
+const WIDTHS = { 0: 0.556, "-": 0.333, ".": 0.278 }, MARGIN = 0.2; // of a digit and of others, and of the cell's edges, over the size of type
 const SHADES = 1024;        // steps of a color scale; even, so that its middle is one of its colors
 
 const known = new Map(); // color scales by their text
@@ -100,13 +101,20 @@ function writers(name, values) {
   return [fixed(decimals), short(decimals), (v) => (Math.abs(v) < 0.995 && decimals === 2 ? digits(v) : fewer(v))];
 }
 
+// Width of a number over the size of its type, in a sans-serif with wide figures
+function wide(text) {
+  let sum = 0;
+  for (let i = 0; i < text.length; i++) sum += WIDTHS[text[i]] ?? WIDTHS[0];
+  return sum;
+}
+
 // The most precise legible texts of the cells and their size in px; null if none is legible
 function fitting(name, values, cells, k, width, height) {
   if (!cells.length) return null;
   for (const write of writers(name, values)) {
     const texts = cells.map((n) => write(values[n]));
-    const size = Math.min(width / (Math.max(...texts.map((t) => t.length)) * 0.58), height * 0.7, 15 * k);
-    if (size >= READABLE) return { size, texts };
+    const size = Math.min(width / (Math.max(...texts.map(wide)) + MARGIN), height * 0.7, 15 * k);
+    if (size >= READABLE * k) return { size, texts };
   }
   return null;
 }

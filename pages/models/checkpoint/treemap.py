@@ -8,6 +8,8 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages.maps.component import script, vendor
+from pages.shared import charts
+from pages.shared.large import is_large
 
 _HERE = Path(__file__).parent
 _FAILED = "_treemap_failed"
@@ -31,7 +33,7 @@ def draw(figure: str, picks: list[bool], identity: str, alt: str, on_pick: Calla
         on_pick: called with the position of the clicked tile.
     """
     if st.session_state.get(_FAILED):
-        st.plotly_chart(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
+        charts.draw(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
         return
 
     def picked() -> None:
@@ -41,7 +43,13 @@ def draw(figure: str, picks: list[bool], identity: str, alt: str, on_pick: Calla
 
     _COMPONENT(
         key="ck_treemap",
-        data={"figure": json.loads(figure), "picks": picks, "key": identity, "alt": alt, "vendor": vendor()},
+        data={
+            "figure": charts.sized_data(figure),
+            "picks": picks,
+            "key": f"{identity} {is_large()}",
+            "alt": alt,
+            "vendor": vendor(),
+        },
         on_picked_change=picked,
         on_failed_change=lambda: st.session_state.update({_FAILED: True}),
     )

@@ -14,7 +14,7 @@ from pages.models.compare.controls import Chosen
 from pages.models.opening import examples
 from pages.models.opening.compared import Kept
 from pages.models.opening.controls import SLOTS
-from pages.shared import headers, messages
+from pages.shared import charts, headers, messages
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.checkpoints.comparison import TensorResult, Unpaired, summary
@@ -55,7 +55,9 @@ def results(found: Kept, chosen: Chosen) -> None:
         picture(rows, chosen)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = controls.part()
-        st.caption("Click a bar, circle, row or block to open the tensor there, with the original next to it.")
+        st.caption(
+            "Click a bar, circle, row or block to open the tensor there, with the original next to it."
+        )
     if part == controls.TENSORS:
         _tensors(rows)
     elif part == controls.BLOCKS:
@@ -92,12 +94,10 @@ def picture(rows: pd.DataFrame, chosen: Chosen, live: int = 0) -> None:
     order = controls.SORTS[chosen.sort] + (f" ({len(rows):,} in all)" if len(rows) > DRAWN else "")
     drawn = figures.harm(shown, chosen.metric, order=order, theme=theme())
     if live:
-        st.plotly_chart(drawn, theme=None, key=f"_cmp_live_{live}")
+        charts.draw(drawn, theme=None, key=f"_cmp_live_{live}")
         return
     places = tuple(shown["place"])
-    st.plotly_chart(
-        drawn, theme=None, key=CHART, on_select=partial(_chart_open, places), selection_mode="points"
-    )
+    charts.draw(drawn, theme=None, key=CHART, on_select=partial(_chart_open, places), selection_mode="points")
 
 
 def _chart_open(places: tuple[Place, ...]) -> None:

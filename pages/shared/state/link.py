@@ -13,6 +13,7 @@ from pages.serving import tensor_store
 from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.computing import needs, turn
+from pages.shared.large import LARGE
 from pages.shared.state.selection import Tensor, of_values
 from quantcore import tensors
 
@@ -206,10 +207,12 @@ def forget() -> None:
 
 
 def address() -> str:
-    """The address of the page with all its parameters."""
+    """The address of the page with its parameters, except the size of text: whoever opens it may hold a phone."""
     parts = urlsplit(st.context.url or "")
     # a multiple choice repeats its parameter, and to_dict() keeps only the last
-    pairs = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
+    pairs = [
+        (key, value) for key in st.query_params if key != LARGE for value in st.query_params.get_all(key)
+    ]
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 
 

@@ -1,0 +1,55 @@
+// A lesson or the plan is presented with the keys that a clicker sends: PageDown and → go forward, PageUp and ← back.
+//
+// They press the page's own Next and Previous. Where the focus is in something that has a use for these keys, they are left
+// to it, and Space and Enter always are. The focus stays on Next or Previous when the last step turns the button into a link.
+(() => {
+  if (document.qsPresenter) return;
+  document.qsPresenter = true;
+  const KEYS = { PageDown: "next", ArrowRight: "next", PageUp: "previous", ArrowLeft: "previous" };
+  const FIELD = "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable=true], [role=combobox]";
+  const OWN = `${FIELD}, [role=slider], [role=tab], [role=listbox], [role=menu], [role=grid], %data_frame%, .qs-maps, .js-plotly-plot`;
+  const OPEN = "[role=dialog], %popover_body%, [role=listbox]"; // while one is open, the page behind it stays
+  const control = (name) => document.querySelector(`.st-key-lesson_${name} :is(button, a)`);
+
+  window.addEventListener("keydown", (event) => {
+    const name = KEYS[event.key], at = document.activeElement ?? document.body;
+    if (!name || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+    if (!control(name) || at.closest(OWN) || document.querySelector(OPEN)) return;
+    if (event.key.startsWith("Arrow") && at.closest("[role=radiogroup], [type=radio]")) return; // they choose
+    event.preventDefault(); // or the page would scroll
+    event.stopPropagation();
+    if (!event.repeat) control(name).click();
+  }, true);
+
+  let held = null; // which of the two has the focus
+  const holder = (target) => target.closest?.(".st-key-lesson_next") ? "next" : target.closest?.(".st-key-lesson_previous") ? "previous" : null;
+  window.addEventListener("focusin", (event) => { held = holder(event.target); }, true);
+  window.addEventListener("pointerdown", (event) => { held = holder(event.target); }, true);
+  new MutationObserver(() => {
+    if (held && document.activeElement === document.body) control(held)?.focus({ preventScroll: true });
+  }).observe(document, { childList: true, subtree: true });
+
+  // The clock of a class: it starts with the plan, at the minute of the part that is opened first, and a click sets it to
+  // the minute of the part that is shown
+  const START = "quantscope-class", MINUTE = 60_000, OVER = 120 * MINUTE;
+  const set = (clock) => {
+    const start = Date.now() - clock.dataset.begin * MINUTE;
+    try { window.sessionStorage.setItem(START, start); } catch { /* storage may be forbidden */ }
+    return start;
+  };
+  function tick() {
+    const clock = document.querySelector(".qs-clock");
+    if (!clock) return;
+    let start = NaN;
+    try { start = parseFloat(window.sessionStorage.getItem(START)); } catch { /* as above */ }
+    if (!(Date.now() - start < OVER)) start = set(clock);
+    const minutes = (Date.now() - start) / MINUTE, text = `minute ${Math.floor(minutes)}`;
+    if (clock.textContent !== text) clock.textContent = text;
+    clock.classList.toggle("qs-late", minutes > clock.dataset.end);
+  }
+  window.setInterval(tick, 1000);
+  window.addEventListener("click", (event) => {
+    const clock = event.target.closest?.(".qs-clock");
+    if (clock) { set(clock); tick(); }
+  }, true);
+})();

@@ -1,0 +1,26 @@
+"""Charts of the pages outside the lessons: as they are, or enlarged for a projector."""
+
+import json
+from typing import Any
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from pages.shared.large import is_large
+from quantcore import figures
+
+
+def sized(figure: go.Figure) -> go.Figure:
+    """The figure itself or, in large mode, a larger copy."""
+    return figures.enlarged(figure) if is_large() else figure
+
+
+def sized_data(figure: str) -> dict[str, Any]:
+    """`sized` of a figure in JSON, as data for a component."""
+    data: dict[str, Any] = json.loads(figure)
+    return json.loads(str(sized(go.Figure(data)).to_json())) if is_large() else data
+
+
+def draw(figure: go.Figure, **options: Any) -> Any:
+    """Draw a figure; ``options`` and result as for `st.plotly_chart`."""
+    return st.plotly_chart(sized(figure), **options)

@@ -1,0 +1,29 @@
+"""Large: text and figures that can be read from the back row, switched on in the header for every page."""
+
+import streamlit as st
+
+from pages.browser import streamlit_dom
+
+LARGE = "learn_large"  # key of the switch, and its parameter in the address
+KEYS = {LARGE}
+# In proportion to the window: 1280 and 1920 pixels fill the same wall when projected. A phone is held in the hand.
+_STYLE = streamlit_dom.filled(
+    "@media (min-width:768px){html{font-size:clamp(18px,1.4vw,32px) !important}"
+    "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}}"
+)
+
+
+def is_large() -> bool:
+    """Whether text and figures are large enough to read from the back row."""
+    return bool(st.session_state.get(LARGE))
+
+
+def switch() -> None:
+    """Draw the switch, which the style of the pages moves into the header; call it once per run."""
+    st.toggle(
+        "Large",
+        key=LARGE,
+        bind="query-params",
+        help="Larger text and figures for a projector, on every page. A copied link leaves it out.",
+    )
+    st.html(f"<style>{_STYLE if is_large() else 'html{}'}</style>")
