@@ -4,7 +4,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame, views
+from pages.learn import choices, frame, views
 from pages.maps import cells
 from pages.shared.computing import cache
 from quantcore import tensors
@@ -36,6 +36,9 @@ match step:
             )
         ]
         with picture:
+            step_size = float(result.scale)
+            bars = lessons.error_bars(error, limit=step_size / 2, **frame.plot_style())
+            views.figure(bars, "learn_error_bars")
             cells.draw(tables, "learn_error_signed")
         with words:
             views.formula(*views.lines(qc.trace(result, (worst,))))
@@ -50,7 +53,8 @@ match step:
         size = " + ".join(f"{abs(e):.3f}" for e in errors)
         square = " + ".join(f"{e * e:.4f}" for e in errors)
         with picture:
-            cells.draw([cells.Table("error", np.array(errors, np.float32))], "learn_error_means")
+            bars = lessons.error_bars(np.array(errors), **frame.plot_style())
+            views.figure(bars, "learn_error_bars")
             views.formula(
                 f"MAE            mean |error| = ({size}) / {len(errors)} = {report.mae:.5g}",
                 f"SSE            sum of squares = {square} = {report.sse:.5g}",
@@ -113,6 +117,8 @@ match step:
             "Your tensor and scheme from the sidebar: try a percentile range and see how the error is split between "
             "clipping and rounding."
         )
+        with words:
+            choices.of_sidebar("Range", "range", choices.ranges())
         if chosen := views.yours():
             report = cache.report(*chosen)
             with words:

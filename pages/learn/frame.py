@@ -1,24 +1,25 @@
-"""The frame of a lesson: its steps, each with a link, Previous and Next, large mode, the sources.
+"""The frame of a lesson: its steps, each with a link, Previous and Next, the plan of a class, the sources.
 
 A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn.lesson_pages import LARGE, LESSON_URL
-from pages.shared.lesson_plan import LESSONS, script, step_key
+from pages.learn import class_plan, progress
+from pages.learn.lesson_pages import LESSON_URL, OVERVIEW
+from pages.shared.large import is_large
+from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key
 from pages.shared.page import Page
 from pages.shared.state import selection, sharing
 from pages.shared.state.mirrored import key_at, typed
 from pages.shared.theme import theme
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-_LARGE_BEFORE, _FOLDED = "_learn_large", "_learn_folded"
+_FOLDED, _PLACE = "_learn_folded", "_learn_share"
 FEW = 8  # steps that fit into one row of buttons
 _CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
@@ -28,43 +29,35 @@ def is_lesson(page: Page) -> bool:
     return page.url_path.startswith(LESSON_URL)
 
 
-def is_large() -> bool:
-    """Whether text and figures are large enough to read from the back row."""
-    return bool(st.session_state.get(LARGE))
-
-
 def plot_style() -> dict[str, Any]:
-    """Theme, font size and height for the figures of a lesson."""
-    return {
-        "theme": theme(),
-        "size": 24 if is_large() else 14,
-        "height": 420 if is_large() else 280,
-    }
+    """Theme and font size for the figures of a lesson, which fill their place."""
+    return {"theme": theme(), "size": 26 if is_large() else 14}
 
 
 def head(name: str) -> str:
     """Draw the top of a lesson and return the chosen step."""
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
-    names = list(lesson.steps)
-    title, large, link_place = st.columns([6, 1.2, 1.2], vertical_alignment="center")
-    _keep_large(name)
-    large.toggle(
-        "Large", key=LARGE, help="Larger text and maps for a projector; the sidebar folds away", **_BIND
-    )
-    st.session_state["_learn_share"] = link_place
-    st.session_state[_LARGE_BEFORE] = (name, is_large())
-    _enlarge()
-    choice, back, on = st.columns([8, 1.5, 1.5], vertical_alignment="center")
+    names, part = list(lesson.steps), class_plan.presented(name)
+    _fold()
+    title, st.session_state[_PLACE] = st.columns([6, 2.6], vertical_alignment="center")
+    widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
+    choice, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
         step = choice.segmented_control(
             "Step", names, default=names[0], key=key, required=True, label_visibility="collapsed", **_BIND
         )
     else:
         step = _one_of_many(name, choice)
-    here = names.index(step)
     title.markdown(f"#### {number} · {lesson.title}: {lesson.steps[step].headline}")
-    _step_button("Previous", back, name, names[here - 1] if here else None, -1)
-    _step_button("Next", on, name, names[here + 1] if here + 1 < len(names) else None, 1)
+    for place, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
+        with place.container(key=f"lesson_{label.lower()}"):
+            if part is None:
+                _step_button(label, name, step, direction)
+            else:
+                _part_button(label, name, part, direction)
+    if part is not None:
+        class_plan.draw(part)
+    progress.visited(name, step)
     return str(step)
 
 
@@ -96,28 +89,66 @@ def _one_of_many(name: str, place: Any) -> str:
 
 def foot(*sources: str) -> None:
     """Draw the sources and the link of the step; call it last."""
-    st.caption("Sources: " + "; ".join(sources) + ".")
-    with st.session_state.pop("_learn_share").popover("Link", icon=":material/link:", width="stretch"):
+    place = st.session_state.pop(_PLACE).container(horizontal=True, horizontal_alignment="right")
+    with place.popover("Sources", icon=":material/menu_book:"):
+        st.caption("Sources: " + "; ".join(sources) + ".")
+    with place.popover("Link", icon=":material/link:"):
         sharing.draw(selection.get().tensor)
 
 
-def _step_button(label: str, place: Any, name: str, step: str | None, direction: int) -> None:
-    """Draw a button to the previous or next step or, at either end of a lesson, a link to the adjacent lesson."""
-    lessons = list(LESSONS)
+def _step_button(label: str, name: str, step: str, direction: int) -> None:
+    """Draw a button to the previous or next step or, at either end of a lesson, a link to the adjacent lesson, beyond
+    the first and the last to the overview.
+    """
+    steps, lessons = list(LESSONS[name].steps), list(LESSONS)
+    icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
+    if 0 <= steps.index(step) + direction < len(steps):
+        key = f"learn_{name}_{label.lower()}"
+        st.button(label, key=key, on_click=_go, args=(name, direction), width="stretch")
+        return
+    # links, since st.switch_page refuses to leave a page whose widgets are bound to the address
     neighbor = lessons.index(name) + direction
-    if step is not None:
-        go = partial(st.session_state.update, {step_key(name): step})
-        place.button(label, key=f"learn_{name}_{label.lower()}", on_click=go, width="stretch")
-    elif 0 <= neighbor < len(lessons):
-        icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
-        # a link, since st.switch_page refuses to leave a page whose widgets are bound to the address
-        number, other = neighbor + 1, LESSONS[lessons[neighbor]]
-        place.page_link(script(lessons[neighbor]), label=f"Lesson {number}", help=other.title, icon=icon)
+    if 0 <= neighbor < len(lessons):
+        other = LESSONS[lessons[neighbor]]
+        st.page_link(
+            script(lessons[neighbor]),
+            label=f"Lesson {neighbor + 1}",
+            help=other.title,
+            icon=icon,
+            width="stretch",
+        )
+    else:
+        st.page_link(OVERVIEW, label="Overview", icon=icon, width="stretch")
 
 
-def link_to(name: str, step: str, label: str, key: str, large: bool = False) -> None:
-    """Draw a link that opens a step of a lesson."""
-    parameters = {step_key(name): step} | ({LARGE: "true"} if large else {})
+def _go(name: str, direction: int) -> None:
+    """Go to the next or previous step (a callback): from the one that is current then, after a quick second press too."""
+    steps, key = list(LESSONS[name].steps), step_key(name)
+    there = steps.index(st.session_state.get(key) or steps[0]) + direction
+    st.session_state[key] = steps[max(0, min(there, len(steps) - 1))]
+
+
+def _part_button(label: str, name: str, now: class_plan.Presented, direction: int) -> None:
+    """Draw a button to the previous or next part of the plan, a link if it is in another lesson, beyond either end to the
+    overview.
+    """
+    index = class_plan.neighbor(now, direction)
+    icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
+    if index is None:
+        st.page_link(OVERVIEW, label="Overview", icon=icon, width="stretch")
+        return
+    part = CLASS[index]
+    text = f"{label}: {class_plan.span(index)} {class_plan.label(part)}" if direction > 0 else label
+    if part.lesson == name:  # a link to the page that is open would not change its step
+        key = f"learn_plan_{label.lower()}"
+        st.button(text, key=key, icon=icon, on_click=class_plan.go, args=(index,), width="stretch")
+    else:
+        parameters = class_plan.query(index)
+        st.page_link(script(part.lesson), label=text, query_params=parameters, icon=icon, width="stretch")
+
+
+def link_to(name: str, label: str, key: str, parameters: dict[str, str]) -> None:
+    """Draw a link that opens a lesson with these parameters."""
     with st.container(key=f"learn_link_{key}"):
         st.page_link(script(name), label=label, query_params=parameters)
 
@@ -127,25 +158,14 @@ def plain() -> None:
     st.html(f"<style>{_CSS}</style>")
 
 
-def _keep_large(name: str) -> None:
-    """Keep large mode on the way to another lesson: its widget has the same key, but is a different one."""
-    previous, large = st.session_state.get(_LARGE_BEFORE, (name, False))
-    if previous != name and LARGE not in st.query_params:
-        st.session_state[LARGE] = large
-
-
-def _enlarge() -> None:
-    """Set the size of text and figures in proportion to the window: 1280 and 1920 pixels fill the same wall when
-    projected.
-    """
-    style = _CSS
+def _fold() -> None:
+    """Fold the sidebar away in large mode, and bring it back afterwards: what a step needs is on the step."""
     if is_large():
         st.session_state[_FOLDED] = True
         st.set_page_config(initial_sidebar_state="collapsed")
-        style += "html{font-size:clamp(18px,1.32vw,30px) !important}.qs-cells{font-size:0.9rem}"
     else:
         unfold()
-    st.html(f"<style>{style}</style>")
+    plain()
 
 
 def unfold() -> None:

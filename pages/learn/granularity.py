@@ -5,9 +5,10 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.learn import frame, views
+from pages.learn import choices, frame, views
 from pages.maps import cells
 from pages.shared.computing import cache
+from pages.shared.state import selection
 
 ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "9.60 -4.10 7.20 2.50 -8.80 5.30",
         "-0.06 0.24 0.37 -0.19 0.12 -0.41"]  # fmt: skip
@@ -51,7 +52,7 @@ def coloured(granularity: qc.Granularity, key: str) -> None:
         cells.Table("codes", result.codes.numpy(), tint, str(X.shape)),
     ]
     with picture:
-        cells.draw(tables, key)
+        cells.draw(tables, key, fill=1)
         if result.scale.numel() > cells.TINTS:
             st.caption(
                 "The small numbers are the indices of the blocks: cells with the same number share a scale."
@@ -72,11 +73,11 @@ def broadcast(result: qc.Quantized, axis: int) -> None:
         cells.Table("s, broadcast", np.broadcast_to(scale, X.shape), tint, str(X.shape)),
         cells.Table("codes = round(x / s)", result.codes.numpy(), tint, str(X.shape)),
     ]
-    cells.draw(tables, f"learn_granularity_{axis}")
+    cells.draw(tables, f"learn_granularity_{axis}", fill=1)
 
 
 step = frame.head("granularity")
-words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2, 5))
+words, picture = views.side_by_side(views.for_maps() if step == "yours" else (1, 2))
 match step:
     case "tensor":
         result, report = found(qc.PerTensor())
@@ -92,7 +93,9 @@ match step:
             key_figures(result, report)
         tables = [cells.Table("x", X), cells.Table("codes", result.codes.numpy())]
         with picture:
-            cells.draw([*tables, cells.Table("x̂", result.dequantized.numpy())], "learn_granularity_all")
+            cells.draw(
+                [*tables, cells.Table("x̂", result.dequantized.numpy())], "learn_granularity_all", fill=1
+            )
     case "rows":
         words.markdown(
             "**per-channel, axis 0**: axis 0 indexes the rows, so each row has its own scale. The maximum is taken "
@@ -137,7 +140,7 @@ match step:
             cells.Table("x / s, actual", square / scales, by_column, "silently wrong"),
         ]
         with picture:
-            cells.draw(tables, "learn_granularity_trap")
+            cells.draw(tables, "learn_granularity_trap", fill=1)
         with words:
             views.formula(
                 "(3, 3)     (3, 3)",
@@ -201,12 +204,17 @@ match step:
             views.table(costs)
         with layer:
             st.caption("4096 × 4096 in int4")
-            views.table([{"one scale per": k, "bits per element": f"{v:.4g}"} for k, v in large.items()])
+            views.table(
+                [{"one scale per": k, "bits per element": f"{v:.4g}"} for k, v in large.items()], "layer"
+            )
     case "yours":
         words.markdown(
-            "Your tensor and scheme from the sidebar: choose there which elements share a scale. Lines separate the "
-            "blocks; the dashed frame marks the block of the chosen element."
+            "Your tensor and scheme from the sidebar: choose which elements share a scale. Lines separate the blocks; "
+            "the dashed frame marks the block of the chosen element."
         )
+        if tensor := selection.get().tensor:
+            with words:
+                choices.of_sidebar("One scale per", "granularity", choices.granularities(tensor.shape))
         if chosen := views.yours():
             views.explore("granularity", *chosen, words, picture)
 frame.foot(

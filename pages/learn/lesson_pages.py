@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from pages.shared.lesson_plan import LESSONS, script, step_key
+from pages.shared.lesson_plan import LESSONS, PLAN, script, step_key
 from pages.shared.page import SCHEME, TENSOR, Page, While
 
-LARGE = "learn_large"  # key of the large mode
-LESSON_URL, OVERVIEW_URL = "learn-", "learn"
+LESSON_URL, OVERVIEW_URL, OVERVIEW = "learn-", "learn", "learn/overview.py"
 
 
 def lesson_page(
@@ -25,7 +24,7 @@ def lesson_page(
         url_path=LESSON_URL + name.replace("_", "-"),
         section="Learn",
         uses=uses,
-        keys={step_key(name), *keys},
+        keys={PLAN, step_key(name), *keys},
         required={step_key(name), *required},
     )
 
@@ -42,7 +41,7 @@ def _yours(name: str) -> dict[str, While]:
 _MINE = {name: While(f"learn_{name}_mine", {"true"}) for name in ("mistakes", "predict")}
 
 PAGES = (
-    Page("learn/overview.py", "Overview", "school", OVERVIEW_URL, "Learn", keys={LARGE}),
+    Page(OVERVIEW, "Overview", "school", OVERVIEW_URL, "Learn", keys={PLAN}),
     lesson_page("scale", _own("scale", ("bits", "low", "high", "cell")), _yours("scale")),
     lesson_page("zero_point", _own("zero_point", ("low", "high", "cell")), _yours("zero_point")),
     lesson_page(

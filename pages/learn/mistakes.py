@@ -94,7 +94,7 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
         *outcome_tables(comparison.wrong, marks, True),
     ]
     with picture:
-        cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column))
+        cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column), fill=1)
 
 
 def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
@@ -113,10 +113,10 @@ def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
         tables.append(cells.Table("x after the wrong code", wrong.x.numpy(), marks))
     with picture:
         st.markdown(f"**Wrong: MAE {wrong.mae:.4g}, SSE {wrong.sse:.4g}**")
-        cells.draw([*tables, *outcome_tables(wrong, marks)], "learn_mistakes_wrong")
+        cells.draw([*tables, *outcome_tables(wrong, marks)], "learn_mistakes_wrong", fill=0.5)
     with beside:
         st.markdown(f"**Right: MAE {right.mae:.4g}, SSE {right.sse:.4g}**")
-        cells.draw(outcome_tables(right, None), "learn_mistakes_right")
+        cells.draw(outcome_tables(right, None), "learn_mistakes_right", fill=1)
 
 
 def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
@@ -131,7 +131,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 
 leaving.leave()
 step = frame.head("mistakes")
-words, beside = st.columns((1, 2), gap="medium")
+words, beside = st.columns((2, 3), gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
     left, right = st.columns(2, vertical_alignment="center")

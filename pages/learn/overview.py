@@ -1,43 +1,56 @@
-"""All lessons, with their subjects and durations, and a plan for a class of one hour."""
+"""All lessons, with a miniature, their subjects, durations and one's progress, and a plan for a class of one hour."""
+
+import html
 
 import streamlit as st
 
-from pages.learn import frame
-from pages.shared.lesson_plan import CLASS, LESSONS
+from pages.learn import class_plan, frame, miniatures, progress
+from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, step_key
+
+ACROSS = 4  # cards in a row
 
 frame.plain()
 st.markdown("#### Learn: seven lessons, and a plan for a class")
-lessons, plan = st.columns([2, 3], gap="large")
+names = ["Lessons", f"Plan for a class of {class_plan.MINUTES} minutes"]
+lessons, plan = st.tabs(names, default=names[PLAN in st.query_params], key="learn_overview_tab")
 
-with lessons:
-    st.markdown("##### The lessons")
-    for number, name in enumerate(LESSONS, 1):
-        found = LESSONS[name]
-        left, right = st.columns([3, 1], vertical_alignment="center")
-        with left:
-            frame.link_to(name, next(iter(found.steps)), f"{number} · {found.title}", f"lesson_{name}")
-            st.caption(f"{found.idea}; {len(found.steps)} steps")
-        right.markdown(f"{found.minutes} min")
-    st.markdown("##### With a class")
+with lessons, st.container(key="learn_cards"):
+    numbered = list(enumerate(LESSONS, 1))
+    for first in range(0, len(numbered), ACROSS):
+        for column, (number, name) in zip(st.columns(ACROSS), numbered[first:], strict=False):
+            with column.container(border=True, height="stretch", gap="xsmall"):
+                found = LESSONS[name]
+                miniatures.draw(name)
+                frame.link_to(
+                    name,
+                    f"{number} · {found.title}",
+                    f"lesson_{name}",
+                    {step_key(name): next(iter(found.steps))},
+                )
+                st.html(
+                    f'<p class="qs-card">{html.escape(found.idea)}<br>'
+                    f"<small>{found.minutes} min · {progress.markup(name)}</small></p>"
+                )
+
+with plan:
     st.markdown(
-        "- **Large** enlarges text and figures for a projector and folds the sidebar away; it stays on from step to "
-        "step and from lesson to lesson.\n"
-        "- **Link**, on every step, gives the address of the current view: step, settings and size. Anyone who opens it "
-        "sees the same view.\n"
+        "Open a part to present it: the step then shows the question to the class and the time, and **Next** leads to the "
+        "next part of the plan; so do the keys PageDown and → of a keyboard or a clicker, PageUp and ← lead back. "
+        "**Large**, in the header, enlarges text and figures on every page."
+    )
+    with st.container(key="learn_plan", gap=None):
+        for index, part in enumerate(CLASS):
+            time, link, ask = st.columns([0.7, 2.6, 6], vertical_alignment="center")
+            time.markdown(class_plan.span(index))
+            with link:
+                number = list(LESSONS).index(part.lesson) + 1
+                label = f"{number} · {LESSONS[part.lesson].title}: {class_plan.label(part)}"
+                key = f"class_{part.lesson}_{part.step}"
+                frame.link_to(part.lesson, label, key, class_plan.query(index))
+            ask.markdown(part.ask)
+    st.markdown(
+        "- **Link**, on every step, gives the address of the current view, in the usual size of text. Anyone who opens it "
+        "sees the same step and settings.\n"
         "- In *Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
         "session."
     )
-
-with plan:
-    st.markdown(f"##### A class of {sum(part.minutes for part in CLASS)} minutes")
-    large = st.toggle("Open the steps in Large", True, key="learn_overview_large")
-    begin = 0
-    for part in CLASS:
-        time, link, ask = st.columns([1, 2.4, 5], vertical_alignment="center")
-        time.markdown(f"{begin}–{begin + part.minutes}")
-        with link:
-            number = list(LESSONS).index(part.lesson) + 1
-            label = f"{number} · {LESSONS[part.lesson].title}: {part.step.replace('-', ' ')}"
-            frame.link_to(part.lesson, part.step, label, f"class_{part.lesson}_{part.step}", large)
-        ask.markdown(part.ask)
-        begin += part.minutes

@@ -112,11 +112,14 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool) ->
     shown = {"right": "right", "blank": "faint"}
     tables = [
         cells.Table(
-            "your answers", [[m.typed or "·" for m in marks]], [[shown.get(m.kind, "wrong") for m in marks]]
+            "your answers",
+            [[m.typed or "·" for m in marks]],
+            [[shown.get(m.kind, "wrong") for m in marks]],
+            index=False,
         )
     ]
     if revealed:
-        tables.append(cells.Table("correct", [[m.answer for m in marks]]))
+        tables.append(cells.Table("correct", [[m.answer for m in marks]], index=False))
     cells.draw(tables, f"learn_predict_marks_{key}")
     for m, name in zip(marks, names, strict=True):
         if m.sentence:
@@ -182,7 +185,7 @@ if chosen is not None:
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
         forget_element(f"{step} {tensor.key} {row}")
         with picture:
-            cells.draw([cells.Table("x", part, lit, title)], "learn_predict_x")
+            cells.draw([cells.Table("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5)
             typed = ask(key, names)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = mark(step, result, places, typed)

@@ -3,10 +3,11 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame, views
+from pages.learn import choices, frame, views
 from pages.shared.computing import cache
 from quantcore.figures import lessons
 
+CHOSEN = 2  # the reading that the thermometer shows
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]
 
 step = frame.head("scale")
@@ -23,7 +24,8 @@ if step not in ("bits", "yours"):
     scheme = qc.Scheme(qc.IntFormat(bits, signed=False), False, range_setting=qc.Fixed(low, high))
     result, report = cache.result(readings, scheme), cache.report(readings, scheme)
     scale, codes = float(result.scale), 2**bits
-    t = qc.trace(result, (2,))
+    t = qc.trace(result, (CHOSEN,))
+    zero = int(t.zero_point)
 
 match step:
     case "marks":
@@ -33,12 +35,14 @@ match step:
         )
     case "code":
         words.markdown(
-            f"Divide the reading by the scale, here {scale:.6g} °C, to count it in steps. Round to the nearest "
-            "integer: that is the **code**, and only the code is stored."
+            f"Divide the reading by the scale, here {scale:.6g} °C, to count it in steps. Round to the nearest integer"
+            + (f", and add {zero}, the code of 0 °C, where the count starts" if zero else "")
+            + ": that is the **code**, and only the code is stored."
         )
     case "back":
         words.markdown(
-            "Multiply the code by the scale. That gives the mark, x̂, not the reading: where the reading lay "
+            (f"Subtract {zero}, the code of 0 °C, and multiply" if zero else "Multiply the code")
+            + " by the scale. That gives the mark, x̂, not the reading: where the reading lay "
             f"between two marks is lost. Within the range the error is at most half a step, {scale / 2:.4g} °C."
         )
     case "range":
@@ -77,16 +81,20 @@ match step:
             views.table(rows)
     case "yours":
         words.markdown("Your tensor and scheme from the sidebar. Click a cell to follow its arithmetic.")
+        with words:
+            choices.of_sidebar("Bits", "bits", choices.bits())
         if chosen := views.yours():
-            views.explore("scale", *chosen, words, picture)
+            views.explore("scale", *chosen, words, picture, zero_point=False)
 
 if step in ("marks", "code", "back"):
     with picture:
-        views.figure(lessons.rounding_line(result, **frame.plot_style()), "learn_scale_line", "lines")
+        shown = lessons.thermometer(result, CHOSEN, codes=step != "marks", **frame.plot_style())
+        views.figure(shown, "learn_scale_line")
         if step == "marks":
             views.formula(
                 f"{'scale s':<14} (high - low) / (2^bits - 1) = ({high} - {low}) / {codes - 1} = {scale:.6g} °C"
             )
         else:
-            views.formula(*views.lines(t, *(("x", "code q") if step == "code" else ())))
+            ends = ("x", "code q") if step == "code" else ("x", "")
+            views.formula(*views.lines(t, *ends, zero_point=False))
 frame.foot("Nagel et al. 2021, A White Paper on Neural Network Quantization, arXiv 2106.08295, section 2.1")

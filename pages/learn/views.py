@@ -1,5 +1,6 @@
 """What lessons show about a quantized tensor: maps, the arithmetic of one element, key figures."""
 
+import dataclasses
 import html
 import re
 from collections.abc import Sequence
@@ -11,12 +12,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.learn import frame
 from pages.maps import arithmetic, component, four_maps
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
 from pages.shared import messages
 from pages.shared.computing import cache
+from pages.shared.large import is_large
 from pages.shared.state import selection
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -25,6 +26,7 @@ from quantcore import tensors
 from quantcore.analysis import View, element
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
+BELOW, BELOW_LARGE = 26, 54  # px left below maps, for the edge of the page and a caption
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
@@ -63,8 +65,8 @@ def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, 
 
 
 def for_maps(words: float = 3) -> tuple[float, float]:
-    """Widths for `side_by_side` that let four maps fit into a window two by two; in large mode ``words`` to 4."""
-    return (words, 4) if frame.is_large() else (2, 3)
+    """Widths for `side_by_side` that let four maps fit into a window two by two; in large mode ``words`` to 7."""
+    return (words, 7) if is_large() else (2, 3)
 
 
 def explore(
@@ -74,6 +76,7 @@ def explore(
     words: DeltaGenerator,
     picture: DeltaGenerator,
     default: tuple[int, ...] | None = None,
+    zero_point: bool = True,
 ) -> None:
     """Draw the maps, and next to them the arithmetic of one element, chosen by a click.
 
@@ -81,13 +84,14 @@ def explore(
         name: of the lesson; the element is bound to the key ``learn_<name>_cell``.
         words, picture: the places from `side_by_side`.
         default: the initial element, instead of the one with the largest error.
+        zero_point: as in `lines`.
     """
     result, report = cache.result(tensor, scheme), cache.report(tensor, scheme)
     key = f"learn_{name}_cell"
     worst = four_maps.worst_of(report, tensor.shape)
     first = worst if default is None else default
     with words:
-        typed = st.text_input(
+        typed = st.container(key="lesson_element").text_input(
             "Element",
             key=key,
             placeholder=", ".join(map(str, first)),
@@ -102,8 +106,9 @@ def explore(
         own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
         library = result.scheme.convention.library
         formula(
-            *lines(trace),
+            *lines(trace, zero_point=zero_point),
             *(f"{what:<14} {value:.7g}, as {library} reports it" for what, value in own.items()),
+            narrow=True,
         )
     with picture:
         draw_maps(f"learn_{name}_maps", tensor, scheme, index, key)
@@ -114,16 +119,17 @@ def draw_maps(
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click writes the element to the key ``pick_into``."""
     view = View()
+    data = cache.drawn(tensor, scheme, view)
     picture = Picture(
         cache.result(tensor, scheme),
-        cache.drawn(tensor, scheme, view),
+        data,
         view,
         identity=tensor.key,
         element=index,
         borders=True,
         numbers=True,
         theme=theme(),
-        large=frame.is_large(),
+        beneath=(BELOW_LARGE if is_large() else BELOW) * (2 if data.legend else 1),
         arithmetic=arithmetic.of(tensor, scheme, index) if pick_into else None,
     )
 
@@ -137,22 +143,14 @@ def draw_maps(
         st.caption(picture.data.legend)
 
 
-def figure(chart: go.Figure, key: str, below: str = "") -> None:
-    """Draw a lesson's figure, whose height follows the window.
-
-    Args:
-        below: as in `place_of_figure`.
-    """
-    place_of_figure(below).plotly_chart(chart, key=key, **PLOT_OPTIONS)
+def figure(chart: go.Figure, key: str) -> None:
+    """Draw a lesson's figure, which takes the height that the window leaves it."""
+    place_of_figure().plotly_chart(chart, key=key, **PLOT_OPTIONS)
 
 
-def place_of_figure(below: str = "") -> DeltaGenerator:
-    """Return a place for a figure that may change: draw it with the options `PLOT_OPTIONS`.
-
-    Args:
-        below: what shares the window with it: "" for nothing, "row" for controls above, "lines" for arithmetic below.
-    """
-    return st.container(key=f"lesson_chart_{below}" if below else "lesson_chart")
+def place_of_figure() -> DeltaGenerator:
+    """Return a place for a figure that may change: draw it with the options `PLOT_OPTIONS`."""
+    return st.container(key="lesson_chart")
 
 
 def figures(*shown: tuple[str, str]) -> None:
@@ -162,24 +160,47 @@ def figures(*shown: tuple[str, str]) -> None:
     st.html(f'<div class="qs-figures">{cells}</div>')
 
 
-def table(rows: Sequence[dict[str, str]]) -> None:
-    """Draw a table of few rows, in the font size of the lesson."""
-    st.table(rows)
+def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
+    """Draw a table of few rows; without a figure beside it, it takes the height that the window leaves it.
+
+    Args:
+        key: tells two tables of a step apart.
+    """
+    with st.container(key=f"lesson_table_{len(rows)}{key and '_'}{key}"):
+        st.table(rows)
 
 
-def lines(t: qc.Trace, first: str = "", last: str = "") -> list[str]:
-    """The arithmetic of an element as lines, from the step ``first`` to the first whose name starts with ``last``."""
+NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words before lesson 2 introduces it
+
+
+def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True) -> list[str]:
+    """The arithmetic of an element as lines, from the step ``first`` to the first whose name starts with ``last``.
+
+    Args:
+        zero_point: whether it is known already; if not, a zero point of 0 is left out, and another one is called what
+            it is, the code of 0.
+    """
     steps = t.steps()
+    if not zero_point:
+        steps = [
+            dataclasses.replace(step, name=NO_ZERO_POINT.get(step.name, step.name))
+            for step in steps
+            if t.zero_point or step.name not in NO_ZERO_POINT
+        ]
     names = [step.name for step in steps]
     start = names.index(first) if first else 0
     stop = next(i for i, name in enumerate(names) if name.startswith(last)) + 1 if last else len(steps)
     return [_line(step) for step in steps[start:stop]]
 
 
-def formula(*lines: str) -> None:
-    """Draw arithmetic with its numbers; a line that is too long continues, indented, on the next."""
+def formula(*lines: str, narrow: bool = False) -> None:
+    """Draw arithmetic with its numbers; a line that is too long continues, indented, on the next.
+
+    Args:
+        narrow: for a narrow place, where the formulas are not aligned.
+    """
     rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
-    st.html(f'<pre class="qs-lines {arithmetic.PLACE}">{rows}</pre>')
+    st.html(f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>')
 
 
 def _line(step: qc.Step) -> str:

@@ -5,7 +5,7 @@ import dataclasses
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import frame, views
+from pages.learn import choices, frame, views
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from quantcore import tensors
@@ -26,7 +26,7 @@ SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     """Draw values and their codes on a number line."""
     result = cache.result(views.own(name, values), scheme)
-    views.figure(lessons.rounding_line(result, **frame.plot_style()), f"learn_zero_point_{name}", "lines")
+    views.figure(lessons.rounding_line(result, **frame.plot_style()), f"learn_zero_point_{name}")
     return result
 
 
@@ -112,9 +112,11 @@ match step:
             views.table(rows)
     case "yours":
         words.markdown(
-            "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric there and see which codes "
-            "are used. Click a cell to follow its arithmetic."
+            "Your tensor and scheme from the sidebar: switch between symmetric and asymmetric and see which codes are "
+            "used. Click a cell to follow its arithmetic."
         )
+        with words:
+            choices.of_sidebar("Symmetry", "symmetry", choices.symmetry())
         if chosen := views.yours():
             views.explore("zero_point", *chosen, words, picture)
 frame.foot(

@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
+from pages.learn import choices
 from pages.shared import messages
 from pages.shared.state import selection
 from quantcore import training
@@ -26,6 +27,7 @@ KEYS = {
     "train_seeds",
     "train_as",
     "train_afford",
+    "train_view",
 }
 WIDTHS = [2, 3, 4, 5, 6, 8]
 
@@ -67,12 +69,12 @@ def plan(seeded: bool = True) -> Plan | None:
         QuantError: a scheme that can't be read.
     """
     chosen, number = selection.get(), 0
-    places = st.columns([1, 2, 2] if seeded else [1, 1], vertical_alignment="bottom")
+    places = st.columns([1, 2, 2, 2] if seeded else [1, 1], vertical_alignment="bottom")
     if seeded:
         with places[0]:
             number = seed()
     ours = "" if chosen.scheme is None else str(chosen.scheme)
-    weights = places[-2].text_input(
+    weights = places[-2 - seeded].text_input(
         "Scheme of the weights",
         key="train_weights",
         placeholder=ours,
@@ -80,7 +82,7 @@ def plan(seeded: bool = True) -> Plan | None:
         help="Empty: the scheme on the left. This lesson does not use the tensor there.",
         **_BIND,
     )
-    activations = places[-1].text_input(
+    activations = places[-1 - seeded].text_input(
         "Scheme of the activations",
         key="train_activations",
         placeholder="float32, or a scheme such as uint8 asymmetric",
@@ -93,7 +95,23 @@ def plan(seeded: bool = True) -> Plan | None:
             messages.error(problem)
         return None
     of_weights = _read("weights", weights) or chosen.scheme
+    if of_weights is not None and seeded:
+        with places[-1]:
+            choices.choose("Bits of the weights", "weights", of_weights, choices.bits(), _type_weights)
     return None if of_weights is None else Plan(number, of_weights, _read("activations", activations))
+
+
+def _type_weights(scheme: qc.Scheme) -> None:
+    """Set the scheme of the weights (a callback); the sidebar's stays."""
+    st.session_state["train_weights"] = str(scheme)
+
+
+def shows_weights() -> bool:
+    """Draw the choice between the result and the weights, which share the window; return whether to show the weights."""
+    shown = st.segmented_control(
+        "Show", ["result", "weights"], default="result", key="train_view", required=True, **_BIND
+    )
+    return str(shown) == "weights"
 
 
 def _read(what: str, text: str) -> qc.Scheme | None:

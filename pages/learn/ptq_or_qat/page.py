@@ -57,9 +57,11 @@ def ptq(plan: Plan) -> None:
     sizes = [w.x.numel() for w in after.weights]
     bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
     right = accuracy(after)
-    words, picture = views.side_by_side()
+    of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
+    words, picture = views.side_by_side(views.for_maps(4) if of_weights else (2, 3))
     with words:
-        st.markdown(TEXTS["ptq"])
+        if not of_weights:
+            st.markdown(TEXTS["ptq"])
         views.figures(
             ("float32", percent(before.accuracy)),
             ("PTQ", percent(right)),
@@ -67,15 +69,18 @@ def ptq(plan: Plan) -> None:
             ("newly misread", f"{len(lost)} of {len(labels)}"),
             ("bits per weight", f"{sum(b * n for b, n in zip(bits, sizes, strict=True)) / sum(sizes):.2f}"),
         )
+        of_weights = controls.shows_weights()
+        layer = controls.layer(after) if of_weights else 0
+    if of_weights:
+        views.explore("ptq_or_qat", *run.weights_of(after, layer, f"ptq {plan}"), words, picture)
+        return
     with picture:
         if lost:
             st.markdown(f"**Newly misread{f', the first {SHOWN}' if len(lost) > SHOWN else ''}**")
             show_digits(lost[:SHOWN], now, "train_lost")
         else:
             st.markdown("Every digit that the float32 network reads correctly is still read correctly.")
-    layer = controls.layer(after)
-    weights = run.weights_of(after, layer, f"ptq {plan}")
-    views.explore("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
+            show_digits([labels.index(digit) for digit in range(SHOWN)], now, "train_lost")
 
 
 def slopes(which: str) -> None:
@@ -109,7 +114,7 @@ TEXTS = {
     "training. With a scheme for the activations, the input of every layer is quantized too.",
     "qat": "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized "
     "weights, the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: "
-    "type int2 or int3 as the scheme of the weights, and train.",
+    "choose 2 or 3 bits, and train.",
     "curve": "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
     "the best, the band is float32. Points appear as they are computed; Stop keeps them.",
     "choose": "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "

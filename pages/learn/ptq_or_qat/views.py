@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
@@ -37,10 +38,9 @@ def show_digits(places: list[int], read: list[int], key: str) -> None:
     """Draw some held-out images and the digits read in them."""
     found = run.digits()
     labels = [int(found.test_labels[i]) for i in places]
-    style = frame.plot_style()
-    style["size"] = style["size"] * 3 // 4  # "9, not 5" is wider than its digit
-    chart = lessons.digit_images(found.test_images[places], labels, [read[i] for i in places], **style)
-    views.figure(chart, key, "row")
+    shown = [read[i] for i in places]
+    chart = lessons.digit_images(found.test_images[places], labels, shown, **frame.plot_style())
+    views.figure(chart, key)
 
 
 def _epochs_and_scales() -> tuple[int, bool]:
@@ -55,19 +55,33 @@ def _epochs_and_scales() -> tuple[int, bool]:
 
 
 def qat(plan: Plan, text: str) -> run.Job | None:
-    """Draw the known epochs of the training; return the training to run if the visitor pressed Train."""
-    words, picture = views.side_by_side()
+    """Draw the known epochs of the training, or the weights that it changed; return the training to run if the visitor
+    pressed Train.
+    """
+    of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
+    words, picture = views.side_by_side(views.for_maps(4) if of_weights else (2, 3))
     with words:
-        st.markdown(text)
+        text_place = st.container()
         count, learned = _epochs_and_scales()
         go = st.empty()
     before, after = run.float_network(plan.seed), run.afterwards(plan)
     known = run.epochs(plan, count, learned)
-    with picture:
-        chart = views.place_of_figure("row").empty()
     label = "Train again" if count in known else "Train"
     levels = {"float32": before.accuracy, "PTQ": accuracy(after)}
     method = "lsq" if learned else "qat"
+    wanted = go.button(label, type="primary", key="train_go")
+    last = known[max(tuple(known))] if known else None
+    with words:
+        if last is not None:
+            _result(levels, last)
+            of_weights = controls.shows_weights() and not wanted
+        if not (of_weights and last is not None):
+            text_place.markdown(text)
+    if of_weights and last is not None:
+        _weights(plan, after, last, f"{plan} {count} {learned}", words, picture)
+        return None
+    with picture:
+        chart = views.place_of_figure().empty()
 
     def draw(last: int) -> None:
         accuracies = [known[epoch].accuracy for epoch in range(last + 1)]
@@ -80,11 +94,8 @@ def qat(plan: Plan, text: str) -> run.Job | None:
         known[progress.epoch] = progress
         draw(progress.epoch)
 
-    wanted = go.button(label, type="primary", key="train_go")
     if not wanted:
         draw(len(known) - 1)
-    if epochs := tuple(known):  # copied first: another visitor may be training
-        _trained(plan, after, known[max(epochs)], levels, f"{plan} {count} {learned}")
     tuning = training.Training(count, training.TUNING.learning_rate)
     schemes = plan.weights, plan.activations
     begin = partial(training.qat, before.network, *schemes, tuning, plan.seed, learned_scales=learned)
@@ -94,33 +105,37 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     return partial(run.run, begin, each, fraction, go, done) if wanted else None
 
 
-def _trained(
-    plan: Plan,
-    after: training.QuantizedNetwork,
-    now: training.Progress[training.QuantizedNetwork],
-    levels: dict[str, float],
-    key: str,
-) -> None:
-    """Draw the result of the training, and how it changed the weights."""
+def _result(levels: dict[str, float], now: training.Progress[training.QuantizedNetwork]) -> None:
+    """Draw the accuracies before and after the training."""
     views.figures(
         *((name, percent(level)) for name, level in levels.items()),
         (f"QAT after {now.epoch} of {now.epochs} epochs", percent(now.accuracy)),
     )
-    left, right = st.columns(2)
-    layer = controls.layer(now.network, left)
-    which = right.segmented_control(
-        "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
-    )
-    was, is_ = after.weights[layer], now.network.weights[layer]
-    changed, moved = int((was.codes != is_.codes).sum()), float((was.x - is_.x).abs().max())
-    st.caption(
-        f"{changed:,} of {was.codes.numel():,} codes of this layer differ between PTQ and QAT; "
-        f"no float weight moved by more than {moved:.3g}."
-    )
+
+
+def _weights(
+    plan: Plan,
+    after: training.QuantizedNetwork,
+    now: training.Progress[training.QuantizedNetwork],
+    key: str,
+    words: DeltaGenerator,
+    picture: DeltaGenerator,
+) -> None:
+    """Draw how the training changed the weights."""
+    with words:
+        layer = controls.layer(now.network)
+        which = st.segmented_control(
+            "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
+        )
+        was, is_ = after.weights[layer], now.network.weights[layer]
+        changed, moved = int((was.codes != is_.codes).sum()), float((was.x - is_.x).abs().max())
+        st.caption(
+            f"{changed:,} of {was.codes.numel():,} codes of this layer differ between PTQ and QAT; "
+            f"the float weights moved by up to {moved:.3g}."
+        )
     network = after if which == "PTQ" else now.network
     name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
-    weights = run.weights_of(network, layer, name)
-    views.explore("ptq_or_qat", *weights, *st.columns(views.for_maps(), gap="medium"))
+    views.explore("ptq_or_qat", *run.weights_of(network, layer, name), words, picture)
 
 
 def _bits_and_seeds() -> tuple[list[int], range, bool]:
@@ -148,7 +163,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
     asked = [(training.FLOAT, 32, seed) for seed in seeds]
     asked += list(itertools.product(training.METHODS, bits, seeds))
     with picture:
-        chart = views.place_of_figure("row").empty()
+        chart = views.place_of_figure().empty()
     table = st.empty()
 
     def draw() -> None:
@@ -202,6 +217,8 @@ def choose(plan: Plan, text: str) -> None:
         if len({p.method for p in points}) <= 2:
             st.button('Compute QAT in step "curve"', on_click=_to_curve, key="train_to_curve")
     with picture:
+        chart = lessons.accuracy_against_bits(points, enough=enough, **frame.plot_style())
+        views.figure(chart, "train_chosen")
         views.table([_needs(method, points, enough) for method in training.METHODS])
 
 

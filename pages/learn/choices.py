@@ -1,0 +1,89 @@
+"""Choices on a step that change the scheme of the sidebar: in large mode the sidebar is folded away."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared.state import mirrored, selection
+from pages.sidebar import scheme_controls, scheme_state
+
+BITS = (2, 3, 4, 8)
+Change = Callable[[qc.Scheme], qc.Scheme]
+
+
+def of_sidebar(label: str, name: str, changes: Mapping[Any, Change]) -> None:
+    """Draw a choice between changes of the sidebar's scheme, if there is one; the one that changes nothing is marked."""
+    scheme = selection.get().scheme
+    if scheme is not None:
+        choose(label, name, scheme, changes, scheme_state.change_to)
+
+
+def choose(
+    label: str, name: str, scheme: qc.Scheme, changes: Mapping[Any, Change], take: Callable[[qc.Scheme], None]
+) -> None:
+    """Draw a choice between changes of a scheme; the one that changes nothing is marked.
+
+    Args:
+        name: of the control.
+        take: called with the changed scheme.
+    """
+    now = next((option for option, change in changes.items() if change(scheme) == scheme), None)
+    key = mirrored.key_at(f"_learn_choice_{name}", now)
+
+    def chosen() -> None:
+        option = st.session_state[key]
+        if option is not None and mirrored.typed(f"_learn_choice_{name}", key):
+            take(changes[option](scheme))
+
+    with st.container(key="learn_choice"):
+        st.segmented_control(label, list(changes), key=key, on_change=chosen)
+
+
+def bits() -> dict[Any, Change]:
+    """Integers of so many bits, signed or not as before."""
+
+    def to(n: int) -> Change:
+        def change(scheme: qc.Scheme) -> qc.Scheme:
+            before = scheme.format if isinstance(scheme.format, qc.IntFormat) else qc.INT4
+            return dataclasses.replace(scheme, format=dataclasses.replace(before, bits=n))
+
+        return change
+
+    return {n: to(n) for n in BITS}
+
+
+def symmetry() -> dict[Any, Change]:
+    """Symmetric or asymmetric."""
+    return {
+        "symmetric": lambda scheme: dataclasses.replace(scheme, symmetric=True),
+        "asymmetric": lambda scheme: dataclasses.replace(scheme, symmetric=False),
+    }
+
+
+def granularities(shape: tuple[int, ...]) -> dict[Any, Change]:
+    """The granularities of a tensor, by what shares a scale."""
+    last = max(0, len(shape) - 1)
+    kinds: dict[str, qc.Granularity] = {"tensor": qc.PerTensor()}
+    if len(shape) == 2:
+        kinds |= {"row": qc.PerChannel(0), "column": qc.PerChannel(1)}
+    else:
+        kinds["channel"] = qc.PerChannel(0)
+    size = scheme_controls.default_group_size(shape[last] if shape else 1)
+    kinds[f"group of {size}"] = qc.PerGroup(size, last)
+    return {name: _with(granularity=kind) for name, kind in kinds.items()}
+
+
+def ranges() -> dict[Any, Change]:
+    """Range settings that clip nothing, a little, and as much as is best."""
+    return {
+        "min-max": _with(range_setting=qc.MinMax()),
+        "percentile 99": _with(range_setting=qc.Percentile(99)),
+        "least MSE": _with(range_setting=qc.MinMse()),
+    }
+
+
+def _with(**values: Any) -> Change:
+    return lambda scheme: dataclasses.replace(scheme, **values)
