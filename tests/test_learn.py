@@ -1,6 +1,7 @@
 """Every step of every lesson without a browser: what it shows is computed, and bad input gets one sentence."""
 
 import dataclasses
+import html
 import itertools
 import json
 import re
@@ -171,13 +172,56 @@ def test_the_overview_links_to_steps() -> None:
     assert len(links) == len(LESSONS) + len(CLASS)
     for link, part in zip(links[len(LESSONS) :], CLASS, strict=True):
         assert f"learn-{part.lesson.replace('_', '-')}" in link.page
+        number = CLASS.index(part) + 1
         assert dict(parse_qsl(link.query_string)) == {
             lesson_plan.step_key(part.lesson): part.step,
-            "learn_large": "true",
+            "plan": str(number),
         }
-    text = " ".join(said(at.markdown))
-    assert "A class of 60 minutes" in text
-    assert all(f"{lesson_plan.LESSONS[name].minutes} min" in text for name in LESSONS)
+    assert "Plan for a class of 60 minutes" in [tab.label for tab in at.tabs]
+    cards = [
+        element.proto.body
+        for element in at.get("html")
+        if element.proto.body.startswith('<p class="qs-card"')
+    ]
+    assert len(cards) == len(LESSONS)
+    for card, name in zip(cards, LESSONS, strict=True):
+        found = lesson_plan.LESSONS[name]
+        assert found.idea in card
+        assert f"{found.minutes} min" in card
+        assert f"{len(found.steps)} steps" in card
+
+
+@pytest.mark.parametrize("number", ["0", "14", "x", "1e9", "-1", ""])
+def test_a_part_that_the_plan_does_not_have(number: str) -> None:
+    at = opened("scale", plan=number)
+    assert not at.exception
+    assert "The plan has parts 1 to 13" in said(at.warning)[0]
+    assert widget(at, "learn_scale_next").label == "Next"
+
+
+@pytest.mark.parametrize("number", range(1, len(CLASS) + 1))
+def test_a_part_asks_its_question_and_leads_to_the_next(number: int) -> None:
+    part, parts = CLASS[number - 1], list(CLASS)
+    at = opened(part.lesson, plan=str(number))
+    assert_clean(at)
+    assert widget(at, lesson_plan.step_key(part.lesson)).value == part.step
+    (shown,) = [e.proto.body for e in at.get("html") if e.proto.body.startswith('<p class="qs-ask"')]
+    assert html.escape(part.ask) in shown
+    begin = sum(p.minutes for p in parts[: number - 1])
+    assert f"{begin}–{begin + part.minutes} of 60 min" in shown
+    links = [e.proto for e in at.get("page_link")]
+    if number < len(parts):
+        after = parts[number]
+        label = f"Next: {begin + part.minutes}–{begin + part.minutes + after.minutes} "
+        if after.lesson == part.lesson:
+            widget(at, "learn_plan_next").click().run()
+            assert widget(at, lesson_plan.step_key(part.lesson)).value == after.step
+            assert at.query_params["plan"] == str(number + 1)
+        else:
+            (there,) = [link for link in links if link.label.startswith(label)]
+            assert dict(parse_qsl(there.query_string))["plan"] == str(number + 1)
+    else:
+        assert [link.label for link in links][-1] == "Overview"
 
 
 # Lesson 1
@@ -194,6 +238,17 @@ def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
 def test_one_more_bit() -> None:
     shown = opened("scale", "bits").table[0].value
     assert list(shown["scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
+
+
+@pytest.mark.parametrize("low", ["0", "-20"])
+@pytest.mark.parametrize("step", ["marks", "code", "back", "yours"])
+def test_lesson_1_does_not_speak_of_zero_points(step: str, low: str) -> None:
+    at = opened("scale", step, learn_scale_low=low)
+    shown = code(at) + " ".join(said(at.markdown))
+    assert "zero point" not in shown
+    assert "+ z" not in shown
+    if step in ("code", "back"):
+        assert ("code of 0" in shown) == (low != "0")
 
 
 # Lesson 2

@@ -73,12 +73,18 @@ def test_its_controls_are_a_part_of_the_link() -> None:
     drawn = set().union(*(keys(opened(step)) for step in STEPS))
     ours = {key for key in drawn if key.startswith("train_")}
     buttons = {"train_go", "train_compute", "train_to_curve"}
-    charts = {"train_digits", "train_lost", *(f"train_slope_{s}" for s in ("rounding", "through", "scales"))}
+    charts = {
+        "train_digits",
+        "train_lost",
+        "train_chosen",
+        *(f"train_slope_{s}" for s in ("rounding", "through", "scales")),
+    }
     assert ours - buttons - charts <= training_choice.KEYS
-    assert training_choice.KEYS - ours == {"train_layer", "train_maps"} - ours
+    assert training_choice.KEYS - ours == {"train_layer", "train_maps", "train_view"} - ours
     at = opened("ptq", train_seed="3", train_activations="uint8 asymmetric", train_layer="second")
-    assert_clean(at)
+    assert_clean(at)  # the layer of the weights, which are not shown yet
     assert widget(at, "train_seed").value == 3
+    widget(at, "train_view").set_value("weights").run()
     assert widget(at, "train_layer").value == "second"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lesson_walk import beside, headline, opened, stands, to_lesson
+from page_rest import at_rest
 from parts import Part, in_parts, some
 from playwright.sync_api import expect
 
@@ -95,12 +96,14 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
 def test_the_overview_opens_a_step(app: Any) -> None:
     app.expected.append("/_stcore/")
     app.page.goto(f"{app.address}/learn")
+    at_rest(app.page, "Learn")
+    app.tab("Plan for a class of 60 minutes")
     app.key("learn_link_class_granularity_rows").get_by_role("link").click()
     stands(app, "granularity", "rows")
     expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=4)).to_contain_text(
         "One scale per row"
     )
-    app.expect_parameter("learn_large", "true")
+    app.expect_parameter("plan", "9")
 
 
 @pytest.mark.parametrize("width", some([1280, 1920]))
@@ -138,17 +141,6 @@ def _cell(app: Any) -> float:
     """The area of a map in square pixels."""
     app.page.wait_for_function(f"() => {_CELL} > 0")
     return float(app.page.evaluate(_CELL))
-
-
-def test_large_mode_leaves_explore_as_it_is(app: Any) -> None:
-    app.open()
-    small = app.page.evaluate("getComputedStyle(document.documentElement).fontSize")
-    opened(app, "scale", learn_large="true")
-    app.page.get_by_test_id("stTopNavSection").first.click()
-    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Explore").click()
-    app.rest()
-    app.page.wait_for_function(f"() => getComputedStyle(document.documentElement).fontSize === '{small}'")
-    expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
 
 
 def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) -> None:

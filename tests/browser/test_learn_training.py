@@ -59,6 +59,7 @@ def test_a_short_training(app: Any) -> None:
     stands(app, NAME, "qat")
     (accuracies,) = drawn(app, 3)
     expect(metric(app, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
+    app.press("train_view", "weights")
     app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
     other = beside(app, NAME, "qat")  # the result is there for others who open the link
     expect(metric(other, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
@@ -124,7 +125,12 @@ def test_closing_the_window_stops_the_work(app: Any) -> None:
 @pytest.mark.slow  # by default, other lessons are opened cold
 def test_opens_cold_by_a_link_with_everything_in_it(fresh_server: str, new_app: Callable[..., Any]) -> None:
     app = new_app(fresh_server)
-    link = {"train_weights": "int3 asymmetric", "train_seed": "2", "train_layer": "second"}
+    link = {
+        "train_weights": "int3 asymmetric",
+        "train_seed": "2",
+        "train_layer": "second",
+        "train_view": "weights",
+    }
     at_step(app, "ptq", **link, train_activations="uint8 asymmetric", learn_large="true")
     for key, value in link.items():
         app.expect_parameter(key, value)

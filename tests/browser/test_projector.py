@@ -1,0 +1,228 @@
+"""What a teacher presents with: the large mode, the keys of a clicker, the plan of a class, and links in large mode."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lesson_walk import opened, stands
+from page_rest import at_rest
+from playwright.sync_api import expect
+
+from pages.shared import lesson_plan
+from pages.shared.lesson_plan import CLASS
+
+SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+LARGE = {"learn_large": "true"}
+NEXT = ".st-key-lesson_next :is(button, a)"
+
+
+@pytest.fixture
+def projector(new_app: Callable[..., Any], server: str) -> Any:
+    app = new_app(server)
+    app.page.set_viewport_size({"width": 1920, "height": 1080})
+    return app
+
+
+def shown(app: Any, name: str, step: str) -> None:
+    """Wait until a step is drawn, with the controls that the keys press."""
+    stands(app, name, step)
+    app.wait(f"document.querySelector('{NEXT}')")
+
+
+def test_keys_of_a_clicker_go_forward_and_back(app: Any) -> None:
+    opened(app, "scale", learn_scale_step="code")
+    shown(app, "scale", "code")
+    for key, there in (
+        ("PageDown", "back"),
+        ("ArrowRight", "range"),
+        ("PageUp", "back"),
+        ("ArrowLeft", "code"),
+    ):
+        app.page.keyboard.press(key)
+        shown(app, "scale", there)
+    app.page.keyboard.down("PageDown")
+    for _ in range(5):  # held: the browser repeats the key
+        app.page.keyboard.down("PageDown")
+    app.page.keyboard.up("PageDown")
+    shown(app, "scale", "back")
+    # beyond the last step lies the next lesson, and the focus is on Next there too
+    opened(app, "scale", learn_scale_step="bits")
+    shown(app, "scale", "bits")
+    app.page.locator(NEXT).first.focus()
+    app.page.keyboard.press("Enter")
+    shown(app, "scale", "yours")
+    app.wait(
+        f"document.activeElement === document.querySelector('{NEXT}') && document.activeElement.tagName === 'A'"
+    )
+    app.page.keyboard.press("PageDown")
+    stands(app, "zero_point")
+
+
+def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
+    opened(app, "scale", learn_scale_step="yours")
+    app.wait("document.querySelector('.qs-maps')?.dataset.painted")
+    for place in (".st-key-learn_scale_cell input", ".st-key-bits :is([role=slider], input)", ".qs-maps"):
+        app.page.locator(place).first.focus()
+        for key in ("PageUp", "ArrowLeft"):
+            app.page.keyboard.press(key)
+    app.page.get_by_role("button", name="Link").click()
+    expect(app.page.get_by_test_id("stPopoverBody")).to_be_visible()
+    app.page.keyboard.press("PageUp")
+    app.page.keyboard.press("Escape")
+    expect(app.page.get_by_test_id("stPopoverBody")).to_have_count(0)
+    at_rest(app.page)
+    app.expect_parameter("learn_scale_step", "yours")
+    app.page.locator(".st-key-lesson_previous button").focus()
+    app.page.keyboard.press("Space")
+    shown(app, "scale", "bits")
+
+
+def test_the_plan_is_presented(app: Any) -> None:
+    opened(app, "zero_point", plan="6")
+    app.wait("document.querySelector('h4')?.innerText.includes('What does the zero point move?')")
+    for part in (6, 7):
+        begin = sum(p.minutes for p in CLASS[: part - 1])
+        expect(app.page.locator(".qs-ask > span")).to_have_text(CLASS[part - 1].ask)
+        expect(app.page.locator(".qs-ask")).to_contain_text(
+            f"{begin}–{begin + CLASS[part - 1].minutes} of 60 min"
+        )
+        following = begin + CLASS[part - 1].minutes
+        after = CLASS[part]
+        expect(app.page.locator(NEXT).first).to_have_text(
+            f"arrow_forward\nNext: {following}–{following + after.minutes} {after.step}", use_inner_text=True
+        )
+        if part == 6:
+            expect(app.page.locator(".qs-clock")).to_have_text("minute 18")
+            app.page.keyboard.press("PageDown")
+            stands(app, "predict")
+            app.expect_parameter("plan", "7")
+    app.page.keyboard.press("PageUp")
+    shown(app, "zero_point", "asymmetric")
+    app.press("learn_zero_point_step", "zero")  # a step that the plan leaves out
+    expect(app.page.locator(".qs-ask")).to_contain_text("not in the plan")
+    app.page.keyboard.press("PageUp")
+    stands(app, "zero_point", "asymmetric")
+
+
+def test_the_bits_that_the_plan_asks_for_are_on_the_step(projector: Any) -> None:
+    opened(projector, "ptq_or_qat", **LARGE, plan="13")
+    stands(projector, "ptq_or_qat")
+    expect(projector.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "true")
+    wrong = projector.page.locator(".qs-figures div").filter(has_text="newly misread").locator("b")
+    before = wrong.inner_text()
+    projector.press("learn_choice", "2")
+    projector.wait(
+        "(before) => document.querySelector('.qs-figures') && ![...document.querySelectorAll('.qs-figures b')].some((e) => e.innerText === before)",
+        before,
+    )
+    projector.expect_parameter("train_weights", "int2 symmetric per_tensor min_max textbook")
+
+
+# Visible text smaller than 20 px, by its words; tables on canvases aside
+SMALL = """() => {
+    const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const words = walk.currentNode.textContent.trim(), e = walk.currentNode.parentElement;
+        if (!words || !e || e.closest("style, script, .qs-skip, sup, [baseline-shift]")) continue;
+        const range = document.createRange();
+        range.selectNodeContents(walk.currentNode);
+        const { width, height } = range.getBoundingClientRect(), look = getComputedStyle(e);
+        if (width < 3 || !height || look.visibility === "hidden" || look.clipPath !== "none") continue;
+        if (parseFloat(look.fontSize) < 20) found.push(`${words.slice(0, 40)}: ${look.fontSize}`);
+    }
+    return found;
+}"""
+
+
+def test_large_is_for_every_page(projector: Any) -> None:
+    app = projector.open()
+    small = app.page.evaluate(SIZE)
+    app.tick("learn_large")
+    app.expect_parameter("learn_large", "true")
+    app.wait(f"{SIZE} >= 1.4 * {small} && document.querySelector('.qs-maps.qs-large')")
+    app.rest()
+    assert app.page.evaluate(SMALL) == []
+    bottom = app.page.locator(".qs-maps").evaluate("e => e.getBoundingClientRect().bottom")
+    assert 0.9 * 1080 < bottom <= 1080
+    app.page.get_by_test_id("stTopNavSection").last.click()
+    app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()
+    at_rest(app.page, "Learn")
+    app.expect_parameter("learn_large", "true")
+    app.tick("learn_large")
+    app.wait(f"{SIZE} === {small}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    ["ranges", "formats", "libraries", "schemes", "match", "checkpoint", "compare-checkpoints", "learn"],
+)
+def test_text_of_every_page_is_large(projector: Any, page: str) -> None:
+    projector.expected.append("/_stcore/")
+    projector.page.goto(f"{projector.address}/{page}?learn_large=true")
+    at_rest(projector.page)
+    projector.wait(f"!document.querySelector('[data-testid=stSkeleton]') && {SIZE} > 20")
+    assert [
+        text for text in projector.page.evaluate(SMALL) if not text.split(":")[0].lstrip("−").isdigit()
+    ] == []
+
+
+def test_a_link_of_a_projector_opens_in_the_usual_size_on_a_phone(
+    projector: Any, new_app: Callable[..., Any]
+) -> None:
+    opened(projector, "scale", learn_scale_step="code", **LARGE)
+    projector.page.get_by_role("button", name="Link").click()
+    link = projector.page.get_by_test_id("stPopoverBody").locator("code")
+    expect(link).to_contain_text("learn_scale_step=code")
+    assert "learn_large" not in link.inner_text()
+    phone = new_app(projector.address)
+    phone.page.set_viewport_size({"width": 390, "height": 844})
+    opened(phone, "scale", learn_scale_step="code", **LARGE)
+    phone.expect_parameter("learn_large", None)
+    assert phone.page.evaluate(SIZE) <= 16
+    assert phone.page.evaluate("document.scrollingElement.scrollWidth") <= 390
+
+
+# How much of a step is beyond the window, and how much of the window is left blank: rows of pixels in which nothing is
+# drawn, if they are more than the distance between two paragraphs
+SCROLLS = "(() => { const main = document.querySelector('[data-testid=stMain]'); return main.scrollHeight - main.clientHeight; })()"
+BLANK = """() => {
+    const used = [], place = document.querySelector("[data-testid=stMain]");
+    for (const e of place.querySelectorAll("p, h4, input, button, a, label, canvas, svg, td, .qs-cell, pre, b, small, [role=slider]")) {
+        const { top, bottom, width } = e.getBoundingClientRect();
+        if (width > 2 && bottom > top && getComputedStyle(e).visibility !== "hidden") used.push([top, bottom]);
+    }
+    used.push([0, document.querySelector("[data-testid=stHeader]").getBoundingClientRect().bottom], [innerHeight, innerHeight]);
+    used.sort((a, b) => a[0] - b[0]);
+    let end = 0, blank = 0;
+    for (const [top, bottom] of used) {
+        if (top - end > 40) blank += Math.min(top, innerHeight) - end;
+        end = Math.max(end, Math.min(bottom, innerHeight));
+    }
+    return blank / innerHeight;
+}"""
+SCREENS = {"normal": ((1280, 720), {}), "large": ((1920, 1080), LARGE)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("name", lesson_plan.LESSONS)
+def test_every_step_fits_and_fills_the_window(
+    new_app: Callable[..., Any], server: str, name: str, screen: str
+) -> None:
+    (width, height), large = SCREENS[screen]
+    app = new_app(server)
+    app.page.set_viewport_size({"width": width, "height": height})
+    wrong = []
+    for there in lesson_plan.LESSONS[name].steps:
+        if there == "curve":
+            continue
+        opened(app, name, **{lesson_plan.step_key(name): there}, **large)
+        app.wait(
+            "!document.querySelector('[data-testid=stSkeleton]') && (!document.querySelector('.qs-maps') || document.querySelector('.qs-maps').dataset.painted)"
+        )
+        app.page.wait_for_timeout(500)  # figures follow the size of their place
+        beyond, blank = app.page.evaluate(SCROLLS), app.page.evaluate(BLANK)
+        if beyond > 0 or (large and blank > 1 / 3):
+            wrong.append(f"{there}: {beyond} px beyond the window, {100 * blank:.0f} % blank")
+    assert wrong == []
