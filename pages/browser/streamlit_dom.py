@@ -43,6 +43,8 @@ NAMES = {
         "button_group": "stButtonGroup",
         "horizontal": "stHorizontalBlock",
         "column": "stColumn",
+        "button": "stButton",
+        "empty": "stEmpty",
     }.items()
 } | {
     "tag": "[data-tag]",
