@@ -17,7 +17,7 @@ MINUTES = _BEGINS[-1]
 class Presented(NamedTuple):
     """The part that the address names, counted from 0, and whether the page shows its step."""
 
-    index: int
+    part: int
     shown: bool
 
 
@@ -54,7 +54,7 @@ def neighbor(now: Presented, direction: int) -> int | None:
     """The part that Next (1) or Previous (-1) leads to; None beyond either end. From a step outside the plan, Previous
     returns to the part.
     """
-    index = now.index + direction if now.shown or direction > 0 else now.index
+    index = now.part + direction if now.shown or direction > 0 else now.part
     return index if 0 <= index < len(CLASS) else None
 
 
@@ -83,15 +83,15 @@ def go(index: int) -> None:
 
 def draw(now: Presented) -> None:
     """Draw the question to the class, and the time: the minutes of the part, and the minute it is."""
-    part = CLASS[now.index]
+    part = CLASS[now.part]
     if not now.shown:
         number = list(LESSONS).index(part.lesson) + 1
         said = f"This step is not in the plan, which is at {number} · {LESSONS[part.lesson].title}: {label(part)}."
     else:
         said = part.ask
-    begin, end = _BEGINS[now.index : now.index + 2]
+    begin, end = _BEGINS[now.part : now.part + 2]
     st.html(
-        f'<p class="qs-ask"><span>{html.escape(said)}</span><small>{span(now.index)} of {MINUTES} min · '
+        f'<p class="qs-ask"><span>{html.escape(said)}</span><small>{span(now.part)} of {MINUTES} min · '
         f'<span class="qs-clock" role="timer" title="Click to set the clock to minute {begin}" data-begin="{begin}" '
         f'data-end="{end}"></span></small></p>'
     )

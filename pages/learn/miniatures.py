@@ -117,6 +117,6 @@ def _predict() -> Iterable[str]:
 def _staircase() -> Iterable[str]:
     found = lessons.slopes(2, 1.0)
     across = _across(found.x, float(found.x.min()), float(found.x.max()))
-    rise = lambda v: HIGH / 2 + 7 - v * 20  # noqa: E731
-    yield _path([(across[0], rise(found.x[0] / 1.4)), (across[-1], rise(found.x[-1] / 1.4))], "dim")
-    yield _path(zip(across, rise(found.x_hat), strict=True), "curve")
+    line, steps = (HIGH / 2 + 7 - 20 * values for values in (found.x / 1.4, found.x_hat))
+    yield _path([(across[0], line[0]), (across[-1], line[-1])], "dim")
+    yield _path(zip(across, steps, strict=True), "curve")

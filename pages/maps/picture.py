@@ -23,7 +23,8 @@ class Picture:
     element, outlined together with its block. ``found``: further boxes of the tensor to
     outline. ``arithmetic``: that of the element, shown over the maps after a click if the page's copy is out of sight;
     None if a click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: the
-    result that is shown; None for values without codes. ``whole``: the shape of the tensor, if only the part in ``data`` was read.
+    result that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
+    ``whole``: the shape of the tensor, if only the part in ``data`` was read.
     """
 
     result: Quantized | None
@@ -38,6 +39,7 @@ class Picture:
     arithmetic: Arithmetic | None = None
     against: str = ""
     whole: tuple[int, ...] | None = None
+    beneath: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,6 +67,7 @@ def marks(picture: Picture) -> dict[str, Any]:
         "uirevision": f"{picture.identity} {view}",
         "painted": f" {picture.scheme} ",
         "numbers": picture.numbers,
+        "beneath": picture.beneath,
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),
         "block": _block(picture, element),

@@ -28,7 +28,7 @@ function heightLeft({ data, root, docked }, squeezed) {
   const scrolled = root.closest("%main%")?.scrollTop ?? 0;
   const { top, bottom } = root.getBoundingClientRect();
   if (squeezed) return window.innerHeight - top - scrolled - docked;
-  let beneath = FOOT;
+  let beneath = Math.max(FOOT, data.beneath ?? 0);
   if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
     const tabs = document.querySelector("%tabs%")?.getBoundingClientRect().top ?? bottom;
     beneath = Math.max(BENEATH, tabs - bottom + OPENED);
