@@ -57,8 +57,9 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
         values = np.array([data.map(name)[cell] for cell in cells])
         stops = np.array([re.findall(r"\d+", color) for _, color in scale["colorscale"]], float)
         finite = np.isfinite(values)
-        places = (values[finite] - scale["zmin"]) / (scale["zmax"] - scale["zmin"]) * (len(stops) - 1)
-        wanted = np.stack([np.interp(places, np.arange(len(stops)), channel) for channel in stops.T], axis=1)
+        places = (values[finite] - scale["zmin"]) / (scale["zmax"] - scale["zmin"])
+        at = [position for position, _ in scale["colorscale"]]
+        wanted = np.stack([np.interp(places, at, channel) for channel in stops.T], axis=1)
         np.testing.assert_allclose(pixels[finite, :3], wanted, atol=2)
         np.testing.assert_array_equal(pixels[:, 3], np.where(finite, 255, 0))
 

@@ -10,10 +10,11 @@ const known = new Map(); // color scales by their text
 function shades(colorscale) {
   const key = colorscale.join(";");
   if (!known.has(key)) {
-    const stops = colorscale.map(([, colour]) => colour.match(/[\d.]+/g).map(Number)), last = stops.length - 1;
+    const stops = colorscale.map(([at, colour]) => ({ at, parts: colour.match(/[\d.]+/g).map(Number) }));
     known.set(key, Uint32Array.from({ length: SHADES + 1 }, (_, n) => {
-      const place = (n / SHADES) * last, i = Math.min(Math.floor(place), last - 1);
-      const [red, green, blue] = stops[i].map((low, k) => Math.round(low + (stops[i + 1][k] - low) * (place - i)));
+      const i = Math.max(1, stops.findIndex(({ at }) => at >= n / SHADES)), from = stops[i - 1], to = stops[i];
+      const way = (n / SHADES - from.at) / (to.at - from.at);
+      const [red, green, blue] = from.parts.map((low, k) => Math.round(low + (to.parts[k] - low) * way));
       return (0xff << 24 | blue << 16 | green << 8 | red) >>> 0;
     }));
   }

@@ -44,8 +44,8 @@ function scales(state) {
     const name = data.maps[i], colours = data.colours[name], id = `${state.id}-${name}`;
     const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
     element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE, "font-size": TITLE_FONT * k }, svg).textContent = data.titles[name];
-    const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg), last = colours.colorscale.length - 1;
-    colours.colorscale.forEach(([, colour], n) => element("stop", { offset: n / last, "stop-color": colour }, gradient));
+    const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg);
+    for (const [offset, colour] of colours.colorscale) element("stop", { offset, "stop-color": colour }, gradient);
     element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, svg);
     for (const [value, text] of barTicks(name, colours)) {
       const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
