@@ -63,7 +63,7 @@ match step:
             )
     case "sqnr":
         words.markdown(
-            "An error of 0.1 is negligible next to values of 100, and everything next to 0.1. **SQNR** divides the sum "
+            "An error of 0.1 is negligible next to values of 100, but as large as a value of 0.1. **SQNR** divides the sum "
             "of the squared values by the sum of the squared errors; 10 · log10 of that ratio is in decibels. Halving "
             f"the step quarters the squared error, so one more bit gains about {10 * np.log10(4):.1f} dB."
         )

@@ -84,10 +84,11 @@ match step:
         reach = np.abs(X).max(1)
         outlier = int(reach.argmax())
         zeros = int((np.delete(result.dequantized.numpy(), outlier, 0) == 0).sum())
+        others = X.size - X.shape[1]
         words.markdown(
             f"Row {outlier} reaches {reach.max():g}, the other rows at most {np.delete(reach, outlier).max():g}. A single "
-            f"scale must cover {reach.max():g}, so its step is {float(result.scale):.3g}: of the {X.size - X.shape[1]} "
-            f"elements in the other rows, {zeros} become 0."
+            f"scale must cover {reach.max():g}, so its step is {float(result.scale):.3g}: "
+            f"{'all' if zeros == others else f'{zeros} of the'} {others} elements of the other rows become 0."
         )
         with words:
             key_figures(result, report)
@@ -180,7 +181,7 @@ match step:
             kind: qc.bits_per_element(qc.Scheme(BITS, granularity=g), shape) for kind, g in of_layer.items()
         }
         words.markdown(
-            "A scale is a float32 of 32 bits, shared by the elements of its block: **bits per element = bits per code "
+            "A scale takes 32 bits (float32), shared by the elements of its block: **bits per element = bits per code "
             f"+ 32 / elements per block**. With {X.size} elements, scales are expensive. In a layer of 4096 × 4096, one "
             f"scale per row costs {large['row'] - BITS.bits:.2g} bits per element, one per group of 32 costs "
             f"{large['group of 32'] - BITS.bits:.2g}."
