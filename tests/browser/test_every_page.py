@@ -99,6 +99,10 @@ SOMETIMES = {
     "tag",
     "code",
     "expand_sidebar",
+    "table",
+    "data_frame",
+    "image",
+    "empty",
 }
 
 

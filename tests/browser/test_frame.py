@@ -109,4 +109,5 @@ def test_a_key_press_makes_no_layer_of_each_control(app: Any) -> None:
     app.input("bits").focus()
     app.page.keyboard.press("ArrowRight")
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
-    assert 1 <= app.page.evaluate("window.fades") <= 4
+    fades = app.page.evaluate("window.fades")
+    assert 1 <= fades <= 4
