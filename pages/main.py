@@ -14,7 +14,7 @@ from pages.browser import scripts
 from pages.learn import frame
 from pages.registry import FREE_TEXT, KEYS, PAGES, REQUIRED
 from pages.serving import warm
-from pages.shared import large
+from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
 from pages.shared.state import link
@@ -22,13 +22,14 @@ from pages.sidebar import sidebar
 
 NAVIGATION = "_navigation"
 
-st.set_page_config("Quantscope", "🔬", layout="wide")
+identity.configure()
 warm.one_thread()
 # Made once per session: each page looks its script up in the file system
 if NAVIGATION not in st.session_state:
     st.session_state[NAVIGATION] = for_navigation(PAGES)
 opened = st.navigation(st.session_state[NAVIGATION], position="top", expanded=True)
 page = next(page for page in PAGES if page.url_path == opened.url_path)
+identity.draw(page, list(st.session_state[NAVIGATION]))
 if not frame.is_lesson(page):
     frame.unfold()
 before = link.raw_parameters()

@@ -37,4 +37,4 @@ def to_lesson(app: Any, number: int) -> None:
 
 
 def headline(app: Any) -> str:
-    return str(app.page.get_by_test_id("stMain").get_by_role("heading", level=4).inner_text())
+    return str(app.page.get_by_test_id("stMain").get_by_role("heading", level=1).inner_text())

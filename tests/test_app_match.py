@@ -253,7 +253,7 @@ def test_a_mistake_leads_to_its_lesson_and_back():
     at = at.run()
     at = at.button(key="learn_mistakes_match").click().run()
     assert not at.exception
-    assert "Which rules made these integers?" in said(at.subheader)
+    assert "Which rules made these integers?" in said(at.title)
     assert any(
         "there are no codes for negative values: 8 of 16 elements became 0" in text
         for text in said(at.markdown)

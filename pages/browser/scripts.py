@@ -39,7 +39,7 @@ _RERUN = st.components.v2.component(
 )
 
 
-WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}}")
+WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:18rem}}")
 _SIDEBAR_TO_COME = streamlit_dom.filled(
     "@media (min-width:769px){%view%:not(:has(> %sidebar%)) > "
     ":has(> %main%){margin-left:var(--qs-sidebar,263px)}}"
@@ -66,6 +66,7 @@ def in_head(page: bytes, sidebar: bool | None) -> bytes:
     """
     first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
     style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
+    page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)
     page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
     return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
 

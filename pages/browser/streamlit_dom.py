@@ -25,6 +25,7 @@ _TEST_IDS = {
     "unseen": "stEvent",  # where elements go that take no space, such as styles
     "skeleton": "stSkeleton",
     "toolbar": "stToolbar",
+    "top_nav": "stTopNav",
     "sidebar_header": "stSidebarHeader",
     "sidebar_content": "stSidebarUserContent",
     "expand_sidebar": "stExpandSidebarButton",

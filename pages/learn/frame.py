@@ -48,7 +48,7 @@ def head(name: str) -> str:
         )
     else:
         step = _one_of_many(name, choice)
-    title.markdown(f"#### {number} · {lesson.title}: {lesson.steps[step].headline}")
+    title.markdown(f"# {number} · {lesson.title}: {lesson.steps[step].headline}")
     for place, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
         with place.container(key=f"lesson_{label.lower()}"):
             if part is None:

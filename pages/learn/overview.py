@@ -10,7 +10,7 @@ from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, step_key
 ACROSS = 4  # cards in a row
 
 frame.plain()
-st.markdown("#### Learn: seven lessons, and a plan for a class")
+st.markdown("# Learn: seven lessons, and a plan for a class")
 names = ["Lessons", f"Plan for a class of {class_plan.MINUTES} minutes"]
 lessons, plan = st.tabs(names, default=names[PLAN in st.query_params], key="learn_overview_tab")
 

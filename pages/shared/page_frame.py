@@ -83,7 +83,7 @@ def page_frame(
 def _titled(title: str, caption: str) -> DeltaGenerator:
     """Draw title and caption; return the place next to them."""
     left, right = st.columns([7, 1], vertical_alignment="center")
-    left.subheader(title, anchor=False)
+    left.title(title, anchor=False)
     if caption:
         left.caption(caption)
     return right

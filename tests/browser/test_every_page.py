@@ -44,6 +44,19 @@ DRAWN = f"""() => {{
 }}"""
 
 
+MARKED = """[...document.querySelectorAll("[data-testid=stTopNav] button")].filter((e) =>
+    getComputedStyle(e).boxShadow.includes("inset")).map((e) => e.textContent)"""
+
+
+def says_where_one_is(app: Any, link: str) -> None:
+    """The app's name, the browser tab's title, the menu that holds the page, one heading of the first level."""
+    page = next(page for page in PAGES if page.url_path == link.partition("?")[0])
+    expect(app.page).to_have_title(f"{page.title} · Quantscope")
+    expect(app.page.get_by_text("see what quantization does to a tensor", exact=True)).to_be_in_viewport(ratio=1)
+    assert app.page.evaluate(MARKED) == [page.section], link
+    assert app.page.get_by_role("heading", level=1).count() == 1, link
+
+
 def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None:
     """Change the theme and do nothing else; wait until everything has followed."""
     app.page.emulate_media(color_scheme=theme)
@@ -65,6 +78,7 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         app.page.goto(f"{server}/{link}")
         at_rest(app.page)
         assert app.page.evaluate("window.shifted") < 0.1, link
+        says_where_one_is(app, link)
         app.page.wait_for_function(DRAWN, polling=200)
         light = app.page.evaluate(COLORS)
         switch(app, "dark", before=light)

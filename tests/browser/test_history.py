@@ -137,7 +137,7 @@ def test_back_over_pages_and_the_steps_of_a_lesson(app: Any) -> None:
     first, view = steps(app), first_view(app)
     app.button("Learn")
     app.page.get_by_role("menuitem", name="Scale").click()
-    heading = app.page.get_by_test_id("stMain").locator("h4")
+    heading = app.page.get_by_test_id("stMain").locator("h1")
     expect(heading).to_be_visible()
     headings = [heading.inner_text()]
     for _ in range(2):

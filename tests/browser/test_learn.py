@@ -41,7 +41,7 @@ def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     opened(app, "granularity")
     app.press("learn_granularity_step", "trap")
     stands(app, "granularity", "trap")
-    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=4)).to_have_text(
+    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_have_text(
         "3 · Granularity: What does a scale of shape (n,) divide?"
     )
     app.button("Next")
@@ -100,7 +100,7 @@ def test_the_overview_opens_a_step(app: Any) -> None:
     app.tab("Plan for a class of 60 minutes")
     app.key("learn_link_class_granularity_rows").get_by_role("link").click()
     stands(app, "granularity", "rows")
-    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=4)).to_contain_text(
+    expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_contain_text(
         "One scale per row"
     )
     app.expect_parameter("plan", "9")

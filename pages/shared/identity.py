@@ -1,0 +1,39 @@
+"""What tells one page from another: the app's name in the header, the browser tab's title, the menu's section, the heading."""
+
+import html
+from collections.abc import Sequence
+
+import streamlit as st
+
+from pages.browser import streamlit_dom
+from pages.shared.page import Page
+
+NAME, PURPOSE = "Quantscope", "see what quantization does to a tensor"
+_MARKED = streamlit_dom.filled(
+    "%top_nav%>:nth-child({}) button{{box-shadow:inset 0 -2px light-dark(#0b6e99,#4db6e2)}}"
+    "%top_nav%>:nth-child({}) button p{{font-weight:600}}"
+)
+
+
+def configure() -> None:
+    """Configure the page; call it before st.navigation, which would else show a page's icon from another host."""
+    st.set_page_config(NAME, "🔬", layout="wide")
+
+
+def draw(page: Page, sections: Sequence[str]) -> None:
+    """Give the browser's tab its title, draw name and purpose, which the style of the pages moves into the header, and mark the
+    menu of the page's section; call it once per run.
+
+    Args:
+        sections: of the navigation, in the order of their menus.
+    """
+    st.set_page_config(f"{page.title} · {NAME}")
+    menu = sections.index(page.section) + 1
+    st.container(key="qs_name").html(
+        f"<style>{_MARKED.format(menu, menu)}</style><p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
+    )
+
+
+def unseen_heading(text: str) -> None:
+    """Draw the heading of a page whose space is for something else: for screen readers and outlines alone."""
+    st.container(key="qs_unseen").html(f"<h1>{html.escape(text)}</h1>")
