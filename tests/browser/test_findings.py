@@ -19,9 +19,7 @@ def finding_button(app: Any, name: str) -> Any:
 
 
 def open_examples(app: Any) -> None:
-    app.page.locator(".st-key-findings").get_by_test_id("stPopoverButton").locator(
-        "visible=true"
-    ).last.click()
+    app.page.get_by_role("button", name=f"All {len(EXAMPLES)} examples").click()
 
 
 def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
@@ -89,6 +87,19 @@ def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> Non
     other.expect_scheme(scheme)
     assert (other.map("x") == x).all()
     expect(other.page.get_by_text(finding.sentence[:60])).to_be_visible()
+
+
+def test_examples_are_offered_above_the_maps(app: Any) -> None:
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.open()
+    row = app.page.locator(".st-key-finding_examples").get_by_role("radio")
+    expect(row).to_have_count(4)
+    for button in row.all():
+        expect(button).to_be_in_viewport(ratio=1)
+    app.wait("document.querySelector('.qs-maps').getBoundingClientRect().bottom <= innerHeight")
+    for kind in ("wrapped", "zero_block", "wrapped"):  # also one that was clicked before
+        row.filter(has_text=EXAMPLES[kind].title).click()
+        app.expect_scheme(str(EXAMPLES[kind].parsed()))
 
 
 def test_a_long_finding_takes_one_line_and_leads_to_its_lesson(app: Any) -> None:

@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a result, in one line above the maps, with cells, fix and lesson."""
+"""Findings: what is wrong with a result, in one line above the maps, with cells, fix and lesson, and examples of others."""
 
 from functools import partial
 from typing import Any, cast
@@ -17,6 +17,7 @@ from quantcore.tensors import Generated
 
 HEIGHT = 32  # px: one line of text, reserved even if there is nothing to say, so that the maps do not move
 POPOVERS = _ALL, _EXAMPLES = "_all_findings", "_finding_examples"  # keys; a closed popover draws nothing
+_TRIED, _OFFERED = "_finding_tried", ("outlier_channel", "wrapped", "clipped_too_much", "zero_block")
 _SHOWN = "_finding_shown"  # (tensor, scheme, sentence, boxes)
 _MARKS = {
     "error": ":red[:material/error:]",
@@ -63,7 +64,7 @@ def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
 
 
 def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
-    """Draw the first finding, and popovers with all findings and with examples."""
+    """Draw the first finding, and a popover with all findings."""
     found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
@@ -74,7 +75,6 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
             _all(tensor, result.scheme, found)
         else:
             sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
-        _examples()
 
 
 def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
@@ -139,19 +139,14 @@ def _hide() -> None:
     st.session_state.pop(_SHOWN, None)
 
 
-def _examples() -> None:
-    """Draw the popover with the examples, if it is open."""
-    popover = st.popover(
-        "",
-        icon=":material/school:",
-        help="Example findings",
-        type="tertiary",
-        key=_EXAMPLES,
-        on_change="rerun",
-    )
+def examples() -> None:
+    """Draw a row of examples, and a popover with all of them, which is empty until it is opened."""
+    # one element instead of four buttons, since every run draws it
+    st.pills("Try", _OFFERED, format_func=lambda kind: EXAMPLES[kind].title, key=_TRIED, on_change=_try)
+    popover = st.popover(f"All {len(EXAMPLES)} examples", type="tertiary", key=_EXAMPLES, on_change="rerun")
     if not popover.open:
         return
-    popover.markdown("**Example findings**: each button loads a tensor and a scheme")
+    popover.markdown("Each button loads a tensor and a scheme that show the problem")
     halves = list(EXAMPLES)[::2], list(EXAMPLES)[1::2]
     for column, kinds in zip(popover.columns(2, width=560), halves, strict=True):
         for kind in kinds:
@@ -161,6 +156,14 @@ def _examples() -> None:
                 on_click=partial(load, kind),
                 width="stretch",
             )
+
+
+def _try() -> None:
+    """Load the example that was clicked, and leave none chosen (a callback)."""
+    kind = st.session_state[_TRIED]
+    st.session_state[_TRIED] = None
+    if kind is not None:
+        load(kind)
 
 
 def load(kind: str) -> None:

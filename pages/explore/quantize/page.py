@@ -25,6 +25,9 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_li
             report = cache.report(tensor, scheme)
             summary_place = st.container(key="summary")
             findings_place = findings.reserve()
+            examples_place = st.container(
+                horizontal=True, wrap=False, gap="small", vertical_alignment="center", key="finding_examples"
+            )
             maps_place = st.container(gap="xxsmall")
             view, element = four_maps.controls(
                 tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place
@@ -35,4 +38,6 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_li
             four_maps.draw(maps_place, tensor, result, view, shown, findings.shown(tensor, scheme), reference)
             # computed after the maps, so that these need not wait
             findings.draw(findings_place, tensor, result, report)
+            with examples_place:
+                findings.examples()
             tabs.draw(tensor, result, view, shown, element == report.max_abs_error_index)
