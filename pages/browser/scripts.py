@@ -39,7 +39,7 @@ _RERUN = st.components.v2.component(
 )
 
 
-WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:18rem}}")
+WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:18rem !important}}")
 _SIDEBAR_TO_COME = streamlit_dom.filled(
     "@media (min-width:769px){%view%:not(:has(> %sidebar%)) > "
     ":has(> %main%){margin-left:var(--qs-sidebar,263px)}}"
