@@ -25,7 +25,7 @@ def test_the_installed_front_end_has_them():
     code = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
     # the parts of a selector or attribute: an attribute is also written as the name of a property, such as testScriptState
     for name, written in NAMES.items():
-        word = re.split(r"[=\]\[]", written.strip("[]"))[-1]
+        word = re.split(r"[=\]\[.]", written.strip("[]"))[-1]
         assert word in code, name
 
 
