@@ -61,8 +61,11 @@ def _zero_point_reason(scheme: Scheme) -> str:
     given = setting.zero_point if isinstance(setting, Given) and not isinstance(setting, Stored) else 0
     if not scheme.format.has_zero_point and np.any(np.array(given)):
         return f"{scheme.format} has no zero_point; give only the scale."
-    if scheme.format.has_zero_point and scheme.symmetric and convention.zero_point.is_min:
-        return f"{full_name(convention)} stores the minimum of each block, so codes are asymmetric; choose asymmetric."
+    if scheme.symmetric and convention.zero_point.is_min and isinstance(scheme.format, IntFormat) and scheme.format.middle:
+        return (
+            f"{full_name(convention)} stores the minimum of each block, which the middle of {scheme.format} is not; choose "
+            "asymmetric, or signed codes."
+        )
     return ""
 
 
