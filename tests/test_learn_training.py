@@ -162,7 +162,7 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> Non
     assert key_figures(at)["QAT after 2 of 2 epochs"] == percent(last.accuracy)
     assert widget(at, "train_go").label == "Train again"
     again = opened(
-        "qat", **link, train_layer="second", train_maps="PTQ"
+        "qat", **link, train_view="weights", train_layer="second", train_maps="PTQ"
     )  # cached for all who ask for the same
     assert_clean(again)
     assert key_figures(again)["QAT after 2 of 2 epochs"] == percent(last.accuracy)

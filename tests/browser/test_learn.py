@@ -74,7 +74,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
         for place, step in enumerate(_steps(name)):
             stands(app, name, step if place else None)
             app.wait(
-                f"document.querySelector('h4')?.innerText.includes({lesson_plan.LESSONS[name].steps[step].headline!r})"
+                f"document.querySelector('h1')?.innerText.includes({lesson_plan.LESSONS[name].steps[step].headline!r})"
             )
             wanted = [True, (name, step) not in PLAIN]
             for width, height in ((1280, 720), (1920, 1080)):

@@ -79,7 +79,7 @@ def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
 
 def test_the_plan_is_presented(app: Any) -> None:
     opened(app, "zero_point", plan="6")
-    app.wait("document.querySelector('h4')?.innerText.includes('What does the zero point move?')")
+    app.wait("document.querySelector('h1')?.innerText.includes('What does the zero point move?')")
     for part in (6, 7):
         begin = sum(p.minutes for p in CLASS[: part - 1])
         expect(app.page.locator(".qs-ask > span")).to_have_text(CLASS[part - 1].ask)
@@ -188,7 +188,7 @@ def test_a_link_of_a_projector_opens_in_the_usual_size_on_a_phone(
 SCROLLS = "(() => { const main = document.querySelector('[data-testid=stMain]'); return main.scrollHeight - main.clientHeight; })()"
 BLANK = """() => {
     const used = [], place = document.querySelector("[data-testid=stMain]");
-    for (const e of place.querySelectorAll("p, h4, input, button, a, label, canvas, svg, td, .qs-cell, pre, b, small, [role=slider]")) {
+    for (const e of place.querySelectorAll("p, h1, input, button, a, label, canvas, svg, td, .qs-cell, pre, b, small, [role=slider]")) {
         const { top, bottom, width } = e.getBoundingClientRect();
         if (width > 2 && bottom > top && getComputedStyle(e).visibility !== "hidden") used.push([top, bottom]);
     }
