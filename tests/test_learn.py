@@ -84,7 +84,7 @@ def test_every_step_opens_by_its_link(name: str, step: str) -> None:
     assert_clean(at)
     assert widget(at, lesson_plan.step_key(name)).value == step
     assert said(at.warning) == []
-    assert any(m.value.startswith("####") for m in at.markdown)
+    assert any(m.value.startswith("# ") for m in at.markdown)
     assert any(c.value.startswith("Sources:") for c in at.caption)
 
 
