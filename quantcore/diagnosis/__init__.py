@@ -51,7 +51,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
 }
 # How kinds that depend on a uniform step are found for floats and codebooks
 _OF_TABLES: dict[str, Kind] = {
-    kind.__name__: kind for kind in (tables.one_sided, tables.clips_too_little, tables.codes_unused)
+    kind.__name__: kind for kind in (tables.one_sided, tables.codes_unused)
 }
 
 

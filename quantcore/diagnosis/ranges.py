@@ -112,7 +112,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
 
 
 def clips_too_little(context: Context) -> Iterator[Finding]:
-    """A narrower range would lose less: the largest elements make the step coarse for the others."""
+    """A narrower range would lose less: the largest elements leave few codes for the others."""
     scheme = context.scheme
     if not isinstance(scheme.range_setting, MinMax) or context.block_size < 16:
         return
@@ -120,16 +120,21 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.2:
         return
     shrink = estimate.shrink
-    whole = isinstance(scheme.granularity, PerTensor)  # of one range, computing it is quicker than a search
+    # of one range of integers, computing it is quicker than a search
+    whole = isinstance(scheme.granularity, PerTensor) and scheme.format.has_zero_point
     setting = shrunk(context, shrink) if whole else narrowed(context, scheme.granularity, shrink)
     best = context.best([context.changed(range_setting=setting)], NARROWER_DB)
     if best is None:
         return
     largest = float(context.largest.amax())
+    effect = (
+        "makes the step coarse" if scheme.format.has_zero_point
+        else f"leaves few values of {scheme.format} for most elements"
+    )  # fmt: skip
     yield Finding(
         "clips_too_little",
         "warning",
-        f"The range extends to the largest |x|, {number(largest)}, which makes the step coarse. A narrower range, "
+        f"The range extends to the largest |x|, {number(largest)}, which {effect}. A narrower range, "
         f"{write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
         facts={"largest": largest},

@@ -5,22 +5,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.analysis import sqnr_of
 from quantcore.conventions import TEXTBOOK
-from quantcore.diagnosis.alternatives import narrowed
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import gains, number
 from quantcore.diagnosis.record import Finding
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
 from quantcore.scheme import Scheme
 
 ONE_SIDED = 0.1  # the smaller side of every block is at most this fraction of the larger
 WASTED = 0.4  # at least this fraction of the values is on the side without data
 SIDED_DB = 3.0
-NARROWER_DB = 4.0
-MIN_ELEMENTS = 16
 UNUSED = 0.5  # the data use less than this fraction of the values
 UNUSED_DB = 3.0
 
@@ -65,28 +60,6 @@ def one_sided(context: Context) -> Iterator[Finding]:
         f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
         facts={"low": low, "high": high, "unused": wasted, "codes": len(values), "side": side},
-    )
-
-
-def clips_too_little(context: Context) -> Iterator[Finding]:
-    """A narrower range would lose less: the largest elements leave too few values for the others."""
-    if not isinstance(context.scheme.range_setting, MinMax) or context.block_size < MIN_ELEMENTS:
-        return
-    (estimate,) = context.estimates([(context.scheme.granularity, True)])
-    if not estimate.min_max or sqnr_of(estimate.min_max, estimate.searched) < NARROWER_DB - 0.2:
-        return
-    setting = narrowed(context, context.scheme.granularity, estimate.shrink)
-    best = context.best([context.changed(range_setting=setting)], NARROWER_DB)
-    if best is None:
-        return
-    largest = float(context.largest.amax())
-    yield Finding(
-        "clips_too_little",
-        "warning",
-        f"The range extends to the largest |x|, {number(largest)}, which leaves few values of {context.scheme.format} for "
-        f"most elements. A narrower range, {write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
-        **context.fixed_by(best),
-        facts={"largest": largest},
     )
 
 
