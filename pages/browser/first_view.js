@@ -11,6 +11,13 @@
   try { width = parseInt(window.localStorage.getItem("sidebarWidth"), 10); } catch { /* storage may be forbidden */ }
   if (width) document.documentElement.style.setProperty("--qs-sidebar", `${width}px`);
 
+  // before the sidebar is painted
+  new MutationObserver((_, observer) => {
+    if (!document.querySelector("%sidebar%")) return;
+    document.documentElement.classList.add("qs-sidebar");
+    observer.disconnect();
+  }).observe(document, { childList: true, subtree: true });
+
   const inSight = (e) => { const box = e.getBoundingClientRect(); return box.height && box.top < window.innerHeight && box.bottom > 0; };
   const loading = () => document.fonts.status === "loading" || [...document.querySelectorAll("%skeleton%, .qs-empty")].some(inSight);
   const running = () => document.querySelector("%app%")?.getAttribute("%script_state%") !== "notRunning";

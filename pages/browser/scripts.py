@@ -40,9 +40,9 @@ _RERUN = st.components.v2.component(
 
 
 WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:18rem !important}}")
+# without :has(), whose marks on the elements would slow down every later change
 _SIDEBAR_TO_COME = streamlit_dom.filled(
-    "@media (min-width:769px){%view%:not(:has(> %sidebar%)) > "
-    ":has(> %main%){margin-left:var(--qs-sidebar,263px)}}"
+    "@media (min-width:769px){html:not(.qs-sidebar) %view%{box-sizing:border-box;padding-left:var(--qs-sidebar,263px)}}"
 )
 # each by itself: Streamlit's labels set their own visibility
 _ELEMENTS_TO_COME = streamlit_dom.filled(":is(%main%,%sidebar_content%) *{visibility:hidden !important}")
