@@ -124,6 +124,6 @@ def test_streamlit_still_has_its_names(app: Any) -> None:
     """Those that are on the page without an act; all are looked up in the front end's code by another test."""
     app.open(tab="Distribution")
     app.wait("document.querySelector('.js-plotly-plot')")
-    selectors = {name: written for name, written in NAMES.items() if written.startswith("[")}
+    selectors = {name: written for name, written in NAMES.items() if written.startswith((".", "["))}
     found = {name for name, s in selectors.items() if app.page.locator(s).count()}
     assert selectors.keys() - found <= SOMETIMES
