@@ -48,9 +48,7 @@ class Arithmetic:
 
 def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
     """The arithmetic of an element of `cache.result`, computed once for everything that shows it."""
-    return cache.cached_small(
-        tensor, f"arithmetic {scheme} {element}", lambda: once(tensor, scheme, element)
-    )
+    return cache.cached_small(tensor, f"arithmetic {scheme} {element}", lambda: once(tensor, scheme, element))
 
 
 def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:

@@ -32,7 +32,9 @@ class Shown:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
 
 
-_shown: WeakValueDictionary[str, Shown] = WeakValueDictionary()  # what sessions hold, and no longer than they do
+_shown: WeakValueDictionary[str, Shown] = (
+    WeakValueDictionary()
+)  # what sessions hold, and no longer than they do
 _served = False
 
 

@@ -57,18 +57,22 @@ def wide(app: Any) -> Any:
                 "e4m3fn per_channel(1) textbook",
             ],
         ),
-        (np.array([[np.nan, 1.5], [-np.inf, 0.25]], np.float32), ["int4 symmetric per_tensor given(0.1) onnxruntime"]),
-        (np.float32(0.3), [DEFAULT]),
+        (
+            np.array([[np.nan, 1.5], [-np.inf, 0.25]], np.float32),
+            ["int4 symmetric per_tensor given(0.1) onnxruntime"],
+        ),
         (np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT]),
     ],
-    ids=["schemes", "nan", "scalar", "vector"],
+    ids=["schemes", "nan", "vector"],
 )
 @pytest.mark.filterwarnings("ignore:1 element becomes NaN")
 def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, schemes: list[str]) -> None:
-    wide.open(src="paste", t=qc.tensors.encode(np.asarray(x)))
+    wide.open(src="paste", t=qc.tensors.encode(x))
     for number, text in enumerate(schemes):
         named = str(qc.PRESETS.get(text) or qc.Scheme.parse(text))
-        scheme = qc.Scheme.parse(re.sub(r"(per_group\(\d+)\)", r"\1, axis=1)", named, count=1))  # as the page writes it
+        scheme = qc.Scheme.parse(
+            re.sub(r"(per_group\(\d+)\)", r"\1, axis=1)", named, count=1)
+        )  # as the page writes it
         wide.type("_scheme_text", str(scheme))
         wide.expect_scheme(str(scheme))
         result = qc.apply(x, scheme)
