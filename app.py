@@ -13,6 +13,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
+from pages.maps import pointed
 from pages.serving import log, metrics, models_folder, remote, settings, tensor_store
 from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
@@ -64,7 +65,7 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
 app = st.App(
     "pages/main.py",
     lifespan=lifespan,
-    routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS))],
+    routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS)), pointed.route()],
     middleware=[
         Middleware(Patience),
         Middleware(SecurityHeaders),

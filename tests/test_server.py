@@ -74,6 +74,7 @@ def check_headers(headers: Message) -> None:
         ("/nothing-here", 200),  # Streamlit treats it as a page and says that there is none
         ("/vendor/plotly.min.js", 200),
         ("/vendor/nothing.js", 404),
+        ("/arithmetic/nothing?at=0", 204),
         ("/favicon.png", 200),
         ("/static/nothing", 200),
         ("/media/nothing.csv", 404),

@@ -102,7 +102,7 @@ def explore(
         index = _chosen(typed, tensor.shape, first)
         shown = arithmetic.of(tensor, scheme, index)
         trace = shown.trace
-        st.markdown(f"**{shown.heading(index == report.max_abs_error_index)}**")
+        st.markdown(f"**{shown.heading}**")
         own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
         library = result.scheme.convention.library
         formula(

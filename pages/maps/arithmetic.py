@@ -2,6 +2,7 @@
 
 import unicodedata
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -23,28 +24,43 @@ class Arithmetic:
     Attributes:
         trace: its numbers.
         block: the name of its block.
+        is_worst: whether it has the largest |error|.
         lines: its steps, one per line, preceded by the block's numbers as the library reports them, if any.
     """
 
     trace: qc.Trace
     block: str
+    is_worst: bool
     lines: tuple[str, ...]
 
-    def heading(self, is_worst: bool = False) -> str:
-        """Name the element and its block."""
+    @property
+    def heading(self) -> str:
+        """The element and its block."""
         where = ", ".join(map(str, self.trace.index))
-        return f"Arithmetic of element ({where}){', the largest |error|' * is_worst}; scale of {self.block}"
+        worst = ", the largest |error|" if self.is_worst else ""
+        return f"Arithmetic of element ({where}){worst}; scale of {self.block}"
+
+    def content(self) -> dict[str, Any]:
+        """Heading and lines for the maps; ``at`` names the element there."""
+        at = ",".join(map(str, self.trace.index))
+        return {"at": at, "title": self.heading, "lines": self.lines}
 
 
 def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
     """The arithmetic of an element of `cache.result`, computed once for everything that shows it."""
+    return cache.cached_small(tensor, f"arithmetic {scheme} {element}", lambda: once(tensor, scheme, element))
 
-    def make() -> Arithmetic:
-        result = cache.result(tensor, scheme)
-        trace = qc.trace(result, element)
-        return Arithmetic(trace, block_name(trace.bounds, tensor.shape), tuple(_lines(result, trace)))
 
-    return cache.cached_small(tensor, f"arithmetic {scheme} {element}", make)
+def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
+    """The same, not kept: a pointer passes over hundreds of elements, which would displace the results.
+
+    Raises:
+        QuantError: the element is not in the tensor.
+    """
+    result, worst = cache.result(tensor, scheme), cache.report(tensor, scheme).max_abs_error_index
+    trace = qc.trace(result, element)
+    block, lines = block_name(trace.bounds, tensor.shape), tuple(_lines(result, trace))
+    return Arithmetic(trace, block, trace.index == worst, lines)
 
 
 def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
@@ -55,9 +71,9 @@ def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
     return [f"as {result.scheme.convention.library} reports it: {numbers}", *aligned(trace.steps())]
 
 
-def draw(shown: Arithmetic, is_worst: bool) -> None:
+def draw(shown: Arithmetic) -> None:
     """Show the arithmetic of an element."""
-    st.markdown(f"**{shown.heading(is_worst)}**")
+    st.markdown(f"**{shown.heading}**")
     messages.lines(shown.lines, PLACE)
 
 

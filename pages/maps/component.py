@@ -10,6 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.browser import streamlit_dom
+from pages.maps import pointed
 from pages.maps.picture import Picture, cells, marks
 from pages.shared import charts
 from pages.shared.large import is_large
@@ -26,17 +27,16 @@ def script(name: str) -> str:
     return streamlit_dom.read(_HERE / name)
 
 
-def vendor() -> str:
-    """The address of plotly.js, if it is not next to Streamlit's own files."""
-    base = st.get_option("server.baseUrlPath").strip("/")
-    return f"/{base}/vendor/plotly.min.js".replace("//", "/")
+def base() -> str:
+    """Where our routes are, such as that of plotly.js, if not next to Streamlit's own files."""
+    return f"/{st.get_option('server.baseUrlPath').strip('/')}/".replace("//", "/")
 
 
 _COMPONENT = st.components.v2.component(
     "quantscope_maps",
     html='<div class="qs-maps qs-empty" tabindex="0" role="application"><canvas aria-hidden="true"></canvas><div class="qs-plot" aria-hidden="true"></div>\n'
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
-    '<button type="button" aria-label="Close">×</button><b></b><pre></pre></section></div>',
+    '<button type="button" aria-label="Close">×</button><b></b><pre></pre><small></small></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
     js="\n".join([script("plotly.js"), *(script(f"drawing/{path.name}") for path in _DRAWING)]),
     isolate_styles=False,
@@ -75,7 +75,13 @@ def four_maps(
 
     _COMPONENT(
         key=key,
-        data={"vendor": vendor(), "large": is_large(), **cells(picture), **marks(picture)},
+        data={
+            "base": base(),
+            "large": is_large(),
+            **cells(picture),
+            **marks(picture),
+            "pointed": picture.pointed and f"{pointed.PATH}/{picture.pointed}",
+        },
         on_picked_change=picked,
         on_region_change=region,
         on_failed_change=lambda: st.session_state.update({_FAILED: True}),

@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import component
+from pages.maps import component, pointed
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, integers, read_element, read_span
@@ -76,6 +76,7 @@ def draw(
             theme=theme(),
             found=found,
             arithmetic=shown,
+            pointed=pointed.offer(tensor, result.scheme),
             against=str(other.scheme) if other else "",
         )
         component.four_maps(

@@ -21,8 +21,9 @@ class Picture:
 
     ``identity``: key of the tensor; the zoom is kept while it and the view stay the same. ``element``: the chosen
     element, outlined together with its block. ``found``: further boxes of the tensor to
-    outline. ``arithmetic``: that of the element, shown over the maps after a click if the page's copy is out of sight;
-    None if a click shows nothing. ``against``: the scheme that the error map is compared with, if any. ``result``: the
+    outline. ``arithmetic``: that of the element, shown beside the maps, after a click where they have no room for it and
+    the page's copy is out of sight; None if a click shows nothing. ``pointed``: the token for that of the element under
+    the pointer; empty if there is none. ``against``: the scheme that the error map is compared with, if any. ``result``: the
     result that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
     ``whole``: the shape of the tensor, if only the part in ``data`` was read.
     """
@@ -37,6 +38,7 @@ class Picture:
     theme: str
     found: tuple[Box, ...] = ()
     arithmetic: Arithmetic | None = None
+    pointed: str = ""
     against: str = ""
     whole: tuple[int, ...] | None = None
     beneath: int = 0
@@ -77,10 +79,10 @@ def marks(picture: Picture) -> dict[str, Any]:
 
 
 def _arithmetic(picture: Picture) -> dict[str, Any] | None:
-    """The arithmetic to show over the maps after a click, and the CSS class of the same lines on the page."""
+    """The arithmetic to show beside the maps, and the CSS class of the same lines on the page."""
     if picture.arithmetic is None:
         return None
-    return {"title": picture.arithmetic.heading(), "lines": picture.arithmetic.lines, "elsewhere": PLACE}
+    return {**picture.arithmetic.content(), "elsewhere": PLACE}
 
 
 def cells(picture: Picture) -> dict[str, Any]:

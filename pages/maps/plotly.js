@@ -12,11 +12,15 @@ function loadScript(url) {
   });
 }
 
-// Next to Streamlit's own files, wherever the host serves them; otherwise at the address that the server configures
-function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
+// Where our routes are: next to Streamlit's own files, wherever the host serves them; else where the server's settings say
+function routes(base) {
   const own = document.querySelector('script[src*="static/js/"]')?.src;
-  const beside = own ? own.replace(/static\/js\/.*$/, "vendor/plotly.min.js") : url;
-  loading ??= loadScript(beside).catch(() => loadScript(url)).finally(() => { loading = null; });
+  return own?.startsWith(location.origin + "/") ? own.replace(/static\/js\/.*$/, "") : base;
+}
+
+function loadPlotly(base) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  const file = "vendor/plotly.min.js";
+  loading ??= loadScript(routes(base) + file).catch(() => loadScript(base + file)).finally(() => { loading = null; });
   return loading;
 }

@@ -40,4 +40,4 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_li
             findings.draw(findings_place, tensor, result, report)
             with examples_place:
                 findings.examples()
-            tabs.draw(tensor, result, view, shown, element == report.max_abs_error_index)
+            tabs.draw(tensor, result, view, shown)

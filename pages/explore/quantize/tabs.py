@@ -26,10 +26,10 @@ KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
-def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: Arithmetic, is_worst: bool) -> None:
+def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: Arithmetic) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
-        partial(arithmetic.draw, shown, is_worst),
+        partial(arithmetic.draw, shown),
         partial(_distribution, tensor, result, shown.trace.block),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),

@@ -36,15 +36,22 @@ function heightLeft({ data, root, docked }, squeezed) {
   return window.innerHeight - top - scrolled - beneath;
 }
 
-// Position of each map: two by two; in one row on wide windows or for fewer than four maps; or the other way if that shows much more
+// Position of each map: two by two; in one row on wide windows without arithmetic beside the maps or for fewer than four
+// maps; or the other way if that shows much more
 function place(state) {
-  const { data, root } = state, width = Math.floor(root.clientWidth), left = heightLeft(state, false);
+  const { data } = state, width = mapsWidth(state), left = heightLeft(state, false), beside = column(state);
   const count = data.maps.length;
   if (width < NARROW) return boxes(data, width, 1, count * 290);
   const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
-  const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large) ? [row, two] : [two, row];
+  const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large && !beside) ? [row, two] : [two, row];
   const chosen = seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
+  if (beside) return chosen.map((box) => ({ ...box, total: Math.max(box.total, Math.min(left, SHORTEST)) }));
   return state.docked ? squeezed(chosen, heightLeft(state, true)) : chosen;
+}
+
+// Width of the maps, without what stands beside them
+function mapsWidth(state) {
+  return Math.floor(state.root.clientWidth) - column(state);
 }
 
 // The same maps, lower, so that they fit above the arithmetic
@@ -55,8 +62,8 @@ function squeezed(boxes, left) {
 }
 
 // The window state that a drawing depends on
-function placed(root, boxes) {
-  return JSON.stringify([Math.floor(root.clientWidth), boxes]);
+function placed(state, boxes) {
+  return JSON.stringify([Math.floor(state.root.clientWidth), mapsWidth(state), boxes]);
 }
 
 // Effective size of a map in px²: width beyond square cells counts only if it gives numbers room

@@ -31,7 +31,8 @@ function axes(state) {
   const drawn = JSON.stringify([data.uirevision, data.rows, data.columns, data.large, state.placed, look]);
   if (state.axes === drawn) return;
   state.axes = drawn;
-  const width = Math.floor(root.clientWidth), height = boxes[0].total, [r0, r1] = data.rows, [c0, c1] = data.columns;
+  const width = mapsWidth(state), height = boxes[0].total, [r0, r1] = data.rows, [c0, c1] = data.columns;
+  plot.style.width = `${width}px`;
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: look.ink, family: look.font, size: 12 * k }, template: { layout: {} }, showlegend: false,

@@ -6,10 +6,10 @@ const instances = new WeakMap();
 
 function mount(parent) {
   const root = parent.querySelector(".qs-maps");
-  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, docked: 0, drawing: Promise.resolve() };
+  const state = { root, plot: root.querySelector(".qs-plot"), canvas: root.querySelector("canvas"), tip: root.querySelector(".qs-tip"), live: root.querySelector(".qs-live"), steps: root.querySelector(".qs-steps"), cursor: null, docked: 0, pinned: null, answers: new Map(), drawing: Promise.resolve() };
   // the size of the window and the sidebar and the content above the maps determine their size
   state.refit = () => {
-    if (state.data && root.clientWidth && placed(root, place(state)) !== state.placed) draw(state);
+    if (state.data && root.clientWidth && placed(state, place(state)) !== state.placed) draw(state);
   };
   state.observer = new ResizeObserver(state.refit);
   state.observer.observe(root);
@@ -28,7 +28,9 @@ function mount(parent) {
 // Take over what Python has sent, computing again only what changed
 function take(state, data) {
   const values = data.arrays_key, colours = JSON.stringify([values, data.colours]);
+  retain(state, data);
   state.data = data;
+  if (state.cursor && !shows(data, state.cursor)) point(state, null);
   if (state.valuesOf !== values) {
     state.valuesOf = values;
     const arrays = Object.fromEntries(Object.entries(data.arrays).map(([name, array]) => [name, decode(array)]));
@@ -49,7 +51,7 @@ function draw(state) {
   const { data, root } = state;
   if (!root.clientWidth) return;
   state.boxes = place(state);
-  state.placed = placed(root, state.boxes);
+  state.placed = placed(state, state.boxes);
   root.style.height = state.boxes[0].total + "px"; // content below must not move when plotly.js arrives
   root.classList.remove("qs-empty");
   scales(state);
@@ -79,7 +81,7 @@ export default function (component) {
   take(state, data);
   draw(state);
   answered(state);
-  if (!state.P) loadPlotly(data.vendor).then(
+  if (!state.P) loadPlotly(data.base).then(
     (P) => { state.P = P; if (!state.gone) draw(state); },
     () => state.gone || setTriggerValue("failed", true),
   );

@@ -7,10 +7,14 @@ function cellUnder(state, event) {
   for (const [frame, f] of frames(state).entries()) {
     if (x < f.left || x >= f.left + f.width || y < f.top || y >= f.top + f.height) continue;
     const column = f.x.at(x - f.left), row = f.y.at(y - f.top);
-    const { rows, columns } = state.data;
-    if (row >= rows[0] && row < rows[1] && column >= columns[0] && column < columns[1]) return [row, column, frame];
+    if (shows(state.data, [row, column])) return [row, column, frame];
   }
   return null;
+}
+
+// Whether an element is in the part that the maps show
+function shows({ rows, columns }, [row, column]) {
+  return row >= rows[0] && row < rows[1] && column >= columns[0] && column < columns[1];
 }
 
 function point(state, cursor, event) {
@@ -20,6 +24,7 @@ function point(state, cursor, event) {
     state.cursor = cursor;
     outline(state);
     tip.hidden = !cursor;
+    if (column(state)) stand(state);
     if (cursor) tip.replaceChildren(...facts(state, cursor).flat().map((text) => Object.assign(document.createElement("span"), { textContent: text })));
   }
   if (!cursor) return;
@@ -31,7 +36,7 @@ function point(state, cursor, event) {
     const f = frames(state)[cursor[2]];
     [x, y] = [f.left + f.x.px(cursor[1] + 0.5), f.top + f.y.px(cursor[0] + 0.5)];
   }
-  tip.style.left = (x + 18 + tip.offsetWidth > root.clientWidth ? x - 18 - tip.offsetWidth : x + 18) + "px";
+  tip.style.left = (x + 18 + tip.offsetWidth > mapsWidth(state) ? x - 18 - tip.offsetWidth : x + 18) + "px";
   tip.style.top = Math.max(0, Math.min(y + 14, root.clientHeight - tip.offsetHeight)) + "px";
 }
 
@@ -54,6 +59,7 @@ function press(state, event) {
 // The arithmetic follows with what Python sends, unless the cell was chosen before
 function pick(state, cursor) {
   const { shown } = read(state, cursor), { selected, arithmetic } = state.data;
+  if (column(state) && !pin(state, cursor)) return;
   state.pickedIn = cursor[2];
   state.emit("picked", shown);
   state.following = Boolean(arithmetic);

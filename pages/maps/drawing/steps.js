@@ -1,6 +1,7 @@
-// The arithmetic of the chosen element, shown after a pick until it is closed, if the page's copy is outside the window. It
-// never covers the maps: it stands to the right of them if there is room, else at the bottom of the window, above which
-// the maps make room. On narrow windows, where the maps are longer than the window, the picked map is scrolled above it.
+// The arithmetic of the chosen element on windows where none stands beside the maps: shown after a pick until it is closed, if
+// the page's copy is outside the window. It never covers the maps: it is to the right of them if there is room, else at the
+// bottom of the window, above which the maps make room. On narrow windows, where the maps are longer than the window, the
+// picked map is scrolled above it.
 
 const SHEET = 768;             // px of the window's width: up to here it is as wide as the window
 const BESIDE = 280, APART = 16; // px: minimum width to the right of the maps, and the distance from them
@@ -12,7 +13,7 @@ function mountSteps(state) {
   const { steps, root } = state;
   steps.querySelector("button").addEventListener("click", () => close(state));
   // a click, not a press: on a phone, a press also begins a scroll; the maps have their own clicks
-  const beside = (event) => { if (!root.contains(event.target)) close(state); };
+  const beside = (event) => { if (!root.contains(event.target) && !column(state)) close(state); };
   const escape = (event) => { if (event.key === "Escape") close(state); };
   document.addEventListener("click", beside, true);
   document.addEventListener("keydown", escape, true);
@@ -23,12 +24,15 @@ function mountSteps(state) {
 }
 
 function close(state) {
-  if (state.following) follow(state, false);
+  if (column(state)) unpin(state);
+  else if (state.following) follow(state, false);
 }
 
 // Show or hide the arithmetic
 function follow(state, wanted = state.following) {
-  const { data, steps, docked } = state, { title, lines } = data.arithmetic ?? {};
+  if (column(state)) return stand(state);
+  const { data, steps, docked } = state, { title } = data.arithmetic ?? {};
+  steps.classList.remove("qs-standing", "qs-late");
   state.following = wanted && Boolean(title);
   if (!state.following || (steps.hidden && copyInSight(data))) {
     steps.hidden = true;
@@ -36,13 +40,20 @@ function follow(state, wanted = state.following) {
   } else {
     const opened = steps.hidden, narrow = window.innerWidth <= SHEET;
     steps.hidden = false;
-    steps.querySelector("b").textContent = title;
-    steps.querySelector("pre").replaceChildren(...lines.map(written));
+    write(state, data.arithmetic);
     // maps that have made room stay so until it is closed: with their full size there would be no room
     if (narrow || docked || !beside(state)) dock(state, narrow);
     if (narrow && opened) uncover(state, steps.getBoundingClientRect().top);
   }
   if (state.docked !== docked) state.refit();
+}
+
+function write(state, arithmetic) {
+  const { steps } = state;
+  if (state.written === arithmetic) return;
+  state.written = arithmetic;
+  steps.querySelector("b").textContent = arithmetic.title;
+  steps.querySelector("pre").replaceChildren(...arithmetic.lines.map(written));
 }
 
 // A line of aligned columns: name, formula, value

@@ -47,10 +47,15 @@ function elementsOf(state, name) {
   return name === "error" ? state.worst : state.largest;
 }
 
+// The full index of an element of the plane
+function indexOf({ data }, [row, column]) {
+  const place = { row, column };
+  return data.index.map((part) => place[part] ?? part);
+}
+
 // [name, value] pairs of a cell, first the full index of its element
 function facts(state, cursor) {
-  const v = read(state, cursor), place = { row: v.shown[0], column: v.shown[1] };
-  const index = state.data.index.map((part) => place[part] ?? part).join(", ");
+  const v = read(state, cursor), index = indexOf(state, v.shown).join(", ");
   const own = v.x === undefined && v.q === undefined ? "value" : "x̂";
   const known = [["x", v.x], ["q", v.q], [own, v.xHat], ["error", v.error], ["scale", v.scale], ["zero point", v.z], ["error of pinned", v.other]];
   return [["element", `(${index})`], ...known.filter(([, value]) => value !== undefined).map(([name, value]) => [name, ["q", "zero point"].includes(name) ? value : exact(value)])];

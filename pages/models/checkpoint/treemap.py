@@ -7,7 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.maps.component import script, vendor
+from pages.maps.component import base, script
 from pages.shared import charts
 from pages.shared.large import is_large
 
@@ -48,7 +48,7 @@ def draw(figure: str, picks: list[bool], identity: str, alt: str, on_pick: Calla
             "picks": picks,
             "key": f"{identity} {is_large()}",
             "alt": alt,
-            "vendor": vendor(),
+            "base": base(),
         },
         on_picked_change=picked,
         on_failed_change=lambda: st.session_state.update({_FAILED: True}),

@@ -99,8 +99,8 @@ def rerun_for_others(own: Turn) -> None:
 
 @contextmanager
 def computing(shown: bool) -> Iterator[None]:
-    """Show that something is being computed: one spinner, even if computations are nested."""
-    outermost = shown and not getattr(_of_thread, "computing", False)
+    """Show that something is being computed: one spinner, even if computations are nested; none outside a run."""
+    outermost = shown and get_run_yield_check() is not None and not getattr(_of_thread, "computing", False)
     _of_thread.computing = True if outermost else getattr(_of_thread, "computing", False)
     try:
         with st.spinner("Computing…") if outermost else nullcontext():

@@ -1,0 +1,146 @@
+"""The arithmetic that stands beside the maps on wide windows: of the element under the pointer, or of a pinned one."""
+
+import re
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Request, expect
+
+import quantcore as qc
+from quantcore import tensors
+from quantcore.quantization import Quantized
+
+X = tensors.generate(tensors.Generated())
+DEFAULT = "int4 symmetric per_tensor min_max textbook"
+ROUTE = "/arithmetic/"
+# What stands beside the maps: its heading and lines, without spaces, once they are those of the element wanted
+STANDS = """([title, lines]) => {
+    const steps = document.querySelector(".qs-standing:not(.qs-late)"), bare = (e) => e.textContent.replace(/\\s/g, "");
+    return steps?.querySelector("b").textContent.startsWith(title)
+        && JSON.stringify([...steps.querySelectorAll("pre > span")].map(bare)) === JSON.stringify(lines);
+}"""
+
+
+def bare(step: Any) -> str:
+    return re.sub(r"\s", "", f"{step.name}{step.formula}{step.value}")
+
+
+def expect_standing(app: Any, result: Quantized, index: tuple[int, ...]) -> None:
+    """Wait until the lines of the trace of this element stand beside the maps."""
+    lines = [bare(step) for step in qc.trace(result, index).steps()]
+    encoding = qc.encoding(result)
+    if encoding:  # a line about the library's own numbers comes first; the tests of traces check it
+        shown = app.page.locator(".qs-standing pre > span")
+        expect(shown).to_have_count(len(lines) + 1)
+        lines = [re.sub(r"\s", "", shown.first.inner_text()), *lines]
+    app.wait(STANDS, [f"Arithmetic of element ({', '.join(map(str, index))})", lines])
+
+
+@pytest.fixture
+def wide(app: Any) -> Any:
+    app.page.set_viewport_size({"width": 1920, "height": 1080})
+    return app
+
+
+@pytest.mark.parametrize(
+    ("x", "schemes"),
+    [
+        (
+            tensors.generate(tensors.Generated(shape=(4, 256))),
+            [
+                "gguf.Q4_K",
+                "int4 asymmetric per_channel percentile(95) onnxruntime",
+                "torchao.mxfp4",
+                "nf4 per_group(8)",
+                "e4m3fn per_channel(1) textbook",
+            ],
+        ),
+        (
+            np.array([[np.nan, 1.5], [-np.inf, 0.25]], np.float32),
+            ["int4 symmetric per_tensor given(0.1) onnxruntime"],
+        ),
+        (np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT]),
+    ],
+    ids=["schemes", "nan", "vector"],
+)
+@pytest.mark.filterwarnings("ignore:1 element becomes NaN")
+def test_the_lines_of_the_trace_follow_the_pointer(wide: Any, x: np.ndarray, schemes: list[str]) -> None:
+    wide.open(src="paste", t=qc.tensors.encode(x))
+    for number, text in enumerate(schemes):
+        named = str(qc.PRESETS.get(text) or qc.Scheme.parse(text))
+        scheme = qc.Scheme.parse(
+            re.sub(r"(per_group\(\d+)\)", r"\1, axis=1)", named, count=1)
+        )  # as the page writes it
+        wide.type("_scheme_text", str(scheme))
+        wide.expect_scheme(str(scheme))
+        result = qc.apply(x, scheme)
+        for place in np.linspace(0, x.size - 1, min(x.size, 3)).astype(int).tolist():
+            index = tuple(int(i) for i in np.unravel_index(place, x.shape))
+            wide.point(*((0,) * (2 - x.ndim) + index), number=(number + place) % 4)
+            expect_standing(wide, result, index)
+    wide.page.mouse.move(5, 5)
+    expect_standing(wide, result, qc.report(result).max_abs_error_index or (0,) * x.ndim)
+
+
+def test_a_click_pins_and_escape_unpins(wide: Any) -> None:
+    wide.open()
+    wide.expect_scheme(DEFAULT)
+    result = qc.apply(X, qc.Scheme.parse(DEFAULT))
+    worst = qc.report(result).max_abs_error_index
+    assert worst is not None
+    expect_standing(wide, result, worst)
+    expect(wide.page.locator(".qs-standing > b")).to_contain_text("the largest |error|")
+    wide.click(2, 5, number=1)
+    wide.expect_parameter("cell", "2, 5")
+    wide.point(6, 1, number=3)
+    expect(wide.page.locator(".qs-tip:visible span").nth(1)).to_have_text("(6, 1)")
+    expect_standing(wide, result, (2, 5))
+    wide.input("bits").focus()
+    wide.page.keyboard.press("ArrowRight")  # what is pinned follows the scheme
+    five = "int5 symmetric per_tensor min_max textbook"
+    wide.expect_scheme(five)
+    result = qc.apply(X, qc.Scheme.parse(five))
+    expect_standing(wide, result, (2, 5))
+    wide.page.keyboard.press("Escape")
+    expect_standing(wide, result, (6, 1))  # the pointer is still there
+    wide.click(6, 1, number=3)
+    wide.expect_parameter("cell", "6, 1")
+    wide.click(6, 1, number=3)
+    wide.point(0, 0)
+    expect_standing(wide, result, (0, 0))
+    wide.page.set_viewport_size({"width": 1280, "height": 1080})
+    expect(wide.page.locator(".qs-steps")).to_be_hidden()
+
+
+def test_a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any) -> None:
+    wide.open(shape="64x128")
+    wide.expect_scheme(DEFAULT)
+    under_way, most, asked = set[Request](), [0], list[str]()
+
+    def begin(request: Request) -> None:
+        if ROUTE in request.url:
+            under_way.add(request)
+            asked.append(request.url)
+            most[0] = max(most[0], len(under_way))
+
+    wide.page.on("request", begin)
+    wide.page.on("requestfinished", lambda request: under_way.discard(request))
+    run = "document.querySelector('[data-run]').dataset.run"
+    before = wide.page.evaluate(run)
+    wide.point(0, 0)
+    x, y = wide.place(63, 127)
+    began = time.monotonic()
+    wide.page.mouse.move(x, y, steps=200)
+    passed = time.monotonic() - began
+    result = qc.apply(tensors.generate(tensors.Generated(shape=(64, 128))), qc.Scheme.parse(DEFAULT))
+    expect_standing(wide, result, (63, 127))
+    assert most == [1]
+    assert 1 <= len(asked) <= 3 + passed / 0.05  # with a pause of 50 ms between two
+    assert wide.page.evaluate(run) == before
+    count = len(asked)
+    wide.point(0, 0)
+    expect_standing(wide, result, (0, 0))
+    assert len(asked) == count  # what has been asked once is known
+    wide.page.remove_listener("request", begin)
