@@ -94,7 +94,7 @@ class Evidence:
         params = self.result.params
         if self.scheme.rules.storage.quantize_with != "raw" or params.raw is None:
             return self.s, self.z
-        minimum = self.min and params.low is not None
+        minimum = self.min and not self.scheme.symmetric and params.low is not None
         return self.spread(params.raw.numpy()), self.spread(params.low.numpy()) if minimum else self.z
 
     @property

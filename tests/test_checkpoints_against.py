@@ -270,6 +270,49 @@ def test_what_is_broken_is_named(what, name, folder, original):
         ), shown
 
 
+@pytest.mark.parametrize("bit", [0, 7, 13, *(pytest.param(b, marks=pytest.mark.slow) for b in (1, 4, 10, 16, 18))])
+@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_any_bit_of_a_global_scale(bit, shared, folder, original):
+    """Codes rounded to nearest don't show the low ones; max |w| / 2,688, to which all others keep, shows each."""
+
+    def change(found, name):
+        if shared:  # by q and k of a layer, as vLLM needs it
+            for layer in range(releases.LAYERS):
+                _share(found, f"model.layers.{layer}.self_attn.")
+        key = f"{AT}.weight_scale_2"
+        found[key] = flip(found[key].reshape(1), 0, bit).reshape(())
+
+    (error,) = check(folder, original, "nvfp4", change)
+    assert (error.kind, error.facts["bit"], error.facts["constant"]) == ("global_scale_wrong", bit, 2688)
+    assert error.tensors == (f"{AT}.weight",)
+    assert error.facts["by"] == pytest.approx(abs(error.facts["scale"] / error.facts["computed"] - 1))
+
+
+def _share(found, start):
+    weights = {m: model()[f"{start}{m}.weight"] for m in ("q_proj", "k_proj")}
+    one = max(w.float().abs().max() for w in weights.values()) / (6 * 448)
+    for module, w in weights.items():
+        x = w.float().reshape(len(w), -1, 16)
+        scale = (x.abs().amax(-1) / 6 / one).to(torch.float8_e4m3fn)
+        codes = releases.fp4_codes(x / (scale.float() * one)[..., None]).reshape(w.shape)
+        new = {"weight": releases.bytes_of(codes), "weight_scale": scale, "weight_scale_2": one.reshape(())}
+        found |= {f"{start}{module}.{last}": t for last, t in new.items()}
+
+
+def test_columns_that_nothing_divides(folder, original):
+    """AWQ's factors without the norm that undoes them change the model."""
+    weights = scaled(model())
+    for layer in range(releases.LAYERS):
+        name = f"model.layers.{layer}.input_layernorm.weight"
+        weights[name] = model()[name]
+    path = save(folder / "half scaled", quantized(weights, "awq"), WRITERS["awq"][1])
+    found = open_checkpoint(path).findings(original)
+    errors = {name for f in found if f.severity == "error" and f.kind == "column_factors" for name in f.tensors}
+    assert errors == {f"model.layers.{i}.self_attn.{m}_proj.weight" for i in range(releases.LAYERS) for m in "qk"}
+    notes = {name for f in found if f.severity == "note" and "column_factors" in f.kind for name in f.tensors}
+    assert f"model.layers.{3}.mlp.down_proj.weight" in notes
+
+
 FAST = ("gptq_feedback", "ct_int4_search", "nvfp4", "Q4_K")
 
 

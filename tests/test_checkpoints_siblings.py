@@ -360,6 +360,21 @@ def test_roles_that_whole_layers_lack():
         assert {severity for severity, _ in lacking(names)} <= {"note"}, names
 
 
+def test_keys_and_values_that_one_layer_lacks():
+    """Of one layer alone they are lost, if no config says that layers share them."""
+    names = layers(*ATTENTION, of=(0, 1, 3, 4)) + layers("self_attn.q_proj", "self_attn.o_proj", of=(2,)) + layers(*MLP, of=range(5))
+    gone = {("error", f"model.layers.2.self_attn.{n}_proj.weight") for n in "kv"}
+    assert lacking(names) == gone
+    stored_so = {name: Piece() for name in names}
+    for key in ("num_kv_shared_layers", "text_config"):
+        config = {key: 1 if key != "text_config" else {"num_kv_shared_layers": 1}}
+        found = of_structure(Release(stored_so, config))
+        assert {f.severity for f in found} <= {"note"}
+    # two layers of four share
+    two = layers(*ATTENTION, of=(0, 1, 3)) + layers("self_attn.q_proj", "self_attn.o_proj", of=(2, 4))
+    assert {severity for severity, _ in lacking(two)} <= {"note"}
+
+
 def test_a_single_shard_lacks_what_others_hold():
     names = layers(*ATTENTION, *MLP)[:-2]
     assert lacking(names, file="model-00001-of-00002.safetensors") == set()

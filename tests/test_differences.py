@@ -37,6 +37,7 @@ PATTERNS = {
     r"codes are (.*?)(?:, so that -0 becomes 0)?": "codes",
     r"1/s is \(1 / the scale of the scales\) / the value of the scale's code": "inverse of levels",
     r"1/s is (.*?), at most 20000, and 1 if high - low is at most 0.0001, and the scale is 1 / \(1/s\)": "hqq",
+    r"the scale before it is stored is 1 / r, where r is (.*?), at most 20000, and 1 if high - low is at most 0.0001": "hqq of r",
     r"1/s is (.*)": "inverse",
     r"a 1/s that is infinite or NaN is replaced by 1": "bad inverse",
     r"ties are rounded away from zero": "half away",
@@ -66,8 +67,8 @@ PATTERNS = {
     r"x is divided by a scale of 0 like by any other: 0 / 0 is NaN": "zero divides",
     r"a scale of NaN is refused": "refuses NaN scale",
     r"a non-finite scale is refused": "refuses scale",
-    r"the zero point is -low · \(1/s\), not rounded": "float z",
-    r"the zero point is round\(-low · \(1/s\)\), not clamped": "rounded z",
+    r"the zero point is -low · (\(1/s\)|r), not rounded": "float z",
+    r"the zero point is round\(-low · (\(1/s\)|r)\), not clamped": "rounded z",
     r"there is no zero point: x̂ is (.*?)(?:, with min = low)?": "min",
     r"the zero point is rounded after the subtraction": "z after",
     r"the zero point is computed in float64": "z in float64",
@@ -180,6 +181,8 @@ class Said:
             of_scales, _, code, _ = inner[0]
             level = f32(self.scales.fmt.decode(torch.tensor(code)).numpy()[0])
             inverse = (f32(1) / of_scales) / level
+        if "hqq of r" in self.said:
+            inverse = None
         return inner[0][3][0], (inner[1][3][0] if len(inner) > 1 else z), inverse
 
     # from x to the scale
@@ -283,8 +286,9 @@ class Said:
 
     def asymmetric_scale(self, low, high, dtype):
         steps = dtype(self.fmt.qmax - self.fmt.qmin)
-        if "hqq" in self.said:
-            inverse = f32(computed(self.said["hqq"][0], f32, low=low, high=high))
+        of_range = self.said.get("hqq") or self.said.get("hqq of r")
+        if of_range:
+            inverse = f32(computed(of_range[0], f32, low=low, high=high))
             inverse = np.minimum(f32(1) if abs(high - low) <= f32(1e-4) else inverse, f32(20000))
             return f32(1) / inverse, inverse
         width = np.maximum(high - low, dtype(self.number("least range", 0)))
@@ -298,7 +302,9 @@ class Said:
             return f32(self.number("middle", 0 if fmt.signed else 2 ** (fmt.bits - 1)))
         if "min" in self.said:
             return f32(low)
-        if "float z" in self.said or "rounded z" in self.said:
+        of_inverse = self.said.get("float z") or self.said.get("rounded z")
+        if of_inverse:
+            assert (of_inverse[0] == "r") == ("hqq of r" in self.said)
             z = -f32(low) * inverse
             return np.rint(z) if "rounded z" in self.said else z
         by = raw if {"both in float64", "z of raw"} & set(self.said) else scale
@@ -624,10 +630,8 @@ def random_schemes(seed, n):
             scheme = qc.Scheme.parse(" ".join(words))
         except qc.QuantError:
             continue
-        # hqq's 1/s is that of the range, but codes are computed with the stored scale
-        inverse = scheme.rules.scale.asymmetric_scale == "inverse_range" and not scheme.symmetric
         absent = scheme.convention.name == "gguf.Q4_0" and not scheme.symmetric
-        if qc.refusal(scheme, (2, 32)) is None and not (stored and inverse) and not absent:
+        if qc.refusal(scheme, (2, 32)) is None and not absent:
             n -= 1
             yield scheme
 

@@ -15,6 +15,8 @@ from quantcore.conventions.record import CONVENTIONS
 f32 = np.float32
 LINES = {
     # words after the arithmetic -> how to compute it
+    r", with s before it is stored": "",
+    r", where 1 / r is the scale before it is stored": "",
     r", in float64": "float64",
     r"; the scale before it is stored": "",
     r", float32(; used instead of s = .*)?": "",

@@ -8,28 +8,16 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import CHOICES, STAGE_OF, STAGES, Convention
-from quantcore.errors import QuantError
 from quantcore.granularity import grid_shape
-from quantcore.qparams import QParams, choose_qparams, parameters
+from quantcore.qparams import QParams, parameters, ranges
 from quantcore.quantization import Quantized
-from quantcore.scheme import KINDS
+from quantcore.range_setting import Given, MinMax, Search
 
 # The choices that still matter once scale and zero_point are found
 CODING = tuple(name for name, stage in STAGE_OF.items() if STAGES[stage].ALTERS == "codes")
-# A record that leaves the range as the range setting found it
-_NEUTRAL = {
-    "zero_in_range": "no",
-    "finite_range": False,
-    "widen_to_eps": False,
-    "min_range": 0.0,
-    "scale_precision": "float32",
-    "symmetric_scale": "max_of_sides",
-    "asymmetric_scale": "range",
-    "zero_point_form": "integer",
-    "bad_scale": "kept",
-}
-
-Found = tuple[Tensor, list[tuple[str, ...]]]
+# the choices that change a parameter; None: each library's range setting finds a range of its own
+Choices = tuple[str, ...] | None
+Found = tuple[Tensor, list[Choices]]
 
 
 def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
@@ -52,25 +40,30 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:
     """Return, for each block, the smallest set of b's choices that turns a's parameter into b's.
 
-    Each block has an index into the list of sets. The first set is empty: the parameters are equal, or the range
-    itself depends on the library, so that choices alone do not explain them.
+    Each block has an index into the list of sets. The first set is empty: the parameters are equal, or come from more
+    than a range (given, searched, adjusted). The second is None: the ranges themselves differ.
     """
-    place, sets = torch.zeros(len(blocks), dtype=torch.int64), [()]  # type: tuple[Tensor, list[tuple[str, ...]]]
-    ranges = _ranges(a)
-    if ranges is None:
+    place = torch.zeros(len(blocks), dtype=torch.int64)
+    sets: list[Choices] = [(), None]
+    of_a, of_b = (_ranges(r, blocks) for r in (a, b))
+    if of_a is None or of_b is None:
         return place, sets
-    low, high = (t.reshape(-1)[blocks] for t in ranges)
+    low, high = of_a
     ours, theirs = (r.scheme.rules for r in (a, b))
+    is_stored = a.params.raw is not None  # then 1/s is computed from the stored scale
 
     def found(record: Convention) -> Tensor:
-        return _numbers(parameters(low, high, a.scheme.symmetric, a.scheme.format, record), ingredient)
+        params = parameters(low, high, a.scheme.symmetric, a.scheme.format, record)
+        return _numbers(params, ingredient, is_stored)
 
     own, wanted = found(ours), found(theirs)
-    for result, replayed in ((a, own), (b, wanted)):
+    replayed = torch.ones(len(blocks), dtype=torch.bool)
+    for result, numbers in ((a, own), (b, wanted)):
         first = dataclasses.replace(result.params, scale=_first(result.params))
-        if not _equal(_numbers(first, ingredient)[:, blocks], replayed).all():
-            return place, sets
-    open_ = ~_equal(own, wanted)
+        replayed &= _equal(_numbers(first, ingredient, is_stored)[:, blocks], numbers)
+    differ = ~_equal(torch.stack(of_a), torch.stack(of_b))
+    place[differ] = 1
+    open_ = replayed & ~differ & ~_equal(own, wanted)
     for names in _subsets(ours, theirs, found):
         if not open_.any():
             break
@@ -105,16 +98,15 @@ def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> C
     return record.changed(**{name: other.choices[name] for name in names})
 
 
-def _ranges(result: Quantized) -> tuple[Tensor, Tensor] | None:
-    """Return each block's range before the convention changes it; None where the scheme has no range."""
+def _ranges(result: Quantized, blocks: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the range of each block as the range setting finds it; None where the scheme has no range."""
     scheme = result.scheme
-    record = scheme.rules.changed(**_NEUTRAL)
-    record = dataclasses.replace(record, limits=(), formats=tuple(KINDS.values()))
-    try:
-        params = choose_qparams(result.x, dataclasses.replace(scheme, convention=record))
-    except QuantError:
+    if isinstance(scheme.range_setting, Given | Search):
         return None
-    return None if params.low is None or params.high is None else (params.low, params.high)
+    if isinstance(scheme.range_setting, MinMax):  # whatever the rule for the scale needs of it
+        scheme = dataclasses.replace(scheme, convention=scheme.rules.changed(symmetric_scale="max_of_sides"))
+    low, high = (t.reshape(-1)[blocks] for t in ranges(result.x, scheme))
+    return low, high
 
 
 def _first(params: QParams) -> Tensor:
@@ -122,11 +114,13 @@ def _first(params: QParams) -> Tensor:
     return params.scale if params.raw is None else params.raw
 
 
-def _numbers(params: QParams, ingredient: str) -> Tensor:
+def _numbers(params: QParams, ingredient: str, is_stored: bool = False) -> Tensor:
     """Return the numbers that decide whether the ingredient is equal, with blocks along axis 1."""
     if ingredient == "zero_point":
         return params.zero_point.reshape(1, -1).to(torch.float64)
     scale = params.scale.reshape(-1)
+    if is_stored:
+        return scale[None].double()
     inverse = scale.reciprocal() if params.inverse is None else params.inverse.reshape(-1)
     return torch.stack([scale.double(), inverse.double()])
 

@@ -49,7 +49,7 @@ class Reason:
 class Comparison:
     """Both results, where their codes differ (bool, x's shape), and the ingredients behind each.
 
-    ``behind``: int8, the index into ``sets`` for elements that differ, -1 elsewhere.
+    ``behind``: int16, the index into ``sets`` for elements that differ, -1 elsewhere.
     """
 
     a: Quantized
@@ -112,7 +112,7 @@ class Comparison:
             behind = {p: lists[i] for (p, (_, lists)), i in zip(found.items(), row[2:], strict=True)}
             index = tuple(int(i) for i in np.unravel_index(at, self.differs.shape))
             text = sentence(self.a, self.b, index, names, behind, row[1])
-            choices = tuple(dict.fromkeys(c for p in names if p in behind for c in behind[p]))
+            choices = tuple(dict.fromkeys(c for p in names if p in behind for c in behind[p] or ()))
             reasons.append(Reason(kind_of(names, row[1]), names, choices, count, index, text))
         return reasons
 
@@ -139,7 +139,7 @@ def compare(x: Any, scheme: Scheme, a: Convention, b: Convention) -> Comparison:
     differs = of_a.codes != of_b.codes
     differing = _differing(of_a, of_b)
     sets = tuple(s for n in range(1, len(differing) + 1) for s in itertools.combinations(differing, n))
-    behind = torch.full(differs.shape, -1, dtype=torch.int8)
+    behind = torch.full(differs.shape, -1, dtype=torch.int16)
     open_ = differs.clone()
     for place, ingredients in enumerate(sets):
         if not open_.any():

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 
-from quantcore.comparison.ties import PARITY, TIE
+import torch
+
+from quantcore.comparison.causes import Choices
+from quantcore.comparison.ties import NEAR, PARITY, ROUNDING, TIE
 from quantcore.conventions import CHOICES
 from quantcore.quantization import Quantized
-from quantcore.range_setting import MinMax
-from quantcore.tracing import Trace, number, scale_formula, signed, trace, zero_point_formula
+from quantcore.tracing import Trace, dividend, number, scale_formula, signed, trace, zero_point_formula
 
 _PARAMETERS = {"scale": "scale", "zero_point": "zero point"}
 _KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
+_TIES = {TIE: "tie", PARITY: "tie, and z is odd", NEAR: "near a tie"}
+_LEAST_LOST = 2.0**31  # too large for the narrowest of the integer types that values are cast to
+_ENDS = {"saturate": "clamped to", "wrap": "wrapped to", "cast": "cast to", "stored": "stored as"}
 
 
 def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
@@ -25,7 +30,7 @@ def sentence(
     b: Quantized,
     index: tuple[int, ...],
     ingredients: tuple[str, ...],
-    choices: Mapping[str, tuple[str, ...]],
+    choices: Mapping[str, Choices],
     kernel_kind: int,
 ) -> str:
     """Return a sentence that says why the codes of one element differ.
@@ -35,10 +40,13 @@ def sentence(
         kernel_kind: see `ties.kernel_kinds`.
     """
     sides = (name(a), trace(a, index)), (name(b), trace(b, index))
-    parts = [_parameter(sides, p, choices[p]) for p in ("scale", "zero_point") if p in ingredients]
-    coding = [i for i in ingredients if i not in ("scale", "zero_point")]
+    parts = [_parameter(sides, p, choices[p]) for p in _PARAMETERS if p in ingredients and _differs(sides, p)]
+    coding = [i for i in ingredients if i not in _PARAMETERS]
     if coding:
-        parts.append(_coding(sides, coding, kernel_kind if ingredients == ("kernel",) else None))
+        lead = _lead(sides, coding, kernel_kind, alone=not parts)
+        converts = lead in (_LOST, _OUTSIDE)
+        phrases = ", ".join((_converted if converts else _rounded)(who, t) for who, t in sides)
+        parts.append(f"so {phrases}" if lead == "so" else f"{lead}: {phrases}")
     else:
         (_, of_a), (_, of_b) = sides
         parts.append(f"so {number(of_a.x)} becomes {of_a.code} against {of_b.code}")
@@ -48,61 +56,86 @@ def sentence(
 Sides = tuple[tuple[str, Trace], tuple[str, Trace]]
 
 
-def _parameter(sides: Sides, ingredient: str, choices: tuple[str, ...]) -> str:
+def _differs(sides: Sides, ingredient: str) -> bool:
+    """Whether a parameter, or the number that stands for it in the arithmetic, differs in the element's block."""
+    (_, a), (_, b) = sides
+    if ingredient == "zero_point":
+        return a.zero_point != b.zero_point
+    return (a.scale, a.raw_scale, _inverse(a)) != (b.scale, b.raw_scale, _inverse(b))
+
+
+def _inverse(t: Trace) -> float:
+    return float(torch.tensor(t.coded_scale).reciprocal()) if t.factor is None else t.factor
+
+
+def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
     """``scale: a max|x| / 127.5 = … against b max|x| / 127 = …``, of the element's block."""
     formula = scale_formula if ingredient == "scale" else zero_point_formula
-    values = [getattr(t, ingredient) for _, t in sides]
-    stakes = list(dict.fromkeys(CHOICES[c].at_stake for c in choices))
-    setting = sides[0][1].scheme.range_setting
-    if not stakes and not isinstance(setting, MinMax) and sides[0][1].low is not None:
+    traces = [t for _, t in sides]
+    values = [getattr(t, ingredient) for t in traces]
+    if choices is None:
         stakes = ["the range setting finds a different range for each library"]
-    if values[0] == values[1]:
-        stakes = ["1/s is computed separately"]
+    else:
+        stakes = list(dict.fromkeys(CHOICES[c].at_stake for c in choices))
+    if ingredient == "scale" and traces[0].raw_scale == traces[1].raw_scale:
+        if values[0] == values[1]:
+            stakes = ["1/s is computed separately"]
+        elif traces[0].raw_scale is not None:
+            stakes = ["the scale of the scales"]
     phrases = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
-    what = ingredient.replace("_", " ")
-    if stakes:
-        what += f" ({'; '.join(stakes)})"
-    return f"{what}: " + " against ".join(phrases)
+    what = f"{_PARAMETERS[ingredient]} ({'; '.join(stakes)})" if stakes else _PARAMETERS[ingredient]
+    return f"{what}: {' against '.join(phrases)}"
 
 
-def _coding(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
-    if set(ingredients) & {"nan", "cast"}:
-        return "not representable in the integer cast: " + ", ".join(
-            f"{who} converts {number(t.shifted)} to {t.code}" for who, t in sides
-        )
-    if ingredients == ["overflow"]:
-        return "out of range: " + ", ".join(
-            f"{who} converts {number(t.shifted)} to {t.code}" for who, t in sides
-        )
-    return _rounded(sides, ingredients, kernel_kind)
+_LOST, _OUTSIDE = "not representable in the integer cast", "out of range"
 
 
-def _rounded(sides: Sides, ingredients: list[str], kernel_kind: int | None) -> str:
-    """``tie: a rounds x / s = 7.5 to 8, b rounds x · (1/s) = 7.4999995 to 7``."""
-    if not sides[0][1].scheme.format.has_zero_point:
-        phrases = [f"{who} rounds {number(t.quotient)} to {number(t.rounded)}" for who, t in sides]
-        return "near a tie: " + ", ".join(phrases)
-    phrases = [_side(who, t) for who, t in sides]
-    if "rounding" in ingredients:
-        rules = " against ".join(t.scheme.convention.coding.rounding for _, t in sides)
-        return f"rounding rule, {rules}: " + ", ".join(phrases)
-    if kernel_kind is None:  # scale and zero_point differ too
-        return "so " + ", ".join(phrases)
-    what = {TIE: "tie", PARITY: "tie, and z is odd"}.get(kernel_kind, "near a tie")
-    return f"{what}: " + ", ".join(phrases)
+def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str:
+    """What the codes depend on; ``alone``: scale and zero point are not among the ingredients."""
+    if set(coding) & {"nan", "cast"} and any(_is_lost(t) for _, t in sides):
+        return _LOST
+    if coding == ["overflow"] and alone:
+        return _OUTSIDE
+    if "rounding" in coding:
+        return f"rounding rule, {' against '.join(t.scheme.convention.coding.rounding for _, t in sides)}"
+    if coding != ["kernel"]:
+        return "; ".join(dict.fromkeys(CHOICES[c].at_stake for c in coding))
+    if not alone:
+        return "so"
+    if kernel_kind in _TIES or _near_tie(*(t for _, t in sides)):
+        return _TIES.get(kernel_kind, "near a tie")
+    return CHOICES["kernel"].at_stake
 
 
-def _side(who: str, t: Trace) -> str:
+def _is_lost(t: Trace) -> bool:
+    return t.scheme.format.has_zero_point and not abs(t.rounded) < _LEAST_LOST
+
+
+def _near_tie(a: Trace, b: Trace) -> bool:
+    """Whether two quotients lie next to the middle of the values of a small float or codebook that they are rounded to."""
+    if a.scheme.format.has_zero_point or a.rounded == b.rounded:  # as -0 and 0 are
+        return False
+    middle = (a.rounded + b.rounded) / 2
+    return all(abs(t.quotient - middle) <= ROUNDING * abs(middle) for t in (a, b))
+
+
+def _converted(who: str, t: Trace) -> str:
+    return f"{who} converts {number(t.shifted)} to {t.code}"
+
+
+def _rounded(who: str, t: Trace) -> str:
+    """``a rounds x / s = 7.4999995 to 7, + 3 = 10``, and what becomes of a value out of range."""
     kernel = t.kernel
-    text = f"{who} rounds {kernel.rounded} = {number(_before(t))} to {number(t.rounded)}"
-    if t.zero_point and not kernel.shift_first:
-        text += f", + {signed(t.zero_point)} = {number(t.shifted)}"
-    return text
-
-
-def _before(t: Trace) -> float:
-    """Return the value that is rounded."""
-    return t.quotient if t.summed is None else t.summed
+    if t.overflow == "searched":
+        return f"the search of {who} chooses {t.code}"
+    if not t.scheme.format.has_zero_point:
+        operation = "· (1/s)" if kernel.inverse else "/ s"
+        return f"{who} rounds {dividend(t)} {operation} = {number(t.quotient)} to {number(t.rounded)}"
+    verb = "truncates" if kernel.half and t.scheme.convention.coding.rounding == "toward_zero" else "rounds"
+    text = f"{who} {verb} {kernel.rounded} = {number(t.unrounded)} to {number(t.rounded)}"
+    if t.shift and not kernel.shift_first:
+        text += f", + {signed(t.shift)} = {number(t.shifted)}"
+    return f"{text}, {_ENDS[t.overflow]} {t.code}" if t.overflow else text
 
 
 def name(result: Quantized) -> str:

@@ -8,16 +8,29 @@ from quantcore.numerics import KERNELS, unrounded
 from quantcore.qparams import factor
 from quantcore.quantization import Quantized
 
-NO_TIE, TIE, PARITY = 0, 1, 2
+NO_TIE, TIE, PARITY, NEAR = 0, 1, 2, 3
+ROUNDING = 2.0**-21  # relative error of a value before it is rounded: a few operations in float32
 
 
 def kernel_kinds(a: Quantized, b: Quantized, flat: Tensor) -> Tensor:
-    """Return for each element whether both round a tie (`PARITY`), one does (`TIE`), or neither (`NO_TIE`).
+    """Return for each element whether both values lie next to a tie that both libraries would round to nearest.
 
-    Both round a tie if an odd z, added before or after rounding, changes which neighbor is even.
+    `TIE`: and one of them is a tie; `PARITY`: both are, and an odd z, added before rounding or after, changes which
+    neighbor is even; `NEAR`: neither is; `NO_TIE`: they do not.
     """
-    ties = [_is_tie(r, before_rounding(r, flat)) for r in (a, b)]
-    return torch.where(ties[0] & ties[1], PARITY, torch.where(ties[0] | ties[1], TIE, NO_TIE))
+    near = torch.ones(len(flat), dtype=torch.bool)
+    ties, odd = [], near
+    for result in (a, b):
+        values = before_rounding(result, flat)
+        shift = result.params.zero_point.reshape(-1)[blocks_of(result, flat)]
+        away = _away(result, values)
+        size = torch.maximum(values.abs(), shift.abs().to(torch.float32)).clamp(min=1.0)
+        near = near & (away <= (2 * ROUNDING * size).clamp(max=0.25))  # the quotient is at most twice as large
+        ties.append(away == 0)
+        odd = odd & (shift % 2 == 1)
+    kinds = torch.where(ties[0] | ties[1], TIE, NEAR)
+    kinds = torch.where(ties[0] & ties[1] & odd, PARITY, kinds)
+    return torch.where(near, kinds, NO_TIE)
 
 
 def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
@@ -33,6 +46,13 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     return kernel.run(x, s, shift if kernel.shift_first else None, torch.empty_like(x), unrounded)
 
 
-def _is_tie(result: Quantized, values: Tensor) -> Tensor:
-    jump = 0.5 if result.scheme.convention.coding.rounding.startswith("half") else 0.0
-    return values.remainder(1.0) == jump
+def _away(result: Quantized, values: Tensor) -> Tensor:
+    """Return how far each value is from the nearest tie; infinite if values are not rounded to nearest."""
+    coding = result.scheme.rules.coding
+    half = KERNELS[coding.kernel].half
+    values = values.double()
+    if not (coding.rounding == "toward_zero" if half else coding.rounding.startswith("half")):
+        return torch.full_like(values, torch.inf)
+    tie = 0.0 if half else 0.5  # ½ has been added
+    rest = (values - tie).remainder(1.0)
+    return torch.minimum(rest, 1.0 - rest).nan_to_num(torch.inf)

@@ -62,7 +62,7 @@ def _parameters(context: Context) -> tuple[Tensor, Tensor, Tensor]:
     """The sampled elements, and the scale and zero point that their codes are computed with."""
     x, blocks = context.sample
     scale, zero_point = (
-        t[blocks].to(torch.float32).expand_as(x) for t in coded_with(context.result.params, context.scheme.rules)
+        t[blocks].to(torch.float32).expand_as(x) for t in coded_with(context.result.params, context.scheme)
     )  # fmt: skip
     return x, scale, zero_point
 

@@ -1,9 +1,9 @@
 """Scale and zero point from a range; codes from values, and values from codes."""
 
-from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams
+from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams, ranges
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
 from quantcore.qparams.record import QParams
-from quantcore.qparams.scale import parameters
+from quantcore.qparams.scale import inverse_range, parameters
 from quantcore.qparams.searched import GroupSearch, search_of, searches_of
 from quantcore.qparams.squared_error import BlockErrors
 
@@ -18,8 +18,10 @@ __all__ = [
     "factor",
     "find_qparams",
     "fit",
+    "inverse_range",
     "dequantizer_of",
     "parameters",
+    "ranges",
     "search_of",
     "searches_of",
     "store",

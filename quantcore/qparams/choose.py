@@ -97,6 +97,18 @@ def _half_quadratic(
     return setting.zero_point(blocks.rows(x), inverse, zero_point, task).reshape(blocks.grid)
 
 
+def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
+    """Return the range of every block as the range setting finds it, before the convention changes it, in block form.
+
+    Not for `Given` and searches, which have none.
+
+    Raises:
+        QuantError: x contains NaN or infinity, and the range setting refuses them.
+    """
+    x = x - x.mean() if scheme.rules.scale.center == "mean" else x
+    return _range(x, scheme, Blocks.of(scheme.granularity, tuple(x.shape)), "this range setting")
+
+
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
     blocked, setting, rule = blocks.view(x), scheme.range_setting, scheme.rules.scale.symmetric_scale

@@ -29,7 +29,7 @@ def boxes(
     """Yield each region, its unclamped values, and the zero_point added to them (None: all are 0)."""
     x = blocks.view(x) if params.center is None else blocks.view(x) - params.center
     rules = scheme.rules
-    scale, zero_point, shifted = prepare(*coded_with(params, rules), blocks, x.device)
+    scale, zero_point, shifted = prepare(*coded_with(params, scheme), blocks, x.device)
     integer = scheme.format.has_zero_point
     # floats are rounded in `encode_`, where the exponent is known
     round_ = rounding(rules.coding.rounding) if integer else unrounded
@@ -51,15 +51,16 @@ def boxes(
         yield region, work.clamp_(min=least) if least else work, shift
 
 
-def coded_with(params: QParams, convention: Convention) -> tuple[Tensor, Tensor]:
+def coded_with(params: QParams, scheme: Scheme) -> tuple[Tensor, Tensor]:
     """Return the scale and zero_point that codes are computed with: as stored, or before they are stored."""
     if params.coded is not None:
         return params.coded, params.zero_point
-    if convention.storage.quantize_with != "raw" or params.raw is None:
+    rules = scheme.rules
+    if rules.storage.quantize_with != "raw" or params.raw is None:
         return params.scale, params.zero_point
-    # given minima are known only as stored
-    before = params.low if convention.zero_point.is_min and params.low is not None else params.zero_point
-    return params.raw, before
+    # given minima are known only as stored, and that of symmetric codes is 0
+    has_min = rules.zero_point.is_min and not scheme.symmetric and params.low is not None
+    return params.raw, params.low if has_min and params.low is not None else params.zero_point
 
 
 def convention_of(

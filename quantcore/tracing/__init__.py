@@ -3,7 +3,7 @@
 from quantcore.tracing.record import Step
 from quantcore.tracing.scale_formula import scale_formula
 from quantcore.tracing.steps import Trace
-from quantcore.tracing.text import number, signed, zero_point_formula
+from quantcore.tracing.text import dividend, number, signed, zero_point_formula
 from quantcore.tracing.trace import trace
 
-__all__ = ["Step", "Trace", "number", "scale_formula", "signed", "trace", "zero_point_formula"]
+__all__ = ["Step", "Trace", "dividend", "number", "scale_formula", "signed", "trace", "zero_point_formula"]

@@ -105,3 +105,8 @@ class Numbers:
     def kernel(self) -> Kernel:
         """The order of operations."""
         return KERNELS[self.convention.coding.kernel]
+
+    @property
+    def unrounded(self) -> float:
+        """The value that is rounded."""
+        return self.quotient if self.summed is None else self.summed

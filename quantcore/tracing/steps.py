@@ -4,7 +4,15 @@ from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.tracing.record import Numbers, Step
 from quantcore.tracing.scale_formula import scale_formula
 from quantcore.tracing.searches import search_steps
-from quantcore.tracing.text import code_formula, factor_formula, number, rule, signed, zero_point_formula
+from quantcore.tracing.text import (
+    code_formula,
+    dividend,
+    factor_formula,
+    number,
+    rule,
+    signed,
+    zero_point_formula,
+)
 
 
 class Trace(Numbers):
@@ -31,16 +39,13 @@ def _quotient(t: Numbers) -> list[Step]:
     """From x to the value that is rounded; a z added after rounding is left out."""
     kernel, operand, steps = t.kernel, number(t.operand), []
     integer = t.scheme.format.has_zero_point
-    over = "x"
-    if kernel.subtracts and integer:
-        over = "(x - z)"
+    over = dividend(t)
+    if over == "(x - z)":
         steps.append(Step("x - z", f"{number(t.x)} - {signed(t.shift)}", operand))
     elif t.center is not None:
-        over = "(x - mean)"
         steps.append(Step("x - mean", f"{number(t.x)} - {signed(t.center)}", operand))
-    elif t.convention.scale.divisor != 1:
-        over, divisor = "(x / d)", t.convention.scale.divisor
-        steps.append(Step("x / d", f"{number(t.x)} / {number(divisor)}", operand))
+    elif over == "(x / d)":
+        steps.append(Step("x / d", f"{number(t.x)} / {number(t.convention.scale.divisor)}", operand))
     if t.factor is None:
         name, product = f"{over} / s", f"{operand} / {signed(t.coded_scale)}"
     else:
@@ -68,8 +73,7 @@ def _sum(t: Numbers) -> list[Step]:
 
 
 def _to_code(t: Numbers) -> list[Step]:
-    before = t.quotient if t.summed is None else t.summed
-    steps = [Step("round", f"round({number(before)}), {rule(t)}", number(t.rounded))]
+    steps = [Step("round", f"round({number(t.unrounded)}), {rule(t)}", number(t.rounded))]
     if t.shift and not t.kernel.shift_first:
         steps.append(Step("+ z", f"{number(t.rounded)} + {signed(t.shift)}", number(t.shifted)))
     return steps

@@ -2,9 +2,10 @@
 
 import math
 
-import numpy as np
+import torch
 
 from quantcore.numerics import ROUNDINGS, decimal
+from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
 from quantcore.tracing.record import Numbers
 
@@ -28,19 +29,29 @@ def signed(value: float) -> str:
 def rule(t: Numbers) -> str:
     """How the convention rounds."""
     name = t.scheme.convention.coding.rounding
-    if t.kernel.half:
+    if t.kernel.half and name == "toward_zero":
         return "truncated"
     if name.endswith("_of_sum"):
         return f"{_RULES[name.removesuffix('_of_sum')]}, of |v| + 0.5 in float32"
     return _RULES.get(name, "stochastic")
 
 
+def dividend(t: Numbers) -> str:
+    """What is divided by s: ``x``, or what is computed from it first."""
+    if t.kernel.subtracts and t.scheme.format.has_zero_point:
+        return "(x - z)"
+    if t.center is not None:
+        return "(x - mean)"
+    return "x" if t.convention.scale.divisor == 1 else "(x / d)"
+
+
 def factor_formula(t: Numbers) -> str:
     """How the factor that x is multiplied by was computed."""
     c = t.convention
-    if c.scale.asymmetric_scale == "inverse_range" and t.high is not None and not t.scheme.symmetric:
+    of_range = t.high is not None and t.raw_scale is None  # of a stored scale, 1/s is computed
+    if c.scale.asymmetric_scale == "inverse_range" and of_range and not t.scheme.symmetric:
         return inverse_of_range(t)
-    if c.scale.inverse == "of_range" and t.high is not None and t.scheme.symmetric and t.raw_scale is None:
+    if c.scale.inverse == "of_range" and of_range and t.scheme.symmetric:
         return _inverse_of_largest(t)
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
         return "(1 / the scale of the scales) / the value of the scale's code, used instead of 1 / s"
@@ -54,14 +65,21 @@ def factor_formula(t: Numbers) -> str:
     return f"{text}; used instead of s = {number(t.scale)}"
 
 
+def _range_inverse(t: Numbers) -> float:
+    """1/s as hqq computes it from the range, before s."""
+    dtype = getattr(torch, t.convention.scale.scale_precision)
+    low, high = (torch.tensor(end, dtype=dtype) for end in (t.low, t.high))
+    return float(inverse_range(low, high, t.scheme.format.qmax - t.scheme.format.qmin))
+
+
 def inverse_of_range(t: Numbers) -> str:
     """1/s as hqq computes it, before s."""
     assert t.low is not None
     assert t.high is not None
-    steps, low, high = t.scheme.format.qmax - t.scheme.format.qmin, np.float32(t.low), np.float32(t.high)
-    if high - low <= np.float32(1e-4):
+    steps, inverse = t.scheme.format.qmax - t.scheme.format.qmin, _range_inverse(t)
+    if inverse == 1 and t.high - t.low < 0.5:
         return "1, since high - low is at most 0.0001"
-    if t.factor == 20000:
+    if inverse == 20000:
         return "20000, the maximum of 1/s"
     return f"{steps} · (1 / (high - low)) = {steps} · (1 / ({number(t.high)} - {signed(t.low)}))"
 
@@ -100,28 +118,39 @@ def zero_point_formula(t: Numbers) -> str:
         stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
         return f"low = {number(t.low)}{stored}"
     if c.zero_point.zero_point_form != "integer":
-        text = f"{signed(-t.low)} · {number(t.factor or 0.0)}"
-        if isinstance(t.scheme.range_setting, HalfQuadratic):
-            return f"-low · (1/s) = {text}, then adjusted by half_quadratic"
-        rounded = c.zero_point.zero_point_form == "float_rounded"
-        return f"round(-low · (1/s)) = round({text})" if rounded else f"-low · (1/s) = {text}"
-    divisor, bounds = signed(t.scale), f", {fmt.qmin}, {fmt.qmax}"
+        return _float_zero_point(t, t.low)
+    found = t.scale if t.raw_scale is None else t.raw_scale  # the zero point is computed before s is stored
+    divisor, bounds = signed(found), f", {fmt.qmin}, {fmt.qmax}"
     if (
         c.zero_point.zero_point_scale == "raw" and c.scale.scale_precision == "float64"
     ):  # before s was rounded to float32
         divisor = f"(({number(t.high or 0.0)} - {signed(t.low)}) / {fmt.qmax - fmt.qmin})"
     elif c.zero_point.zero_point_scale == "raw" and t.replaced and t.high is not None:
-        raw = float((np.float32(t.high) - np.float32(t.low)) / np.float32(fmt.qmax - fmt.qmin))
+        raw = float((torch.tensor(t.high) - torch.tensor(t.low)) / (fmt.qmax - fmt.qmin))
         if t.low == raw == 0:
             return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
         divisor = number(raw)
-    if math.isnan(t.low) or (t.low == 0 and t.scale == 0) or (math.isinf(t.low) and math.isinf(t.scale)):
+    if math.isnan(t.low) or (t.low == 0 and found == 0) or (math.isinf(t.low) and math.isinf(found)):
         return f"{number(t.zero_point)}, since low / s is NaN"
     end = ", in float64" if c.zero_point.zero_point_precision == "float64" else ""
+    end += "" if t.raw_scale is None else ", with s before it is stored"
     quotient = f"{signed(t.low)} / {divisor}"
     if c.zero_point.zero_point_order == "round_difference":
         return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){bounds}){end}"
     return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){bounds}){end}"
+
+
+def _float_zero_point(t: Numbers, low: float) -> str:
+    """hqq's zero point, from the 1/s of the range."""
+    of_range = "(1/s)" if t.raw_scale is None else "r"
+    text, end = f"{signed(-low)} · {number(_range_inverse(t))}", ""
+    if t.raw_scale is not None:
+        end = ", where 1 / r is the scale before it is stored"
+    if isinstance(t.scheme.range_setting, HalfQuadratic):
+        return f"-low · {of_range} = {text}, then adjusted by half_quadratic{end}"
+    if t.convention.zero_point.zero_point_form == "float_rounded":
+        return f"round(-low · {of_range}) = round({text}){end}"
+    return f"-low · {of_range} = {text}{end}"
 
 
 def code_formula(t: Numbers) -> tuple[str, str]:

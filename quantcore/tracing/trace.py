@@ -69,7 +69,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
 def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
     """From x to the code, in the order of the convention's kernel."""
     params, scheme, kernel = result.params, result.scheme, KERNELS[convention.coding.kernel]
-    scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, convention))
+    scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, scheme))
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
@@ -155,7 +155,8 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
         return None
     within = scheme.format.qmin <= code <= scheme.format.qmax
     clamped = min(max(shifted, scheme.format.qmin), scheme.format.qmax) == code
-    if scheme.convention.coding.overflow == "saturate" and not (within and clamped):
+    saturates = scheme.convention.coding.overflow == "saturate"
+    if not (within and clamped if saturates else math.isfinite(shifted)):
         return "cast"
     return scheme.convention.coding.overflow
 

@@ -21,7 +21,7 @@ _BUFFERS = (
 )  # fmt: skip
 _OF_ACTIVATIONS = ("input_scale", "output_scale", "input_global_scale", ".k_scale", ".v_scale", ".q_scale")
 # the name of a fused tensor -> the names of what it combines, in the order of their rows
-_FUSED = {
+FUSED = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
     "W_pack": ("q_proj", "k_proj", "v_proj"),
     "gate_up_proj": ("gate_proj", "up_proj"),
@@ -29,7 +29,7 @@ _FUSED = {
     "ffn_gate_up_exps": ("ffn_gate_exps", "ffn_up_exps"),
     "ffn_up": ("ffn_gate", "ffn_up"),  # as llama.cpp names a fused one
 }
-_FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(_FUSED) + r")(?![^.])")
+_FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(FUSED) + r")(?![^.])")
 _CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")  # GPT-2's, which stores [in, out]
 
 
@@ -188,7 +188,7 @@ class _Matching:
                 continue
             keys = [
                 coarse.translate.keys(f"{name[: match.start()]}{part}{name[match.end() :]}")
-                for part in _FUSED[match[0]]
+                for part in FUSED[match[0]]
             ]
             if self._fused_whole(coarse, fine, name, shape, keys) or len(shape) < 3:
                 continue

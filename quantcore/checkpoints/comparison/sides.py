@@ -133,7 +133,9 @@ class Translation:
         for mine, common in self._prefixes:
             if name.startswith(mine):
                 found.append((common + name[len(mine) :], None))
-        found += [without_expert(key) for key, expert in found if expert is None]
+        experts = [without_expert(key) for key, expert in found if expert is None]
+        # a stack of experts is a parameter, not the weight of a module
+        found += [*experts, *((key.removesuffix(".weight"), e) for key, e in experts if e is not None)]
         return list(dict.fromkeys(found))
 
 

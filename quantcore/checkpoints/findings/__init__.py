@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.comparison.pairing import pair_up
+from quantcore.checkpoints.comparison.pairing import Pair, pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against import Measure, Ordered, in_order, judge, measure_of
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
@@ -24,7 +24,7 @@ from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, of_problem, warning
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem, warning
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
@@ -87,11 +87,11 @@ def steps(
     lacking = {str(finding.facts.get("module", "")) for finding in first}
     lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
     first += tuple(of_structure(checkpoint.release, lacking))
-    originals: dict[str, str] = {}
+    originals: dict[str, list[Pair]] = {}
     if against is not None:
         pairing = pair_up(against, checkpoint)
         originals = partners(pairing)
-        first += tuple(of_pairing(pairing))
+        first += tuple(of_pairing(pairing, against))
     yield Step(0, total, "", first)
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
     done, known, measured = 0, dict(summaries), dict(measures)
@@ -103,6 +103,8 @@ def steps(
         if against is not None and name in originals:
             original = in_order(against, checkpoint, originals[name], name)
         check = _Check(tensor, original)
+        if original is None and name in originals:
+            check.findings.append(_in_part(tensor.layout))
         for part in check.run():
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
@@ -150,10 +152,8 @@ class _Check:
             self.findings.append(replace(said, words="", cause=raised_at(reason)))
 
     def _measure(self, layout: Layout) -> Measure | None:
-        """Return an empty measure against the original, if it has the same shape: axes of length 1 may differ."""
-        if self.original is None or tuple(self.original.tensor.shape) != tuple(layout.shape):
-            return None
-        return measure_of(self.tensor, self.original)
+        """Return an empty measure against the original, if there is one."""
+        return None if self.original is None else measure_of(self.tensor, self.original)
 
     def _values(self, layout: Layout) -> Iterator[float]:
         measure, floats = self._measure(layout), layout.dtype.is_floating_point
@@ -203,9 +203,14 @@ class _Check:
         x = self.original.read(box)
         measure.add(x, layout.values(box, rounded=False), box, codes)
         if self.provenance is not None:
-            dtype = self.original.tensor.layout.dtype
+            dtype = self.original.layout.dtype
             rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
             self.provenance.compare(x, box, rounding)
+
+
+def _in_part(layout: Layout) -> CheckpointFinding:
+    words = "{is} not compared: the original has only some of {its} parts."
+    return note(layout, "not_compared", words, shape=tuple(layout.shape))
 
 
 def _held(layout: Layout) -> Layout:

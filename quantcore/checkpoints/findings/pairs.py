@@ -2,19 +2,22 @@
 
 from collections.abc import Iterator
 
-from quantcore.checkpoints.comparison.pairing import Pairing
+from quantcore.checkpoints.comparison.pairing import Pair, Pairing
+from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.record import CheckpointFinding, some
 from quantcore.checkpoints.findings.siblings import role_of
 from quantcore.diagnosis import Severity
 
 
-def partners(pairing: Pairing) -> dict[str, str]:
-    """Return the name in the original of each weight that is paired as a whole."""
-    whole = (pair for pair in pairing.pairs if pair.original.is_whole and pair.other.is_whole)
-    return {pair.other.name: pair.original.name for pair in whole}
+def partners(pairing: Pairing) -> dict[str, list[Pair]]:
+    """Return, for each weight of the checkpoint, its parts (mostly one, all of it) with those of the original."""
+    found: dict[str, list[Pair]] = {}
+    for pair in pairing.pairs:
+        found.setdefault(pair.other.name, []).append(pair)
+    return found
 
 
-def of_pairing(pairing: Pairing) -> Iterator[CheckpointFinding]:
+def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding]:
     """Yield findings about weights that only one checkpoint has, and about different shapes."""
     for unpaired in pairing.unpaired:
         if unpaired.kind == "shape":
@@ -25,9 +28,9 @@ def of_pairing(pairing: Pairing) -> Iterator[CheckpointFinding]:
     }
     # a role that the checkpoint has in other layers is not left out on purpose
     kept = {role_of(pair.other.name) for pair in pairing.pairs} | {role_of(pair.original.name) for pair in pairing.pairs}
-    lost = tuple(name for name in alone["original"] if role_of(name) in kept)
+    lost = tuple(name for name in alone["original"] if role_of(name) in kept) + tuple(_lost_experts(pairing, original))
     severities: tuple[tuple[Severity, tuple[str, ...]], ...] = (
-        ("error", lost), ("warning", tuple(name for name in alone["original"] if name not in lost)),
+        ("error", lost), ("warning", tuple(name for name in alone["original"] if name not in set(lost))),
     )  # fmt: skip
     for severity, names in severities:
         if names:
@@ -41,3 +44,15 @@ def of_pairing(pairing: Pairing) -> Iterator[CheckpointFinding]:
             "additional_tensor", "note",
             f"The original does not have {some(alone['other'])}, so nothing is compared there.", tensors=alone["other"],
         )  # fmt: skip
+
+
+def _lost_experts(pairing: Pairing, original: Opened) -> Iterator[str]:
+    """Yield the experts of the original's stacks that the checkpoint, which has others of them, lacks."""
+    taken: dict[str, set[int]] = {}
+    for pair in pairing.pairs:
+        if pair.original.index is not None:
+            taken.setdefault(pair.original.name, set()).add(pair.original.index)
+    for name, experts in taken.items():
+        for expert in range(original.tensors[name].shape[0]):
+            if expert not in experts:
+                yield f"{name}[{expert}]"

@@ -2,13 +2,15 @@
 
 Of a fused set, such as q, k, v and o of one attention, a layer has all or none: one that is missing is an error. Some
 models have layers without k and v, which share those of another layer, or without v, which equals k; and layers of
-another kind, without any of the set. A module of a layer has the same stored tensors as in other layers if they are
-stored in the same way; one that is missing is an error, too.
+another kind, without any of the set. One layer alone without k and v has lost them, if no config says that it shares
+those of another. A module of a layer has the same stored tensors as in other layers if they are stored in the same way;
+one that is missing is an error, too.
 """
 
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
@@ -32,6 +34,9 @@ SETS: tuple[tuple[str, ...], ...] = (
 SHARED = frozenset({"k_proj", "v_proj", "key", "value", "k_lin", "v_lin", "to_k", "to_v", "wk", "wv", "k", "v",
                     "attn_k", "attn_v"})  # fmt: skip
 LIKE_KEYS = frozenset({"v_proj", "value", "v_lin", "to_v", "wv", "v", "attn_v"})
+_ALONE = 3  # layers that have what one layer alone lacks
+# in the names of a config's keys
+_SHARING = ("kv_shared", "shared_kv", "share_kv", "kv_sharing", "cla_share", "use_cla", "cross_layer", "yoco")
 RARE = 2  # a layer lacks something if at least so many times as many layers have it
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.")
 _SPLIT = re.compile(r"(.*?(?<![^.]))(\d+)(\..*)")
@@ -47,7 +52,7 @@ def of_structure(release: Release, reported: Container[str] = ()) -> Iterator[Ch
     if _is_in_part(release):
         return
     modules = _modules(release)
-    of_sets = list(_of_sets(modules))
+    of_sets = list(_of_sets(modules, shares_keys(release.config)))
     yield from of_sets
     yield from _alone(modules, {name for finding in of_sets for name in finding.tensors})
     yield from _of_parts(modules, reported)
@@ -74,7 +79,14 @@ def _modules(release: Release) -> dict[str, dict[str, StoredTensor]]:
     return found
 
 
-def _of_sets(modules: Mapping[str, Pieces]) -> Iterator[CheckpointFinding]:
+def shares_keys(config: Mapping[str, Any]) -> bool:
+    """Whether a config says that layers use the keys and values of others: Gemma 3n's, Hunyuan's and Phi 4's do."""
+    inner = config.get("text_config")
+    names = [*config, *(inner if isinstance(inner, dict) else ())]
+    return any(words in name.lower() for name in names for words in _SHARING)
+
+
+def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[CheckpointFinding]:
     parents: dict[str, dict[str, Pieces]] = {}  # of the modules with a layer
     for module, pieces in modules.items():
         parent, _, last = module.rpartition(".")
@@ -91,7 +103,7 @@ def _of_sets(modules: Mapping[str, Pieces]) -> Iterator[CheckpointFinding]:
                 missing = tuple(name for name in fused if name not in parents[parent])
                 if not missing or len(missing) == len(fused) or parent in lacking:
                     continue
-                if not _is_of_another_kind(parents, parent, missing, whole):
+                if not _is_of_another_kind(parents, parent, missing, whole, sharing):
                     lacking[parent] = (missing, len(whole))
         for parent, (missing, whole_number) in lacking.items():
             for name in missing:
@@ -103,14 +115,16 @@ def _of_sets(modules: Mapping[str, Pieces]) -> Iterator[CheckpointFinding]:
 
 
 def _is_of_another_kind(
-    parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str]
+    parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str], sharing: bool
 ) -> bool:
     """Whether a layer without some modules of a set may be sound: of another architecture, or sharing keys and values."""
     own, lost = parents[parent], set(missing)
     if any("qkv" in name or "gate_up" in name or name == "query_key_value" for name in own):
         return True
     if lost & SHARED == lost and len(lost) > 1:
-        return True
+        # one layer alone that shares keys and values without its config saying so would be the first such model
+        alone = not any(lost.isdisjoint(parents[p]) for p in parents if role_of(p) == role_of(parent) and p != parent)
+        return sharing or not alone or len(whole) < _ALONE
     # modules that complete layers do not have: the layer computes something else
     known = {name for other in whole for name in parents[other]}
     if not own.keys() <= known:

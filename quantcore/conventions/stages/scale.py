@@ -20,10 +20,10 @@ def _scale(case: Case) -> str:
 
 def _inverse_range(case: Case) -> str:
     steps = case.fmt.qmax - case.fmt.qmin
-    return (
-        f"1/s is {steps} · (1 / (high - low)), at most 20000, and 1 if high - low is at most 0.0001, "
-        "and the scale is 1 / (1/s)"
-    )
+    inverse = f"{steps} · (1 / (high - low)), at most 20000, and 1 if high - low is at most 0.0001"
+    if case.stored is None:
+        return f"1/s is {inverse}, and the scale is 1 / (1/s)"
+    return f"the scale before it is stored is 1 / r, where r is {inverse}"
 
 
 def _symmetric_matters(case: Case) -> bool:

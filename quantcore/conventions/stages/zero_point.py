@@ -13,13 +13,14 @@ _OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
 
 def _form(case: Case) -> str:
     return _FORMS[case.rules.zero_point.zero_point_form].format(
-        of_range=", with min = low" if case.ranged else ""
+        of_range=", with min = low" if case.ranged else "",
+        inverse="(1/s)" if case.stored is None else "r",  # that of the range, see the sentence of the scale
     ) + (", then adjusted by half_quadratic" if case.half_quadratic else "")
 
 
 _FORMS = {
-    "float": "the zero point is -low · (1/s), not rounded",
-    "float_rounded": "the zero point is round(-low · (1/s)), not clamped",
+    "float": "the zero point is -low · {inverse}, not rounded",
+    "float_rounded": "the zero point is round(-low · {inverse}), not clamped",
     "min": "there is no zero point: x̂ is q · s + min{of_range}",
     "below": "there is no zero point: x̂ is q · s - min",
 }

@@ -11,13 +11,15 @@ from torch import Tensor
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
+from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.numbers import factor_per_column
-from quantcore.checkpoints.findings.against.plain import of_plain, undone
+from quantcore.checkpoints.findings.against.numbers import factor_per_column, factor_per_row
+from quantcore.checkpoints.findings.against.plain import divided, of_plain, undone
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, warning
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.errors import QuantError
 
 FEW = 4  # other weights of a role that are compared with
@@ -62,6 +64,8 @@ class _Judgement:
         self.partners = {m.name: m.original_name for m in measures.values()}
         self.gguf_differs = is_gguf(release) != is_gguf(source)
         self.scaled: dict[str, Explained] = {}
+        self.by_row: dict[str, Tensor | None] = {}  # factors of rows
+        self.global_scales = GlobalScales(measures)
         self.roles: dict[tuple[str, str], list[Measure]] = {}
         for measure in measures.values():
             self.roles.setdefault((role_of(measure.name), measure.layout.storage), []).append(measure)
@@ -94,7 +98,8 @@ class _Judgement:
             cause = self._whole(measure, siblings, is_far)
             if cause is not None and (cause[1].complexity <= _SPECIFIC or _is_wide(cause[1])):
                 return [self._caused(measure, *cause)]
-        found = self._local(measure, siblings, is_far)
+        one = self.global_scales.of(measure)
+        found = [one] if one is not None else self._local(measure, siblings, is_far)
         if not found and cause is None and measure.relative > 1:
             cause = self._whole(measure, siblings, is_far)
         if found or cause is None:
@@ -122,9 +127,12 @@ class _Judgement:
 
     def _caused(self, measure: Measure, suspect: Suspect, cause: Explained) -> CheckpointFinding:
         legitimate = cause.legitimate
+        words = cause.words
         if "column_factors" in cause.kind:
             self.scaled[measure.name] = cause
-            legitimate = True
+            legitimate = self._undone(measure, cause)
+            if not legitimate:
+                words += " Neither a norm nor the rows of another weight of {its} layer are divided by them."
         if cause.kind == "row_factors":  # o_proj and down_proj may undo them
             layer = layer_of(measure.name)
             columns = [
@@ -136,7 +144,34 @@ class _Judgement:
             legitimate = vector is not None and any(c is not None and undone(vector, c) for c in columns)
         facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
         severity: Any = "note" if legitimate else "error"
-        return finding_of(severity, cause.kind, (measure.name,), cause.words, facts)
+        return finding_of(severity, cause.kind, (measure.name,), words, facts)
+
+    def _undone(self, measure: Measure, cause: Explained) -> bool:
+        """Whether the factors of columns are divided out before: by a norm, the rows of another weight, or a stored scale."""
+        factors = cause.vector
+        if factors is None:
+            return False
+        module = measure.name.removesuffix(".weight")
+        for name, piece in self.release.release.stored.items():
+            if name.startswith(module) and "scale" in name and math.prod(piece.shape) == len(factors):
+                stored = Numbers(piece).read().reshape(-1).float()
+                if undone(stored, factors) or undone(1 / stored, factors):
+                    return True
+        layer = layer_of(measure.name)
+        others = [m for m in self.measures.values() if layer_of(m.name) == layer and m is not measure]
+        return any(self._divides(other, factors) for other in others)
+
+    def _divides(self, other: Measure, factors: Tensor) -> bool:
+        """Whether a norm, or the rows of a weight, are divided by the factors."""
+        if len(other.layout.shape) == 1:
+            return other.unequal > 0 and divided(self.suspect(other, ()), factors)
+        if other.layout.shape[0] != len(factors) or not ((other.is_plain and other.unequal) or other.bulk > _LOUD):
+            return False
+        if other.name not in self.by_row:
+            found = list(factor_per_row(self.suspect(other, ())))
+            self.by_row[other.name] = found[0].vector if found else None
+        ratio = self.by_row[other.name]
+        return ratio is not None and undone(ratio, factors)
 
     def _columns_of(self, measure: Measure) -> Tensor | None:
         """Return the factor of each column of a weight whose columns are multiplied by factors."""

@@ -48,7 +48,7 @@ class Measure:
     that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² and
     Σx² of each column until `done`; ``strange_columns``,
     ``strange_rows``: how many no longer resemble the original's. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column), where ``order``
-    puts columns of a group side by side.
+    puts columns of a group side by side. ``peak``: the original's max |x|.
     """
 
     layout: Layout
@@ -68,6 +68,7 @@ class Measure:
     bulk: float = math.nan
     columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 1)))
     runs: list[tuple[float, int, int]] = field(default_factory=list)
+    peak: float = 0.0
 
     def __post_init__(self) -> None:
         """Prepare what every box needs."""
@@ -156,6 +157,7 @@ class Measure:
                 good = error.isfinite()
                 error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
             self._squares(a, error)
+            self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             first = box.start * (math.prod(self.layout.shape[1:]) // self.width or 1) + start
             if scale is not None and bits is not None:
                 self._in_steps(

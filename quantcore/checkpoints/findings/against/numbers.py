@@ -6,14 +6,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against.grid import sums_by_run, width_of
 from quantcore.checkpoints.findings.against.orders import AFTER
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import CODES, SCALE
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
 
-_HALF = {"F16": torch.bfloat16, "BF16": torch.float16}
+_TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
+_OTHER = {"F16": torch.bfloat16, "BF16": torch.float16}
 _MOST_OFFSET = 1 << 16
 _EXPLAINED = 0.25  # of the squared error of a row may be left
 
@@ -67,17 +68,11 @@ def zero_point_off(s: Suspect) -> Iterator[Explained]:
     steps = round(float(offset)) if bool(offset.isfinite()) and abs(float(offset)) < _MOST_OFFSET else 0
     if not steps:
         return
-    words = "{has} zero points that {is} {by} too {way}: with {right}, " + AFTER
+    words = f"{{has}} zero points that are {{by}} too {{way}}: with {{right}}, {AFTER}."
     facts: dict[str, object] = {
         "by": abs(steps), "way": "large" if steps > 0 else "small", "right": "1 less" if steps == 1 else "1 more" if steps == -1 else "that undone",
     }  # fmt: skip
-    yield Explained(
-        "zero_point_off",
-        f"{words.replace('that {is}', 'that are')}.",
-        facts,
-        s.fit(s.y + steps * s.scales),
-        1,
-    )
+    yield Explained("zero_point_off", words, facts, s.fit(s.y + steps * s.scales), 1)
 
 
 def code_bits(s: Suspect) -> Iterator[Explained]:
@@ -102,53 +97,46 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
 
 
 def other_bits(s: Suspect) -> Iterator[Explained]:
-    """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse."""
-    role = CODES if isinstance(s.layout, Plain) else SCALE
-    field = s.layout.fields.get(role)
-    if (
-        field is None
-        or field.piece.dtype not in _HALF
-        or (s.is_plain and field.piece.shape != s.layout.shape)
-    ):
+    """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse, or their bytes are swapped."""
+    field = s.layout.fields.get(CODES if s.is_plain else SCALE)
+    if field is None or field.piece.dtype not in _OTHER:
         return
-    dtype = _HALF[field.piece.dtype]
-    stored = str(s.layout.dtype if s.is_plain else "") or ""
-    stored = {"F16": "float16", "BF16": "bfloat16"}[field.piece.dtype]
-    facts: dict[str, object] = {"truth": str(dtype).removeprefix("torch."), "stored": stored}
-    if s.is_plain:
-        raw = s.layout.fields[CODES].piece.bits((s.rows,))
-        for swap in (False, True):
-            bits = torch.from_numpy((raw.byteswap() if swap else raw).view("<i2").copy())
-            for kind in (dtype, TYPES[field.piece.dtype]) if swap else (dtype,):
-                values = s.matrix(bits.view(kind).float()).nan_to_num(0.0, 0.0, 0.0)
-                words = (
-                    "{holds} the bits of {truth}, but its dtype says {stored}"
-                    if not swap
-                    else "{has} the two bytes of each value swapped"
-                )
-                words = words.replace("{holds}", "{has}").replace("but its", "but {its}")
-                mine = facts | {"truth": str(kind).removeprefix("torch.")}
-                yield Explained(
-                    "bits_reinterpreted" if not swap else "bytes_swapped",
-                    f"{words}: read so, {AFTER}.",
-                    mine,
-                    s.fit(values),
-                    1,
-                )
-        return
+    if not s.is_plain:
+        yield from _other_scales(s, field.piece.dtype)
+    elif field.piece.shape == s.layout.shape:
+        yield from _other_values(s, field.piece)
+
+
+def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
     scale = s.layout.scale()
     if scale is None:
         return
-    other = scale.to(TYPES[field.piece.dtype]).view(dtype).float()
+    other = scale.to(_TYPES[dtype]).view(_OTHER[dtype]).float()
     factor = _spread(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
     if factor is None:
         return
-    words = "{has} scales with the bits of {truth}, but their dtype says {stored}"
+    words = f"{{has}} scales with the bits of {{truth}}, but their dtype says {{stored}}: read so, {AFTER}."
     fit = s.fit((s.y * factor).nan_to_num(0.0, 0.0, 0.0), s.step * factor.abs())
-    yield Explained("bits_reinterpreted", f"{words}: read so, {AFTER}.", facts, fit, 1)
+    yield Explained("bits_reinterpreted", words, _dtypes(_OTHER[dtype], dtype), fit, 1)
 
 
-TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
+def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
+    raw, own, other = piece.bits((s.rows,)), _TYPES[piece.dtype], _OTHER[piece.dtype]
+    reinterpreted = f"{{has}} the bits of {{truth}}, but {{its}} dtype says {{stored}}: read so, {AFTER}."
+    swapped = f"{{has}} the two bytes of each value swapped: read so, {AFTER}."
+    tried = (
+        ("bits_reinterpreted", reinterpreted, raw, other),
+        ("bytes_swapped", swapped, raw.byteswap(), own),
+        ("bytes_swapped", swapped, raw.byteswap(), other),
+    )
+    for kind, words, bits, dtype in tried:
+        values = torch.from_numpy(bits.view("<i2").copy()).view(dtype).float()
+        fit = s.fit(s.matrix(values).nan_to_num(0.0, 0.0, 0.0))
+        yield Explained(kind, words, _dtypes(dtype, piece.dtype), fit, 1)
+
+
+def _dtypes(truth: torch.dtype, stored: str) -> dict[str, object]:
+    return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
 
 
 def _spread(s: Suspect, grid: Tensor) -> Tensor | None:

@@ -144,8 +144,13 @@ def _rows(s: Suspect, places: Tensor, fit: object, what: str) -> Explained:
     return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
 
 
-def order_of(places: Tensor, likely: int = 0) -> tuple[int, str]:
-    """Return (heads, order) of a permutation if it permutes the rows of heads, else 0 and a description."""
+def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, str]:
+    """Return (heads, order) of a permutation if it permutes the rows of heads, else 0 and a description.
+
+    Args:
+        likely: the number of heads that is tried first.
+        line: what is permuted, "row" or "column".
+    """
     n = len(places)
     at = torch.arange(n)
     for heads in (likely,) if likely else ():
@@ -165,16 +170,16 @@ def order_of(places: Tensor, likely: int = 0) -> tuple[int, str]:
         return 0, "reversed"
     shift = int(places[0])
     if torch.equal(places, (at + shift) % n):
-        return 0, f"shifted by {shift - n if shift > n // 2 else shift}".replace("-", "−")
+        return 0, f"shifted by −{n - shift}" if shift > n // 2 else f"shifted by {shift}"
     away = (places != at).nonzero().reshape(-1)
     if len(away) == 2:
-        return 0, f"row {int(away[0])} and row {int(away[1])} exchanged"
+        return 0, f"{line} {int(away[0])} and {line} {int(away[1])} exchanged"
     for size in (2, 4, 8, 16, 32):
         if n % size == 0 and torch.equal(places, at ^ (size - 1)):
             return 0, f"reversed in runs of {size}"
-    return 0, f"row {int(away[0])} is row {int(places.argsort()[away[0]])} of the original" if len(
-        away
-    ) else "as stored"
+    if not len(away):
+        return 0, "as stored"
+    return 0, f"{line} {int(away[0])} is {line} {int(places.argsort()[away[0]])} of the original"
 
 
 def _of_heads(places: Tensor, heads: int) -> str:
@@ -245,7 +250,7 @@ def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
     if places is None:
         return
     moved = int((places != torch.arange(len(places))).sum())
-    order = order_of(places)[1].replace("row ", "column ")
+    order = order_of(places, line="column")[1]
     facts: dict[str, object] = {"moved": moved, "of": len(places), "order": order}
     right = f"in the right order, {AFTER}"
     step = None if s.is_plain else s.step[:, places]

@@ -95,7 +95,8 @@ def whole_of_another(s: Suspect) -> Iterator[Explained]:
     sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // max(1, s.x.shape[1]))))
     y = s.tensor.layout.values(sample, rounded=False).reshape(-1)
     found, best = "", _ALIKE
-    names = [n for n in dict.fromkeys(s.partners.values()) if n != s.original.name]
+    whole = (n for n in dict.fromkeys(s.partners.values()) if n in s.source.tensors)
+    names = [n for n in whole if n != s.original.name]
     near = set(s.peers.values())
     for name in sorted(names, key=lambda n: n not in near)[:_MOST]:
         tensor = s.source.tensors[name]
@@ -112,7 +113,7 @@ def whole_of_another(s: Suspect) -> Iterator[Explained]:
         return
     x = s.matrix(s.source.tensors[found].read(s.rows))
     fit = s.fit(s.y, x=x)
-    words = "{is} {other} of the original, not {original}: against that one, " + AFTER
+    words = "{has} the values of another weight of the original, {other}: against that one, " + AFTER
     yield Explained("another_weight", f"{words}.", {"other": found, "original": s.original.name}, fit, 1)
 
 

@@ -98,23 +98,25 @@ def undone(ratio: Tensor, factors: Tensor) -> bool:
     return bool((left - left.median()).abs().median() < 0.25 * (logs - logs.median()).abs().median())
 
 
+def divided(s: Suspect, factors: Tensor) -> bool:
+    """Whether a vector, such as a norm, is that of the original divided by the factors."""
+    if len(factors) != s.x.numel() or not bool((s.x != 0).all() and (s.y != 0).all()):
+        return False
+    # Gemma's norms multiply by 1 + weight
+    return any(undone(((s.y + added) / (s.x + added)).reshape(-1), factors) for added in (0.0, 1.0))
+
+
 def _factors(s: Suspect, scaled: Mapping[str, Explained]) -> CheckpointFinding | None:
     """A norm divided by the factors by which the columns of weights after it were multiplied."""
-    if len(s.layout.shape) != 1 or not bool((s.x != 0).all() and (s.y != 0).all()):
-        return None
     layer = layer_of(s.layout.name)
-    for name, cause in scaled.items():
-        factors = cause.vector
-        if layer_of(name) != layer or factors is None or len(factors) != s.x.numel():
-            continue
-        for added in (0.0, 1.0):  # Gemma's norms multiply by 1 + weight
-            if undone(((s.y + added) / (s.x + added)).reshape(-1), factors):
-                return note(
-                    s.layout, "norm_scaled",
-                    "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "
-                    "the products are those of the original.", other=name, relative=s.now.relative,
-                )  # fmt: skip
+    for name, cause in scaled.items() if len(s.layout.shape) == 1 else ():
+        if layer_of(name) == layer and cause.vector is not None and divided(s, cause.vector):
+            return note(
+                s.layout, "norm_scaled",
+                "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "
+                "the products are those of the original.", other=name, relative=s.now.relative,
+            )  # fmt: skip
     return None
 
 
-__all__ = ["Fit", "of_plain"]
+__all__ = ["Fit", "divided", "of_plain", "undone"]

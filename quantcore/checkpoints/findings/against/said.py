@@ -112,8 +112,7 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     facts: dict[str, Any] = {
         "elements": len(places), "row": first.row, "column": first.column, "steps": first.steps, "code": stored, "nearest": nearest,
     }  # fmt: skip
-    words = "{has} {elements:code} that {rounding} can't give, although all others are rounded to nearest: at row {row}, column {column}, the error is {steps} steps"
-    words = words.replace("{rounding}", "rounding")
+    words = "{has} {elements:code} that rounding can't give, although all others are rounded to nearest: at row {row}, column {column}, the error is {steps} steps"
     if changed and not changed & (changed - 1):
         facts["bit"] = changed.bit_length() - 1
         words += "; bit {bit} of its code is flipped"
@@ -144,10 +143,10 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> lis
     if not bad:
         return []
     first = max(bad, key=lambda p: p.before)
-    words = "{has} {runs:block} that no longer {resemble} the original, the first of them in row {row}, columns {first} to {last}: the relative error there is {before}"
+    words = "{has} {runs:block} that no longer resemble the original, the first of them in row {row}, columns {first} to {last}: the relative error there is {before}"
     return [
         error(
-            measure.layout, "block_far", words.replace("{resemble}", "resemble") + ".", runs=len(bad), row=first.row,
+            measure.layout, "block_far", words + ".", runs=len(bad), row=first.row,
             first=first.column, last=first.stop - 1, before=first.before,
         )
     ]  # fmt: skip
