@@ -1,7 +1,8 @@
-"""Scripts for every page: the first view, history, the theme switch, a skip link to the maps, tabs, sheets, and runs that
-the browser asks for.
+"""Scripts for every page: the first view, history, the theme switch, a skip link to the maps, tabs, sheets, pasted images,
+pictures for slides, and runs that the browser asks for.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
@@ -9,6 +10,7 @@ import streamlit as st
 from pages.browser import streamlit_dom
 
 _HERE = Path(__file__).parent
+LOAD_PLOTLY = streamlit_dom.read(_HERE / "plotly.js")  # for components too, which may run before the other scripts
 _SCRIPT = "\n".join(
     streamlit_dom.read(_HERE / name)
     for name in (
@@ -21,6 +23,9 @@ _SCRIPT = "\n".join(
         "progress.js",
         "tabs.js",
         "sheet.js",
+        "paste.js",
+        "plotly.js",
+        "picture.js",
     )
 )
 _REFUSED = streamlit_dom.read(_HERE / "refused.js")
@@ -71,17 +76,22 @@ def in_head(page: bytes, sidebar: bool | None) -> bytes:
     return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
 
 
-def run() -> None:
+def run(shown: str, on_pasted: Callable[[], None]) -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space on the page.
 
     A page that reconnects or changes its theme triggers a run; nothing else happens.
+
+    Args:
+        shown: what the page shows, in words; printed beneath its pictures.
+        on_pasted: called when an image was pasted and the page has no file field, which it should then draw.
     """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")
         st.html(_PAGE_STYLE)
     _RERUN(
         key="qs_rerun",
-        data={"theme": st.context.theme.type or "light"},
+        data={"theme": st.context.theme.type or "light", "shown": shown},
         on_reconnected_change=lambda: None,
         on_recolored_change=lambda: None,
+        on_pasted_change=on_pasted,
     )

@@ -77,6 +77,7 @@ def draw(
             found=found,
             arithmetic=shown,
             against=str(other.scheme) if other else "",
+            grey=tensor.is_image,
         )
         component.four_maps(
             picture,
@@ -84,7 +85,7 @@ def draw(
             on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
             on_region=region,
         )
-        legend = component.legend(data)
+        legend = component.legend(data, tensor.is_image)
         if legend:
             st.caption(legend)
 
