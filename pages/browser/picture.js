@@ -5,7 +5,7 @@
   document.qsPicture = true;
   const SVG = "http://www.w3.org/2000/svg", EDGE = 12, PRINT = 12, LINE = 1.35; // px: around it, size of type; height of a line over it
   const SHARPER = 2;             // pixels of a PNG per px of the page
-  const LINES = 4;               // of small print that a link may take
+  const LINES = 4;               // of small print that the link may take, and the words before it
   const OWN = "learn_large";     // the parameter that a copied link leaves out
   const ICON = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 2v8M4.5 6.5 8 10l3.5-3.5M2.5 13.5h11"/></svg>';
   const charts = document.getElementsByClassName("%chart%".slice(1)), maps = document.getElementsByClassName("qs-maps"), treemaps = document.getElementsByClassName("qs-treemap"); // live
@@ -43,15 +43,15 @@
     return document.importNode(new DOMParser().parseFromString(decodeURIComponent(url.slice(url.indexOf(",") + 1)), "image/svg+xml").documentElement, true);
   }
 
-  // Text in lines of at most `width` px; the last one ends with … if there is more
-  function lines(text, width, font, most) {
-    const pen = new OffscreenCanvas(1, 1).getContext("2d"), found = [""];
-    pen.font = font;
-    for (const letter of text) {
-      const longer = found.at(-1) + letter;
-      if (pen.measureText(longer).width <= width) found[found.length - 1] = longer;
-      else if (found.length < most) found.push(letter);
-      else return { found: [...found.slice(0, -1), found.at(-1).slice(0, -1) + "…"], whole: false };
+  // Text in lines that fit into a width, broken at spaces where that is possible; the last one ends with … if there is more
+  function lines(text, fits, most) {
+    const found = [""];
+    for (const word of text.match(/\S+\s*|\s+/g) ?? []) {
+      for (const piece of fits(word) ? [word] : word) {
+        if (fits(found.at(-1) + piece)) found[found.length - 1] += piece;
+        else if (found.length < most) found.push(piece);
+        else return { found: [...found.slice(0, -1), found.at(-1).slice(0, -1) + "…"], whole: false };
+      }
     }
     return { found, whole: true };
   }
@@ -69,11 +69,13 @@
   async function picture(place) {
     const inner = await drawn(place), [width, height] = ["width", "height"].map((name) => parseFloat(inner.getAttribute(name)));
     const page = getComputedStyle(document.querySelector("%app%")), size = Math.max(PRINT, 0.857 * parseFloat(getComputedStyle(document.documentElement).fontSize));
-    const font = `${size}px ${page.fontFamily}`, address = link();
+    const address = link(), pen = new OffscreenCanvas(1, 1).getContext("2d");
+    pen.font = `${size}px sans-serif`; // where the page's font is missing, in whose place others are wider
+    const fits = (text) => pen.measureText(text.trimEnd()).width <= width;
     const words = document.qsShown || document.querySelector("%main% h1")?.innerText || "";
-    const state = lines(clean([document.title, words].filter(Boolean).join(" · ")), width, font, 2).found;
-    let { found, whole } = lines(address, width, font, LINES);
-    if (!whole) found = lines(`${window.location.origin}${window.location.pathname} (its link has ${address.length.toLocaleString("en")} characters, too many to print)`, width, font, 2).found;
+    const state = lines(clean([document.title, words].filter(Boolean).join(" · ")), fits, LINES).found;
+    let { found, whole } = lines(address, fits, LINES);
+    if (!whole) found = lines(`${window.location.origin}${window.location.pathname} (the link has ${address.length.toLocaleString("en")} characters, too many to print)`, fits, LINES).found;
     const [w, h] = [width + 2 * EDGE, height + 2 * EDGE + (state.length + found.length) * LINE * size + EDGE / 2].map(Math.ceil);
     const svg = node("svg", { xmlns: SVG, width: w, height: h, viewBox: `0 0 ${w} ${h}` });
     node("rect", { width: w, height: h, fill: page.backgroundColor }, svg);
@@ -86,7 +88,24 @@
     return svg;
   }
 
-  async function bitmap(svg, text) {
+  // The fonts of the page, which an image can only take from within
+  async function fonts() {
+    const faces = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule instanceof CSSFontFaceRule && /upright/i.test(rule.cssText));
+    const texts = await Promise.all(faces.map(async ({ cssText, parentStyleSheet }) => {
+      const [source, address] = /url\("?(.*?)"?\)/.exec(cssText), data = await (await fetch(new URL(address, parentStyleSheet.href ?? document.baseURI))).blob();
+      return cssText.replace(source, `url(${await dataUrl(data)})`);
+    }));
+    return texts.join("\n");
+  }
+
+  function dataUrl(blob) {
+    const reader = new FileReader();
+    return new Promise((resolve) => { reader.onload = () => resolve(reader.result); reader.readAsDataURL(blob); });
+  }
+
+  async function bitmap(svg) {
+    node("style", {}, svg, await fonts().catch(() => ""));
+    const text = new XMLSerializer().serializeToString(svg);
     const image = new Image(), url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
     image.src = url;
     await image.decode();
@@ -97,8 +116,8 @@
   }
 
   async function save(place, format) {
-    const svg = await picture(place), text = new XMLSerializer().serializeToString(svg);
-    const blob = format === "svg" ? new Blob([text], { type: "image/svg+xml" }) : await bitmap(svg, text);
+    const svg = await picture(place);
+    const blob = format === "png" ? await bitmap(svg) : new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
     const name = window.location.pathname.split("/").pop() || "explore", url = URL.createObjectURL(blob);
     Object.assign(document.createElement("a"), { href: url, download: `quantscope-${name}.${format}` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);

@@ -60,7 +60,7 @@ def serve_in_head() -> None:
     _served_in_head = True
 
 
-def in_head(page: bytes, sidebar: bool | None) -> bytes:
+def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     """The page with our scripts and styles.
 
     The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
@@ -68,11 +68,13 @@ def in_head(page: bytes, sidebar: bool | None) -> bytes:
 
     Args:
         sidebar: whether the page opens with a sidebar; None if it is folded.
+        tags: further elements for the head.
     """
     first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
     style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
     page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)
     page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
+    page = page.replace(b"</head>", tags + b"</head>", 1)
     return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
 
 

@@ -70,9 +70,9 @@ class Current:
     def words(self) -> str:
         """Tensor and scheme in words, as far as the page uses them."""
         tensor = self.tensor if "tensor" in self.used else None
-        shape = "×".join(map(str, tensor.shape)) if tensor else ""
+        name, shape = (tensor.name, "×".join(map(str, tensor.shape))) if tensor else ("", "")
         scheme = self.scheme if "scheme" in self.used else None
-        parts = (tensor.name if tensor else "", shape, str(scheme) if scheme else "")
+        parts = (name, shape if shape not in name else "", str(scheme) if scheme else "")
         return " · ".join(filter(None, parts))
 
 
