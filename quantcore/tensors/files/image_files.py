@@ -2,7 +2,7 @@
 
 The level of a colored pixel is its luma, 0.299 R + 0.587 G + 0.114 B of the values as they are stored (ITU-R BT.601-7,
 section 2.5.1), rounded to the nearest integer, ties up. Levels are not divided by 255: as integers they are exact in
-float32 and compress into a link, and 8 bits hold them without error. Color profiles are not applied.
+float32, compress into a link, and uint8 with a scale of 1 holds them without error. Color profiles are not applied.
 
 ===========================  =====================================================================
 in the file                  read as
