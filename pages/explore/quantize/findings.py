@@ -40,7 +40,7 @@ IMAGES = {
 }
 
 
-TITLES = {kind: example.title for kind, example in (*EXAMPLES.items(), *IMAGES.items())}
+TITLES = {kind: e.title for kind, e in EXAMPLES.items()} | {kind: e.title for kind, e in IMAGES.items()}
 
 
 # Lesson and step that explain each kind of finding

@@ -196,8 +196,8 @@ def _levels(image: Any) -> Levels:
     """The grey levels of an image; transparent pixels are blended with white."""
     clear = image.info.get("transparency")
     if image.mode == "I;16":
-        deep = np.asarray(image)
-        levels = (deep >> 8).astype(np.uint8)
+        deep: npt.NDArray[np.uint16] = np.asarray(image)
+        levels: Levels = (deep >> 8).astype(np.uint8)
         return levels if clear is None else np.where(deep == clear, np.uint8(255), levels)
     if image.mode in ("1", "L") and clear is None:
         return np.asarray(image.convert("L"))
@@ -218,4 +218,5 @@ def _means(levels: Levels) -> Levels:
     rows = np.stack([levels[top : top + side].sum(0, np.uint32) for top in starts[0]])
     sums = np.add.reduceat(rows, starts[1], 1)
     area = np.multiply.outer(*(np.diff([*start, n]) for start, n in zip(starts, levels.shape, strict=True)))
-    return ((2 * sums + area) // (2 * area)).astype(np.uint8)
+    means: Levels = ((2 * sums + area) // (2 * area)).astype(np.uint8)
+    return means
