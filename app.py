@@ -10,12 +10,12 @@ from typing import Any
 import plotly
 import streamlit as st
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pages.maps import pointed
 from pages.serving import log, metrics, models_folder, remote, settings, tensor_store
-from pages.serving.middleware import origins
+from pages.serving.middleware import origins, preview
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
 from pages.serving.middleware.limits import Limits
@@ -44,11 +44,11 @@ metrics.gauge("work_bytes", "Bytes that the admitted work may take", lambda: tur
 metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 
-def has_sidebar(url_path: str, query: dict[str, list[str]]) -> bool | None:
-    """As `registry.opens_with_sidebar`; the pages are imported once the server runs, since they have caches."""
+def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None]:
+    """As `registry.opens`; the pages are imported once the server runs, since they have caches."""
     from pages import registry
 
-    return registry.opens_with_sidebar(url_path, query)
+    return registry.opens(url_path, query)
 
 
 @asynccontextmanager
@@ -65,7 +65,11 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
 app = st.App(
     "pages/main.py",
     lifespan=lifespan,
-    routes=[Mount("/vendor", StaticFiles(directory=PLOTLY_JS)), pointed.route()],
+    routes=[
+        Mount("/vendor", StaticFiles(directory=PLOTLY_JS)),
+        pointed.route(),
+        Route(f"/{preview.NAME}", preview.picture),
+    ],
     middleware=[
         Middleware(Patience),
         Middleware(SecurityHeaders),
@@ -73,7 +77,7 @@ app = st.App(
         Middleware(origins.Origins),
         Middleware(Limits, uploads=uploads, address_sessions=options.address_sessions),
         Middleware(metrics.Metrics),
-        Middleware(Pages, has_sidebar=has_sidebar),
+        Middleware(Pages, opens=opens),
         Middleware(Affinity, options.replica),
     ],
     on_script_error=log.report_failure,

@@ -17,7 +17,7 @@ from pages.serving import warm
 from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
-from pages.shared.state import link
+from pages.shared.state import link, selection
 from pages.sidebar import sidebar
 
 NAVIGATION = "_navigation"
@@ -39,7 +39,7 @@ with turn.of_run(notice):
     large.switch()
     with st.sidebar:
         sidebar.draw(page)
-    scripts.run()
+    scripts.run(selection.get().words, sidebar.show_file_field)
     opened.run()
     with st.sidebar:
         sidebar.show_used(page)

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import http.client
 import importlib
 import json
 import re
+import struct
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from email.message import Message
+from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -22,6 +25,7 @@ from served import Server, free_port, serve
 from benchmarks.visitor import Visitor, visit
 from pages.serving import settings
 from pages.serving.metrics import serve as serve_metrics
+from pages.serving.middleware import preview
 from pages.serving.middleware.headers import content_security_policy
 from pages.serving.settings import SettingError
 
@@ -144,6 +148,80 @@ def test_plotly_js_is_that_of_the_installed_wheel(server: str) -> None:
     assert "javascript" in headers["content-type"]
     assert "max-age" in headers["cache-control"]
     assert body == (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_bytes()
+
+
+class Head(HTMLParser):
+    """What a program that runs no scripts finds in the head of a page."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+        self.feed(page.decode())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "meta" and "content" in given:
+            self.found[given.get("property") or given.get("name", "")] = given["content"]
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("/?src=example&ex=landscape-128x192", "Explore · Quantscope"),
+        ("/ranges", "Ranges · Quantscope"),
+        ("/learn-scale?learn_large=true", "Scale · Quantscope"),
+    ],
+)
+def test_a_preview_of_a_link_has_title_description_and_picture(server: str, path: str, title: str) -> None:
+    _, _, page = get(server + path)
+    found = Head(page).found
+    assert (found["og:title"], found["twitter:card"]) == (title, "summary_large_image")
+    assert found["og:description"] == found["description"]
+    assert 50 < len(found["description"]) < 200
+    assert found["og:image"] == f"{server}/preview.png"  # crawlers need an absolute address
+    status, headers, picture = get(found["og:image"])
+    assert (status, headers["content-type"]) == (200, "image/png")
+    assert "max-age" in headers["cache-control"]
+    check_headers(headers)
+    size = struct.unpack(">2I", picture[16:24])
+    assert size == (1200, 630) == (int(found["og:image:width"]), int(found["og:image:height"]))
+    assert len(picture) < 300_000  # what chats accept
+
+
+@pytest.mark.parametrize(
+    ("host", "picture"),
+    [
+        ("quant.example.org", "http://quant.example.org/preview.png"),
+        ("Quant.example.org:8443", "http://quant.example.org:8443/preview.png"),
+        ("[::1]:8501", "http://[::1]:8501/preview.png"),
+        ('evil"><script>alert(1)</script>', None),
+        ("evil.example/path?", None),
+        ("you@evil.example", None),
+        ("", None),
+    ],
+)
+def test_a_host_header_brings_nothing_else_into_the_preview(
+    served: Server, host: str, picture: str | None
+) -> None:
+    connection = http.client.HTTPConnection(served.host, timeout=30)
+    connection.putrequest("GET", "/", skip_host=True)
+    connection.putheader("Host", host)
+    connection.endheaders()
+    page = connection.getresponse().read()
+    connection.close()
+    assert Head(page).found.get("og:image") == picture
+    assert b"evil" not in page
+
+
+def test_the_picture_of_a_preview_is_where_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = importlib.import_module("streamlit.config")
+    given = {"browser.serverAddress": "quant.example.org", "browser.serverPort": 443, "server.baseUrlPath": "/q/"}
+    monkeypatch.setattr(config, "get_option", given.__getitem__)
+    monkeypatch.setattr(config, "is_manually_set", lambda name: name in given)
+    scope = {"type": "http", "scheme": "https", "headers": [(b"host", b"10.0.0.7:8501")]}
+    found = Head(preview.tags('<"Explore">', scope)).found
+    assert found["og:image"] == "https://quant.example.org/q/preview.png"
+    assert found["og:title"] == '<"Explore">'
 
 
 @pytest.mark.parametrize(

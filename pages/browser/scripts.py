@@ -1,7 +1,8 @@
-"""Scripts for every page: the first view, history, the theme switch, a skip link to the maps, tabs, sheets, and runs that
-the browser asks for.
+"""Scripts for every page: the first view, history, the theme switch, a skip link to the maps, tabs, sheets, pasted images,
+pictures for slides, and runs that the browser asks for.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
@@ -9,6 +10,7 @@ import streamlit as st
 from pages.browser import streamlit_dom
 
 _HERE = Path(__file__).parent
+LOAD_PLOTLY = streamlit_dom.read(_HERE / "plotly.js")  # for components too, which may run before the other scripts
 _SCRIPT = "\n".join(
     streamlit_dom.read(_HERE / name)
     for name in (
@@ -21,6 +23,9 @@ _SCRIPT = "\n".join(
         "progress.js",
         "tabs.js",
         "sheet.js",
+        "paste.js",
+        "plotly.js",
+        "picture.js",
     )
 )
 _REFUSED = streamlit_dom.read(_HERE / "refused.js")
@@ -55,7 +60,7 @@ def serve_in_head() -> None:
     _served_in_head = True
 
 
-def in_head(page: bytes, sidebar: bool | None) -> bytes:
+def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     """The page with our scripts and styles.
 
     The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
@@ -63,25 +68,32 @@ def in_head(page: bytes, sidebar: bool | None) -> bytes:
 
     Args:
         sidebar: whether the page opens with a sidebar; None if it is folded.
+        tags: further elements for the head.
     """
     first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
     style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
     page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)
     page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
+    page = page.replace(b"</head>", tags + b"</head>", 1)
     return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
 
 
-def run() -> None:
+def run(shown: str, on_pasted: Callable[[], None]) -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space on the page.
 
     A page that reconnects or changes its theme triggers a run; nothing else happens.
+
+    Args:
+        shown: what the page shows, in words; printed beneath its pictures.
+        on_pasted: called when an image was pasted and the page has no file field, which it should then draw.
     """
     if not _served_in_head:
         _COMPONENT(key="qs_scripts")
         st.html(_PAGE_STYLE)
     _RERUN(
         key="qs_rerun",
-        data={"theme": st.context.theme.type or "light"},
+        data={"theme": st.context.theme.type or "light", "shown": shown},
         on_reconnected_change=lambda: None,
         on_recolored_change=lambda: None,
+        on_pasted_change=on_pasted,
     )

@@ -131,6 +131,7 @@ def draw_maps(
         theme=theme(),
         beneath=(BELOW_LARGE if is_large() else BELOW) * (2 if data.legend else 1),
         arithmetic=arithmetic.of(tensor, scheme, index) if pick_into else None,
+        grey=tensor.is_image,
     )
 
     def picked(row: int, column: int) -> None:

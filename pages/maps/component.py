@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.browser import streamlit_dom
+from pages.browser import scripts, streamlit_dom
 from pages.maps import pointed
 from pages.maps.picture import Picture, cells, marks
 from pages.shared import charts
@@ -20,11 +20,6 @@ from quantcore.analysis import MapData
 _HERE = Path(__file__).parent
 _DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # the order does not matter: together they are one module
 _FAILED = "_maps_failed"
-
-
-def script(name: str) -> str:
-    """A script of this folder, such as plotly.js, which loads Plotly."""
-    return streamlit_dom.read(_HERE / name)
 
 
 def base() -> str:
@@ -38,7 +33,7 @@ _COMPONENT = st.components.v2.component(
     '<div class="qs-tip" hidden></div><div class="qs-live" aria-live="polite"></div><section class="qs-steps" hidden>'
     '<button type="button" aria-label="Close">×</button><b></b><pre></pre><small></small></section></div>',
     css=(_HERE / "maps.css").read_text(encoding="utf-8"),
-    js="\n".join([script("plotly.js"), *(script(f"drawing/{path.name}") for path in _DRAWING)]),
+    js="\n".join([scripts.LOAD_PLOTLY, *map(streamlit_dom.read, _DRAWING)]),
     isolate_styles=False,
 )
 
@@ -59,7 +54,15 @@ def four_maps(
     if st.session_state.get(_FAILED):
         p = picture
         figure = figures.drawn_maps(
-            p.data, p.format, p.shape, p.view, numbers=p.numbers, borders=p.borders, columns=2, theme=p.theme
+            p.data,
+            p.format,
+            p.shape,
+            p.view,
+            numbers=p.numbers,
+            borders=p.borders,
+            columns=2,
+            theme=p.theme,
+            grey=p.grey,
         )
         charts.draw(figure, theme=None, key=f"{key}_chart")
         return
@@ -88,7 +91,11 @@ def four_maps(
     )
 
 
-def legend(data: MapData) -> str:
-    """What a cell stands for and what its color can't show; empty if each cell is one element in its own color."""
+def legend(data: MapData, grey: bool = False) -> str:
+    """What a cell stands for and what its color can't show; empty if each cell is one element in its own color.
+
+    Args:
+        grey: as in `Picture`.
+    """
     overview = f"{data.legend} Drag a box to see that part element by element." if data.legend else ""
-    return f"{overview} {figures.beyond_colors(data)}".strip()
+    return f"{overview} {figures.beyond_colors(data, grey=grey)}".strip()

@@ -78,6 +78,7 @@ def draw(
             arithmetic=shown,
             pointed=pointed.offer(tensor, result.scheme),
             against=str(other.scheme) if other else "",
+            grey=tensor.is_image,
         )
         component.four_maps(
             picture,
@@ -85,7 +86,7 @@ def draw(
             on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
             on_region=region,
         )
-        legend = component.legend(data)
+        legend = component.legend(data, tensor.is_image)
         if legend:
             st.caption(legend)
 

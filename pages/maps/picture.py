@@ -25,7 +25,8 @@ class Picture:
     the page's copy is out of sight; None if a click shows nothing. ``pointed``: the token for that of the element under
     the pointer; empty if there is none. ``against``: the scheme that the error map is compared with, if any. ``result``: the
     result that is shown; None for values without codes. ``beneath``: px of the window to leave below the maps.
-    ``whole``: the shape of the tensor, if only the part in ``data`` was read.
+    ``whole``: the shape of the tensor, if only the part in ``data`` was read. ``grey``: whether the tensor is an image,
+    whose values are drawn as grey levels in square cells.
     """
 
     result: Quantized | None
@@ -42,6 +43,7 @@ class Picture:
     against: str = ""
     whole: tuple[int, ...] | None = None
     beneath: int = 0
+    grey: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,7 +110,8 @@ def cells(picture: Picture) -> dict[str, Any]:
         "arrays": arrays,
         "arrays_key": f"{picture.identity} {picture.scheme} {view} {picture.against}",
         "blocks": [*of_scales, data.scales.shape[1], first] if by_block else None,
-        "colours": figures.scales_of_maps(data, picture.format, picture.theme),
+        "colours": figures.scales_of_maps(data, picture.format, picture.theme, grey=picture.grey),
+        "square": picture.grey,
         "maps": list(data.names),
         "titles": figures.titles_of_maps(data),
         "height": height,

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from pages.learn.lesson_pages import LESSON_URL
 from pages.maps import four_maps
-from pages.shared import large
+from pages.shared import identity, large
 from pages.shared.page import Page
 from pages.shared.state import pinned
 from pages.sidebar import sidebar
@@ -28,10 +28,8 @@ FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 _AT = {page.url_path: page for page in PAGES}
 
 
-def opens_with_sidebar(url_path: str, query: dict[str, list[str]]) -> bool | None:
-    """Whether a link opens a page with its sidebar: False if the page uses none, None if it is folded."""
+def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None]:
+    """The title of the page that a link opens, and whether it has a sidebar: False if it uses none, None if folded."""
     page = _AT.get(url_path, _AT[""])
-    if not page.used(query):
-        return False
     is_folded = url_path.startswith(LESSON_URL) and "true" in query.get(large.LARGE, ())
-    return None if is_folded else True
+    return identity.title(page), (None if is_folded else True) if page.used(query) else False

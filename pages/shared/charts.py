@@ -9,6 +9,8 @@ import streamlit as st
 from pages.shared.large import is_large
 from quantcore import figures
 
+_CONFIG = {"modeBarButtonsToRemove": ["toImage"]}
+
 
 def sized(figure: go.Figure) -> go.Figure:
     """The figure itself or, in large mode, a larger copy."""
@@ -22,5 +24,8 @@ def sized_data(figure: str) -> dict[str, Any]:
 
 
 def draw(figure: go.Figure, **options: Any) -> Any:
-    """Draw a figure; ``options`` and result as for `st.plotly_chart`."""
-    return st.plotly_chart(sized(figure), **options)
+    """Draw a figure; ``options`` and result as for `st.plotly_chart`.
+
+    Its picture is saved by the button that all charts have (pages/browser/picture.js), not by Plotly's own.
+    """
+    return st.plotly_chart(sized(figure), config=_CONFIG, **options)

@@ -20,6 +20,11 @@ def configure() -> None:
     st.set_page_config(NAME, "🔬", layout="wide")
 
 
+def title(page: Page) -> str:
+    """The title of a page: of the browser's tab, and of previews of its links."""
+    return f"{page.title} · {NAME}"
+
+
 def draw(page: Page, sections: Sequence[str]) -> None:
     """Give the browser's tab its title, draw name and purpose, which the style of the pages moves into the header, and mark the
     menu of the page's section; call it once per run.
@@ -27,7 +32,7 @@ def draw(page: Page, sections: Sequence[str]) -> None:
     Args:
         sections: of the navigation, in the order of their menus.
     """
-    st.set_page_config(f"{page.title} · {NAME}")
+    st.set_page_config(title(page))
     menu = sections.index(page.section) + 1
     st.container(key="qs_name").html(
         f"<style>{_MARKED.format(menu, menu)}</style><p><b>{NAME}</b> <span>{PURPOSE}</span></p>"

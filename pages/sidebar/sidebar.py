@@ -46,6 +46,11 @@ def draw(page: Page) -> None:
     show_used(page)
 
 
+def show_file_field() -> None:
+    """Choose the source that has it (a callback)."""
+    st.session_state["src"] = tensor_controls.UPLOAD
+
+
 def show_used(page: Page) -> None:
     """Hide the parts of the sidebar that the page does not use, or the whole sidebar if it uses none.
 

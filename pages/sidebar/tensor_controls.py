@@ -27,6 +27,7 @@ PARAMETERS: dict[str, Any] = {
 }
 # Never with a format_func: the link would carry the label and break when the label changes
 _BIND: dict[str, Any] = {"bind": "query-params"}
+UPLOAD = "upload"  # the source with the file field
 PASTED, _EDITED = "_pasted", "_edited"
 _LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show as text
 # The last tensor from any source but the grid; that source; the tensor that the grid started from
@@ -106,10 +107,13 @@ def _generated() -> Tensor:
 def _example() -> Tensor:
     examples = tensors.EXAMPLES
     name = st.selectbox("Example", list(examples), key="ex", label_visibility="collapsed", **_BIND)
-    st.caption(f"{examples[name].title}. {examples[name].description} Source: {examples[name].source}")
+    example = examples[name]
+    st.caption(f"{example.title}. {example.description} Source: {example.source}")
     link.carry(None, name)
     code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
-    return Tensor(f"example {name}", examples[name].title, examples[name].shape, examples[name].load, code)
+    return Tensor(
+        f"example {name}", example.title, example.shape, example.load, code, is_image=example.is_image
+    )
 
 
 def _carried(tensor: Tensor) -> Tensor:
@@ -216,5 +220,5 @@ _DRAW = {
     "example": _example,
     "paste": _pasted,
     "edit": _edited,
-    "upload": uploads.draw,
+    UPLOAD: uploads.draw,
 }

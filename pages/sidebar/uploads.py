@@ -66,11 +66,12 @@ def draw() -> Tensor:
     """
     uploaded = st.file_uploader(
         "File",
-        type=list(tensors.EXTENSIONS),
+        type=[*tensors.EXTENSIONS, *tensors.IMAGES],
         key=_widget(),
         on_change=_file_changed,
         label_visibility="collapsed",
-        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed.",
+        help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed. A copied image can be pasted anywhere on "
+        "the page, also while another source is chosen.",
     )
     if _LOST not in st.session_state and isinstance(st.session_state.get(FILE), DeletedFile):
         # uploaded to a replica that is gone: a field that still shows the file would not ask for it
@@ -165,7 +166,9 @@ def _chosen(file: UploadedFile) -> Tensor:
     known = st.session_state.get(_READ)
     if known is None or known[0] != identity:
         st.session_state[_READ] = known = (identity, _read(file, info))
-    if not info.is_floating and not any(other.is_floating for other in file.tensors):
+    if info.how:
+        st.caption(info.how)
+    elif not info.is_floating and not any(other.is_floating for other in file.tensors):
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
     tensor: Tensor = known[1]
     x = cache.values(tensor) if cache.size(tensor) <= _LINKED else None
@@ -178,13 +181,15 @@ def _read(file: UploadedFile, info: tensors.TensorInfo) -> Tensor:
     own = "" if info.name == file.name else info.name
     load = partial(tensors.read_tensor, file.data, file.name, info.name, upload_limit())
     with turn.current() as mine:
-        mine.need(int(max(needs.USUAL * 4 * math.prod(info.shape), needs.READING * len(file.data))))
+        unpacked = len(file.data) + info.nbytes
+        mine.need(int(max(needs.USUAL * 4 * math.prod(info.shape), needs.READING * len(file.data), unpacked)))
         x = load()
         read = of_values(
             x,
             f"{file.name} {own}".strip(),
             name=own or file.name,
             stored="text" if PurePath(file.name).suffix.lower() in _TEXT else info.dtype_name,
+            is_image=tensors.is_image(file.name),
         )
         read = dataclasses.replace(read, load=load)
         cache.known(read, x)
@@ -225,9 +230,11 @@ def _from_link() -> Tensor:
                 f"This link shows {wanted}, which it does not carry: upload the file in the sidebar."
             )
         if x is None:
-            raise NoTensorYet("There is no tensor yet: upload a file in the sidebar, or choose another source.")
+            raise NoTensorYet(
+                "There is no tensor yet: upload a file in the sidebar, paste an image, or choose another source."
+            )
         title = f"{name} {picked or ''}".strip() if name else "from the link"
-        read = of_values(x, title, name=picked or name or "")
+        read = of_values(x, title, name=picked or name or "", is_image=tensors.is_image(name or ""))
         st.session_state[_READ] = (("link", name, digest), read)
     (_, file, digest), tensor = st.session_state[_READ]
     st.caption(f"Shown: {messages.plain(tensor.title)}")

@@ -25,6 +25,7 @@ DIFFERENCE = "|error| − |reference error|"
 NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
 # with MANY cells or more, one in FEW may lie outside the color range, if FAR times as far out as the others
 MANY, FEW, FAR = 2000, 1000, 3.0
+GREY = (0.0, 255.0)  # black and white
 BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cells
 
 
@@ -36,15 +37,20 @@ def titles_of_maps(data: MapData) -> dict[str, str]:
     return {name: titles[name] for name in data.names}
 
 
-def scales_of_maps(data: MapData, fmt: Format | None, theme: str = "light") -> dict[str, dict[str, Any]]:
+def scales_of_maps(
+    data: MapData, fmt: Format | None, theme: str = "light", *, grey: bool = False
+) -> dict[str, dict[str, Any]]:
     """Return zmin, zmax and colorscale of each of the maps.
 
     Args:
         fmt: what a code is; None if there are none.
+        grey: draw the values as the grey levels of an image, 0 black and 255 white.
     """
-    ranges = _colors_of(data)
+    ranges = _colors_of(data, grey)
     low, high, _ = ranges["values"]
-    if low < 0 < high:
+    if grey:
+        values = {"zmin": low, "zmax": high, "colorscale": palette("grey")}
+    elif low < 0 < high:
         most = max(-low, high)
         values = {"zmin": -most, "zmax": most, "colorscale": palette("diverging", theme)}
     else:
@@ -72,6 +78,7 @@ def maps(
     columns: int = 4,
     theme: str = "light",
     against: Quantized | None = None,
+    grey: bool = False,
 ) -> go.Figure:
     """Return the four maps, original | codes | dequantized | error, in one figure with linked axes.
 
@@ -83,6 +90,7 @@ def maps(
         borders: draw the borders of blocks.
         columns: 4 for a row, 2 for a square.
         against: another result of the same x; the last map then shows |error| minus the other's |error|.
+        grey: draw the values as the grey levels of an image, 0 black and 255 white, with square cells.
     """
     view = view or View()
     data, shape = map_data(result, view, against), tuple(result.x.shape)
@@ -95,6 +103,7 @@ def maps(
         borders=borders,
         columns=columns,
         theme=theme,
+        grey=grey,
     )
 
 
@@ -108,6 +117,7 @@ def drawn_maps(
     borders: bool = False,
     columns: int = 4,
     theme: str = "light",
+    grey: bool = False,
 ) -> go.Figure:
     """Return `maps` for data that is already computed.
 
@@ -115,7 +125,7 @@ def drawn_maps(
         fmt: what a code is; None if there are none.
         shape: of the tensor.
     """
-    colors = scales_of_maps(data, fmt, theme)
+    colors = scales_of_maps(data, fmt, theme, grey=grey)
     columns = min(columns, len(data.names))
     rows = -(-len(data.names) // columns)
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
@@ -134,14 +144,17 @@ def drawn_maps(
         traces.append(own | shared | colors[name])
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
         layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
+        if grey:
+            layout[f"xaxis{axis}"]["constrain"] = layout[f"yaxis{axis}"]["constrain"] = "domain"
+            layout[f"yaxis{axis}"]["scaleanchor"] = f"x{axis}"
         layout["annotations"].append(title(text, across[0], down[1]))
         layout["shapes"] += _borders(data, axis, theme) if borders else []
     return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
 
 
-def beyond_colors(data: MapData) -> str:
+def beyond_colors(data: MapData, *, grey: bool = False) -> str:
     """Return sentences on cells outside the color ranges of `scales_of_maps`; empty if there are none."""
-    return " ".join(filter(None, (colors.beyond for colors in _colors_of(data).values())))
+    return " ".join(filter(None, (colors.beyond for colors in _colors_of(data, grey).values())))
 
 
 class _Colors(NamedTuple):
@@ -152,8 +165,10 @@ class _Colors(NamedTuple):
     beyond: str
 
     @classmethod
-    def of(cls, what: str, values: npt.NDArray[np.float32]) -> "_Colors":
-        low, high = _color_range(values)
+    def of(
+        cls, what: str, values: npt.NDArray[np.float32], bounds: tuple[float, float] | None = None
+    ) -> "_Colors":
+        low, high = bounds or _color_range(values)
         beyond = values[np.isfinite(values) & ((values < low) | (values > high))]
         if not beyond.size:
             return cls(low, high, "")
@@ -164,18 +179,19 @@ class _Colors(NamedTuple):
 
 
 # a page draws the same data many times, but scans it once
-_known: WeakKeyDictionary[MapData, dict[str, _Colors]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[MapData, dict[bool, dict[str, _Colors]]] = WeakKeyDictionary()
 
 
-def _colors_of(data: MapData) -> dict[str, _Colors]:
+def _colors_of(data: MapData, grey: bool) -> dict[str, _Colors]:
     """The color ranges of the values and of the error, if there is one."""
-    if data not in _known:
+    known = _known.setdefault(data, {})
+    if grey not in known:
         values = [data.map(name).ravel() for name in ("x", "dequantized") if name in data.names]
-        found = {"values": _Colors.of("values", np.concatenate(values))}
+        found = {"values": _Colors.of("values", np.concatenate(values), GREY if grey else None)}
         if "error" in data.names:
             found["error"] = _Colors.of("error", data.map("error"))
-        _known[data] = found
-    return _known[data]
+        known[grey] = found
+    return known[grey]
 
 
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:

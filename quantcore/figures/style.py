@@ -56,7 +56,7 @@ BLOCKS = {
 
 
 def palette(name: str, theme: str = "light") -> list[list[Any]]:
-    """A palette as [[position, rgb()], …]: "diverging", "error", "codes", "patterns" or "sequential".
+    """A palette as [[position, rgb()], …]: "diverging", "error", "codes", "patterns", "sequential" or "grey".
 
     The middle of the first three is neutral: 0.
     """
@@ -70,6 +70,7 @@ def palette(name: str, theme: str = "light") -> list[list[Any]]:
             "codes": plotly.colors.diverging.BrBG_r,
             "patterns": plotly.colors.sequential.Cividis,
             "sequential": plotly.colors.sequential.Viridis,
+            "grey": ["rgb(0,0,0)", "rgb(255,255,255)"],
         }
         colors = plotly.colors.convert_colors_to_same_type(scales[name], colortype="rgb")[0]
     return [[i / (len(colors) - 1), color] for i, color in enumerate(colors)]

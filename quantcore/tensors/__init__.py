@@ -6,7 +6,7 @@ from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Paramet
 from quantcore.tensors.examples import EXAMPLES, Example
 from quantcore.tensors.files.entries import TensorInfo
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
-from quantcore.tensors.files.read import EXTENSIONS, first_weight, list_tensors, read_tensor
+from quantcore.tensors.files.read import EXTENSIONS, IMAGES, first_weight, is_image, list_tensors, read_tensor
 from quantcore.tensors.files.safetensors_header import (
     SAFETENSORS_BITS,
     SafetensorsHeader,
@@ -17,6 +17,7 @@ from quantcore.tensors.generate import Generated, generate
 from quantcore.tensors.limits import (
     MAX_BYTES,
     MAX_ELEMENTS,
+    MAX_IMAGE_SIDE,
     MAX_LINK_CHARS,
     MAX_LINK_ELEMENTS,
     MAX_RANK,
@@ -46,8 +47,10 @@ __all__ = [
     "EXTENSIONS",
     "Example",
     "Generated",
+    "IMAGES",
     "MAX_BYTES",
     "MAX_ELEMENTS",
+    "MAX_IMAGE_SIDE",
     "MAX_LINK_CHARS",
     "MAX_LINK_ELEMENTS",
     "MAX_RANK",
@@ -67,6 +70,7 @@ __all__ = [
     "first_weight",
     "fits_link",
     "generate",
+    "is_image",
     "list_tensors",
     "literal",
     "load_json",

@@ -1,4 +1,4 @@
-"""Example tensors: from five teaching texts on quantization, and slices of trained layers."""
+"""Example tensors: from five teaching texts on quantization, slices of trained layers, and two images."""
 
 import json
 from collections.abc import Callable
@@ -10,28 +10,33 @@ import numpy as np
 import numpy.typing as npt
 
 _DATA = files("quantcore.tensors") / "data"
+_RENDERED = "rendered for Quantscope (Apache-2.0), see images.txt"
 _MODEL = "sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0), see trained_layers.txt"
 
 
 @dataclass(frozen=True)
 class Example:
-    """A named tensor; each call of ``load()`` returns a new float32 array of ``shape``."""
+    """A named tensor; each call of ``load()`` returns a new float32 array of ``shape``.
+
+    ``is_image``: whether its elements are grey levels, from 0 (black) to 255 (white).
+    """
 
     title: str
     description: str
     source: str
     shape: tuple[int, ...]
     load: Callable[[], npt.NDArray[np.float32]]
+    is_image: bool = False
 
 
 def _load_values(values: list[float]) -> npt.NDArray[np.float32]:
     return np.array(values, dtype=np.float32)
 
 
-def _load_layer(name: str) -> npt.NDArray[np.float32]:
-    with (_DATA / "trained_layers.npz").open("rb") as file, np.load(file, allow_pickle=False) as layers:
-        layer: npt.NDArray[np.float32] = layers[name]
-        return layer
+def _load_array(file: str, name: str) -> npt.NDArray[np.float32]:
+    with (_DATA / file).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        array: npt.NDArray[np.float32] = arrays[name].astype(np.float32)
+        return array
 
 
 def _worked_examples() -> dict[str, Example]:
@@ -48,7 +53,7 @@ def _worked_examples() -> dict[str, Example]:
     }
 
 
-# data/trained_layers.txt says how the slices were chosen
+# data/trained_layers.txt says how the slices were chosen, data/images.txt what the images show
 EXAMPLES: dict[str, Example] = {
     **_worked_examples(),
     "ffn-output-64x128": Example(
@@ -58,7 +63,7 @@ EXAMPLES: dict[str, Example] = {
         "to 0.",
         _MODEL,
         (64, 128),
-        partial(_load_layer, "ffn_output"),
+        partial(_load_array, "trained_layers.npz", "ffn_output"),
     ),
     "attention-query-64x128": Example(
         "Trained attention query, 64×128",
@@ -66,6 +71,23 @@ EXAMPLES: dict[str, Example] = {
         "standard deviations from the mean.",
         _MODEL,
         (64, 128),
-        partial(_load_layer, "attention_query"),
+        partial(_load_array, "trained_layers.npz", "attention_query"),
+    ),
+    "landscape-128x192": Example(
+        "Image: hills above a lake, 128×192",
+        "Grey levels from 0 (black) to 255 (white). The sky is a smooth gradient: with few levels it breaks into bands.",
+        _RENDERED,
+        (128, 192),
+        partial(_load_array, "images.npz", "landscape"),
+        is_image=True,
+    ),
+    "still-life-160x160": Example(
+        "Image: three spheres, 160×160",
+        "Grey levels from 0 (black) to 255 (white). Soft shadows next to stripes and texture: where levels change little, "
+        "a block with a scale of its own keeps more of them.",
+        _RENDERED,
+        (160, 160),
+        partial(_load_array, "images.npz", "still_life"),
+        is_image=True,
     ),
 }

@@ -9,3 +9,4 @@ MAX_LINK_CHARS = (
     6000  # one parameter of a link; browsers open links of 60 kB, but mail and chat truncate them
 )
 MAX_LINK_ELEMENTS = 2**16  # beyond this not even a constant tensor is tried
+MAX_IMAGE_SIDE = 256  # elements; larger images are averaged, so that the maps show each element

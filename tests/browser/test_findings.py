@@ -7,6 +7,7 @@ from parts import some
 from playwright.sync_api import expect
 
 import quantcore as qc
+from pages.explore.quantize.findings import IMAGES, TITLES
 from pages.shared.lesson_plan import LESSONS
 from quantcore.diagnosis.examples import EXAMPLES
 
@@ -19,7 +20,7 @@ def finding_button(app: Any, name: str) -> Any:
 
 
 def open_examples(app: Any) -> None:
-    app.page.get_by_role("button", name=f"All {len(EXAMPLES)} examples").click()
+    app.page.get_by_role("button", name=f"All {len(TITLES)} examples").click()
 
 
 def test_show_outlines_the_cells_in_all_four_maps(app: Any) -> None:
@@ -93,13 +94,16 @@ def test_examples_are_offered_above_the_maps(app: Any) -> None:
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.open()
     row = app.page.locator(".st-key-finding_examples").get_by_role("radio")
-    expect(row).to_have_count(4)
+    expect(row).to_have_count(5)
     for button in row.all():
         expect(button).to_be_in_viewport(ratio=1)
     app.wait("document.querySelector('.qs-maps').getBoundingClientRect().bottom <= innerHeight")
     for kind in ("wrapped", "zero_block", "wrapped"):  # also one that was clicked before
         row.filter(has_text=EXAMPLES[kind].title).click()
         app.expect_scheme(str(EXAMPLES[kind].parsed()))
+    row.filter(has_text=IMAGES["image"].title).click()
+    app.expect_scheme(str(qc.Scheme.parse(IMAGES["image"].scheme)))
+    app.expect_parameter("ex", IMAGES["image"].tensor)
 
 
 def test_a_long_finding_takes_one_line_and_leads_to_its_lesson(app: Any) -> None:

@@ -83,14 +83,21 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     _onnx(tensor, result)
     if view is not None:
         st.markdown("**Maps as shown**")
-        figure = partial(figures.maps, view=view, borders=st.session_state["borders"])
-        st.download_button(
-            "Figure .html",
-            partial(_written, tensor, result.scheme, lambda result: figures.to_html(figure(result))),
-            "quantscope.html",
-            on_click="ignore",
-            help="Works offline: plotly.js is included",
+        figure = partial(
+            figures.maps, view=view, borders=st.session_state["borders"], grey=tensor.is_image
         )
+        with st.container(horizontal=True):
+            for kind in ("png", "svg"):  # pages/browser/picture.js takes the clicks
+                st.button(
+                    f"Picture .{kind}", key=f"_picture_{kind}", help="With scheme and link in small print"
+                )
+            st.download_button(
+                "Figure .html",
+                partial(_written, tensor, result.scheme, lambda result: figures.to_html(figure(result))),
+                "quantscope.html",
+                on_click="ignore",
+                help="Works offline: plotly.js is included",
+            )
 
 
 def _onnx(tensor: Tensor, result: qc.Quantized) -> None:

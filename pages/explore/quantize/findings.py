@@ -1,7 +1,7 @@
 """Findings: what is wrong with a result, in one line above the maps, with cells, fix and lesson, and examples of others."""
 
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -17,13 +17,30 @@ from quantcore.tensors import Generated
 
 HEIGHT = 32  # px: one line of text, reserved even if there is nothing to say, so that the maps do not move
 POPOVERS = _ALL, _EXAMPLES = "_all_findings", "_finding_examples"  # keys; a closed popover draws nothing
-_TRIED, _OFFERED = "_finding_tried", ("outlier_channel", "wrapped", "clipped_too_much", "zero_block")
+_TRIED, _OFFERED = "_finding_tried", ("outlier_channel", "wrapped", "clipped_too_much", "zero_block", "image")
 _SHOWN = "_finding_shown"  # (tensor, scheme, sentence, boxes)
 _MARKS = {
     "error": ":red[:material/error:]",
     "warning": ":orange[:material/warning:]",
     "note": ":blue[:material/info:]",
 }
+
+
+class Image(NamedTuple):
+    """An image that is quantized so that one sees it: a title, one of `tensors.EXAMPLES`, the text of a scheme."""
+
+    title: str
+    tensor: str
+    scheme: str
+
+
+IMAGES = {
+    "image": Image("An image in FP4 blocks", "still-life-160x160", "e2m1 symmetric per_block([16, 16])"),
+    "bands": Image("An image with bands", "landscape-128x192", "uint3 asymmetric"),
+}
+
+
+TITLES = {kind: e.title for kind, e in EXAMPLES.items()} | {kind: e.title for kind, e in IMAGES.items()}
 
 
 # Lesson and step that explain each kind of finding
@@ -142,16 +159,16 @@ def _hide() -> None:
 def examples() -> None:
     """Draw a row of examples, and a popover with all of them, which is empty until it is opened."""
     # one element instead of four buttons, since every run draws it
-    st.pills("Try", _OFFERED, format_func=lambda kind: EXAMPLES[kind].title, key=_TRIED, on_change=_try)
-    popover = st.popover(f"All {len(EXAMPLES)} examples", type="tertiary", key=_EXAMPLES, on_change="rerun")
+    st.pills("Try", _OFFERED, format_func=lambda kind: TITLES[kind], key=_TRIED, on_change=_try)
+    popover = st.popover(f"All {len(TITLES)} examples", type="tertiary", key=_EXAMPLES, on_change="rerun")
     if not popover.open:
         return
-    popover.markdown("Each button loads a tensor and a scheme that show the problem")
-    halves = list(EXAMPLES)[::2], list(EXAMPLES)[1::2]
+    popover.markdown("Each button loads a tensor and a scheme that show what the button says")
+    halves = list(TITLES)[::2], list(TITLES)[1::2]
     for column, kinds in zip(popover.columns(2, width=560), halves, strict=True):
         for kind in kinds:
             column.button(
-                EXAMPLES[kind].title,
+                TITLES[kind],
                 key=f"_finding_example_{kind}",
                 on_click=partial(load, kind),
                 width="stretch",
@@ -167,9 +184,15 @@ def _try() -> None:
 
 
 def load(kind: str) -> None:
-    """Load the example of a kind of finding (a callback)."""
-    example = EXAMPLES[kind]
+    """Load the example of a kind of finding, or of an image (a callback)."""
     state: dict[str, Any] = dict.fromkeys(("cell", "rows", "cols", "at"), "")
+    if kind in IMAGES:
+        _, name, text = IMAGES[kind]
+        st.session_state.update(state | {"src": "example", "ex": name})
+        st.session_state[scheme_state.RANK] = 2
+        scheme_state.change_to(qc.Scheme.parse(text))
+        return
+    example = EXAMPLES[kind]
     if isinstance(example.tensor, Generated):
         spec = example.tensor
         state |= {"src": "generate", "dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}

@@ -46,7 +46,7 @@ function place(state) {
   const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large && !beside) ? [row, two] : [two, row];
   const chosen = seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
   if (beside) return chosen.map((box) => ({ ...box, total: Math.max(box.total, Math.min(left, SHORTEST)) }));
-  return state.docked ? squeezed(chosen, heightLeft(state, true)) : chosen;
+  return state.docked ? squeezed(data, chosen, heightLeft(state, true)) : chosen;
 }
 
 // Width of the maps, without what stands beside them
@@ -55,10 +55,11 @@ function mapsWidth(state) {
 }
 
 // The same maps, lower, so that they fit above the arithmetic
-function squeezed(boxes, left) {
+function squeezed(data, boxes, left) {
   const tops = [...new Set(boxes.map((box) => box.top))], { height, total } = boxes[0];
   const less = Math.min(Math.ceil(Math.max(0, total - left) / tops.length), Math.max(0, height - SQUEEZED));
-  return boxes.map((box) => ({ ...box, top: box.top - less * tops.indexOf(box.top), height: height - less, total: total - less * tops.length }));
+  const wide = data.square ? (height - less) / height : 1; // the cells of an image stay square
+  return boxes.map((box) => ({ ...box, top: box.top - less * tops.indexOf(box.top), width: Math.round(box.width * wide), height: height - less, total: total - less * tops.length }));
 }
 
 // The window state that a drawing depends on
@@ -68,7 +69,7 @@ function placed(state, boxes) {
 
 // Effective size of a map in px²: width beyond square cells counts only if it gives numbers room
 function seen(data, box) {
-  const wide = data.numbers && data.width * data.height <= NUMBERS_UP_TO ? stretch(data) : 1;
+  const wide = data.numbers && !data.square && data.width * data.height <= NUMBERS_UP_TO ? stretch(data) : 1;
   return box.height * Math.min(box.width, wide * box.height * (data.width / data.height));
 }
 
@@ -78,10 +79,10 @@ function boxes(data, width, columns, left) {
   const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
   const most = Math.max(LOWEST, Math.floor(left / rows) - title - bottom);
-  const least = Math.min(LOWEST, FLAT * k * data.height, room);
-  const height = Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most));
-  // maps with few columns keep nearly square cells; others use the full width
-  const wide = Math.round(data.width > 32 ? room : Math.min(room, Math.max(height * aspect * stretch(data), 150)));
+  const least = data.square ? 0 : Math.min(LOWEST, FLAT * k * data.height, room);
+  const height = Math.max(1, Math.round(Math.min(Math.max(room / aspect, least), CELL * k * data.height, most)));
+  // maps with few columns keep nearly square cells, and those of images square ones; others use the full width
+  const wide = Math.round(data.square ? Math.max(1, height * aspect) : data.width > 32 ? room : Math.min(room, Math.max(height * aspect * stretch(data), 150)));
   return data.maps.map((_, i) => ({
     left: (i % columns) * (margin + wide + bar + GAP) + margin,
     top: Math.floor(i / columns) * (title + height + bottom) + title,

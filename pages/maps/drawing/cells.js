@@ -2,6 +2,7 @@
 
 const READABLE = 9;         // px: minimum size of the numbers, times the zoom of the large mode
 const WIDTHS = { 0: 0.556, "-": 0.333, ".": 0.278 }, MARGIN = 0.2; // of a digit and of others, and of the cell's edges, over the size of type
+const BASELINE = 0.35;      // of a number below the middle of its cell, over the size of type
 const SHADES = 1024;        // steps of a color scale; even, so that its middle is one of its colors
 
 const known = new Map(); // color scales by their text
@@ -43,47 +44,69 @@ function isDark(colour) {
   return 0.299 * (colour & 255) + 0.587 * (colour >> 8 & 255) + 0.114 * (colour >> 16 & 255) < 140;
 }
 
+// Where all cells are in a map, and the middle of one, in px
+function extent({ rows: [r0], columns: [c0], step: [down, across], width, height }, f) {
+  return { x: f.x.px(c0), y: f.y.px(r0), width: width * across * f.x.element, height: height * down * f.y.element };
+}
+
+function middle({ rows: [r0], columns: [c0], step: [down, across], width }, f, n) {
+  return [f.x.px(c0 + (n % width + 0.5) * across), f.y.px(r0 + (Math.floor(n / width) + 0.5) * down)];
+}
+
+// The color of a number in its cell
+function inkOn(value, colour, look) {
+  return !Number.isFinite(value) ? look.ink : isDark(colour(value)) ? "#fff" : "#1a1a1a";
+}
+
 // Paint the visible part of the maps, and write the numbers if they are few and legible
 function paint(state) {
   const { data, canvas, root, boxes } = state, ratio = devicePixelRatio || 1;
   const size = [root.clientWidth, boxes[0].total].map((px) => Math.round(px * ratio));
   if (canvas.width !== size[0]) canvas.width = size[0];
   if (canvas.height !== size[1]) canvas.height = size[1];
-  const pen = canvas.getContext("2d"), look = style(root), [r0] = data.rows, [c0] = data.columns, [down, across] = data.step;
+  const pen = canvas.getContext("2d"), look = style(root);
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, canvas.width, canvas.height);
   pen.imageSmoothingEnabled = false;
   pen.textAlign = "center";
   const written = frames(state).map((f, i) => {
-    const name = data.maps[i], left = f.x.px(c0), top = f.y.px(r0);
+    const name = data.maps[i];
     pen.save();
     pen.translate(f.left, f.top);
     pen.beginPath();
     pen.rect(0, 0, f.width, f.height);
     pen.clip();
-    pen.drawImage(state.pictures[name], left, top, f.x.px(c0 + data.width * across) - left, f.y.px(r0 + data.height * down) - top);
-    const cells = data.numbers ? inSight(data, f) : [], values = state.values[name];
-    const found = fitting(name, values, cells, zoom(data), f.x.element * across, f.y.element * down);
+    const { x, y, width, height } = extent(data, f);
+    pen.drawImage(state.pictures[name], x, y, width, height);
+    const found = numbersOf(state, name, f);
     if (found) {
       const colour = shade(data.colours[name]);
       pen.font = `${found.size}px ${look.font}`;
-      cells.forEach((n, k) => {
-        pen.fillStyle = !Number.isFinite(values[n]) ? look.ink : isDark(colour(values[n])) ? "#fff" : "#1a1a1a";
-        pen.fillText(found.texts[k], f.x.px(c0 + (n % data.width + 0.5) * across), f.y.px(r0 + (Math.floor(n / data.width) + 0.5) * down) + found.size * 0.35);
+      found.cells.forEach((n, k) => {
+        const [x, y] = middle(data, f, n);
+        pen.fillStyle = inkOn(state.values[name][n], colour, look);
+        pen.fillText(found.texts[k], x, y + found.size * BASELINE);
       });
     }
     pen.restore();
-    return found ? cells.length : 0;
+    return found ? found.cells.length : 0;
   });
   root.dataset.numbers = written.join(" ");
   root.shown = { values: state.values, width: data.width }; // for readers outside, such as the tests
 }
 
-// The cells that a map shows, if they are few enough for numbers
-function inSight({ rows, columns, step, width, height }, f) {
+// The cells that a map shows with their numbers and the size of type, if they are few and legible
+function numbersOf({ data, values }, name, f) {
+  const cells = data.numbers ? inSight(data, f, NUMBERS_UP_TO) : [];
+  const found = fitting(name, values[name], cells, zoom(data), f.x.element * data.step[1], f.y.element * data.step[0]);
+  return found && { ...found, cells };
+}
+
+// The cells that a map shows, if they are at most so many
+function inSight({ rows, columns, step, width, height }, f, most) {
   const span = (axis, [first], s, n) => [Math.max(0, Math.floor((axis.low - first) / s)), Math.min(n, Math.ceil((axis.high - first) / s))];
   const [r0, r1] = span(f.y, rows, step[0], height), [c0, c1] = span(f.x, columns, step[1], width), cells = [];
-  if ((r1 - r0) * (c1 - c0) > NUMBERS_UP_TO) return cells;
+  if ((r1 - r0) * (c1 - c0) > most) return cells;
   for (let r = r0; r < r1; r++) for (let c = c0; c < c1; c++) cells.push(r * width + c);
   return cells;
 }

@@ -22,6 +22,7 @@ function mount(parent) {
   root.addEventListener("keydown", (event) => key(state, event));
   root.addEventListener("blur", () => point(state, null));
   state.unmountSteps = mountSteps(state);
+  root.qsDrawn = () => drawn(state); // for pages/browser/picture.js
   return state;
 }
 
@@ -81,7 +82,7 @@ export default function (component) {
   take(state, data);
   draw(state);
   answered(state);
-  if (!state.P) loadPlotly(data.base).then(
+  if (!state.P) document.qsPlotly(data.base).then(
     (P) => { state.P = P; if (!state.gone) draw(state); },
     () => state.gone || setTriggerValue("failed", true),
   );

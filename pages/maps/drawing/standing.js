@@ -68,7 +68,7 @@ async function ask(state) {
   while (!state.gone && column(state) && answerFor(state, wantedBy(state)) === undefined) {
     const { data, answers } = state, at = wantedBy(state), began = performance.now();
     if (answers.size >= KEPT) answers.clear();
-    answers.set(at, await answer(`${routes(data.base)}${data.pointed}?at=${at}`));
+    answers.set(at, await answer(`${document.qsRoutes(data.base)}${data.pointed}?at=${at}`));
     if (state.gone) return;
     stand(state);
     await new Promise((go) => setTimeout(go, Math.max(PAUSE, TIMES * (performance.now() - began))));

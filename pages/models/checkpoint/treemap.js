@@ -36,7 +36,7 @@ export default function (component) {
   state.data = data;
   state.figure = data.key;
   state.root.setAttribute("aria-label", data.alt);
-  loadPlotly(data.base).then(
+  document.qsPlotly(data.base).then(
     (P) => { state.P = P; fit(state); },
     () => state.gone || setTriggerValue("failed", true),
   );

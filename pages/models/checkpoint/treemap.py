@@ -7,7 +7,8 @@ from pathlib import Path
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.maps.component import base, script
+from pages.browser import scripts
+from pages.maps.component import base
 from pages.shared import charts
 from pages.shared.large import is_large
 
@@ -17,7 +18,7 @@ _COMPONENT = st.components.v2.component(
     "quantscope_treemap",
     html='<div class="qs-treemap" role="img"></div>',
     css=(_HERE / "treemap.css").read_text(encoding="utf-8"),
-    js="\n".join((script("plotly.js"), (_HERE / "treemap.js").read_text(encoding="utf-8"))),
+    js="\n".join((scripts.LOAD_PLOTLY, (_HERE / "treemap.js").read_text(encoding="utf-8"))),
     isolate_styles=False,
 )
 

@@ -102,7 +102,7 @@ def check_settings() -> None:
                 f"{SETTING} contains {text[:200]!r}, which is not an origin; write each as scheme://host or "
                 "scheme://host:port, without a path or a slash at the end, such as https://quant.example.org."
             )
-    if config.is_manually_set("browser.serverAddress") and _own_address() is None:
+    if config.is_manually_set("browser.serverAddress") and own_address() is None:
         raise SettingError(
             f"browser.serverAddress is {config.get_option('browser.serverAddress')[:200]!r}, which is not a host; it must "
             "be a name or an IP address."
@@ -113,7 +113,7 @@ def _listed() -> list[str]:
     return [str(text).strip() for text in config.get_option(SETTING)]
 
 
-def _own_address() -> Place | None:
+def own_address() -> Place | None:
     """Where `browser.serverAddress` and `browser.serverPort` say that visitors find the app; None if nowhere."""
     if not config.is_manually_set("browser.serverAddress"):  # its default is localhost
         return None
@@ -144,7 +144,7 @@ def refusal(origins: list[str], hosts: list[str]) -> str:
     if page is None:
         return "The Origin header of this request does not name one origin, so no session was opened."
     here = place_of(hosts[0]) if len(hosts) == 1 else None
-    own = filter(None, (here, _own_address()))
+    own = filter(None, (here, own_address()))
     if any(map(page.is_at, own)) or page in map(origin_of, _listed()):
         return ""
     reached = f"at the host {hosts[0][:200]}" if here else "without a valid Host header"

@@ -1,4 +1,4 @@
-"""Our scripts in the head of every page that the server sends."""
+"""Our scripts, and what previews of a link show, in the head of every page that the server sends."""
 
 from collections.abc import Callable
 from urllib.parse import parse_qs
@@ -6,6 +6,7 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.browser.scripts import in_head, serve_in_head
+from pages.serving.middleware import preview
 from pages.serving.middleware.headers import HTML, POLICY, content_security_policy
 
 # Request headers that make the response empty or compressed, and response headers about the unmodified file
@@ -19,11 +20,14 @@ class Pages:
     Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
     keep a cached page without them, or with old ones.
 
-    ``has_sidebar`` says of the last part of a path and its query whether the page opens with a sidebar; None if folded.
+    ``opens`` says of the last part of a path and its query the title of the page, and whether it opens with a sidebar; None
+    if that is folded.
     """
 
-    def __init__(self, app: ASGIApp, has_sidebar: Callable[[str, dict[str, list[str]]], bool | None]) -> None:
-        self.app, self.has_sidebar = app, has_sidebar
+    def __init__(
+        self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], tuple[str, bool | None]]
+    ) -> None:
+        self.app, self.opens = app, opens
         serve_in_head()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,8 +41,8 @@ class Pages:
                 return
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-                sidebar = self.has_sidebar(scope["path"].rpartition("/")[2], query)
-                page = in_head(message.get("body", b""), sidebar)
+                title, sidebar = self.opens(scope["path"].rpartition("/")[2], query)
+                page = in_head(message.get("body", b""), sidebar, preview.tags(title, scope))
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
                 await send({**start, "headers": [*headers, (POLICY, policy)]})

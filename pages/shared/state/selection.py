@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import streamlit as st
@@ -27,6 +27,7 @@ class Tensor:
         recipe: Python code with quantcore that assigns it to ``x``; None if only its values are known.
         name: its full name in its file; ``title`` if it has none.
         stored: the dtype in its file, such as ``bfloat16``; empty if it is not from a file.
+        is_image: whether its elements are grey levels, from 0 (black) to 255 (white).
     """
 
     key: str
@@ -36,14 +37,15 @@ class Tensor:
     recipe: str | None = None
     name: str = ""
     stored: str = ""
+    is_image: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", self.title)
 
 
-def of_values(x: np.ndarray, title: str, **more: str) -> Tensor:
-    """A tensor known only by its values; ``more``: its ``name`` and ``stored``."""
+def of_values(x: np.ndarray, title: str, **more: Any) -> Tensor:
+    """A tensor known only by its values; ``more``: its ``name``, ``stored`` and ``is_image``."""
     return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
 
 
@@ -63,6 +65,15 @@ class Current:
     hint: str = ""
     cards: tuple[Card, ...] = ()
     used: frozenset[str] = frozenset({"tensor", "scheme"})
+
+    @property
+    def words(self) -> str:
+        """Tensor and scheme in words, as far as the page uses them."""
+        tensor = self.tensor if "tensor" in self.used else None
+        name, shape = (tensor.name, "×".join(map(str, tensor.shape))) if tensor else ("", "")
+        scheme = self.scheme if "scheme" in self.used else None
+        parts = (name, shape if shape not in name else "", str(scheme) if scheme else "")
+        return " · ".join(filter(None, parts))
 
 
 def put(current: Current) -> None:

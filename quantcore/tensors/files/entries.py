@@ -22,12 +22,16 @@ _USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor in a file: its name, shape, dtype as the file names it, and unpacked size in bytes."""
+    """A tensor in a file: its name, shape, dtype as the file names it, and unpacked size in bytes.
+
+    ``how``: sentences on how it is made from what is in the file; empty if its elements are stored as such.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
+    how: str = ""
 
     @property
     def dtype_name(self) -> str:

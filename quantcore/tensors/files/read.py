@@ -7,14 +7,17 @@ file                      read as
 .safetensors              F64, F32, F16, BF16, integers and BOOL
 .csv, .tsv, .txt          as pasted text, see `quantcore.tensors.text`
 .json                     nested lists, or an object whose values are
+.png, .jpg, .webp         grey levels, see `quantcore.tensors.files.image_files`; needs Pillow
 .pt, .pth, .bin, .pkl …   rejected: pickles run code when they are read
 ========================  ==================================================================
 """
 
+import re
 from collections.abc import Sequence
 
 from quantcore.errors import QuantError
 from quantcore.tensors.files.entries import Entry, Float32Array, TensorInfo, check_size, to_float32
+from quantcore.tensors.files.image_files import open_image
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, open_npy, open_npz
 from quantcore.tensors.files.safetensors_files import open_safetensors
 from quantcore.tensors.files.text_files import open_json, open_text
@@ -22,21 +25,26 @@ from quantcore.tensors.limits import MAX_BYTES
 from quantcore.tensors.wording import megabytes, short
 
 EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".txt", ".json", ".safetensors")
+IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib")
+_ZIP, _ARRAY, _IMAGE = "a zip (.npz, .xlsx, .pt)", "a .npy array", "a PNG, JPEG or WebP image"
 _MAGIC = {
-    b"\x93NUMPY": "a .npy array",
-    b"PK\x03\x04": "a zip (.npz, .xlsx, .pt)",
-    b"\x89HDF": "an HDF5 file",
-    b"GGUF": "a GGUF model",
-    b"\x1f\x8b": "a gzip file",
-    b"\x89PNG": "a picture",
-    b"%PDF": "a PDF",
+    rb"\x93NUMPY": _ARRAY,
+    rb"PK\x03\x04": _ZIP,
+    rb"\x89HDF": "an HDF5 file",
+    rb"GGUF": "a GGUF model",
+    rb"\x1f\x8b": "a gzip file",
+    rb"\x89PNG|\xff\xd8\xff|RIFF....WEBP": _IMAGE,
+    rb"GIF8": "a GIF image",
+    rb"II\*\0|MM\0\*": "a TIFF image",
+    rb"....ftyp(heic|heix|hevc|mif1|msf1|avif|avis)": "a HEIC or AVIF image",
+    rb"%PDF": "a PDF",
 }
-_EXPECTED = {".npy": "a .npy array", ".npz": "a zip (.npz, .xlsx, .pt)"}
+_EXPECTED = {".npy": _ARRAY, ".npz": _ZIP, **dict.fromkeys(IMAGES, _IMAGE)}
 
 
 def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) -> list[TensorInfo]:
-    """Return what the file contains; for .npy, .npz and .safetensors, only headers are read.
+    """Return what the file contains; for .npy, .npz, .safetensors and images, only headers are read.
 
     Args:
         data: the content of the file.
@@ -47,6 +55,15 @@ def list_tensors(data: bytes | memoryview, name: str, limit: int = MAX_BYTES) ->
         QuantError: the file can't be read; the message says why and what to do.
     """
     return [entry.info for entry in _open(data, name, limit).values()]
+
+
+def is_image(name: str) -> bool:
+    """Return whether a file of this name is read as an image.
+
+    >>> is_image("Portrait.JPG"), is_image("weights.npy")
+    (True, False)
+    """
+    return name.lower().endswith(IMAGES)
 
 
 def first_weight(tensors: Sequence[TensorInfo]) -> TensorInfo:
@@ -68,7 +85,7 @@ def read_tensor(
     """Return one tensor of the file as a new float32 array in C order.
 
     float32, float16, bfloat16, bool and integers up to 16 bits are exact; float64 and
-    longer integers are rounded to the nearest float32.
+    longer integers are rounded to the nearest float32. Images become integers from 0 to 255.
 
     Args:
         data: the content of the file.
@@ -101,6 +118,8 @@ def _open(data: bytes | memoryview, name: str, limit: int) -> dict[str, Entry]:
         entries = open_safetensors(view, name)
     elif extension == ".json":
         entries = open_json(view, name)
+    elif extension in IMAGES:
+        entries = open_image(view, name, limit)
     else:
         entries = open_text(view, name)
     if not entries:
@@ -114,8 +133,10 @@ def _check_kind(data: memoryview, name: str, limit: int) -> str:
     extension = name[dot:].lower() if dot >= 0 else ""
     if extension in _PICKLES:
         raise QuantError(f"{short(name)} is a pickle, which runs code when it is read. {CONVERT_TORCH}")
-    if extension not in EXTENSIONS:
-        raise QuantError(f"{short(name)} is not a supported file type; give one of {', '.join(EXTENSIONS)}.")
+    if extension not in (*EXTENSIONS, *IMAGES):
+        raise QuantError(
+            f"{short(name)} is not a supported file type; give one of {', '.join((*EXTENSIONS, *IMAGES))}."
+        )
     if len(data) > limit:
         raise QuantError(
             f"{short(name)} is {megabytes(len(data))}; the limit is {megabytes(limit)}. "
@@ -123,18 +144,19 @@ def _check_kind(data: memoryview, name: str, limit: int) -> str:
         )
     if len(data) == 0:
         raise QuantError(f"{short(name)} is empty; save the tensor again.")
-    start = bytes(data[:6])
+    start = bytes(data[:12])
     if start[0] == 0x80 and len(start) > 1 and 2 <= start[1] <= 5 and extension != ".safetensors":
         raise QuantError(
             f"{short(name)} is a pickle under another name; pickles run code when they are read. {CONVERT_TORCH}"
         )
-    found = next((what for magic, what in _MAGIC.items() if start.startswith(magic)), "")
+    found = next((what for magic, what in _MAGIC.items() if re.match(magic, start, re.DOTALL)), "")
     # a .safetensors file starts with a length, which can look like any of these
     if extension != ".safetensors" and found != _EXPECTED.get(extension, ""):
         found = found or "something else"
-        raise QuantError(
-            f"{short(name)} ends in {extension}, but contains {found}; correct the extension or save it again."
+        what_to_do = (
+            "save it as PNG, JPEG or WebP" if extension in IMAGES else "correct the extension or save it again"
         )
+        raise QuantError(f"{short(name)} ends in {extension}, but contains {found}; {what_to_do}.")
     return extension
 
 

@@ -1,0 +1,64 @@
+"""What chats and social networks show for a link: title, description and picture, in the head of the page that is served,
+since their programs run no scripts (the Open Graph protocol, ogp.me, and X's cards).
+"""
+
+import html
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.types import Scope
+from streamlit import config
+
+from pages.serving.middleware.origins import DEFAULT_PORTS, own_address, place_of
+
+PICTURE, NAME = Path(__file__).parent / "preview.png", "preview.png"
+SIZE = (1200, 630)  # px
+DESCRIPTION = (
+    "See what quantization does to a tensor: the original, the integer codes, the dequantized values and the error side by "
+    "side, and the arithmetic of every number."
+)
+ALTERNATIVE = "The four maps of a quantized image: original, codes, dequantized and error"
+
+
+async def picture(request: Request) -> FileResponse:
+    """The response of the route to the picture."""
+    return FileResponse(PICTURE, headers={"cache-control": "public, max-age=86400"})
+
+
+def tags(title: str, scope: Scope) -> bytes:
+    """The elements for the head of a page; without a picture if it is not known where visitors find the app.
+
+    Args:
+        title: of the page.
+        scope: of its request.
+    """
+    named = {"description": DESCRIPTION, "twitter:card": "summary_large_image"}
+    graph = {
+        "og:type": "website",
+        "og:site_name": "Quantscope",
+        "og:title": title,
+        "og:description": DESCRIPTION,
+    }
+    at = _address(scope)
+    if at:
+        width, height = SIZE
+        graph |= {"og:image": f"{at}/{NAME}", "og:image:alt": ALTERNATIVE}
+        graph |= {"og:image:width": f"{width}", "og:image:height": f"{height}"}
+    found = [("name", named), ("property", graph)]
+    return "".join(
+        f'<meta {kind}="{key}" content="{html.escape(text)}">'
+        for kind, each in found
+        for key, text in each.items()
+    ).encode()
+
+
+def _address(scope: Scope) -> str:
+    """Where visitors find the app: at `browser.serverAddress`, if it is set, else where this request found it; else ""."""
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    place = own_address() or (place_of(hosts[0]) if len(hosts) == 1 else None)
+    if place is None:
+        return ""
+    port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"
+    base = config.get_option("server.baseUrlPath").strip("/")
+    return f"{scope['scheme']}://{place.name}{port}/{base}".rstrip("/")

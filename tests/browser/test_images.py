@@ -1,0 +1,217 @@
+"""Images in the browser: as the tensor, by upload and by paste; and pictures of maps and charts for slides."""
+
+import base64
+import io
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from page_rest import at_rest
+from PIL import Image
+from playwright.sync_api import expect
+
+import quantcore as qc
+from quantcore.tensors import EXAMPLES, encode
+
+COLORS = np.random.default_rng(1).integers(0, 256, (6, 9, 3), np.uint8)
+LEVELS = (COLORS.astype(int) @ [299, 587, 114] + 500) // 1000  # BT.601; see tests/test_images.py
+SVG = "{http://www.w3.org/2000/svg}"
+# Color of a place 3 px inside the upper left corner of each cell of a map, where no number is; rows of "r,g,b"
+CORNERS = """(number) => {
+    const root = document.querySelector(".qs-maps"), canvas = root.querySelector("canvas"), pen = canvas.getContext("2d");
+    const full = document.querySelector(".qs-plot")._fullLayout, name = number ? number + 1 : "";
+    const x = full["xaxis" + name], y = full["yaxis" + name], width = root.shown.width, height = root.shown.values.codes.length / width;
+    return Array.from({ length: height }, (_, row) => Array.from({ length: width }, (_, column) => {
+        const at = [x._offset + x.d2p(column - 0.5) + 3, y._offset + y.d2p(row - 0.5) + 3].map((px) => Math.round(px * devicePixelRatio));
+        return [...pen.getImageData(at[0], at[1], 1, 1).data].slice(0, 3).join();
+    }));
+}"""
+
+
+def png() -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(COLORS).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def expect_image(app: Any, levels: np.ndarray) -> None:
+    """The maps show these levels, as grey of that level, in square cells."""
+    app.wait("(x) => JSON.stringify(x) === JSON.stringify(document.querySelector('.qs-maps')?.shown?.values.x && [...document.querySelector('.qs-maps').shown.values.x])", levels.ravel().tolist())
+    app.rest()
+    app.wait("document.querySelector('.qs-plot')._fullLayout?.xaxis")
+    assert app.page.evaluate(CORNERS, 0) == [[f"{v},{v},{v}" for v in row] for row in levels.tolist()]
+    sides = app.page.evaluate("""['xaxis', 'yaxis'].map((name) => {
+        const axis = document.querySelector('.qs-plot')._fullLayout[name];
+        return axis._length / Math.abs(axis.range[1] - axis.range[0]);
+    })""")
+    assert sides[0] == pytest.approx(sides[1], rel=0.02)
+
+
+def test_an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(png())  # a name of another kind
+    app.open(src="upload")
+    app.page.locator("input[type=file]").first.set_input_files(tmp_path / "photo.jpg")
+    expect_image(app, LEVELS)
+    expect(app.key("tensor_controls").get_by_text("0.299 R + 0.587 G + 0.114 B")).to_be_visible()
+    app.expect_parameter("file", "photo.jpg")
+    app.expect_parameter("t", encode(LEVELS.astype(np.float32)))
+    other = app.beside(app.page.url)
+    expect_image(other, LEVELS)
+    other.close()
+    (tmp_path / "broken.png").write_bytes(png()[:-30])
+    app.page.locator("input[type=file]").first.set_input_files(tmp_path / "broken.png")
+    expect(app.page.get_by_test_id("stAlert")).to_contain_text("'broken.png' can't be read as a PNG, JPEG or WebP image")
+
+
+def paste(app: Any, where: str, text: str = "") -> None:
+    """Paste the image, as from a browser's "Copy image", while the focus is in an element."""
+    app.page.evaluate(
+        """([where, image, text]) => {
+            const clipboard = new DataTransfer(), data = Uint8Array.from(atob(image), (c) => c.charCodeAt(0));
+            clipboard.items.add(new File([data], "image.png", { type: "image/png" }));
+            if (text) clipboard.setData("text/plain", text);
+            document.querySelector(where).dispatchEvent(new ClipboardEvent("paste", { clipboardData: clipboard, bubbles: true, cancelable: true }));
+        }""",
+        [where, base64.b64encode(png()).decode(), text],
+    )  # fmt: skip
+
+
+def test_an_image_is_pasted_anywhere(app: Any) -> None:
+    app.open()
+    field = ".st-key-_scheme_text input"
+    paste(app, field, "int8")  # text beside the image belongs to the field
+    app.rest()
+    app.expect_parameter("src", None)
+    paste(app, "body")
+    expect_image(app, LEVELS)
+    app.expect_parameter("src", "upload")
+    app.expect_parameter("file", "image.png")
+
+
+def test_an_example_image_is_shown_and_its_script_loads_it(app: Any) -> None:
+    name = "still-life-160x160"
+    app.open(src="example", ex=name, codes="unsigned", mode="asymmetric", bits="8", tab="Code")
+    levels = EXAMPLES[name].load()
+    np.testing.assert_array_equal(app.map("x"), levels)
+    error = app.map("error")
+    assert 0 < np.abs(error).max() <= levels.max() / 255 / 2 * 1.001  # half a step of 0 to the lightest
+    expect(app.page.get_by_text(f"x = qc.tensors.EXAMPLES['{name}'].load()")).to_be_visible()
+
+
+def downloaded(app: Any, act: Any) -> bytes:
+    with app.page.expect_download() as download:
+        act()
+    return Path(download.value.path()).read_bytes()
+
+
+def texts(svg: ElementTree.Element) -> list[str]:
+    return ["".join(text.itertext()) for text in svg.iter(f"{SVG}text")]
+
+
+def background(app: Any, svg: ElementTree.Element) -> tuple[str, str]:
+    """That of the page, and that of a picture, which covers all of it."""
+    rect = next(svg.iter(f"{SVG}rect"))
+    assert (rect.get("width"), rect.get("height")) == (svg.get("width"), svg.get("height"))
+    page = app.page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
+    return page, rect.get("fill", "")
+
+
+def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
+    app.open(shape="5x6", bits="3", learn_large="false", tab="Export")
+    shown = [app.page.evaluate(CORNERS, number) for number in range(4)]
+    written = downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click())
+    svg = ElementTree.fromstring(written)
+    width, height = (float(svg.get(side, 0)) for side in ("width", "height"))
+    assert background(app, svg) == ("rgb(255, 255, 255)",) * 2
+    # the cells of each map, in its own clip
+    maps = [clip for clip in svg.iter(f"{SVG}svg") if len(clip.findall(f"{SVG}rect[@shape-rendering]")) > 0]
+    assert len(maps) == 4
+    for clip, expected in zip(maps, shown, strict=True):
+        fills = [rect.get("fill", "")[4:-1] for rect in clip.iter(f"{SVG}rect")]
+        assert fills == [color for row in expected for color in row]
+    codes = app.map("codes").astype(int).ravel().tolist()
+    assert [int(text) for text in texts(maps[1])] == codes
+    # small print: the scheme, and a link that opens the view
+    assert any("int3 symmetric per_tensor min_max textbook" in text for text in texts(svg))
+    (link,) = svg.iter(f"{SVG}a")
+    assert "".join(texts(link)) == link.get("href") == app.page.url
+    assert unquote(link.get("href", "")).startswith(server)
+    assert {"Original x", "Codes q", "Dequantized x̂", "Error x − x̂", "0", "5"} <= set(texts(svg))
+
+    picture = Image.open(io.BytesIO(downloaded(app, lambda: app.page.locator(".st-key-_picture_png button").first.click())))
+    assert (picture.format, picture.size) == ("PNG", (2 * width, 2 * height))
+    pixels = np.asarray(picture.convert("RGB"))
+    assert pixels[0, 0].tolist() == [255, 255, 255]
+    inner = svg.findall(f"{SVG}svg")[0]
+    x0, y0 = (float(inner.get(side, 0)) for side in "xy")
+    for clip, expected in zip(maps, shown, strict=True):
+        left, top = x0 + float(clip.get("x", 0)), y0 + float(clip.get("y", 0))
+        for rect, color in zip(clip.iter(f"{SVG}rect"), [c for row in expected for c in row], strict=True):
+            at = [round(2 * (start + float(rect.get(side, 0)) + 4)) for start, side in ((top, "y"), (left, "x"))]
+            assert np.abs(pixels[at[0], at[1]] - np.array(color.split(","), int)).max() <= 1
+    other = app.beside(link.get("href"))  # the small print leads to the view
+    np.testing.assert_array_equal(other.map("codes").astype(int).ravel(), codes)
+    other.page.emulate_media(color_scheme="dark")
+    other.tab("Export")
+    other.rest()
+    dark = ElementTree.fromstring(
+        downloaded(other, lambda: other.page.locator(".st-key-_picture_svg button").first.click())
+    )
+    page, picture_ = background(other, dark)
+    assert page == picture_ != "rgb(255, 255, 255)"
+
+
+def test_many_cells_are_an_image_in_the_picture(app: Any) -> None:
+    app.open(shape="64x48", dist="normal")
+    app.page.locator(".qs-maps").hover()
+    app.page.get_by_role("button", name="Picture").first.click()
+    svg = ElementTree.fromstring(downloaded(app, lambda: app.button("SVG")))
+    images = [image.get("href", "") for image in svg.iter(f"{SVG}image")]
+    assert len(images) == 4
+    colors = qc.figures.scales_of_maps(qc.views.map_data(qc.apply(app.map("x"), qc.Scheme.parse("int4"))), qc.INT4)["codes"]
+    codes, drawn = app.map("codes"), np.asarray(Image.open(io.BytesIO(base64.b64decode(images[1].partition(",")[2]))).convert("RGB"))
+    step = drawn.shape[0] // 64, drawn.shape[1] // 48
+    assert drawn.shape[:2] == (64 * step[0], 48 * step[1])
+    cells = drawn[step[0] // 2 :: step[0], step[1] // 2 :: step[1]].astype(int)
+    places = (codes - colors["zmin"]) / (colors["zmax"] - colors["zmin"])
+    stops = np.array([at for at, _ in colors["colorscale"]])
+    parts = np.array([[int(n) for n in re.findall(r"\d+", color)] for _, color in colors["colorscale"]])
+    for channel in range(3):
+        assert np.abs(cells[..., channel] - np.interp(places, stops, parts[:, channel])).max() <= 1
+
+
+def test_a_chart_as_a_picture(app: Any, server: str) -> None:
+    """Of any page; a link that is too long is not printed, but named."""
+    values = np.random.default_rng(0).normal(size=(16, 30)).astype(np.float32)
+    app.page.goto(f"{server}/ranges?src=paste&t={encode(values)}")
+    at_rest(app.page)
+    chart = app.page.locator(".stPlotlyChart").first
+    chart.hover()
+    expect(app.page.locator(".modebar-btn[data-title*=Download]")).to_have_count(0)  # this is its only one
+    chart.get_by_role("button", name="Picture").click()
+    size = app.page.evaluate("(({ width, height }) => [width, height])(document.querySelector('.stPlotlyChart .js-plotly-plot')._fullLayout)")
+    svg = ElementTree.fromstring(downloaded(app, lambda: app.button("SVG")))
+    print_ = " ".join(texts(svg))
+    assert {"elements", "value"} <= set(texts(svg))
+    assert "Ranges · Quantscope · pasted · 16×30 · int4 symmetric" in print_
+    (link,) = svg.iter(f"{SVG}a")
+    assert link.get("href") == app.page.url
+    assert re.search(r"\(the link has [\d,]{5} characters, too many to print\)", "".join(texts(link)))
+    assert float(svg.get("width", 0)) == pytest.approx(size[0] + 24, abs=1)
+    assert float(svg.get("height", 0)) > size[1]
+    app.expected.append("Failed to load resource")  # Streamlit first looks for its own addresses below the page
+
+
+def test_the_menu_of_a_picture_closes(app: Any) -> None:
+    app.open()
+    button = app.page.get_by_role("button", name="Picture").first
+    for leave in (lambda: app.page.keyboard.press("Escape"), lambda: app.page.locator(".st-key-summary").click()):
+        button.focus()
+        app.page.keyboard.press("Enter")
+        expect(app.page.get_by_role("button", name="PNG")).to_be_visible()
+        leave()
+        expect(app.page.get_by_role("button", name="PNG")).to_have_count(0)
