@@ -21,7 +21,7 @@ async function drawn(state) {
       text.textContent = found.texts[k];
     });
   }
-  const axes = await P.toImage(plot, { format: "svg", width: root.clientWidth, height });
+  const axes = await P.toImage(plot, { format: "svg", width: mapsWidth(state), height });
   svg.append(document.importNode(new DOMParser().parseFromString(decodeURIComponent(axes.slice(axes.indexOf(",") + 1)), "image/svg+xml").documentElement, true));
   for (const layer of root.querySelectorAll(":scope > svg.qs-scales, :scope > svg.qs-over")) svg.append(inlined(layer));
   return svg;
