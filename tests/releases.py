@@ -12,7 +12,7 @@ import torch
 from gguf_bytes import IDS, STRING, U32, gguf, info
 from safetensors.torch import save_file
 
-HIDDEN, INNER, HEADS, LAYERS, GROUP = 128, 256, 4, 6, 32
+HIDDEN, INNER, HEADS, LAYERS, GROUP = 128, 256, 4, 5, 32
 SHAPES = {
     "self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (HIDDEN // 2, HIDDEN),
     "mlp.up_proj": (INNER, HIDDEN), "mlp.down_proj": (HIDDEN, INNER),
@@ -97,13 +97,15 @@ def feedback(w, size, seed, order=None):
     upper = torch.linalg.cholesky(torch.linalg.inv(h), upper=True)
     left, q = w.double()[:, order].clone(), torch.zeros(w.shape, dtype=torch.float64)
     scales = []
-    for j in range(n):
-        if j % size == 0:
-            scales.append((left[:, j : j + size].abs().amax(1) / 7).half())
-        s = scales[-1].double()
-        q[:, j] = (left[:, j] / s).round().clamp(-8, 7)
-        error = (left[:, j] - q[:, j] * s) / upper[j, j]
-        left[:, j:] -= error[:, None] * upper[j, j:]
+    for start in range(0, n, size):  # the errors of a group reach the columns after it at once
+        group = slice(start, start + size)
+        scales.append((left[:, group].abs().amax(1) / 7).half())
+        s, errors = scales[-1].double(), torch.zeros(len(w), size, dtype=torch.float64)
+        for i, j in enumerate(range(start, start + size)):
+            q[:, j] = (left[:, j] / s).round().clamp(-8, 7)
+            errors[:, i] = (left[:, j] - q[:, j] * s) / upper[j, j]
+            left[:, j : start + size] -= errors[:, i, None] * upper[j, j : start + size]
+        left[:, start + size :] -= errors @ upper[group, start + size :]
     back = order.argsort()
     return q.float()[:, back], torch.stack(scales, 1), (torch.arange(n) // size)[back]
 

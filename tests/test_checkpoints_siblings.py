@@ -360,6 +360,15 @@ def test_roles_that_whole_layers_lack():
         assert {severity for severity, _ in lacking(names)} <= {"note"}, names
 
 
+def test_an_expert_that_one_layer_lacks():
+    """One before the last is lost; a layer with fewer experts lacks the last ones."""
+    experts = [f"mlp.experts.{e}.{n}_proj" for e in range(4) for n in ("gate", "up", "down")]
+    every = layers(*ATTENTION, "mlp.gate", *experts)
+    for expert, severity in ((1, "error"), (3, "note")):
+        gone = {f"model.layers.2.mlp.experts.{expert}.{n}_proj.weight" for n in ("gate", "up", "down")}
+        assert lacking([n for n in every if n not in gone]) == {(severity, name) for name in gone}
+
+
 def test_keys_and_values_that_one_layer_lacks():
     """Of one layer alone they are lost, if no config says that layers share them."""
     names = layers(*ATTENTION, of=(0, 1, 3, 4)) + layers("self_attn.q_proj", "self_attn.o_proj", of=(2,)) + layers(*MLP, of=range(5))

@@ -256,3 +256,11 @@ def test_indices_that_are_none(index):
     result = qc.apply(sample((4, 5)), qc.Scheme())
     with pytest.raises(qc.QuantError, match="no element"):
         qc.trace(result, index)
+
+
+@pytest.mark.parametrize(("fmt", "k"), [("e2m1", 2), ("e4m3fn", 8), ("e5m2", 15)])
+def test_the_power_of_an_infinite_block_is_that_of_2_to_the_128(fmt, k):
+    x = torch.ones(1, 32)
+    x[0, 3] = torch.inf
+    t = qc.trace(qc.apply(x, qc.Scheme.parse(f"{fmt} per_group(32) torchao.mx.FLOOR")), (0, 0))
+    assert (t.scale, t.steps()[1].formula) == (2.0 ** (128 - k), f"2^(128 - {k}), where ∞ counts as 2^128")

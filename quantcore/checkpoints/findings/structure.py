@@ -9,7 +9,7 @@ one that is missing is an error, too.
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
@@ -40,6 +40,7 @@ _SHARING = ("kv_shared", "shared_kv", "share_kv", "kv_sharing", "cla_share", "us
 RARE = 2  # a layer lacks something if at least so many times as many layers have it
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.")
 _SPLIT = re.compile(r"(.*?(?<![^.]))(\d+)(\..*)")
+_EXPERT = re.compile(r"\.experts\.(\d{1,6})\.")
 _OPTIONAL = ("input_scale", "output_scale", "k_scale", "v_scale", "input_global_scale", "activation_scale")
 
 
@@ -165,6 +166,7 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
             example = next(layers[other] for other in alike if frozenset(layers[other]) == best)
             shared = lost[0].rpartition(".")[2] in SHARED
             kills = len(lost) == 1 and _is_matrix(example[lost[0]]) and not shared
+            kills |= _are_experts_between(lost, own)
             severity: Severity = "error" if kills else "note"
             words = "{is} missing, although {layers} other layers have {it}; download the release again."
             if severity == "note":
@@ -173,6 +175,12 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
                 if not any(f"{layer}{n}.weight" in known for n in lost):
                     facts: Facts = {"layers": kinds[best], "lacking": name.lstrip(".")}
                     yield finding_of(severity, "missing_tensor", (f"{layer}{name}.weight",), words, facts)
+
+
+def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
+    """Whether what a layer lacks are experts before its last one: fewer experts would be missing at the end."""
+    numbers = [{int(m[1]) for name in names if (m := _EXPERT.search(name))} for names in (lost, own)]
+    return bool(numbers[0] and numbers[1]) and max(numbers[0]) < max(numbers[1])
 
 
 def _is_matrix(shape: tuple[int, ...]) -> bool:

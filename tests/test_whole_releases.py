@@ -1,0 +1,159 @@
+"""Whole models quantized and saved by llm-compressor and GPTQModel, on a CPU: what a check must find sound, and read as they do.
+
+Neither is among the test dependencies: llm-compressor needs an older transformers than the rest here, GPTQModel a compiler.
+Run it with an interpreter that has one of them (and what `requirements-dev.txt` names):
+
+    python -m pytest -m slow -rs tests/test_whole_releases.py
+"""
+
+import json
+import os
+import warnings
+
+import numpy as np
+import pytest
+import random_releases
+import torch
+from safetensors.torch import load_file
+
+from quantcore.checkpoints import open_checkpoint
+
+LAYERS, WIDTH, INNER, VOCABULARY, GROUP = 5, 256, 512, 96, 32
+pytestmark = pytest.mark.slow
+
+
+def library(name):
+    """The module, or a skip with the reason why it can't be imported."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    try:
+        return pytest.importorskip(name)
+    except ImportError as reason:  # installed, but something that it needs is not
+        return pytest.skip(f"{name} can't be imported: {reason}")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A tiny random Llama in bfloat16, as transformers saves it."""
+    library("transformers")
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(random_releases, "WIDTH", WIDTH)
+    patch.setattr(random_releases, "INNER", INNER)
+    weights = random_releases.weights("llama", 3, LAYERS)
+    patch.undo()
+    config = LlamaConfig(
+        hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS, num_attention_heads=8, num_key_value_heads=1,
+        head_dim=32, vocab_size=VOCABULARY, tie_word_embeddings=False, dtype="bfloat16",
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    folder = tmp_path_factory.mktemp("source")
+    model.to(torch.bfloat16).save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config.to_dict() | {"head_dim": WIDTH // 8}))
+    return folder
+
+
+def calibration(n=8, length=48):
+    numbers = np.random.default_rng(0).integers(0, VOCABULARY, (n, length)).tolist()
+    return [{"input_ids": row, "attention_mask": [1] * length} for row in numbers]
+
+
+def llm_compressor(source, folder, recipe, data=False):
+    """Return the values that compressed-tensors decompresses to, by name."""
+    oneshot = library("llmcompressor").oneshot
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
+    more = {}
+    if data:
+        dataset = pytest.importorskip("datasets").Dataset.from_list(calibration())
+        more = {"dataset": dataset, "num_calibration_samples": len(dataset), "max_seq_length": 48}
+    oneshot(model=model, recipe=recipe, **more)
+    model.save_pretrained(folder, save_compressed=True)
+    return decompressed(folder)
+
+
+def decompressed(folder):
+    """The linear weights of a compressed-tensors release, by that library's own arithmetic."""
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationConfig
+
+    stored = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())["quantization_config"]
+    scheme = next(iter(QuantizationConfig.model_validate(config).config_groups.values()))
+    compressor = BaseCompressor.get_value_from_registry(scheme.format or config["format"])
+    found = {}
+    for module in {name.rpartition(".")[0] for name in stored if name.endswith("weight_scale")}:
+        own = {name.removeprefix(f"{module}."): t for name, t in stored.items() if name.rpartition(".")[0] == module}
+        found[f"{module}.weight"] = compressor.decompress(own, scheme)["weight"]
+    return found
+
+
+def gptq_model(source, folder, **settings):
+    """Return the values that GPTQModel's own torch layer dequantizes to, by name."""
+    package = library("gptqmodel")
+    config = package.QuantizeConfig(bits=4, group_size=GROUP, **settings)
+    model = package.GPTQModel.load(str(source), config, device="cpu", backend=package.BACKEND.TORCH)
+    model.quantize([{k: torch.tensor([v]) for k, v in row.items()} for row in calibration()], batch_size=1)
+    model.save(str(folder))
+    loaded = package.GPTQModel.load(str(folder), device="cpu", backend=package.BACKEND.TORCH)
+    return {
+        f"{name}.weight": layer.dequantize_weight().T
+        for name, layer in loaded.model.named_modules() if hasattr(layer, "dequantize_weight")
+    }  # fmt: skip
+
+
+def rounded(scheme):
+    def write(source, folder):
+        library("llmcompressor")
+        from llmcompressor.modifiers.quantization import QuantizationModifier
+
+        recipe = QuantizationModifier(targets="Linear", scheme=scheme, ignore=["lm_head"])
+        return llm_compressor(source, folder, recipe)
+
+    return write
+
+
+def with_feedback(source, folder):
+    library("llmcompressor")
+    from llmcompressor.modifiers.quantization import GPTQModifier
+
+    recipe = GPTQModifier(targets="Linear", scheme="W4A16", ignore=["lm_head"])
+    return llm_compressor(source, folder, recipe, data=True)
+
+
+def scaled(source, folder):
+    library("llmcompressor")
+    from llmcompressor.modifiers.awq import AWQModifier
+
+    recipe = AWQModifier(targets="Linear", scheme="W4A16_ASYM", ignore=["lm_head"])
+    return llm_compressor(source, folder, recipe, data=True)
+
+
+WRITERS = {
+    **{f"llm-compressor {s}": rounded(s) for s in ("W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8_DYNAMIC", "NVFP4A16", "MXFP4A16")},
+    "llm-compressor GPTQ": with_feedback,
+    "llm-compressor AWQ": scaled,
+    "GPTQModel": lambda source, folder: gptq_model(source, folder, desc_act=False),
+    "GPTQModel desc_act": lambda source, folder: gptq_model(source, folder, desc_act=True),
+    "GPTQModel asymmetric": lambda source, folder: gptq_model(source, folder, desc_act=False, sym=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_whole_release_is_sound_and_read_as_its_library_reads_it(name, source, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = WRITERS[name](source, tmp_path / "release")
+    checkpoint = open_checkpoint(tmp_path / "release")
+    quantized = {n: t for n, t in checkpoint.tensors.items() if t.is_quantized}
+    assert len(quantized) == 7 * LAYERS
+    assert quantized.keys() <= values.keys()
+    for weight, tensor in quantized.items():
+        own = values[weight].float().cpu()
+        assert torch.equal(tensor.read().to(values[weight].dtype).float(), own), weight
+    for against in (None, open_checkpoint(source)):
+        found = checkpoint.findings(against)
+        assert [f.sentence for f in found if f.severity != "note"] == []
+        assert len(found) <= 8, [f.sentence for f in found]
