@@ -40,7 +40,7 @@ def test_first_view_says_what_to_do():
     assert not at.exception
     assert any("It is read, never run." in text for text in said(at.caption))
     assert [b.key for b in at.button if (b.key or "").startswith("_match_code_card_")]
-    assert at.query_params["match_src"] == "Python code"
+    assert at.query_params["match_src"] == "code"
     assert all(button.key != "match_go" for button in at.button)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from pages.shared import messages
-from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, Part, step_key
+from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, Part, step_key, step_words
 
 _BEGINS = [sum(part.minutes for part in CLASS[:i]) for i in range(len(CLASS) + 1)]
 MINUTES = _BEGINS[-1]
@@ -65,7 +65,7 @@ def span(index: int) -> str:
 
 def label(part: Part) -> str:
     """The step of a part in words."""
-    return part.step.replace("_", " ").replace("-", " ")
+    return step_words(part.step.replace("-", " ") if part.lesson == "mistakes" else part.step)
 
 
 def query(index: int) -> dict[str, str]:

@@ -12,9 +12,9 @@ from pages.browser import streamlit_dom
 from pages.learn import class_plan, progress
 from pages.learn.lesson_pages import LESSON_URL, OVERVIEW
 from pages.shared.large import is_large
-from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key
+from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
 from pages.shared.page import Page
-from pages.shared.state import selection, sharing
+from pages.shared.state import link, selection, sharing
 from pages.shared.state.mirrored import key_at, typed
 from pages.shared.theme import theme
 
@@ -43,9 +43,17 @@ def head(name: str) -> str:
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     choice, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
-        step = choice.segmented_control(
-            "Step", names, default=names[0], key=key, required=True, label_visibility="collapsed", **_BIND
-        )
+        with link.named(key, {name: step_words(name) for name in names}):
+            step = choice.segmented_control(
+                "Step",
+                names,
+                default=names[0],
+                format_func=step_words,
+                key=key,
+                required=True,
+                label_visibility="collapsed",
+                **_BIND,
+            )
     else:
         step = _one_of_many(name, choice)
     title.markdown(f"# {number} · {lesson.title}: {lesson.steps[step].headline}")

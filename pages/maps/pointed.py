@@ -32,9 +32,8 @@ class Shown:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
 
 
-_shown: WeakValueDictionary[str, Shown] = (
-    WeakValueDictionary()
-)  # what sessions hold, and no longer than they do
+# what sessions hold, and no longer than they do
+_shown: WeakValueDictionary[str, Shown] = WeakValueDictionary()
 _served = False
 
 

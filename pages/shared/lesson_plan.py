@@ -119,6 +119,11 @@ def script(name: str) -> str:
     return f"learn/{name}/page.py" if name in _FOLDERS else f"learn/{name}.py"
 
 
+def step_words(name: str) -> str:
+    """The name of a step in words."""
+    return {"sqnr": "SQNR", "ptq": "PTQ", "qat": "QAT"}.get(name, name.replace("_", " "))
+
+
 def step_key(name: str) -> str:
     """Key of the control for a lesson's step, also its link parameter."""
     return f"learn_{name}_step"

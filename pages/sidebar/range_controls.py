@@ -6,23 +6,27 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
+from pages.shared.state import link
 from quantcore.notation import write_call
 from quantcore.range_setting import MAX_BINS, MAX_CANDIDATES, Search
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 MIN_BINS = qc.Entropy().num_quantized_bins
-KINDS = (
-    "min-max",
-    "min MSE",
-    "percentile",
-    "entropy",
-    "mean ± k·std",
-    "mean |x|",
-    "half-quadratic",
-    "ggml search",
-    "fixed",
-    "by hand",
-)
+# option -> what it is called
+KINDS = {
+    kind: kind
+    for kind in (
+        "min-max",
+        "min MSE",
+        "percentile",
+        "entropy",
+        "mean ± k·std",
+        "mean |x|",
+        "half-quadratic",
+        "ggml search",
+        "fixed",
+    )
+} | {"by hand": "manual"}
 # keys of the controls, which are parameters of the link
 DEFAULTS: dict[str, Any] = {
     "range": "min-max",
@@ -50,7 +54,11 @@ def draw() -> qc.RangeSetting:
     Raises:
         QuantError: the input is not a valid range setting.
     """
-    match st.selectbox("Range", KINDS, key="range", **_BIND, help=_HELP):
+    with link.named("range", KINDS):
+        kind = st.selectbox(
+            "Range", list(KINDS), format_func=KINDS.__getitem__, key="range", **_BIND, help=_HELP
+        )
+    match kind:
         case "min MSE":
             return qc.MinMse(_integer("Candidates", "candidates", 1, MAX_CANDIDATES, _CANDIDATES))
         case "percentile":

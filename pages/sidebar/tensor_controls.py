@@ -25,7 +25,6 @@ DEFAULTS: dict[str, Any] = {
 PARAMETERS: dict[str, Any] = {
     f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
 }
-# Never with a format_func: the link would carry the label and break when the label changes
 _BIND: dict[str, Any] = {"bind": "query-params"}
 UPLOAD = "upload"  # the source with the file field
 PASTED, _EDITED = "_pasted", "_edited"
@@ -64,13 +63,16 @@ def _facts(tensor: Tensor) -> str:
 
 def _generated() -> Tensor:
     kinds = tensors.DISTRIBUTIONS
-    name = st.selectbox(
-        "Distribution",
-        list(kinds),
-        key="dist",
-        **_BIND,
-        help="\n".join(f"- **{name}**: {d.help}" for name, d in kinds.items()),
-    )
+    names = {key: kind.name for key, kind in kinds.items()}
+    with link.named("dist", names):
+        name = st.selectbox(
+            "Distribution",
+            list(kinds),
+            format_func=names.__getitem__,
+            key="dist",
+            **_BIND,
+            help="\n".join(f"- **{kind.name}**: {kind.help}" for kind in kinds.values()),
+        )
     row = st.container(horizontal=True, wrap=False)
     shape = row.text_input(
         "Shape",
@@ -106,9 +108,18 @@ def _generated() -> Tensor:
 
 def _example() -> Tensor:
     examples = tensors.EXAMPLES
-    name = st.selectbox("Example", list(examples), key="ex", label_visibility="collapsed", **_BIND)
+    titles = {name: example.title for name, example in examples.items()}
+    with link.named("ex", titles):
+        name = st.selectbox(
+            "Example",
+            list(examples),
+            format_func=titles.__getitem__,
+            key="ex",
+            label_visibility="collapsed",
+            **_BIND,
+        )
     example = examples[name]
-    st.caption(f"{example.title}. {example.description} Source: {example.source}")
+    st.caption(f"{example.description} Source: {example.source}")
     link.carry(None, name)
     code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
     return Tensor(

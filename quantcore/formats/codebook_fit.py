@@ -17,7 +17,7 @@ from quantcore.errors import QuantError
 from quantcore.formats.codebook import MAX_VALUES, CodebookFormat
 from quantcore.numerics import as_float32, refuse_nonfinite
 
-METHODS = ("lloyd_max", "kmeans")
+METHODS = {"lloyd_max": "Lloyd-Max", "kmeans": "k-means"}  # name -> as papers write it
 MAX_STEPS = 300  # of Lloyd, as in scikit-learn
 POINTS = 1024  # intervals in the dynamic program, whose table has the square of that
 

@@ -131,6 +131,13 @@ ROUNDINGS: dict[str, Rounding] = {
     rule.__name__: rule for rule in (half_even, half_away, half_up, floor, ceil, toward_zero)
 }
 NAMES = (*ROUNDINGS, "stochastic")
+WORDS = dict(
+    zip(
+        NAMES,
+        ("half to even", "half away from zero", "half up", "down", "up", "toward zero", "stochastic"),
+        strict=True,
+    )
+)
 _OF_SUMS: dict[str, Rounding] = {rule.__name__: rule for rule in (half_away_of_sum, half_even_of_sum)}
 
 

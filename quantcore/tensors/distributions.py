@@ -34,10 +34,11 @@ class Parameter:
 class Distribution:
     """One kind of tensor.
 
-    ``draw(rng, n, values)`` returns the next n elements; ``finish(rng, x, values)``, if given, then changes
-    the whole tensor in place, for example to add an outlier.
+    ``name``: in a list; ``label``: as a title. ``draw(rng, n, values)`` returns the next n elements;
+    ``finish(rng, x, values)``, if given, then changes the whole tensor in place, for example to add an outlier.
     """
 
+    name: str
     label: str
     help: str
     parameters: tuple[Parameter, ...]
@@ -123,6 +124,7 @@ def _one_column(rng: np.random.Generator, x: Float32Array, values: Values) -> No
 
 DISTRIBUTIONS: dict[str, Distribution] = {
     "outlier_channel": Distribution(
+        "outlier channel",
         "Normal with an outlier column",
         "A standard normal in which one column (index of the last axis), drawn from the seed, is multiplied by a factor: "
         "activations of large language models look like this.",
@@ -131,6 +133,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         _one_column,
     ),
     "outlier_element": Distribution(
+        "outlier element",
         "Normal with an outlier element",
         "A standard normal in which one element, drawn from the seed, is set to a large value.",
         (Parameter("factor", 50, 1, 10_000, "The element's value, in standard deviations of the others."),),
@@ -138,6 +141,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         _one_element,
     ),
     "normal": Distribution(
+        "normal",
         "Normal",
         "The bell curve; most trained weights are close to it.",
         (
@@ -147,6 +151,7 @@ DISTRIBUTIONS: dict[str, Distribution] = {
         _normal,
     ),
     "uniform": Distribution(
+        "uniform",
         "Uniform",
         "Every value in the range is equally likely: the best case for an integer format.",
         (
@@ -157,35 +162,41 @@ DISTRIBUTIONS: dict[str, Distribution] = {
     ),
     "laplace": Distribution(
         "Laplace",
+        "Laplace",
         "A sharper peak and heavier tails than the normal.",
         (Parameter("scale", 1, 0.001, 1000, "The mean distance from 0."),),
         _laplace,
     ),
     "student_t": Distribution(
         "Student's t",
+        "Student's t",
         "Heavy tails: fewer degrees of freedom give more and larger outliers.",
         (Parameter("df", 4, 2, 100, "Degrees of freedom; the more, the closer to the normal."),),
         _student_t,
     ),
     "log_normal": Distribution(
+        "log-normal",
         "Log-normal",
         "All positive, spread over several orders of magnitude: exp(sigma · normal).",
         (Parameter("sigma", 1, 0.01, 4, "The standard deviation of the logarithm."),),
         _log_normal,
     ),
     "bimodal": Distribution(
+        "bimodal",
         "Bimodal",
         "A mixture of two normals with standard deviation 1.",
         (Parameter("separation", 6, 0, 1000, "The distance between the two means."),),
         _bimodal,
     ),
     "relu": Distribution(
+        "after a ReLU",
         "After a ReLU",
         "max(normal, 0): half the elements are 0 and none is negative, like activations after a ReLU.",
         (),
         _relu,
     ),
     "sparse": Distribution(
+        "sparse",
         "Sparse",
         "A standard normal with most elements set to 0, like a pruned layer.",
         (Parameter("density", 0.1, 0, 1, "The fraction of elements that are not 0."),),

@@ -4,19 +4,10 @@ import math
 
 import torch
 
-from quantcore.numerics import ROUNDINGS, decimal
+from quantcore.numerics import WORDS, decimal
 from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
 from quantcore.tracing.record import Numbers
-
-_RULES = dict(
-    zip(
-        ROUNDINGS,
-        ("half to even", "half away from zero", "half up", "down", "up", "toward zero"),
-        strict=True,
-    )
-)
-
 
 number = decimal  # how a trace writes a number
 
@@ -32,8 +23,8 @@ def rule(t: Numbers) -> str:
     if t.kernel.half and name == "toward_zero":
         return "truncated"
     if name.endswith("_of_sum"):
-        return f"{_RULES[name.removesuffix('_of_sum')]}, of |v| + 0.5 in float32"
-    return _RULES.get(name, "stochastic")
+        return f"{WORDS[name.removesuffix('_of_sum')]}, of |v| + 0.5 in float32"
+    return WORDS.get(name, "stochastic")
 
 
 def dividend(t: Numbers) -> str:

@@ -93,7 +93,7 @@ WALK: list[tuple[Callable[[Any], None], dict[str, str], str]] = [
     (lambda app: app.choose("range", "fixed"), {"range": "fixed", "p": ""}, "uint6n asymmetric per_block([4,-1]) fixed(-1, 1) textbook(overflow=wrap)"),
     (lambda app: app.type("low", "-2.5"), {"low": "-2.5"}, "uint6n asymmetric per_block([4,-1]) fixed(-2.5, 1) textbook(overflow=wrap)"),
     (lambda app: app.type("high", "3"), {"high": "3"}, "uint6n asymmetric per_block([4,-1]) fixed(-2.5, 3) textbook(overflow=wrap)"),
-    (lambda app: app.choose("range", "by hand"), {"range": "by hand", "low": "", "high": ""}, "uint6n asymmetric per_block([4,-1]) given(0.1) textbook(overflow=wrap)"),
+    (lambda app: app.choose("range", "manual"), {"range": "by hand", "low": "", "high": ""}, "uint6n asymmetric per_block([4,-1]) given(0.1) textbook(overflow=wrap)"),
     (lambda app: app.type("scale", "[[0.1], [0.2]]"), {"scale": "[[0.1], [0.2]]"}, "uint6n asymmetric per_block([4,-1]) given([[0.1],[0.2]]) textbook(overflow=wrap)"),
     (lambda app: app.type("zero_point", "31"), {"zero_point": "31"}, "uint6n asymmetric per_block([4,-1]) given([[0.1],[0.2]], zero_point=31) textbook(overflow=wrap)"),
 ]  # fmt: skip
@@ -143,7 +143,7 @@ def test_every_control_of_the_tensor_writes_the_link_that_shows_it(app: Any) -> 
 
     app.type("outlier_channel_factor", "30")
     check(tensors.Generated(parameters=(("factor", 30.0),)), outlier_channel_factor="30")
-    app.choose("dist", "outlier_element")
+    app.choose("dist", "outlier element")
     check(tensors.Generated("outlier_element"), dist="outlier_element")
     app.choose("dist", "uniform")
     app.rest()
@@ -222,3 +222,25 @@ def test_the_link_shown_is_the_address(app: Any) -> None:
     shown = app.page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text().strip()
     other = app.beside(shown)
     other.expect_scheme("int5 symmetric per_tensor given([[0.25]]) textbook")
+
+
+def test_controls_show_words_and_links_carry_values(app: Any) -> None:
+    app.open()
+    app.expect_scheme(DEFAULT)
+    app.choose("dist", "normal")
+    app.expect_parameters(dist="normal")
+    app.choose("dist", "Student's t")
+    app.expect_parameters(dist="student_t")
+    app.rest()
+    app.input("rounding").scroll_into_view_if_needed()  # a menu closes while the page scrolls
+    app.choose("rounding", "half up")
+    app.expect_scheme("int4 symmetric per_tensor min_max textbook(rounding=half_up)")
+    app.expect_parameters(dist="student_t", rounding="half_up")
+    app.page.go_back()  # one step for each choice
+    app.expect_parameters(dist="student_t")
+    app.page.go_back()
+    app.expect_parameters(dist="normal")
+    expect(app.input("dist")).to_have_value("normal")
+    app.page.go_back()
+    app.expect_parameters()
+    expect(app.input("dist")).to_have_value("outlier channel")

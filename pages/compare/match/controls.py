@@ -49,12 +49,12 @@ def draw(place: Any, beside: Any) -> Inputs | None:
         QuantError: the text or the file can't be read.
     """
     _from_link()
-    link.reworded(SOURCE, LABELS)
     with place:
-        source = st.segmented_control(
-            "Integers from", list(LABELS), default="paste", key=SOURCE, required=True, format_func=LABELS.__getitem__,
-            bind="query-params", label_visibility="collapsed",
-        )  # fmt: skip
+        with link.named(SOURCE, LABELS):
+            source = st.segmented_control(
+                "Integers from", list(LABELS), default="paste", key=SOURCE, required=True,
+                format_func=LABELS.__getitem__, bind="query-params", label_visibility="collapsed",
+            )  # fmt: skip
         st.caption(_CAPTIONS[str(source)])
     if source == "code":
         return None

@@ -64,18 +64,18 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     Raises:
         QuantError: a typed scheme is invalid, or there are too many.
     """
-    link.reworded("sw_set", SETS)
-    which = st.segmented_control(
-        "Schemes",
-        list(SETS),
-        default=DEFAULTS["sw_set"],
-        format_func=SETS.__getitem__,
-        key="sw_set",
-        required=True,
-        help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
-        "presets: only the presets. custom: every combination of what you choose.",
-        **_BIND,
-    )
+    with link.named("sw_set", SETS):
+        which = st.segmented_control(
+            "Schemes",
+            list(SETS),
+            default=DEFAULTS["sw_set"],
+            format_func=SETS.__getitem__,
+            key="sw_set",
+            required=True,
+            help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
+            "presets: only the presets. custom: every combination of what you choose.",
+            **_BIND,
+        )
     schemes = _chosen() if which == "chosen" else list(qc.PRESETS.values())
     if which == "all sensible":
         schemes = qc.default_schemes(shape)
@@ -104,9 +104,8 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
 def metric() -> str:
     """Draw the choice of the error metric and return its name in quantcore."""
     labels = {name: label for name, (label, _) in AXES.items()}
-    link.reworded("sw_metric", labels)
-    return str(
-        st.segmented_control(
+    with link.named("sw_metric", labels):
+        chosen = st.segmented_control(
             "Error metric",
             list(labels),
             default=DEFAULTS["sw_metric"],
@@ -115,7 +114,7 @@ def metric() -> str:
             required=True,
             **_BIND,
         )
-    )
+    return str(chosen)
 
 
 def _chosen() -> list[qc.Scheme]:

@@ -10,9 +10,10 @@ import quantcore as qc
 from pages.explore.formats import bits, views
 from pages.shared import charts, messages
 from pages.shared.page_frame import page_frame
+from pages.shared.state import link
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.numerics import NAMES as ROUNDINGS
+from quantcore.numerics import WORDS
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 with page_frame("Which numbers can a format hold?") as frame:
@@ -27,16 +28,18 @@ with page_frame("Which numbers can a format hold?") as frame:
             width=150,
             **_BIND,
         )
-        rule = st.selectbox(
-            "Rounding",
-            ROUNDINGS,
-            key=views.RULE,
-            accept_new_options=True,
-            on_change=bits.follow,
-            width=150,
-            **_BIND,
-            help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
-        )
+        with link.named(views.RULE, WORDS):
+            rule = st.selectbox(
+                "Rounding",
+                list(WORDS),
+                format_func=lambda rule: WORDS.get(rule, rule),
+                key=views.RULE,
+                accept_new_options=True,
+                on_change=bits.follow,
+                width=200,
+                **_BIND,
+                help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
+            )
         axis = st.segmented_control(
             "Axis",
             views.AXES,

@@ -11,9 +11,10 @@ import torch
 import quantcore as qc
 from pages.shared import headers
 from pages.shared.computing import cache
+from pages.shared.state import link
 from pages.shared.state.selection import Tensor
-from quantcore.formats import about
-from quantcore.numerics import rounding
+from quantcore.formats import METHODS, about
+from quantcore.numerics import WORDS, rounding
 
 FITTED = "fitted"
 X, RULE, CODE, BITS = "fmt_x", "fmt_rule", "fmt_code", "fmt_bits"
@@ -43,14 +44,15 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
     size = left.number_input(
         "Size of the fitted codebook", 2, 256, DEFAULTS["fmt_size"], key="fmt_size", **_BIND
     )
-    methods = ["kmeans", "lloyd_max"]
-    method = right.selectbox(
-        "Fitting method",
-        methods,
-        key="fmt_method",
-        **_BIND,
-        help="Implemented in quantcore, run on the tensor in the sidebar",
-    )
+    with link.named("fmt_method", METHODS):
+        method = right.selectbox(
+            "Fitting method",
+            list(METHODS)[::-1],
+            format_func=METHODS.__getitem__,
+            key="fmt_method",
+            **_BIND,
+            help="Implemented in quantcore, run on the tensor in the sidebar",
+        )
     if tensor is None:
         raise qc.QuantError("There is no tensor to fit a codebook to; choose one in the sidebar.")
     scheme = qc.Scheme(range_setting=qc.Given(1.0))
@@ -100,7 +102,9 @@ def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
         return rounded, bits, "clipped" if rounded != integer else ""
     if isinstance(fmt, qc.CodebookFormat):
         code = fmt.encode(x)
-        note = "nearest value" + ("" if rule == "half_even" else f"; {rule} does not apply")
+        note = "nearest value" + (
+            "" if rule == "half_even" else f"; rounding {WORDS.get(rule, rule)} does not apply"
+        )
         return float(fmt.decode(code)), f"{int(code):0{fmt.bits}b}", note
     code = fmt.encode(x, rule)
     value = float(fmt.decode(code))

@@ -8,9 +8,9 @@ const SHORTEST = 380;           // px: minimum height of the maps beside it
 const PAUSE = 50, TIMES = 2;    // ms from an answer to the next request, or as many times what the answer took: a busy server is asked less
 const KEPT = 1000;              // answers
 
-// Width that it takes with its distance from the maps; 0 if there is none
+// Width that it takes with its distance from the maps; 0 if there is none: in large type, the maps need the room
 function column({ data, root }) {
-  if (!data.pointed || window.innerWidth < WIDE) return 0;
+  if (!data.pointed || data.large || window.innerWidth < WIDE) return 0;
   return Math.round(Math.min(COLUMN[1], Math.max(COLUMN[0], root.clientWidth * SHARE))) + APART;
 }
 

@@ -39,11 +39,11 @@ def draw() -> Chosen:
     """Draw the controls of the chart and the tables."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         labels = {name: label for name, (label, _) in HARM_AXES.items()}
-        link.reworded(METRIC, labels)
-        metric = st.segmented_control(
-            "Metric", list(labels), default=DEFAULTS[METRIC], format_func=labels.__getitem__, key=METRIC,
-            required=True, width="content", **_BIND,
-        )  # fmt: skip
+        with link.named(METRIC, labels):
+            metric = st.segmented_control(
+                "Metric", list(labels), default=DEFAULTS[METRIC], format_func=labels.__getitem__, key=METRIC,
+                required=True, width="content", **_BIND,
+            )  # fmt: skip
         sort = st.segmented_control(
             "Sort by", list(SORTS), default=DEFAULTS[SORT], key=SORT, required=True, width="content", **_BIND
         )

@@ -1,6 +1,8 @@
 """The link that reproduces a view: everything about it that Streamlit's bound widgets do not do."""
 
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -92,6 +94,30 @@ def reworded(key: str, words: dict[str, str]) -> None:
     with context.session_state.query_params() as parameters:
         parameters.set_with_no_forward_msg(key, new)
         parameters.set_initial_query_params_from_current()
+
+
+@contextmanager
+def named(key: str, names: Mapping[str, str]) -> Iterator[None]:
+    """Draw a control within this that shows names, while links carry the values that they stand for.
+
+    Streamlit puts an option into the link as it is displayed. So the name stands there only while the control is drawn.
+
+    Args:
+        key: of the control, and its parameter.
+        names: the control's options -> what it shows.
+    """
+    carried, context = st.query_params.get(key), get_script_run_ctx()
+    reworded(key, dict(names))
+    yield
+    shown = st.query_params.get(key)
+    value = next((value for value, name in names.items() if name == shown), shown)
+    if context is None or value is None or value == shown:
+        return
+    with context.session_state.query_params() as parameters:
+        if value == carried:  # the browser's address already has it
+            parameters.set_with_no_forward_msg(key, value)
+        else:
+            parameters.set_corrected_value(key, value, "string_value")
 
 
 def write_bound(key: str, text: str) -> None:

@@ -19,7 +19,7 @@ HARM_AXES = {
     "sqnr_db": ("SQNR (dB)", 1),
     "mse": ("MSE", -1),
     "max_abs_error": ("max |error|", -1),
-    "cosine": ("Cosine similarity", 1),
+    "cosine": ("cosine similarity", 1),
 }
 _BITS = (2, 3, 4, 6, 8, 16, 32)  # on the color bar
 _SMALLEST, _LARGEST = 5.0, 30.0  # diameter of a circle in px
