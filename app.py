@@ -44,7 +44,7 @@ metrics.gauge("work_bytes", "Bytes that the admitted work may take", lambda: tur
 metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 
-def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None]:
+def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None, bool]:
     """As `registry.opens`; the pages are imported once the server runs, since they have caches."""
     from pages import registry
 

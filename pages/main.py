@@ -17,7 +17,7 @@ from pages.serving import warm
 from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
-from pages.shared.state import link, selection
+from pages.shared.state import link, selection, sharing
 from pages.sidebar import sidebar
 
 NAVIGATION = "_navigation"
@@ -37,10 +37,12 @@ link.drop_unusable(KEYS - FREE_TEXT, REQUIRED)
 notice = st.container()
 with turn.of_run(notice):
     large.switch()
+    link_place = sharing.place()
     with st.sidebar:
         sidebar.draw(page)
     scripts.run(selection.get().words, sidebar.show_file_field)
     opened.run()
+    sharing.draw(link_place)
     with st.sidebar:
         sidebar.show_used(page)
 link.report_dropped(before, KEYS, notice)

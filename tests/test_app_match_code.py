@@ -1,5 +1,6 @@
 """Match's code input without a browser: the mistakes found, what they do to the tensor, and bad input."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -108,9 +109,15 @@ def test_bad_code_stays_where_it_is(text, words):
 
 
 def test_code_is_shown_as_text():
-    at = opened("x = '<script>alert(1)</script>'\ns = x.max() / 127")
+    at = opened(WRAPS.replace("255", "255  # <script>alert(1)</script>"))
     assert "<script>" not in source(at)
     assert "&lt;script&gt;" in source(at)
+
+
+def test_only_lines_with_findings_are_repeated():
+    at = opened(f"import torch\n{WRAPS}\nprint(1)")
+    shown = re.findall(r"<div[^>]*>(.*?)</div>", source(at))
+    assert [re.sub("<[^>]*>", "", line).split()[:2] for line in shown] == [["✗", "2"], ["✗", "3"]]
 
 
 def test_what_can_not_be_shown_on_the_tensor_is_said():

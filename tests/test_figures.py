@@ -13,6 +13,7 @@ from parts import some
 import quantcore as qc
 from quantcore import figures
 from quantcore.analysis.views import View, map_data
+from quantcore.figures.typography import SMALL
 
 SHAPES = [(), (7,), (6, 10), (3, 4, 5), (2, 3, 4, 5), (300, 20)]
 SCHEMES = [
@@ -124,11 +125,16 @@ def test_maps_are_linked_and_lie_apart(columns, theme):
     ]
 
 
-@pytest.mark.parametrize(("shape", "written"), [((16, 16), True), ((16, 17), False)])
-def test_numbers_stand_in_few_cells_only(shape, written):
-    result = result_of(shape)
-    assert all(bool(t.texttemplate) == written for t in figures.maps(result).data)
-    assert not any(t.texttemplate for t in figures.maps(result, numbers=False).data)
+@pytest.mark.parametrize(
+    ("shape", "columns", "written"),
+    [((4, 3), 4, "1111"), ((4, 4), 2, "1111"), ((16, 16), 2, "0100"), ((16, 16), 4, "0000"), ((4, 65), 2, "0000")],
+)
+def test_numbers_stand_where_they_fit(shape, columns, written):
+    """In a figure 1,000 px wide, where codes have two figures and values up to six; they are never smaller."""
+    drawn = figures.maps(result_of(shape), columns=columns).data
+    assert "".join(str(int(bool(trace.texttemplate))) for trace in drawn) == written
+    assert all(trace.textfont.size == SMALL for trace in drawn if trace.texttemplate)
+    assert not any(t.texttemplate for t in figures.maps(result_of(shape), numbers=False).data)
 
 
 def test_a_pair_bears_the_names_as_they_are_written():

@@ -174,7 +174,7 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> Non
 def test_the_curve_shows_the_rows_of_quantcore() -> None:
     at = opened("curve", train_bits="2", train_seeds="2")
     assert len(at.table) == 0  # no work before it is asked for
-    assert widget(at, "train_compute").label == "Compute 8 of 8 trainings"
+    assert widget(at, "train_compute").label == "Compute 8 accuracies"
     widget(at, "train_compute").click().run()
     assert_clean(at)
     assert "train_compute" not in keys(at)
@@ -185,7 +185,7 @@ def test_the_curve_shows_the_rows_of_quantcore() -> None:
         spread = f"{percent(p.mean)} ({percent(p.lowest)} to {percent(p.highest)} over 2 seeds)"
         assert list(shown.value[column])[1] == spread
     assert widget(opened("curve", train_bits="2", train_seeds="3"), "train_compute").label == (
-        "Compute 4 of 12 trainings"
+        "Compute the other 4 accuracies"
     )
     at = opened("choose", train_afford="10.0")
     rows = at.table[0].value

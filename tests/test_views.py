@@ -116,7 +116,7 @@ def test_plane_reduced_to_the_largest_and_the_worst(shape, granularity, view, ro
     result = qc.apply(randn(shape, 2), with_granularity(granularity))
     data = map_data(result, view)
     check_cells(result, data, view, rows, columns, step)
-    assert f"one of {step[0]} × {step[1]} elements" in data.legend
+    assert f"stands for {step[0]} × {step[1]} elements" in data.legend
     # one per block, which the browser looks up by the place of the element that a cell shows
     for cells in (data.largest, data.worst):
         block = (cells.row // data.block[0], cells.column // data.block[1])

@@ -68,7 +68,7 @@
   // A chart with its small print, as an SVG element
   async function picture(place) {
     const inner = await drawn(place), [width, height] = ["width", "height"].map((name) => parseFloat(inner.getAttribute(name)));
-    const page = getComputedStyle(document.querySelector("%app%")), size = Math.max(PRINT, 0.857 * parseFloat(getComputedStyle(document.documentElement).fontSize));
+    const page = getComputedStyle(document.querySelector("%app%")), size = Math.max(PRINT, 0.875 * parseFloat(getComputedStyle(document.documentElement).fontSize));
     const address = link(), pen = new OffscreenCanvas(1, 1).getContext("2d");
     pen.font = `${size}px sans-serif`; // where the page's font is missing, in whose place others are wider
     const fits = (text) => pen.measureText(text.trimEnd()).width <= width;

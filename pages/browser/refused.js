@@ -8,7 +8,7 @@ setTimeout(async () => {
   sentence.role = "alert";
   sentence.style.cssText =
     "position: fixed; inset: 0 0 auto 0; z-index: 1; margin: 0; padding: 1rem 2rem; background: #9b1c1c; color: white;" +
-    "font: 1rem/1.5 sans-serif; overflow-wrap: anywhere";
+    "font: var(--qs-text)/1.5 var(--qs-family); overflow-wrap: anywhere";
   sentence.textContent = await answer.text();
   document.body.prepend(sentence);
 }, 3000);

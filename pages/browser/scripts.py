@@ -1,5 +1,5 @@
-"""Scripts for every page: the first view, history, the theme switch, a skip link to the maps, tabs, sheets, pasted images,
-pictures for slides, and runs that the browser asks for.
+"""Scripts for every page: the first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets,
+pasted images, pictures for slides, and runs that the browser asks for.
 """
 
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.browser import streamlit_dom
+from quantcore.figures import typography
 
 _HERE = Path(__file__).parent
 LOAD_PLOTLY = streamlit_dom.read(_HERE / "plotly.js")  # for components too, which may run before the other scripts
@@ -19,6 +20,7 @@ _SCRIPT = "\n".join(
         "theme.js",
         "history.js",
         "keyboard.js",
+        "link.js",
         "presenter.js",
         "progress.js",
         "tabs.js",
@@ -29,7 +31,11 @@ _SCRIPT = "\n".join(
     )
 )
 _REFUSED = streamlit_dom.read(_HERE / "refused.js")
-_STYLE = streamlit_dom.read(_HERE / "scripts.css")
+_TYPE = {name: f"{px / typography.TEXT:g}rem" for name, px in typography.SCALE.items()}
+_TYPE |= {"family": typography.FAMILY, "mono": typography.MONO}
+_STYLE = f"html{{{';'.join(f'--qs-{name}:{value}' for name, value in _TYPE.items())}}}\n" + streamlit_dom.read(
+    _HERE / "scripts.css"
+)
 _PAGE_STYLE = f"<style>{streamlit_dom.read(_HERE / 'page.css')}</style>"
 _COMPONENT = st.components.v2.component(
     "quantscope_scripts",
@@ -44,8 +50,8 @@ _RERUN = st.components.v2.component(
 )
 
 
-WITHOUT_SIDEBAR = streamlit_dom.filled("@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:18rem !important}}")
-# without :has(), whose marks on the elements would slow down every later change
+"""Scripts for every page: the first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets,
+pasted images, pictures for slides, and runs that the browser asks for.
 _SIDEBAR_TO_COME = streamlit_dom.filled(
     "@media (min-width:769px){html:not(.qs-sidebar) %view%{box-sizing:border-box;padding-left:var(--qs-sidebar,263px)}}"
 )

@@ -46,6 +46,7 @@ _TEST_IDS = {
     "column": "stColumn",
     "button": "stButton",
     "empty": "stEmpty",
+    "help": "stTooltipIcon",
 }
 NAMES = {
     **{name: f".{written}" for name, written in _CLASSES.items()},

@@ -1,4 +1,4 @@
-"""The frame of a lesson: its steps, each with a link, Previous and Next, the plan of a class, the sources.
+"""The frame of a lesson: its steps, Previous and Next, the plan of a class, the sources.
 
 A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
 """
@@ -14,12 +14,13 @@ from pages.learn.lesson_pages import LESSON_URL, OVERVIEW
 from pages.shared.large import is_large
 from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
 from pages.shared.page import Page
-from pages.shared.state import link, selection, sharing
+from pages.shared.state import link
 from pages.shared.state.mirrored import key_at, typed
 from pages.shared.theme import theme
+from quantcore.figures import typography
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-_FOLDED, _PLACE = "_learn_folded", "_learn_share"
+_FOLDED, _PLACE = "_learn_folded", "_learn_sources"
 FEW = 8  # steps that fit into one row of buttons
 _CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
@@ -31,7 +32,7 @@ def is_lesson(page: Page) -> bool:
 
 def plot_style() -> dict[str, Any]:
     """Theme and font size for the figures of a lesson, which fill their place."""
-    return {"theme": theme(), "size": 26 if is_large() else 14}
+    return {"theme": theme(), "size": typography.TEXT * (typography.LARGER if is_large() else 1)}
 
 
 def head(name: str) -> str:
@@ -39,7 +40,7 @@ def head(name: str) -> str:
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
     names, part = list(lesson.steps), class_plan.presented(name)
     _fold()
-    title, st.session_state[_PLACE] = st.columns([6, 2.6], vertical_alignment="center")
+    title, st.session_state[_PLACE] = st.columns([6, 1.3], vertical_alignment="center")
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     choice, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
@@ -96,12 +97,10 @@ def _one_of_many(name: str, place: Any) -> str:
 
 
 def foot(*sources: str) -> None:
-    """Draw the sources and the link of the step; call it last."""
+    """Draw the sources of the step; call it last."""
     place = st.session_state.pop(_PLACE).container(horizontal=True, horizontal_alignment="right")
     with place.popover("Sources", icon=":material/menu_book:"):
         st.caption("Sources: " + "; ".join(sources) + ".")
-    with place.popover("Link", icon=":material/link:"):
-        sharing.draw(selection.get().tensor)
 
 
 def _step_button(label: str, name: str, step: str, direction: int) -> None:

@@ -131,7 +131,9 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 
 leaving.leave()
 step = frame.head("mistakes")
-words, beside = st.columns((2, 3), gap="medium")
+both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
+# room for two results, else for code in lines of 80 characters
+words, beside = st.columns((2, 3) if both else (11, 10), gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
     left, right = st.columns(2, vertical_alignment="center")

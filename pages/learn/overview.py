@@ -49,8 +49,8 @@ with plan:
                 frame.link_to(part.lesson, label, key, class_plan.query(index))
             ask.markdown(part.ask)
     st.markdown(
-        "- **Link**, on every step, gives the address of the current view, in the usual size of text. Anyone who opens it "
-        "sees the same step and settings.\n"
+        "- **Link**, in the header, copies the address of the current view, without Large. Anyone who opens it sees the same "
+        "step and settings; below it stands a QR code for phones.\n"
         "- In *Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
         "session."
     )

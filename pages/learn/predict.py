@@ -5,6 +5,7 @@ import hashlib
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.learn import frame, views
@@ -86,13 +87,18 @@ def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> Non
     st.markdown(" · ".join(known))
 
 
-def ask(key: str, names: list[str]) -> list[str] | None:
-    """Draw a field for each answer; return the answers once Check is pressed."""
+def ask(key: str, names: list[str], under: bool) -> list[str] | None:
+    """Draw a field for each answer, ``under`` the cells or with its name; return the answers once Check is pressed."""
     with st.form(f"learn_predict_form_{key}", border=False):
-        columns = st.columns(max(4, len(names)), gap="xsmall")
+        with answers("typed", under):
+            columns = st.columns(len(names) if under else max(4, len(names)), gap="xsmall")
         typed = [
             column.text_input(
-                name, key=f"learn_predict_answer_{i}_{key}", persist_state="session", max_chars=30
+                name,
+                key=f"learn_predict_answer_{i}_{key}",
+                persist_state="session",
+                max_chars=30,
+                label_visibility="collapsed" if under else "visible",
             )
             for i, (column, name) in enumerate(zip(columns, names, strict=False))
         ]
@@ -107,7 +113,12 @@ def mark(
     return markers[step](result, places, typed)
 
 
-def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool) -> None:
+def answers(what: str, under: bool) -> DeltaGenerator:
+    """A place for answers, "typed" or "marked": under the columns of the cells that they belong to, or not."""
+    return st.container(key=f"learn_predict_{what}") if under else st.container()
+
+
+def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, under: bool) -> None:
     """Draw the marks, and why each wrong answer is wrong."""
     shown = {"right": "right", "blank": "faint"}
     tables = [
@@ -120,7 +131,8 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool) ->
     ]
     if revealed:
         tables.append(cells.Table("correct", [[m.answer for m in marks]], index=False))
-    cells.draw(tables, f"learn_predict_marks_{key}")
+    with answers("marked", under):
+        cells.draw(tables, f"learn_predict_marks_{key}", even=under)
     for m, name in zip(marks, names, strict=True):
         if m.sentence:
             st.markdown(
@@ -184,9 +196,10 @@ if chosen is not None:
         title = f"row {row} of {rows}" if step == "codes" else str(tensor.shape)
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
         forget_element(f"{step} {tensor.key} {row}")
+        under = step == "codes"
         with picture:
-            cells.draw([cells.Table("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5)
-            typed = ask(key, names)
+            cells.draw([cells.Table("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)
+            typed = ask(key, names, under)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = mark(step, result, places, typed)
         marks = st.session_state.get(MARKS, {}).get(key)
@@ -195,7 +208,7 @@ if chosen is not None:
                 score(key)
                 revealed = st.toggle("Show the answers", key=f"learn_predict_reveal_{key}")
             with picture:
-                tell(marks, names, key, revealed)
+                tell(marks, names, key, revealed, under)
             if revealed:
                 wrong = next((i for i, m in enumerate(marks) if m.sentence), 0)
                 words, picture = st.columns(views.for_maps(), gap="medium")

@@ -9,12 +9,12 @@ function node(tag, name, text) {
   return made;
 }
 
-function draw(table, number, pick) {
+function draw(table, number, pick, even) {
   const figure = document.createElement("figure"), caption = node("figcaption", "", table.title);
   if (table.note) caption.append(node("small", "", table.note));
   const columns = table.cells[0]?.length ?? 0;
   const grid = node("div", "qs-grid");
-  grid.style.gridTemplateColumns = `${table.indices > 1 ? "auto " : ""}repeat(${columns}, auto)`;
+  grid.style.gridTemplateColumns = `${table.indices > 1 ? (even ? "2rem " : "auto ") : ""}repeat(${columns}, ${even ? "minmax(0, 1fr)" : "auto"})`;
   if (table.indices) {
     if (table.indices > 1) grid.append(node("span", "qs-index", ""));
     for (let c = 0; c < columns; c++) grid.append(node("span", "qs-index", String(c)));
@@ -40,8 +40,9 @@ function draw(table, number, pick) {
   return figure;
 }
 
-// Tables that fill their place: the largest type with which they fit into the window, next to each other where that is larger
-const SMALLEST = 0.8, LARGEST = 2.4; // rem
+// Tables that fill their place: the largest type of the page's scale with which they fit into the window, next to each other
+// where that is larger
+const SIZES = ["display", "title", "large", "text", "small"];
 const STACKED = 641;  // px of the window's width: below it the tables stand below the text, and the page scrolls
 const FOOT = 2;       // rem left free below them, for the edge of the page
 
@@ -60,17 +61,11 @@ function fit(state) {
   state.fitted = around;
   const grids = [...root.querySelectorAll(".qs-grid")];
   const fits = (size) => {
-    root.style.fontSize = `${size * rem}px`;
-    return root.scrollHeight <= most && grids.every((grid) => grid.offsetWidth <= root.clientWidth);
+    root.style.fontSize = `var(--qs-${size})`;
+    const wide = (e) => e.scrollWidth > e.clientWidth;
+    return root.scrollHeight <= most && grids.every((grid) => grid.offsetWidth <= root.clientWidth) && !(state.even && [...root.querySelectorAll(".qs-cell")].some(wide));
   };
-  let [low, high] = [SMALLEST, LARGEST];
-  if (fits(high)) return;
-  for (let n = 0; n < 6; n++) {
-    const middle = (low + high) / 2;
-    if (fits(middle)) low = middle;
-    else high = middle;
-  }
-  fits(low);
+  SIZES.find(fits);
 }
 
 const states = new WeakMap();
@@ -90,7 +85,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
   states.set(parentElement, state);
   const focused = root.contains(document.activeElement) ? document.activeElement.dataset.place : null;
   data.tints.forEach((colour, i) => root.style.setProperty("--qs-tint" + i, colour));
-  root.replaceChildren(...data.tables.map((table, i) => draw(table, i, (place) => setTriggerValue("picked", place))));
+  root.replaceChildren(...data.tables.map((table, i) => draw(table, i, (place) => setTriggerValue("picked", place), data.even)));
+  root.classList.toggle("qs-even", data.even);
+  state.even = data.even;
   state.fill = data.fill;
   state.fitted = "";
   fit(state);

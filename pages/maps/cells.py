@@ -45,13 +45,15 @@ def draw(
     on_pick: Callable[[int, int], None] | None = None,
     *,
     fill: float = 0.0,
+    even: bool = False,
 ) -> None:
-    """Draw tables side by side.
+    """Draw tables side by side, or one below the other if they are ``even``.
 
     Args:
         on_pick: called with row and column of a picked cell.
         fill: the fraction of the height from their top to the bottom of the window that the tables fill, as large as
             they can; 0: they are as large as text.
+        even: all columns are equally wide and take the whole width, so that tables and fields below each other align.
     """
 
     def picked() -> None:
@@ -63,6 +65,7 @@ def draw(
         "tables": [_data(table) for table in tables],
         "tints": BLOCKS[st.context.theme.type or "light"],
         "fill": fill,
+        "even": even,
     }
     _COMPONENT(key=key, data=data, on_picked_change=picked)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 LABELS = {
     # of schemes and blocks
@@ -85,6 +86,14 @@ def width(values: Any, shown: str, head: str) -> int:
     """Return the width in px that a column needs for its longest number and its header."""
     longest = max((len(written(v, shown)) for v in np.unique(_numbers(values))), default=1)
     return int(max(DIGIT * longest, LETTER * len(head))) + MARGIN
+
+
+def filling(key: str, rows: int) -> DeltaGenerator:
+    """A place for a table of so many rows that fills the window to its bottom (page.css), but has no empty rows; give the
+    table the height "stretch".
+    """
+    st.html(f"<style>html{{--qs-rows:{rows}}}</style>")
+    return st.container(key=key, height=400, border=False)
 
 
 def columns(

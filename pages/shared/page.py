@@ -47,6 +47,7 @@ class Page:
         keys: keys of the page's own controls that are bound to link parameters.
         required: keys that always have a value, so that a link must not leave them empty.
         free_text: keys for which any text is valid, even "inf".
+        maps: whether it opens with maps or a treemap, which plotly.js draws.
     """
 
     script: str
@@ -58,6 +59,7 @@ class Page:
     keys: Set[str] = frozenset()
     required: Set[str] = frozenset()
     free_text: Set[str] = frozenset()
+    maps: bool = False
 
     def for_navigation(self) -> StreamlitPage:
         """The page for st.navigation."""

@@ -131,13 +131,13 @@ class MapData:
             return ""
         down, across = self.step
         if "error" not in self.names:
-            return f"Each cell shows one of {down} × {across} elements: the one with the largest |value|."
+            return f"Each cell stands for {down} × {across} elements and shows the one with the largest |value|."
         worst = (
-            "in the error map the one with the largest |error|"
+            "in the error map, the one with the largest |error|"
             if self.other is None
-            else "in the last map the one whose errors differ most"
+            else "in the last map, the one whose errors differ most"
         )
-        return f"Each cell shows one of {down} × {across} elements: the one with the largest |x|, {worst}."
+        return f"Each cell stands for {down} × {across} elements and shows the one with the largest |x|; {worst}."
 
 
 def map_data(

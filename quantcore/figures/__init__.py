@@ -7,6 +7,7 @@ readers.
 
 import plotly.graph_objects as go
 
+from quantcore.figures import typography
 from quantcore.figures.checkpoints import HARM_AXES, harm, treemap
 from quantcore.figures.distribution import (
     DistributionData,
@@ -64,4 +65,5 @@ __all__ = [
     "titles_of_maps",
     "to_html",
     "treemap",
+    "typography",
 ]

@@ -100,7 +100,6 @@ def distribution(
     layout = base_layout(theme, 340) | {
         "title": {
             "text": _title(result, data, len(shown)),
-            "font": {"size": 13},
             "x": 0,
             "xref": "paper",
         },

@@ -17,12 +17,14 @@ from quantcore.figures.style import (
     subplot_domain,
     title,
 )
+from quantcore.figures.typography import SMALL, fits
 from quantcore.formats import Format, IntFormat
 from quantcore.quantization import Quantized
 
 TITLES = {"x": "Original x", "codes": "Codes q", "dequantized": "Dequantized x̂", "error": "Error x − x̂"}
 DIFFERENCE = "|error| − |reference error|"
 NUMBERS_UP_TO = 256  # cells; the text takes longer to draw than the rest of a map
+WIDTH = 1000  # px of a figure, in a notebook or beside a sidebar: Plotly would shrink numbers until they fit
 # with MANY cells or more, one in FEW may lie outside the color range, if FAR times as far out as the others
 MANY, FEW, FAR = 2000, 1000, 3.0
 GREY = (0.0, 255.0)  # black and white
@@ -86,7 +88,7 @@ def maps(
     says which.
 
     Args:
-        numbers: write the numbers into the cells if there are at most 256 cells.
+        numbers: write the numbers into the cells where they fit, in a figure 1,000 px wide.
         borders: draw the borders of blocks.
         columns: 4 for a row, 2 for a square.
         against: another result of the same x; the last map then shows |error| minus the other's |error|.
@@ -131,15 +133,15 @@ def drawn_maps(
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
     shared = _cells(data)
     traces = []
-    written = numbers and data.largest.x.size <= NUMBERS_UP_TO
+    few = numbers and data.largest.x.size <= NUMBERS_UP_TO
     for i, (name, text) in enumerate(titles_of_maps(data).items()):
         across, down = (
             subplot_domain(i % columns, columns, 0.075),
             subplot_domain(rows - 1 - i // columns, rows, 0.12),
         )
         axis = str(i + 1) if i else ""
-        number = ("%{z}" if name == "codes" else "%{z:.3~g}") if written else None
-        own = {"z": data.map(name), "name": text, "texttemplate": number, **_bar(across, down)}
+        own = {"z": data.map(name), "name": text, **_bar(across, down)}
+        own |= _numbers(name, own["z"], WIDTH * (across[1] - across[0])) if few else {}
         own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | _hover(data, data.of(name), shape, view)
         traces.append(own | shared | colors[name])
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
@@ -150,6 +152,15 @@ def drawn_maps(
         layout["annotations"].append(title(text, across[0], down[1]))
         layout["shapes"] += _borders(data, axis, theme) if borders else []
     return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
+
+
+def _numbers(name: str, cells: npt.NDArray[Any], width: float) -> dict[str, Any]:
+    """The numbers in the cells of a map that is ``width`` px wide; none if one of them does not fit into its cell."""
+    template = "%{z}" if name == "codes" else "%{z:.3~g}"
+    texts = [f"{v:.3g}" if template != "%{z}" else str(v) for v in cells.ravel()]
+    if not fits(texts, width / cells.shape[-1]):
+        return {}
+    return {"texttemplate": template, "textfont": {"size": SMALL}}
 
 
 def beyond_colors(data: MapData, *, grey: bool = False) -> str:
@@ -216,7 +227,7 @@ def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
 def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
     """The color bar, as high as its map and close to it."""
     place = {"x": across[1], "xpad": 4, "y": sum(down) / 2, "len": down[1] - down[0]}
-    return {"colorbar": place | {"thickness": 8, "nticks": 5, "tickfont": {"size": 10}}}
+    return {"colorbar": place | {"thickness": 8, "nticks": 5}}
 
 
 def _cells(data: MapData) -> dict[str, Any]:

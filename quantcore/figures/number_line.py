@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from quantcore.figures.style import FILL, INK, LINE, base_layout
+from quantcore.figures.style import FILL, INK, LINE, base_layout, log_ticks
 
 MAX_MARKS = 4000  # per format; more would look like a solid line
 _EDGE = 1.1  # of the largest value: how far a line that is divided by it reaches
@@ -43,6 +43,10 @@ def number_line(
         text = "the code above: %{customdata:.6~g}"
         traces += _points(dict([chosen]), by, log, divide, INK[theme], "diamond-open", 15, text)
     layout = _layout(list(values), log, divide, theme)
+    if log:
+        shown = np.concatenate([np.abs(np.asarray(trace.x, float)) for trace in traces])
+        shown = shown[shown > 0]
+        layout["xaxis"] |= log_ticks(float(shown.min()), float(shown.max())) if shown.size else {}
     if divide:
         layout["xaxis"]["range"] = [-_EDGE * 1.05, _EDGE * 1.05]
     elif not log:
@@ -78,8 +82,6 @@ def _layout(names: list[str], log: bool, divide: Mapping[str, float] | None, the
     layout = base_layout(theme, 70 + 40 * max(1, len(names))) | {"margin": {"l": 90, "r": 20, "t": 8, "b": 40}}
     title = "value / largest |value|" if divide else "|value|" if log else "value; drag the axis to see more"
     layout["xaxis"] = {"type": "log" if log else "linear", "title": title, "zeroline": True}
-    if log:
-        layout["xaxis"] |= {"exponentformat": "power"}
     layout["yaxis"] = {
         "autorange": "reversed",
         "showgrid": False,

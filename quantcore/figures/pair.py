@@ -8,6 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span
+from quantcore.figures.maps import NUMBERS_UP_TO, WIDTH
 from quantcore.figures.style import (
     base_layout,
     colors_of_codes,
@@ -16,9 +17,9 @@ from quantcore.figures.style import (
     subplot_domain,
     title,
 )
+from quantcore.figures.typography import SMALL, fits
 
 Codes = npt.NDArray[np.integer[Any]]
-NUMBERS_UP_TO = 256  # cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +124,22 @@ def pair(
     traces = []
     for i, (cells, name) in enumerate(maps):
         axis, domain = str(i + 1) if i else "", subplot_domain(i, 3, 0.075)
-        bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5, "tickfont": {"size": 10}}
+        bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5}
         colors = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
-        text = "%{z}" if data.first.size <= NUMBERS_UP_TO and not data.reduced else None
-        traces.append(go.Heatmap(texttemplate=text, **own, **colors, **hover, **_places(data)))
+        own |= _numbers(cells, domain) if data.first.size <= NUMBERS_UP_TO and not data.reduced else {}
+        traces.append(go.Heatmap(**own, **colors, **hover, **_places(data)))
         layout |= _axes(data, axis, domain)
         layout["annotations"].append(title(name, domain[0], 1))
     return go.Figure(traces, layout)
+
+
+def _numbers(cells: Codes, domain: list[float]) -> dict[str, Any]:
+    """The numbers in the cells, if all fit."""
+    texts = [str(code) for code in cells.ravel()]
+    if not fits(texts, WIDTH * (domain[1] - domain[0]) / cells.shape[-1]):
+        return {}
+    return {"texttemplate": "%{z}", "textfont": {"size": SMALL}}
 
 
 def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[Any, str, dict[str, Any]]:

@@ -59,6 +59,7 @@ def pareto(
         marker = {"color": colors[theme], "size": 8, "opacity": 0.75, "symbol": symbol}
         if len(points):
             traces.append(_points(points, metric, kind, marker))
+    traces += _labels(best, metric)
     ringed = known[known["scheme"] == own]
     if len(ringed):
         marker = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
@@ -73,18 +74,62 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
-    layout["xaxis"] = {"title": "bits per element, including scales and zero points"}
-    if metric == "sqnr_db":  # the Gaussian limit starts at 0
-        layout["xaxis"] |= {"rangemode": "tozero"}
+    # from 0, where the Gaussian limit starts, and which leaves room for the names
+    layout["xaxis"] = {"title": "bits per element, including scales and zero points", "rangemode": "tozero"}
     layout["yaxis"] = {"title": AXES[metric][0], "type": "linear" if metric == "sqnr_db" else "log"}
     if metric != "sqnr_db":
-        layout["yaxis"] |= {"exponentformat": "power", "dtick": 1}
+        layout["yaxis"] |= {"dtick": 1}
     if limit is not None:
         line = {"color": LINE[theme], "width": 1, "dash": "dash"}
         layout["shapes"] = [
             {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": limit, "x1": limit, "line": line}
         ]
     return layout
+
+
+_LETTER, _LINE = 0.0085, 0.055  # of the axes, on a page: the width of a letter, and the height of a line
+_LABEL = 30  # characters
+
+
+def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
+    """The names of points on the frontier, beside them where they leave each other room; the tooltips name the others."""
+    x, y = best["bits_per_element"].to_numpy(float), best[metric].to_numpy(float)
+    shown = y > 0 if metric != "sqnr_db" else np.isfinite(y)
+    best, x, y = best[shown], x[shown], y[shown]
+    if not len(best):
+        return []
+    names = [_short(name) for name in best["name" if "name" in best else "scheme"]]
+    if metric == "sqnr_db":
+        heights = y / (DB_PER_BIT * float(x.max()) or 1.0)
+    else:
+        heights = np.log10(y) / (float(np.ptp(np.log10(y))) or 1.0)
+    ends = x / (float(x.max()) or 1.0)
+    kept: list[int] = []
+    for i in range(len(best)):
+        start = ends[i] - _LETTER * len(names[i])
+        free = all(start > ends[j] or abs(heights[i] - heights[j]) > _LINE for j in kept)
+        if free and start > 0:
+            kept.append(i)
+    return [
+        go.Scatter(
+            x=x[kept],
+            y=y[kept],
+            mode="text",
+            text=[html.escape(names[i]) for i in kept],
+            textposition="top left" if AXES[metric][1] > 0 else "bottom left",
+            cliponaxis=False,
+            showlegend=False,
+            hoverinfo="skip",
+            name="names",
+        )
+    ]
+
+
+def _short(name: str) -> str:
+    """A name without what most schemes have in common."""
+    words = [word for word in name.split() if word not in ("symmetric", "min_max", "textbook", "per_tensor")]
+    text = " ".join(words) or name
+    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
 NEAR = 0.012  # points overlap if they are this close, as a fraction of each axis

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import RangeCurve, RangeMark
-from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout
+from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, log_ticks
 
 # Okabe and Ito's palette, safe for color-blind readers: light enough for dark pages, dark enough for light ones
 COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
@@ -51,7 +51,6 @@ def range_histogram(
             "range": [-0.5, len(marks) - 0.5],
             "tickvals": list(range(len(marks))),
             "ticktext": [_escaped(mark.name) for mark in reversed(marks)],
-            "tickfont": {"size": 11},
             "showgrid": False,
             "zeroline": False,
             "fixedrange": True,
@@ -95,14 +94,14 @@ def range_error(
     layout = base_layout(theme, 260 + ROW * len(marks)) | {
         "xaxis": {"title": what + (",<br>mean over all blocks" if curve.blocks > 1 else ""), "rangemode": "tozero",
                   "automargin": True},
-        "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", "exponentformat": "power", **_decades(curve)},
+        "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", **_decades(curve)},
         "showlegend": True,
-        "legend": {"orientation": "v", "font": {"size": 11}, "bgcolor": "rgba(0,0,0,0)"},
+        "legend": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
         "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
                     "line": {"color": DIM[theme], "width": 1, "dash": "dot"}}],
         # at the left edge: above its line it would be truncated if the minimum is near an edge
         "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
-                         "showarrow": False, "font": {"size": 12},
+                         "showarrow": False,
                          "text": f"minimum {least:.4g} at {at:.4g} ({curve.fractions[curve.best]:.0%} of min-max)"}],
     }  # fmt: skip
     return go.Figure([*lines, *points], layout)
@@ -156,7 +155,7 @@ def _decades(curve: RangeCurve) -> dict[str, Any]:
     if not shown:
         return {}
     low, high = math.log10(min(shown)) - 1, math.log10(max(shown)) + 0.15
-    return {"range": [low, high], "dtick": "D2" if high - low < 3 else max(1, round((high - low) / 6))}
+    return {"range": [low, high], **log_ticks(10**low, 10**high)}
 
 
 def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, float]) -> list[float]:

@@ -41,6 +41,6 @@ def search_error(curve: SearchCurve, *, theme: str = "light") -> go.Figure:
         "xaxis": {"title": "trial, in the order of the search", "automargin": True},
         "yaxis": {"title": f"Σ w · error{of}", "automargin": True, "rangemode": "tozero"},
         "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "font": {"size": 11}},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
     }
     return go.Figure([line, chosen], layout)

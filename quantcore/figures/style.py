@@ -1,12 +1,15 @@
-"""Colors and layout that all figures share, for light and dark backgrounds.
+"""Colors, type and layout that all figures share, for light and dark backgrounds.
 
 Colors are written as rgb(): Streamlit's front end replaces #000001 to #000040 with colors of its theme.
 """
 
+import math
 from typing import Any
 
 import plotly.colors
 import plotly.graph_objects as go
+
+from quantcore.figures.typography import FAMILY, LARGER, SMALL, TEXT
 
 INK = {"light": "rgb(49,51,63)", "dark": "rgb(250,250,250)"}
 FAINT = {"light": "rgba(49,51,63,0.12)", "dark": "rgba(250,250,250,0.15)"}
@@ -85,18 +88,36 @@ def colors_of_codes(low: int, high: int, middle: int, theme: str) -> dict[str, A
     return {"zmin": low, "zmax": high, "colorscale": colors}
 
 
-def base_layout(theme: str, height: int) -> dict[str, Any]:
-    """A layout with its own template: importing streamlit changes the default template."""
-    ink = {"color": INK[theme]}
-    axis = {
+def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
+    """A layout with its own template: importing streamlit changes the default template.
+
+    Args:
+        size: of all type but titles, in px.
+    """
+    ink = {"color": INK[theme], "family": FAMILY, "size": size}
+    named = {"title": {"font": {"size": size}}}  # Plotly's own titles of axes, legends and color bars are larger
+    axis = named | {
         "gridcolor": FAINT[theme],
         "linecolor": FAINT[theme],
         "zerolinecolor": FAINT[theme],
-        "tickfont": ink,
+        # a power would be written with a small exponent
+        "exponentformat": "e",
     }
-    return {
+    bar = {"colorbar": named}
+    template = go.layout.Template(
         # automargin makes room for tick labels of many digits
-        "template": go.layout.Template(layout={"xaxis": axis, "yaxis": axis | {"automargin": True}}),
+        layout={
+            "xaxis": axis,
+            "yaxis": axis | {"automargin": True},
+            "coloraxis": bar,
+            "hoverlabel": {"font": {"family": FAMILY, "size": size}},
+            "legend": named,
+            "title": {"font": {"size": size}},
+        },
+        data={"heatmap": [bar], **{kind: [{"marker": bar}] for kind in ("bar", "scatter", "treemap")}},
+    )
+    return {
+        "template": template,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": DIM[theme], "activecolor": INK[theme]},
@@ -110,7 +131,31 @@ def base_layout(theme: str, height: int) -> dict[str, Any]:
 def title(text: str, x: float, y: float) -> dict[str, Any]:
     """A title above the subplot whose upper left corner is at (x, y) of the figure."""
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-    return {"text": text, "x": x, "y": y, "font": {"size": 13}, **place}
+    return {"text": text, "x": x, "y": y, "font": {"size": TEXT}, **place}
+
+
+def log_ticks(low: float, high: float, suffix: str = "") -> dict[str, Any]:
+    """Ticks for a logarithmic axis from ``low`` to ``high``: decades, and between few of them their 2nd and 5th parts.
+
+    Plotly's own ticks between decades have smaller type.
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1, 2, 5) if last - first <= 3 else (1,)
+    every = max(1, round((last - first) / 6)) if steps == (1,) else 1
+    values = [n * 10.0**p for p in range(first, last + 1, every) for n in steps]
+    return {"tickvals": values, "ticktext": [_power(v) + suffix for v in values]}
+
+
+def _power(value: float) -> str:
+    """A round number as short as it can be written.
+
+    >>> _power(2e-5), _power(0.05), _power(1.0), _power(50.0)
+    ('2e−5', '0.05', '1', '50')
+    """
+    if 1e-3 <= value < 1e5:
+        return f"{value:g}"
+    digits, power = f"{value:.0e}".split("e")
+    return f"{digits}e{int(power)}".replace("-", "−")
 
 
 def subplot_domain(i: int, n: int, gap: float) -> list[float]:
@@ -124,37 +169,30 @@ def integer_ticks(cells: int) -> dict[str, Any]:
     return {"tick0": 0, "dtick": 1} if cells <= 8 else {"nticks": 8}
 
 
-LARGER, TALLER = 1.7, 1.4  # type and lines of an enlarged figure, and its height, over those of the usual one
-LEGIBLE = 20.0  # px: minimum size of type in it
-USUAL = 12.0  # px: size of type where a figure names none
+TALLER = 1.4  # height of an enlarged figure, over that of the usual one
+_LENGTHS = {("marker", "size"), ("line", "width"), ("uniformtext", "minsize"), ("pathbar", "thickness")}
 
 
 def enlarged(figure: go.Figure) -> go.Figure:
-    """A copy of a figure to be read from the back row of a room: type of at least 20 px, thicker lines, more height."""
+    """A copy of a figure to be read from the back row of a room: larger type, thicker lines, more height."""
     found = figure.to_dict()
     layout = _enlarged(found["layout"])
-    layout["font"] = {"size": LARGER * USUAL} | layout.get("font", {})
-    layout["hoverlabel"] = {"font": {"size": LARGER * USUAL}} | layout.get("hoverlabel", {})
-    layout["margin"] = {side: LARGER * px for side, px in layout.get("margin", {}).items()}
     if layout.get("height"):
-        layout["height"] = round(TALLER * layout["height"])
+        layout["height"] = round(TALLER * found["layout"]["height"])
     return go.Figure([_enlarged(trace) for trace in found["data"]], layout)
 
 
 def _enlarged(part: Any, name: str = "") -> Any:
-    """A part of a figure, with its sizes of type, markers and lines; ``name``: its key in the figure."""
+    """A part of a figure, with its sizes of type, markers, lines and margins; ``name``: its key in the figure."""
     if isinstance(part, list):
         return [_enlarged(item, name) for item in part]
     if not isinstance(part, dict):
         return part
-    sizes = {key: _enlarged(value, key) for key, value in part.items() if key != "template"}
-    if "template" in part:
-        sizes["template"] = part["template"]
+    sizes = {key: _enlarged(value, key) for key, value in part.items()}
     for key, value in part.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
-        if key == "size" and name.endswith("font"):
-            sizes[key] = max(LEGIBLE, LARGER * value)
-        elif (key == "size" and name == "marker") or (key == "width" and name == "line"):
+        of_type = key == "size" and name.endswith("font")
+        if of_type or (name, key) in _LENGTHS or name in ("margin", "pad"):
             sizes[key] = LARGER * value
     return sizes

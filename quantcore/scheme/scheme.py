@@ -1,5 +1,7 @@
 """The scheme: one record that determines every code."""
 
+import difflib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +14,7 @@ from quantcore.range_setting import MIN_MAX, RANGE_SETTINGS, RangeSetting
 
 MAX_LEVELS = 4  # of quantized scales: only hostile texts have more
 SYMMETRY = {"symmetric": True, "asymmetric": False}
+_NAMES = (*SYMMETRY, *GRANULARITIES, *RANGE_SETTINGS, *CONVENTIONS)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,22 @@ class Scheme:
 
 
 def _read(word: str) -> tuple[str, object]:
-    """Return the field of a scheme that a word sets, and its value."""
+    """Return the field of a scheme that a word sets, and its value. Hyphens are accepted: per-channel, min-max."""
+    head, bracket, rest = word.partition("(")
+    written = head.replace("-", "_")
+    if written in _NAMES:
+        return _known(f"{written}{bracket}{rest}")
+    try:
+        return _known(word)
+    except QuantError:
+        near = _nearest(written)
+        if near is None or head in ("scales", "stored") or not re.fullmatch(r"[\w.-]+", head):
+            raise
+        raise QuantError(f"{head[:40]!r} is not a word of a scheme. Did you mean {near}?") from None
+
+
+def _known(word: str) -> tuple[str, object]:
+    """`_read` for a word without hyphens."""
     if word.startswith("scales(") and word.endswith(")"):
         if word.count("scales(") > MAX_LEVELS:
             raise QuantError(f"The scheme has more than {MAX_LEVELS} levels of scales; remove some.")
@@ -91,3 +109,10 @@ def _read(word: str) -> tuple[str, object]:
             )
         return "convention", CONVENTIONS[name].changed(**changes)
     return "format", parse_format(word)
+
+
+def _nearest(head: str) -> str | None:
+    """The known word that a mistyped one most resembles, or that it abbreviates; None if there is none."""
+    typed = head.lower()
+    begun = [name for name in _NAMES if len(typed) >= 3 and name.startswith(typed)]
+    return begun[0] if begun else next(iter(difflib.get_close_matches(typed, _NAMES, 1, 0.75)), None)

@@ -1,4 +1,6 @@
-"""What holds on every page: it opens without moving, follows the theme, and has its navigation on a phone."""
+"""What holds on every page: it opens without moving, has one scale of type, follows the theme, and has its navigation on a
+phone, and Link in one place.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +10,7 @@ from contrast import PALE
 from page_rest import at_rest
 from parts import in_parts
 from playwright.sync_api import TimeoutError, expect
+from type_scale import NOTE, odd
 
 from pages.browser.streamlit_dom import NAMES
 from pages.registry import PAGES
@@ -74,15 +77,20 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     app.expected = ["/_stcore/"]  # Streamlit first looks below the deep link
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.page.add_init_script(SHIFTS)
+    app.page.add_init_script(NOTE)
+    places = set()
     for link in part(LINKS):
         app.page.goto(f"{server}/{link}")
         at_rest(app.page)
         assert app.page.evaluate("window.shifted") < 0.1, link
         says_where_one_is(app, link)
         app.page.wait_for_function(DRAWN, polling=200)
+        assert odd(app.page) == [], link
+        places.add(str(app.page.get_by_role("button", name="Link", exact=True).bounding_box()))
         light = app.page.evaluate(COLORS)
         switch(app, "dark", before=light)
         switch(app, "light", before=light, colors=light)
+    assert len(places) == 1
 
 
 @in_parts(6)

@@ -197,7 +197,7 @@ def test_bad_scheme_text(app: Any) -> None:
     app.expect_scheme("int6 symmetric per_tensor min_max textbook")
     app.type("_scheme_text", "int4 per_grup(4)")
     expect(app.page.get_by_test_id("stAlert")).to_have_count(1)
-    expect(app.page.get_by_test_id("stAlert")).to_contain_text("'per_grup(4)' is not a format")
+    expect(app.page.get_by_test_id("stAlert")).to_contain_text("'per_grup' is not a word of a scheme. Did you mean per_group?")
     expect(app.input("_scheme_text")).to_have_value("int4 per_grup(4)")
     app.type("_scheme_text", "int4 per_group(4)")
     app.expect_scheme("int4 symmetric per_group(4, axis=1) min_max textbook")

@@ -247,7 +247,7 @@ def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
         assert len(elements) == 2  # in this example the two elements differ
         for name, number in (("x", 0), ("error", 3)):
             np.testing.assert_array_equal(np.abs(app.map(name)), sizes[number].max((1, 3)))
-    legend = "the one with the largest |x|, in the error map the one with the largest |error|."
+    legend = "the one with the largest |x|; in the error map, the one with the largest |error|."
     expect(app.page.get_by_text(legend)).to_be_visible()
     app.click(101, 54, 3)
     app.expect_parameter("cell", f"{at[0]}, {at[1]}")

@@ -1,17 +1,19 @@
 """Tensors too large for a link, passed from one browser to another by address or by file; and the QR code."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import safetensors.numpy
 import segno
 from page_rest import SHOWN
 from playwright.sync_api import expect
 
 import quantcore as qc
+from quantcore.figures.typography import SCALE
 
 X = np.random.default_rng(0).normal(size=(48, 40)).astype(np.float32)
 FILE = safetensors.numpy.save({"bias": X[0], "first.weight": X + 1, "second.weight": X})
@@ -93,6 +95,72 @@ def test_a_qr_code_is_the_link_and_large(app: Any) -> None:
     np.testing.assert_array_equal(drawn, np.pad(np.array(code, bool), 4))
     box = app.page.locator(".qs-qr").bounding_box()
     assert min(box["width"], box["height"]) >= 0.7 * app.page.viewport_size["height"]
+
+
+def test_the_address_stands_below_the_qr_code(app: Any) -> None:
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.open(bits="5")
+    app.button("Link")
+    app.button("QR code")
+    below = app.page.locator(".qs-address")
+    expect(below).to_have_text(app.page.url)
+    expect(below).to_be_in_viewport(ratio=1)
+    assert below.evaluate("e => parseFloat(getComputedStyle(e).fontSize)") == SCALE["title"]
+    assert below.bounding_box()["y"] >= sum(app.page.locator(".qs-qr").bounding_box()[k] for k in ("y", "height"))
+
+
+TOAST, COPIED = ".qs-toast.qs-shown", "navigator.clipboard.readText()"
+
+
+@pytest.fixture
+def clipboard(app: Any) -> Iterator[None]:
+    """Tabs may read and write the clipboard."""
+    app.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield
+    app.page.context.clear_permissions()
+
+
+def test_a_click_on_link_copies_the_address_and_says_so(app: Any, clipboard: None) -> None:
+    app.open(bits="5", learn_large="true")
+    app.page.get_by_role("button", name="Link", exact=True).focus()
+    app.page.keyboard.press("Enter")
+    expect(app.page.locator(TOAST)).to_have_text("Link copied")
+    expect(app.page.locator(TOAST)).to_have_attribute("role", "status")
+    assert app.page.evaluate(COPIED) == f"{app.address}/?bits=5"
+    # without the newer clipboard, as on a page without TLS
+    app.page.evaluate("delete Navigator.prototype.clipboard")
+    app.page.keyboard.press("Escape")
+    expect(app.page.locator(TOAST)).to_have_count(0)
+    app.type("_scheme_text", "int6")
+    app.expect_scheme("int6 symmetric per_tensor min_max textbook")
+    app.button("Link")
+    expect(app.page.locator(TOAST)).to_have_text("Link copied")
+    other = app.beside(app.address)
+    assert other.page.evaluate(COPIED) == f"{app.address}/?bits=6"
+
+
+def test_a_browser_that_denies_the_clipboard_shows_the_address(app: Any) -> None:
+    app.open(bits="5")
+    app.page.evaluate("navigator.clipboard.writeText = () => Promise.reject(), document.execCommand = () => false")
+    app.button("Link")
+    box = app.page.locator(TOAST)
+    expect(box).to_contain_text("This browser does not let a page copy")
+    expect(box.locator("code")).to_have_text(app.page.url)
+    assert app.page.evaluate("getSelection().toString()") == app.page.url
+    app.page.keyboard.press("Escape")
+    expect(box).to_have_count(0)
+
+
+def test_a_link_that_does_not_carry_the_tensor_is_not_said_to(app: Any) -> None:
+    opened(app)
+    app.button("Link")
+    expect(app.page.locator(TOAST)).to_contain_text("Link copied. It does not carry everything")
+    app.button("Share this tensor")
+    app.wait("location.search.includes('t=shared.')")
+    app.rest()
+    app.page.keyboard.press("Escape")
+    app.button("Link")
+    expect(app.page.locator(TOAST)).to_have_text("Link copied")
 
 
 def test_after_a_reload_the_page_asks_for_exactly_the_file(app: Any) -> None:

@@ -40,7 +40,6 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
         key="lib_table",
         on_select="rerun",
         selection_mode="single-row",
-        height=min(38 + 35 * len(taken), 250),
         column_config={
             **headers.columns(taken, heads={"codes that differ": f"Codes that differ from {a.name}"}),
             **headers.columns(taken[["scale"]], 9, heads={"scale": "Scale of the first block"}),

@@ -48,8 +48,9 @@ def draw(tensor: Tensor | None) -> None:
         cards.draw(_cards())
         return
     reading = qc.read_code(text)
-    with right:
-        _source(reading)
+    if reading.mistakes or reading.findings:
+        with right:
+            _source(reading)
     _summary(reading)
     for finding in reading.mistakes:
         _finding(finding)
@@ -98,18 +99,19 @@ def _load(name: str | None = None) -> None:
 
 
 def _source(reading: qc.CodeReading) -> None:
-    """Draw the code with line numbers; lines with findings are marked with a sign and a color."""
+    """Draw the lines with findings, with their numbers, marked with a sign and a color."""
     marked = {f.line: f.certain for f in reversed(reading.findings)}
     marked |= {f.line: True for f in reading.mistakes}
     rows = []
-    for number, line in enumerate(reading.text.split("\n"), 1):
-        sign, colour = _MARKS[marked[number]] if number in marked else (" ", "transparent")
+    texts = reading.text.split("\n")
+    for number in sorted(n for n in marked if 0 < n <= len(texts)):
+        (sign, colour), line = _MARKS[marked[number]], texts[number - 1]
         rows.append(
             f"<div style='background:{colour};padding:0 .5rem'>{sign} <span style='opacity:.6'>{number:>3}</span>  "
             f"{html.escape(line)}</div>"
         )
     style = (
-        'font-family:"Source Code Pro",monospace;font-size:.82rem;line-height:1.5;margin:0;padding:.5rem 0;'
+        'font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;'
         "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
     )
     st.html(f"<pre class='qs-code' style='{style}'>{''.join(rows)}</pre>")

@@ -6,6 +6,7 @@ from pages.compare.match import code, controls, examples, leaving, run, views
 from pages.shared import cards
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
+from pages.shared.state import sharing
 from pages.sidebar import tensor_controls
 
 leaving.leave()
@@ -18,11 +19,11 @@ with page_frame("Which rules made these integers?") as frame:
     place, beside = st.columns([3, 1])
     inputs = controls.draw(place, beside)
     if inputs is not None and not controls.carried():
-        frame.link_notes.append(
+        sharing.note(
             "The link does not carry all of the input: send the integers, scale and zero point along as a file."
         )
     if controls.is_code():
-        frame.link_notes.append("The link does not carry the code: send it along.")
+        sharing.note("The link does not carry the code: send it along.")
         code.draw(tensor)
     elif inputs is not None and tensor is not None:
         key = f"{tensor.key} {inputs.key}"

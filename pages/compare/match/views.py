@@ -56,7 +56,6 @@ def table(matches: qc.Matches, tensor: Tensor) -> Candidate:
         on_select="rerun",
         selection_mode="single-row",
         key=TABLE,
-        height=300 if len(frame) > 7 else "content",
         column_config={
             "What went wrong": st.column_config.TextColumn(width="medium"),
             "Libraries": st.column_config.TextColumn(width="large"),
@@ -129,7 +128,6 @@ def _reasons(candidate: Candidate) -> None:
     st.dataframe(
         pd.DataFrame(cells, columns=["Element", "Given", "Reproduced", "Reason"]),
         hide_index=True,
-        height=300 if len(cells) > 7 else "content",
         column_config={"Reason": st.column_config.TextColumn(width="large")},
     )
     if len(cells) < candidate.differing:

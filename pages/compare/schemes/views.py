@@ -147,7 +147,6 @@ def rows_table(frame: pd.DataFrame) -> None:
     st.dataframe(
         shown,
         hide_index=True,
-        height=360 if len(frame) > 9 else "auto",
         placeholder="–",
         key=TABLE,
         on_select=partial(_choose, tuple(frame["name"])),

@@ -1,9 +1,8 @@
-"""The top of Explore: the scheme as text, pin and link, and how the library differs from the textbook."""
+"""The top of Explore: the scheme as text, the pin, and how the library differs from the textbook."""
 
 import html
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared.state import mirrored, pinned
@@ -11,8 +10,8 @@ from pages.shared.state.selection import Current
 from pages.sidebar import scheme_state
 
 
-def scheme_line(chosen: Current) -> DeltaGenerator:
-    """Draw the editable text form of the scheme and the pin; return the place for the link."""
+def scheme_line(chosen: Current) -> None:
+    """Draw the editable text form of the scheme, and the pin."""
     mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # the field keeps the text for correction
     key = mirrored.key_of(scheme_state.TEXT)
     if chosen.scheme is not None and not mistyped:
@@ -30,7 +29,6 @@ def scheme_line(chosen: Current) -> DeltaGenerator:
         help="The whole scheme in one line: copy it, or type another one and press Enter.",
     )
     pinned.button(row, chosen.scheme)
-    return row
 
 
 def library_line(scheme: qc.Scheme) -> None:

@@ -63,12 +63,11 @@ def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) 
 
 
 def _scales(tensor: Tensor, result: qc.Quantized) -> None:
-    make = partial(figures.scales, result, theme=theme())
-    charts.draw(
-        cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart"
-    )
+    if result.scale.numel() > 1:  # of one scale, a chart says nothing that the table does not
+        make = partial(figures.scales, result, theme=theme())
+        charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
     table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))
-    st.dataframe(table, hide_index=True, height=280, column_config=headers.columns(table, 6))
+    st.dataframe(table, hide_index=True, column_config=headers.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
             f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has all of them."
@@ -110,7 +109,7 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
         label_visibility="collapsed",
     )
     frame = _frame(data, MAPS[chosen])
-    st.dataframe(frame, height=420, column_config=headers.numbers(frame))
+    st.dataframe(frame, column_config=headers.numbers(frame))
     if data.step != (1, 1):
         st.caption(data.legend)
 

@@ -11,4 +11,5 @@ PAGE = Page(
     section="Tensors",
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=views.KEYS,
+    maps=True,
 )

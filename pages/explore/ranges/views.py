@@ -152,7 +152,6 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     st.container(key="rng_table").dataframe(
         frame,
         hide_index=True,
-        height="content",
         column_config=headers.columns(frame, 5, skip=("", "SQNR", "method"))
         | {
             "method": st.column_config.TextColumn(headers.label("method"), width="medium"),
@@ -187,7 +186,8 @@ def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve)
     for setting in METHODS:
         reason = qc.refusal(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
         if reason:
-            sentences.append(f"No {write_call(setting)}: {reason}")
+            name = write_call(setting)
+            sentences.append(f"Not in the table: {reason if reason.startswith(name) else f'{name}: {reason}'}")
     st.caption(messages.plain(" ".join(sentences)))
 
 

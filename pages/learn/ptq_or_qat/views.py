@@ -181,7 +181,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
         return done / len(asked), f"{done} of {len(asked)}: {_name(row)}"
 
     missing = sum(key not in known for key in asked)
-    label = f"Compute {missing} of {len(asked)} trainings"
+    label = f"Compute {'the other ' * (missing < len(asked))}{missing} accuracies"
     wanted = missing and go.button(label, type="primary", key="train_compute")
     if missing < len(asked):
         draw()
@@ -215,7 +215,7 @@ def choose(plan: Plan, text: str) -> None:
     with words:
         views.figures(("float32", percent(before)), ("accept at least", percent(enough)))
         if len({p.method for p in points}) <= 2:
-            st.button('Compute QAT in step "curve"', on_click=_to_curve, key="train_to_curve")
+            st.button("Train with QAT, in the step “curve”", on_click=_to_curve, key="train_to_curve")
     with picture:
         chart = lessons.accuracy_against_bits(points, enough=enough, **frame.plot_style())
         views.figure(chart, "train_chosen")

@@ -1,6 +1,6 @@
 // The positions of the maps: as large as the window allows.
 
-const GAP = 12, TITLE = 22, BAR = 56, BOTTOM = 18;
+const GAP = 12, TITLE = 22, BAR = 62, BOTTOM = 18;
 const NARROW = 520;         // px of width: below it the maps are in one column
 const ROW = 1600;           // px of the window's width: from here on they are in one row
 const WORTH = 1.5;          // the other arrangement is used if its maps are this much larger
@@ -11,12 +11,18 @@ const TALL = 860;           // px of the window's height: from here on the arith
 const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tabs with its first lines
 const CELL = 72;            // px: maximum height of a cell
 const STRETCH = 1.7, STRETCH_LARGE = 2.4;        // maximum width of a cell over its height: room for its number
-const TEXT = 12;            // px of the page's text in which type and cells have their normal size, for the large mode
-const BAR_LARGE = 46;       // px of a color bar there, times the zoom
+const TEXT = 14;            // px of the page's text in which cells have their normal size, for the large mode
+const BAR_LARGE = 54;       // px of a color bar there, times the zoom
 const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read one by one
 
 function zoom(data) {
   return data.large ? Math.max(1, parseFloat(getComputedStyle(document.documentElement).fontSize) / TEXT) : 1;
+}
+
+// The page's scale of type in px, smallest first: for labels and numbers, for text, and for large numbers
+function sizes() {
+  const css = getComputedStyle(document.documentElement), rem = parseFloat(css.fontSize);
+  return ["small", "text", "large"].map((name) => rem * parseFloat(css.getPropertyValue(`--qs-${name}`)));
 }
 
 function stretch(data) {
@@ -29,9 +35,9 @@ function heightLeft({ data, root, docked }, squeezed) {
   const { top, bottom } = root.getBoundingClientRect();
   if (squeezed) return window.innerHeight - top - scrolled - docked;
   let beneath = Math.max(FOOT, data.beneath ?? 0);
-  if (window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
-    const tabs = document.querySelector("%tabs%")?.getBoundingClientRect().top ?? bottom;
-    beneath = Math.max(BENEATH, tabs - bottom + OPENED);
+  const tabs = document.querySelector("%tabs%");
+  if (tabs && window.innerHeight >= TALL && !root.classList.contains("qs-large")) {
+    beneath = Math.max(BENEATH, tabs.getBoundingClientRect().top - bottom + OPENED);
   }
   return window.innerHeight - top - scrolled - beneath;
 }
@@ -75,7 +81,7 @@ function seen(data, box) {
 
 function boxes(data, width, columns, left) {
   const k = zoom(data), [bar, title, bottom] = [(k > 1 ? BAR_LARGE : BAR) * k, TITLE * k, BOTTOM * k], rows = Math.ceil(data.maps.length / columns);
-  const margin = (14 + 6 * String(Math.max(data.rows[1], 10) - 1).length) * k;
+  const margin = (14 + 7 * String(Math.max(data.rows[1], 10) - 1).length) * k;
   const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
   const most = Math.max(LOWEST, Math.floor(left / rows) - title - bottom);

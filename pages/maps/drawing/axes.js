@@ -9,7 +9,7 @@ const MODEBAR = {
 function style(root) {
   const css = getComputedStyle(root);
   const get = (name, other) => css.getPropertyValue(name).trim() || other;
-  return { ink: get("--st-text-color", "#31333f"), font: get("--st-font", "sans-serif"), faint: get("--st-border-color", "#ccc") };
+  return { ink: get("--st-text-color", "#31333f"), font: get("--qs-family", "sans-serif"), size: sizes()[0], faint: get("--st-border-color", "#ccc") };
 }
 
 // Tick distance of an axis: 1, 2, 5, 10, … elements, never a fraction
@@ -22,12 +22,12 @@ function ticks(xRange, yRange) {
   return [tick(xRange[1] - xRange[0]), tick(yRange[1] - yRange[0])];
 }
 
-function axis(domain, anchor, range, matches, dtick, k) {
-  return { domain, anchor, range, matches, tick0: 0, dtick, showgrid: false, zeroline: false, ticks: "", tickfont: { size: 10 * k }, tickangle: 0, constrain: "domain" };
+function axis(domain, anchor, range, matches, dtick) {
+  return { domain, anchor, range, matches, tick0: 0, dtick, showgrid: false, zeroline: false, ticks: "", tickangle: 0, constrain: "domain" };
 }
 
 function axes(state) {
-  const { P, data, plot, root, boxes } = state, look = style(root), k = zoom(data);
+  const { P, data, plot, root, boxes } = state, look = style(root);
   const drawn = JSON.stringify([data.uirevision, data.rows, data.columns, data.large, state.placed, look]);
   if (state.axes === drawn) return;
   state.axes = drawn;
@@ -35,7 +35,7 @@ function axes(state) {
   plot.style.width = `${width}px`;
   const layout = {
     width, height, margin: { l: 0, r: 0, t: 0, b: 0 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { color: look.ink, family: look.font, size: 12 * k }, template: { layout: {} }, showlegend: false,
+    font: { color: look.ink, family: look.font, size: look.size }, template: { layout: {} }, showlegend: false,
     dragmode: "zoom", hovermode: false, uirevision: data.uirevision,
     modebar: { bgcolor: "rgba(0,0,0,0)", color: look.ink, activecolor: look.ink },
   };
@@ -44,8 +44,8 @@ function axes(state) {
     const n = i ? i + 1 : "";
     const x = [box.left / width, (box.left + box.width) / width];
     const y = [1 - (box.top + box.height) / height, 1 - box.top / height];
-    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick, k);
-    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick, k);
+    layout["xaxis" + n] = axis(x, "y" + n, [c0 - 0.5, c1 - 0.5], i ? "x" : undefined, xTick);
+    layout["yaxis" + n] = axis(y, "x" + n, [r1 - 0.5, r0 - 0.5], i ? "y" : undefined, yTick);
     return { type: "heatmap", z: [[null]], xaxis: "x" + n, yaxis: "y" + n, hoverinfo: "skip", showscale: false };
   });
   state.drawing = P.react(plot, traces, layout, MODEBAR).then(() => {

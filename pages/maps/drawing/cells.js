@@ -1,7 +1,7 @@
 // The cells: their colors and numbers, on a canvas.
 
-const READABLE = 9;         // px: minimum size of the numbers, times the zoom of the large mode
 const WIDTHS = { 0: 0.556, "-": 0.333, ".": 0.278 }, MARGIN = 0.2; // of a digit and of others, and of the cell's edges, over the size of type
+const HIGH = 0.85;          // the size of type over the cell's height, at most
 const BASELINE = 0.35;      // of a number below the middle of its cell, over the size of type
 const SHADES = 1024;        // steps of a color scale; even, so that its middle is one of its colors
 
@@ -69,7 +69,7 @@ function paint(state) {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   pen.imageSmoothingEnabled = false;
   pen.textAlign = "center";
-  const written = frames(state).map((f, i) => {
+  const numbers = numbersOf(state), written = frames(state).map((f, i) => {
     const name = data.maps[i];
     pen.save();
     pen.translate(f.left, f.top);
@@ -78,7 +78,7 @@ function paint(state) {
     pen.clip();
     const { x, y, width, height } = extent(data, f);
     pen.drawImage(state.pictures[name], x, y, width, height);
-    const found = numbersOf(state, name, f);
+    const found = numbers[i];
     if (found) {
       const colour = shade(data.colours[name]);
       pen.font = `${found.size}px ${look.font}`;
@@ -95,11 +95,17 @@ function paint(state) {
   root.shown = { values: state.values, width: data.width }; // for readers outside, such as the tests
 }
 
-// The cells that a map shows with their numbers and the size of type, if they are few and legible
-function numbersOf({ data, values }, name, f) {
-  const cells = data.numbers ? inSight(data, f, NUMBERS_UP_TO) : [];
-  const found = fitting(name, values[name], cells, zoom(data), f.x.element * data.step[1], f.y.element * data.step[0]);
-  return found && { ...found, cells };
+// For each map the cells that it shows, their numbers and the size of type, which is the same in all maps; null if they are many,
+// or do not fit
+function numbersOf(state) {
+  const { data, values } = state, scale = sizes();
+  const all = frames(state).map((f, i) => {
+    const name = data.maps[i], cells = data.numbers ? inSight(data, f, NUMBERS_UP_TO) : [];
+    const found = fitting(name, values[name], cells, scale, f.x.element * data.step[1], f.y.element * data.step[0]);
+    return found && { ...found, cells };
+  });
+  const size = Math.min(...all.map((found) => found?.size ?? Infinity));
+  return all.map((found) => found && { ...found, size });
 }
 
 // The cells that a map shows, if they are at most so many
@@ -132,13 +138,14 @@ function wide(text) {
   return sum;
 }
 
-// The most precise legible texts of the cells and their size in px; null if none is legible
-function fitting(name, values, cells, k, width, height) {
+// The most precise texts that fit into the cells, and the largest of these sizes in which they do; null if none does
+function fitting(name, values, cells, scale, width, height) {
   if (!cells.length) return null;
   for (const write of writers(name, values)) {
     const texts = cells.map((n) => write(values[n]));
-    const size = Math.min(width / (Math.max(...texts.map(wide)) + MARGIN), height * 0.7, 15 * k);
-    if (size >= READABLE * k) return { size, texts };
+    const most = Math.min(width / (Math.max(...texts.map(wide)) + MARGIN), height * HIGH);
+    const size = scale.findLast((px) => px <= most);
+    if (size) return { size, texts };
   }
   return null;
 }

@@ -10,12 +10,13 @@ async function drawn(state) {
   const width = Math.ceil(Math.max(...boxes.map((box) => box.left + box.width)) + (zoom(data) > 1 ? BAR_LARGE : BAR) * zoom(data));
   const svg = document.createElementNS(SVG, "svg"), look = style(root);
   for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, value);
+  const numbers = numbersOf(state);
   for (const [i, f] of frames(state).entries()) {
     const clip = element("svg", { x: f.left, y: f.top, width: f.width, height: f.height }, svg), name = data.maps[i];
     const cells = inSight(data, f, RECTS);
     if (cells.length) rects(state, name, f, cells, clip);
     else element("image", { ...extent(data, f), preserveAspectRatio: "none", href: await enlarged(state.pictures[name], data, f), style: "image-rendering: pixelated" }, clip);
-    const found = numbersOf(state, name, f), colour = shade(data.colours[name]);
+    const found = numbers[i], colour = shade(data.colours[name]);
     found?.cells.forEach((n, k) => {
       const text = element("text", { x: middle(data, f, n)[0], y: middle(data, f, n)[1] + found.size * BASELINE, "font-size": found.size, "font-family": look.font, "text-anchor": "middle", fill: inkOn(state.values[name][n], colour, look) }, clip);
       text.textContent = found.texts[k];

@@ -1,7 +1,7 @@
 // Titles and color bars of the maps. Plotly measures the text of its own several times and lays them out again in every
 // drawing, which took longer than the heatmaps; these have fixed positions.
 
-const BAR_GAP = 6, BAR_WIDTH = 8, TICK_GAP = 4, TICK_FONT = 10, TITLE_FONT = 13, TITLE_RISE = 6; // px
+const BAR_GAP = 6, BAR_WIDTH = 8, TICK_GAP = 4, TITLE_RISE = 6; // px
 
 // About five round numbers from low to high: multiples of 1, 2 or 5 times a power of ten
 function roundTicks(low, high) {
@@ -43,13 +43,13 @@ function scales(state) {
   boxes.forEach((box, i) => {
     const name = data.maps[i], colours = data.colours[name], id = `${state.id}-${name}`;
     const x = box.left + box.width + BAR_GAP, foot = box.top + box.height;
-    element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE, "font-size": TITLE_FONT * k }, svg).textContent = data.titles[name];
+    element("text", { class: "qs-title", x: box.left, y: box.top - TITLE_RISE }, svg).textContent = data.titles[name];
     const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg);
     for (const [offset, colour] of colours.colorscale) element("stop", { offset, "stop-color": colour }, gradient);
     element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, svg);
     for (const [value, text] of barTicks(name, colours)) {
       const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
-      element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y, "font-size": TICK_FONT * k }, svg).textContent = text;
+      element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y }, svg).textContent = text;
     }
   });
 }

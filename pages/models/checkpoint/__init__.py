@@ -12,4 +12,5 @@ PAGE = Page(
     keys=controls.KEYS,
     required=controls.REQUIRED,
     free_text=controls.FREE_TEXT,
+    maps=True,
 )

@@ -11,7 +11,7 @@ from pages.models.cell.run import is_remote
 from pages.models.checkpoint import controls
 from pages.models.checkpoint.run import Progress, record_of
 from pages.models.opening import Opened
-from pages.shared import messages
+from pages.shared import headers, messages
 from pages.shared.computing import cache, turn
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
 from quantcore.checkpoints.findings import Measure, Summary, formats, grouped, of_problem, steps
@@ -172,7 +172,7 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
             "sentence": [printable(f.sentence, 1000) for f in every],
         }
     )
-    with st.container(key="ck_findings", height=400, border=False):
+    with headers.filling("ck_findings", len(frame)):
         st.dataframe(
             frame,
             hide_index=True,

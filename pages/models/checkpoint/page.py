@@ -1,7 +1,6 @@
 """Checkpoint: what a checkpoint holds, and each of its tensors down to the bits."""
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from pages.models import opening
 from pages.models.checkpoint import controls, example, findings, tensor, views
@@ -14,15 +13,14 @@ TITLE = "What does a checkpoint hold?"
 found: dict[str, Opened | None] = {"": None, "original": None}
 
 
-def top(_: Current) -> DeltaGenerator:
-    """Draw the controls of both checkpoints in one row; return the place of the link."""
+def top(_: Current) -> None:
+    """Draw the controls of both checkpoints in one row."""
     row = st.container(horizontal=True, vertical_alignment="top", gap="small", key="ck_top")
     with row.container(key="ck_first"):
         found[""] = opening.choose()
     if found[""] is not None:
         with row.container(key="ck_second"):
             found["original"] = opening.choose("original", "Original")
-    return row
 
 
 controls.keep()

@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.models.checkpoint import controls, harm, run, treemap
 from pages.models.opening import Opened
-from pages.shared import messages
+from pages.shared import headers, messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
@@ -160,7 +160,7 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
     frame, sqnr = (
         messages.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
     )
-    with st.container(key="ck_list", height=400, border=False):
+    with headers.filling("ck_list", len(frame)):
         st.dataframe(
             frame,
             hide_index=True,

@@ -154,7 +154,6 @@ def _clickable(
     st.dataframe(
         frame,
         hide_index=True,
-        height=400 if len(frame) > 10 else "auto",
         placeholder="–",
         key=key,
         on_select=partial(_table_open, key, places),

@@ -14,7 +14,7 @@ from pages.models.opening.uploads import UPLOAD, NotUploaded, Uploads
 from pages.serving import models_folder
 from pages.shared import messages, page_frame
 from pages.shared.computing import turn
-from pages.shared.state import link
+from pages.shared.state import link, sharing
 from quantcore.tensors import megabytes
 
 # A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the
@@ -53,7 +53,7 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
         if typed.startswith(UPLOAD):
             opened, place = uploads.open(progress), None
             asks = f"The link asks whoever opens it for {uploads.named()}: send that along."
-            page_frame.note_on_link(messages.plain(asks))
+            sharing.note(messages.plain(asks))
         else:
             place = addresses.place_of(typed, models_folder.current())
             opened = place.open(progress)

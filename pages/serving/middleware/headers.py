@@ -76,9 +76,6 @@ class SecurityHeaders:
                     headers.append((POLICY, content_security_policy()))
                 if "/vendor/" in scope["path"]:
                     headers.append((b"cache-control", b"public, max-age=86400"))
-                elif (b"content-type", HTML) in headers:
-                    # the largest file, which the maps would otherwise request only when they are drawn
-                    headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
                 message = {**message, "headers": headers}
             await send(message)
 

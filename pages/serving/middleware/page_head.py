@@ -20,12 +20,12 @@ class Pages:
     Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
     keep a cached page without them, or with old ones.
 
-    ``opens`` says of the last part of a path and its query the title of the page, and whether it opens with a sidebar; None
-    if that is folded.
+    ``opens`` says of the last part of a path and its query the title of the page, whether it opens with a sidebar (None if
+    that is folded), and whether with maps.
     """
 
     def __init__(
-        self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], tuple[str, bool | None]]
+        self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], tuple[str, bool | None, bool]]
     ) -> None:
         self.app, self.opens = app, opens
         serve_in_head()
@@ -41,11 +41,15 @@ class Pages:
                 return
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-                title, sidebar = self.opens(scope["path"].rpartition("/")[2], query)
+                title, sidebar, maps = self.opens(scope["path"].rpartition("/")[2], query)
                 page = in_head(message.get("body", b""), sidebar, preview.tags(title, scope))
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
-                await send({**start, "headers": [*headers, (POLICY, policy)]})
+                headers.append((POLICY, policy))
+                if maps:
+                    # the largest file, which the maps would otherwise request only when they are drawn
+                    headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
+                await send({**start, "headers": headers})
                 start, message = None, {**message, "body": page}
             await send(message)
 

@@ -1,7 +1,13 @@
-"""What the popover "Link" shows: the link, its QR code, and what it takes to share a tensor that does not fit."""
+"""Link, in the header of every page: its click copies the address (pages/browser/link.js), and its popover shows the address,
+its QR code, and what it takes to share a tensor that does not fit.
+"""
+
+import html
+from dataclasses import dataclass
 
 import segno
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.serving import tensor_store
@@ -14,24 +20,58 @@ from pages.shared.state.selection import Tensor
 from quantcore import tensors
 
 MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction
+_NOTES = "_link_notes"
 
 
-def draw(tensor: Tensor | None) -> None:
-    """Show the link, and what it does not carry about this tensor.
+@dataclass(frozen=True)
+class Place:
+    """Where Link stands: its container and, in it, its popover."""
+
+    container: DeltaGenerator
+    popover: DeltaGenerator
+
+
+def place() -> Place:
+    """Draw Link, which the style of the pages moves into the header; call it once per run, before the page."""
+    st.session_state[_NOTES] = []
+    container = st.container(key="qs_link")
+    return Place(container, container.popover("Link", icon=":material/link:", width="stretch"))
+
+
+def note(sentence: str) -> None:
+    """Add a sentence on what this run's link does not carry."""
+    st.session_state[_NOTES].append(sentence)
+
+
+def draw(place: Place) -> None:
+    """Show the link, and what it does not carry.
 
     Call it last: a widget writes its value into the link only when it is drawn.
     """
+    notes = st.session_state.pop(_NOTES)
+    with place.popover:
+        whole = _draw(selection.get().tensor) and not notes
+        for sentence in notes:
+            st.write(sentence)
+    if not whole:
+        place.container.html('<i class="qs-without" hidden></i>')
+
+
+def _draw(tensor: Tensor | None) -> bool:
+    """Show the link; return whether it carries the tensor, if the page uses one."""
     used = selection.get().used
     if "tensor" in used and tensor is None:
         st.write("There is no tensor to share yet.")
-        return
-    if "tensor" not in used or tensor is None or link.carries_all(tensor) or _shared(tensor):
+        return True
+    whole = "tensor" not in used or tensor is None or link.carries_all(tensor) or _shared(tensor)
+    if whole:
         same = ("view", f"{''.join(used)} and view", "tensor, scheme and view")[len(used)]
         st.write(f"Whoever opens this link sees the same {same}:")
     address = link.address()
     st.code(address, language=None, wrap_lines=True)
     if st.button("QR code", icon=":material/qr_code_2:", help="Of this link, for a projector"):
         show_qr(address)
+    return whole
 
 
 def _shared(tensor: Tensor) -> bool:
@@ -79,7 +119,7 @@ def _put(store: TensorStore, tensor: Tensor) -> bool:
 
 @st.dialog("QR code of this link", width="large")
 def show_qr(address: str) -> None:
-    """Show a QR code as large as the window allows, black on white even in a dark theme."""
+    """Show a QR code as large as the window allows, black on white even in a dark theme, and the address beneath."""
     if len(address.encode()) > MAX_QR:
         messages.error(
             f"This link has {len(address):,} characters, and a QR code holds at most {MAX_QR:,}: choose a smaller tensor, or "
@@ -87,4 +127,6 @@ def show_qr(address: str) -> None:
         )
         return
     image = segno.make_qr(address, error="l").svg_data_uri(border=4, light="#fff", omitsize=True)
-    st.html(f'<img class="qs-qr" alt="QR code of this link" src="{image}">')
+    st.html(
+        f'<img class="qs-qr" alt="QR code of this link" src="{image}"><p class="qs-address">{html.escape(address)}</p>'
+    )

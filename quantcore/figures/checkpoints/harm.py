@@ -56,7 +56,7 @@ def harm(
             "thickness": 10,
             "tickvals": [math.log2(b) for b in _BITS],
             "ticktext": [str(b) for b in _BITS],
-            "title": {"text": "bits per weight", "side": "right", "font": {"size": 12}},
+            "title": {"text": "bits per weight", "side": "right"},
             "outlinewidth": 0,
         },
         "showscale": True,
@@ -96,7 +96,7 @@ def _bars(
         "showgrid": False, "zeroline": False, "automargin": True,
     }  # fmt: skip
     title = f"{metric['title']} of {layout['xaxis']['title']['text']}"
-    layout["xaxis"] = {"title": {"text": title, "font": {"size": 12}}, "zeroline": True, "exponentformat": "power"}
+    layout["xaxis"] = {"title": {"text": title}, "zeroline": True}
     return go.Figure([trace], layout)
 
 
@@ -113,12 +113,12 @@ def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str
     layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
     left_out = f", {count - n:,} not shown (exact or not finite)" if n < count else ""
     layout["xaxis"] = {
-        "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else "", "font": {"size": 12}},
+        "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else ""},
         "showticklabels": False, "showgrid": False, "zeroline": False, "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],
     }  # fmt: skip
     layout["yaxis"] = {"title": HARM_AXES[metric][0], "type": "linear", "zeroline": metric == "sqnr_db"}
     if metric in ("mse", "max_abs_error"):
-        layout["yaxis"] |= {"type": "log", "exponentformat": "power"}
+        layout["yaxis"] |= {"type": "log"}
     layout["hoverlabel"] = {"align": "left", "bordercolor": FAINT[theme], "font": {"color": INK[theme]}}
     return layout
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import Leaf, Tile
 from quantcore.figures.style import DIM, FAINT, INK, base_layout, palette
+from quantcore.figures.typography import SMALL
 from quantcore.wording import printable
 
 BITS = (2, 3, 4, 6, 8, 16)  # on the color bar
@@ -51,20 +52,18 @@ def treemap(
             "colors": colors,
             "showscale": True,
             "line": {"width": 1.5, "color": _PAGE[theme]},
-            "pad": {"t": 18, "l": 2, "r": 2, "b": 2},
+            "pad": {"t": 24, "l": 2, "r": 2, "b": 2},
             **bar,
         },
         pathbar={"visible": True, "thickness": 20},
         tiling={"packing": "squarify", "pad": 1},
         root={"color": FAINT[theme]},
         sort=False,
-        textfont={"size": 12},
-        outsidetextfont={"color": INK[theme], "size": 11},
+        outsidetextfont={"color": INK[theme]},
     )
     layout = base_layout(theme, height) | {"margin": {"l": 0, "r": 0, "t": 22, "b": 2}}
-    ink = {"color": INK[theme], "size": 12}
-    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": ink}
-    layout["uniformtext"] = {"minsize": 8, "mode": "hide"}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": {"color": INK[theme]}}
+    layout["uniformtext"] = {"minsize": SMALL, "mode": "hide"}
     return go.Figure([trace], layout)
 
 
@@ -113,9 +112,9 @@ def _values(
 
 
 def _head(text: str) -> dict[str, Any]:
-    return {"text": text, "font": {"size": 11}, "side": "top"}
+    return {"text": text, "side": "top"}
 
 
 def _scale(ends: tuple[float, float], colors: list[list[Any]], bar: dict[str, Any]) -> dict[str, Any]:
-    place = {"thickness": 10, "xpad": 4, "ypad": 0, "len": 0.9, "tickfont": {"size": 10}, "outlinewidth": 0}
+    place = {"thickness": 10, "xpad": 4, "ypad": 0, "len": 0.9, "outlinewidth": 0}
     return {"colorscale": colors, "cmin": ends[0], "cmax": ends[1], "colorbar": place | bar}

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import torch
 
 from quantcore.figures.style import DIM, FILL, LINE, base_layout
+from quantcore.figures.typography import TEXT
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerChannel
 from quantcore.qparams import QParams
@@ -53,10 +54,10 @@ def slopes(bits: int, scale: float) -> Slopes:
     return Slopes(*(t.detach().numpy() for t in found))
 
 
-def slope(found: Slopes, which: str, *, theme: str = "light", size: int = 14, height: int = 280) -> go.Figure:
+def slope(found: Slopes, which: str, *, theme: str = "light", size: float = TEXT, height: int = 280) -> go.Figure:
     """Return x̂ over x above, and one of the slopes below: "rounding", "through" or "to_scale"."""
-    axis: dict[str, Any] = {"tickfont": {"size": size}, "nticks": 6, "automargin": True}
-    layout = base_layout(theme, height + height // 2) | {
+    axis: dict[str, Any] = {"nticks": 6, "automargin": True}
+    layout = base_layout(theme, height + height // 2, size) | {
         "xaxis": axis | {"anchor": "y2", "title": _title("x", size)},
         "yaxis": axis | {"domain": [0.46, 1], "title": _title("x̂", size)},
         "yaxis2": axis | {"domain": [0, 0.36], "title": _title(SYMBOLS[which], size)},
@@ -86,5 +87,5 @@ def slope(found: Slopes, which: str, *, theme: str = "light", size: int = 14, he
     return go.Figure(traces, layout)
 
 
-def _title(text: str, size: int) -> dict[str, Any]:
-    return {"text": text, "font": {"size": size}, "standoff": size // 2}
+def _title(text: str, size: float) -> dict[str, Any]:
+    return {"text": text, "standoff": size // 2}

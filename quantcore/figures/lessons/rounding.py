@@ -10,6 +10,7 @@ import torch
 from quantcore.analysis import RangeCurve
 from quantcore.figures.distribution import grid_values
 from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
+from quantcore.figures.typography import TEXT
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
@@ -21,7 +22,7 @@ MERCURY = {"light": "rgb(205,65,65)", "dark": "rgb(235,95,95)"}
 Array = npt.NDArray[Any]
 
 
-def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, height: int = 280) -> go.Figure:
+def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT, height: int = 280) -> go.Figure:
     """Return x at the bottom, the values of the codes at the top, and a line from each element to its code.
 
     For a result of one block and integer codes. ``size``: font size in px.
@@ -31,15 +32,14 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
     every = -(-len(codes) // MAX_LABELS)
     labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
-    layout = base_layout(theme, height) | {
-        "xaxis": {"title": {"text": "x and x̂", "font": {"size": size}}, "tickfont": {"size": size}},
+    layout = base_layout(theme, height, size) | {
+        "xaxis": {"title": {"text": "x and x̂"}},
         "yaxis": {
             "tickvals": [0, 1],
             "ticktext": ["x", "code q"],
             "range": [-0.35, 1.5],
             "showgrid": False,
             "zeroline": False,
-            "tickfont": {"size": size},
         },
         "margin": {"l": 40 + 2 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
     }
@@ -53,7 +53,6 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: int = 14, he
                 mode="markers+text",
                 text=labels,
                 textposition="top center",
-                textfont={"size": size},
                 customdata=codes,
                 marker={"symbol": "line-ns", "size": 14, "line": line},
                 hovertemplate="code %{customdata} represents %{x:.6~g}<extra></extra>",
@@ -78,7 +77,7 @@ def thermometer(
     *,
     codes: bool = True,
     theme: str = "light",
-    size: int = 14,
+    size: float = TEXT,
     height: int = 280,
 ) -> go.Figure:
     """Return `rounding_line` on a thermometer that lies on its side: its marks are the values of the codes.
@@ -104,7 +103,7 @@ def thermometer(
             glass | {"line": {"color": DIM[theme], "width": 2}, "fillcolor": FAINT[theme]},
             mercury | {"line": {"width": 0}},
         ],
-        xaxis={"title": {"text": "°C", "font": {"size": size}}, "range": [bulb - (end - bulb) * 0.06, end]},
+        xaxis={"title": {"text": "°C"}, "range": [bulb - (end - bulb) * 0.06, end]},
         yaxis={"ticktext": ["reading x", "code q" if codes else "mark"], "range": [-0.25, 1.4]},
         margin={"l": 40 + 4 * size},
     )
@@ -118,7 +117,7 @@ def thermometer(
 
 
 def error_bars(
-    values: Array, *, limit: float | None = None, theme: str = "light", size: int = 14, height: int = 280
+    values: Array, *, limit: float | None = None, theme: str = "light", size: float = TEXT, height: int = 280
 ) -> go.Figure:
     """Return a bar for each error, above or below 0.
 
@@ -126,13 +125,12 @@ def error_bars(
         values: the errors, of shape (n,).
         limit: half a step, drawn as lines that no error crosses unless it is clipped; None: no lines.
     """
-    layout = base_layout(theme, height) | {
+    layout = base_layout(theme, height, size) | {
         "xaxis": {
-            "title": {"text": "element", "font": {"size": size}},
-            "tickfont": {"size": size},
+            "title": {"text": "element"},
             "dtick": 1,
         },
-        "yaxis": {"title": {"text": "error x - x̂", "font": {"size": size}}, "tickfont": {"size": size}},
+        "yaxis": {"title": {"text": "error x - x̂"}},
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
         "bargap": 0.4,
     }
@@ -153,7 +151,7 @@ def error_bars(
             "yanchor": "bottom",
             "showarrow": False,
         }
-        layout["annotations"] = [note | {"text": f"half a step, {limit:.3g}", "font": {"size": size}}]
+        layout["annotations"] = [note | {"text": f"half a step, {limit:.3g}"}]
         layout["yaxis"] |= {"range": [-1.3 * limit, 1.3 * limit]}
     colors = [FILL[theme] if v >= 0 else LINE[theme] for v in values]
     bars = go.Bar(
@@ -162,7 +160,6 @@ def error_bars(
         marker={"color": colors},
         text=[f"{v:.3g}" for v in values],
         textposition="outside",
-        textfont={"size": size},
         cliponaxis=False,
         hovertemplate="element %{x}: error %{y:.4~g}<extra></extra>",
     )
@@ -192,16 +189,16 @@ def error_curve(result: Quantized) -> tuple[Array, Array]:
 
 
 def error_against_x(
-    result: Quantized, *, theme: str = "light", size: int = 14, height: int = 280
+    result: Quantized, *, theme: str = "light", size: float = TEXT, height: int = 280
 ) -> go.Figure:
     """Return the error over x: a sawtooth within the representable range, a ramp where values are clipped."""
     x, error = error_curve(result)
     marks = grid_values(result, (0,) * result.scale.dim())
     shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}, "yref": "paper"}
     own = (result.x.reshape(-1).numpy(), result.error.reshape(-1).numpy())
-    layout = base_layout(theme, height) | {
-        "xaxis": {"title": {"text": "x", "font": {"size": size}}, "tickfont": {"size": size}},
-        "yaxis": {"title": {"text": "error x - x̂", "font": {"size": size}}, "tickfont": {"size": size}},
+    layout = base_layout(theme, height, size) | {
+        "xaxis": {"title": {"text": "x"}},
+        "yaxis": {"title": {"text": "error x - x̂"}},
         "shapes": [shade | {"x0": float(marks[0]), "x1": float(marks[-1]), "y0": 0, "y1": 1}],
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
     }
@@ -223,26 +220,24 @@ def error_against_x(
 
 
 def clipping_against_rounding(
-    curve: RangeCurve, chosen: float, *, theme: str = "light", size: int = 14, height: int = 300
+    curve: RangeCurve, chosen: float, *, theme: str = "light", size: float = TEXT, height: int = 300
 ) -> go.Figure:
     """Return the error for ranges up to min-max and its two parts, with the chosen range marked."""
     colors = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
     shown = curve.fractions <= 1
     values = {"rounding": curve.rounding[shown], "clipping": curve.clipping[shown], "total": curve.mse[shown]}
     at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
-    layout = base_layout(theme, height) | {
-        "xaxis": {"title": {"text": "range ±", "font": {"size": size}}, "tickfont": {"size": size}},
+    layout = base_layout(theme, height, size) | {
+        "xaxis": {"title": {"text": "range ±"}},
         "yaxis": {
-            "title": {"text": "mean squared error", "font": {"size": size}},
-            "tickfont": {"size": size},
+            "title": {"text": "mean squared error"},
             # show the minimum and the full range, not the steep rise for ranges that are too narrow
             "range": [0, max(3.0 * float(values["total"].min()), 1.1 * float(values["total"][-1]))],
-            "exponentformat": "power",
         },
         "shapes": [at | {"line": {"color": DIM[theme], "width": 2, "dash": "dot"}}],
         "margin": {"l": 50 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
         "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": size}},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
     }
     return go.Figure(
         [

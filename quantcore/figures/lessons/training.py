@@ -8,7 +8,8 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import torch
 
-from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
+from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout, log_ticks
+from quantcore.figures.typography import TEXT
 from quantcore.training import FLOAT, Point
 
 SIDE = 8  # pixels of a digit, each way
@@ -37,7 +38,7 @@ def digit_images(
     *,
     across: int = 5,
     theme: str = "light",
-    size: int = 14,
+    size: float = TEXT,
     height: int = 280,
 ) -> go.Figure:
     """Return images in rows, each with the digit that the network reads below it, marked if it is wrong.
@@ -53,7 +54,6 @@ def digit_images(
     corners = [(i // across * high, i % across * wide) for i in range(count)]
     for image, (top, left) in zip(images, corners, strict=True):
         z[top : top + SIDE, left : left + SIDE] = image.reshape(SIDE, SIDE).numpy()
-    wrong = {"color": LINE[theme], "size": size}
     notes = [
         {
             "x": left + (SIDE - 1) / 2,
@@ -61,12 +61,12 @@ def digit_images(
             "yanchor": "top",
             "showarrow": False,
             "text": str(got) if got == label else f"<b>{got}</b>, not {label}",
-            "font": {"size": size} if got == label else wrong,
+            "font": {} if got == label else {"color": LINE[theme]},
         }
         for (top, left), label, got in zip(corners, labels, read, strict=True)
     ]
     axis = {"visible": False, "fixedrange": True}
-    layout = base_layout(theme, height) | {
+    layout = base_layout(theme, height, size) | {
         "annotations": notes,
         "xaxis": axis | {"constrain": "domain"},
         "yaxis": axis | {"range": [rows * high - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"},
@@ -83,7 +83,7 @@ def accuracy_over_epochs(
     count: int,
     *,
     theme: str = "light",
-    size: int = 14,
+    size: float = TEXT,
     height: int = 280,
 ) -> go.Figure:
     """Return accuracy over epochs.
@@ -95,14 +95,13 @@ def accuracy_over_epochs(
     """
     known = [*levels.values(), *(a for run in runs.values() for a in run)]
     low = 100 * min(known)
-    layout = base_layout(theme, height) | {
+    layout = base_layout(theme, height, size) | {
         "xaxis": _axis("epoch", size) | {"range": [-0.4, count + 0.4]},
         "yaxis": _axis("accuracy", size) | {"ticksuffix": " %", "range": [low - (101 - low) * 0.15, 101]},
         "margin": {"l": 8, "r": 8 + 8 * size, "t": 8, "b": 8},
         "shapes": [_horizontal_line(100 * y, theme) for y in levels.values()],
         "annotations": [
             {"x": 1, "xref": "paper", "xanchor": "left", "y": 100 * y, "text": f" {name}", "showarrow": False}
-            | {"font": {"size": size}}
             for name, y in levels.items()
         ],
     }
@@ -127,7 +126,7 @@ def accuracy_against_bits(
     errors: bool = False,
     enough: float | None = None,
     theme: str = "light",
-    size: int = 14,
+    size: float = TEXT,
     height: int = 280,
 ) -> go.Figure:
     """Return each method's mean accuracy over seeds against bits, with bars from the worst to the best seed.
@@ -140,13 +139,17 @@ def accuracy_against_bits(
     what = "misread" if errors else "accuracy"
     widths = sorted({p.bits for p in points if p.method != FLOAT})
     axis = _axis(what, size) | {"ticksuffix": " %"}
-    axis |= {"type": "log", "dtick": "D2"} if errors else {"range": [0, 102]}
-    layout = base_layout(theme, height + height // 3) | {
+    if errors:
+        ends = [end for p in points for end in _mean_and_bounds(p, errors)]
+        axis |= {"type": "log", **(log_ticks(min(ends), max(ends), " %") if ends else {})}
+    else:
+        axis |= {"range": [0, 102]}
+    layout = base_layout(theme, height + height // 3, size) | {
         "xaxis": _axis("bits per code", size) | {"tickvals": widths},
         "yaxis": axis,
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
         "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": size}},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "shapes": [s for p in points if p.method == FLOAT for s in _band(p, errors, theme)],
     }
     if enough is not None:
@@ -160,7 +163,7 @@ def accuracy_against_bits(
     return go.Figure(traces, layout)
 
 
-def _method(method: str, points: list[Point], errors: bool, theme: str, size: int) -> go.Scatter:
+def _method(method: str, points: list[Point], errors: bool, theme: str, size: float) -> go.Scatter:
     points = sorted(points, key=lambda p: p.bits)
     mean, low, high = np.array([_mean_and_bounds(p, errors) for p in points]).T
     return go.Scatter(
@@ -198,6 +201,6 @@ def _horizontal_line(y: float, theme: str) -> dict[str, Any]:
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
 
 
-def _axis(name: str, size: int) -> dict[str, Any]:
-    title = {"text": name, "font": {"size": size}, "standoff": size // 2}
-    return {"title": title, "tickfont": {"size": size}, "automargin": True}
+def _axis(name: str, size: float) -> dict[str, Any]:
+    title = {"text": name, "standoff": size // 2}
+    return {"title": title, "automargin": True}
