@@ -50,8 +50,10 @@ _RERUN = st.components.v2.component(
 )
 
 
-"""Scripts for every page: the first view, history, the theme switch, the link's copy, a skip link to the maps, tabs, sheets,
-pasted images, pictures for slides, and runs that the browser asks for.
+WITHOUT_SIDEBAR = streamlit_dom.filled(
+    "@media (min-width:769px){%sidebar%,%expand_sidebar%{display:none}%toolbar%{padding-left:var(--qs-name) !important}}"
+)
+# without :has(), whose marks on the elements would slow down every later change
 _SIDEBAR_TO_COME = streamlit_dom.filled(
     "@media (min-width:769px){html:not(.qs-sidebar) %view%{box-sizing:border-box;padding-left:var(--qs-sidebar,263px)}}"
 )
