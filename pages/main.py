@@ -39,7 +39,8 @@ with turn.of_run(notice):
     large.switch()
     with st.sidebar:
         sidebar.draw(page)
-    scripts.run(selection.get().words, sidebar.show_file_field)
+    # a change of these words is work for the browser at every key press
+    scripts.run("" if page.is_captioned else selection.get().words, sidebar.show_file_field)
     opened.run()
     with st.sidebar:
         sidebar.show_used(page)

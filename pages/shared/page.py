@@ -47,6 +47,8 @@ class Page:
         keys: keys of the page's own controls that are bound to link parameters.
         required: keys that always have a value, so that a link must not leave them empty.
         free_text: keys for which any text is valid, even "inf".
+        is_captioned: whether the page itself says what it shows, for the small print of pictures: in the attribute
+            data-shown of an element that it draws in any case.
     """
 
     script: str
@@ -58,6 +60,7 @@ class Page:
     keys: Set[str] = frozenset()
     required: Set[str] = frozenset()
     free_text: Set[str] = frozenset()
+    is_captioned: bool = False
 
     def for_navigation(self) -> StreamlitPage:
         """The page for st.navigation."""

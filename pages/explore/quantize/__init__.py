@@ -12,4 +12,5 @@ PAGE = Page(
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=tabs.KEYS,
     required={"table"},
+    is_captioned=True,
 )
