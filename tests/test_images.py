@@ -1,6 +1,7 @@
 """Images as tensors, against bytes that the tests write themselves: pixels that are known, and hostile files."""
 
 import io
+import re
 import struct
 import subprocess
 import sys
@@ -240,6 +241,27 @@ def test_a_hostile_image_gets_one_sentence(kind: str) -> None:
         assert "\n" not in text
         assert repr(name) in text
         assert text.endswith(".")
+
+
+def test_a_damaged_image_is_levels_or_one_sentence() -> None:
+    random = np.random.default_rng(2)
+    files = [data for data, _ in READ.values()] + [saved(C8, "JPEG", exif=b"Exif\0\0" + exif(5)), animated("WEBP")]
+    read = 0
+    for _ in range(400):
+        data = bytearray(files[random.integers(len(files))])
+        for place in random.integers(0, len(data), random.integers(1, 5)):
+            data[place] = random.integers(256)
+        try:
+            x = read_tensor(data, "a.png")
+        except QuantError as error:
+            sentence = str(error)
+        else:
+            sentence = "."
+            assert ((x >= 0) & (x <= 255)).all()
+            assert max(x.shape) <= MAX_IMAGE_SIDE
+            read += 1
+        assert re.fullmatch(r"[^\n]*\.", sentence)
+    assert 50 < read < 350
 
 
 def test_an_image_under_another_name_is_refused() -> None:

@@ -8,7 +8,8 @@
   const LINES = 4;               // of small print that the link may take, and the words before it
   const OWN = "learn_large";     // the parameter that a copied link leaves out
   const ICON = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 2v8M4.5 6.5 8 10l3.5-3.5M2.5 13.5h11"/></svg>';
-  const charts = document.getElementsByClassName("%chart%".slice(1)), maps = document.getElementsByClassName("qs-maps"), treemaps = document.getElementsByClassName("qs-treemap"); // live
+  const DRAWN = [500, 2000, 6000]; // ms after a run: the code of charts may have to be loaded
+  const CHARTS = "%chart%, .qs-maps, .qs-treemap", placeOf = (chart) => (chart.matches("%chart%") ? chart : chart.parentElement);
 
   function node(tag, attributes, parent, text) {
     const made = document.createElementNS(SVG, tag);
@@ -19,7 +20,7 @@
   }
 
   function attach() {
-    for (const place of [...charts, ...[...maps, ...treemaps].map((root) => root.parentElement)]) {
+    for (const place of [...document.querySelectorAll(CHARTS)].map(placeOf)) {
       if (!place || place.querySelector(":scope > .qs-picture")) continue;
       const box = document.createElement("div");
       box.className = "qs-picture";
@@ -72,7 +73,7 @@
     const address = link(), pen = new OffscreenCanvas(1, 1).getContext("2d");
     pen.font = `${size}px sans-serif`; // where the page's font is missing, in whose place others are wider
     const fits = (text) => pen.measureText(text.trimEnd()).width <= width;
-    const words = document.qsShown || document.querySelector("%main% h1")?.innerText || "";
+    const words = document.querySelector("[data-shown]")?.dataset.shown || document.qsShown || document.querySelector("%main% h1")?.innerText || "";
     const state = lines(clean([document.title, words].filter(Boolean).join(" · ")), fits, LINES).found;
     let { found, whole } = lines(address, fits, LINES);
     if (!whole) found = lines(`${window.location.origin}${window.location.pathname} (the link has ${address.length.toLocaleString("en")} characters, too many to print)`, fits, LINES).found;
@@ -139,7 +140,7 @@
     // the buttons under Export save the maps
     const [, kind] = button?.closest(".st-key-_picture_png, .st-key-_picture_svg")?.className.match(/_picture_(png|svg)/) ?? [];
     if (!box && !kind) return;
-    const place = box?.parentElement ?? maps[0]?.parentElement ?? charts[0];
+    const place = box?.parentElement ?? document.querySelector(".qs-maps")?.parentElement;
     if (!place) return;
     event.stopPropagation(); // Streamlit need not run for it
     button.disabled = true;
@@ -154,6 +155,13 @@
     close();
     box.firstElementChild.focus();
   }, true);
+  document.qsPictures = attach; // for our components, when they are drawn
   attach();
-  new MutationObserver(attach).observe(document, { childList: true, subtree: true });
+  // after runs, and where the pointer finds a chart: a look at every change of the page would slow key presses
+  let soon = [];
+  new MutationObserver(() => {
+    soon.forEach(clearTimeout);
+    soon = DRAWN.map((time) => setTimeout(attach, time));
+  }).observe(document, { subtree: true, attributes: true, attributeFilter: ["%script_state%"] });
+  window.addEventListener("pointerover", (event) => { if (event.target.closest?.(CHARTS)) attach(); }, { passive: true });
 })();

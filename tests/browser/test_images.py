@@ -44,11 +44,17 @@ def expect_image(app: Any, levels: np.ndarray) -> None:
     app.rest()
     app.wait("document.querySelector('.qs-plot')._fullLayout?.xaxis")
     assert app.page.evaluate(CORNERS, 0) == [[f"{v},{v},{v}" for v in row] for row in levels.tolist()]
-    sides = app.page.evaluate("""['xaxis', 'yaxis'].map((name) => {
-        const axis = document.querySelector('.qs-plot')._fullLayout[name];
-        return axis._length / Math.abs(axis.range[1] - axis.range[0]);
-    })""")
-    assert sides[0] == pytest.approx(sides[1], rel=0.02)
+    assert_square(app)
+
+
+def assert_square(app: Any) -> tuple[float, float]:
+    """Width and height of a pixel are equal; returns how many columns and rows are seen."""
+    width, height, columns, rows = app.page.evaluate("""(() => {
+        const { xaxis, yaxis } = document.querySelector('.qs-plot')._fullLayout, span = ({ range }) => Math.abs(range[1] - range[0]);
+        return [xaxis._length, yaxis._length, span(xaxis), span(yaxis)];
+    })()""")
+    assert width / columns == pytest.approx(height / rows, rel=0.02)
+    return columns, rows
 
 
 def test_an_uploaded_image_is_grey_and_its_link_holds_it(app: Any, tmp_path: Path) -> None:
@@ -100,6 +106,10 @@ def test_an_example_image_is_shown_and_its_script_loads_it(app: Any) -> None:
     error = app.map("error")
     assert 0 < np.abs(error).max() <= levels.max() / 255 / 2 * 1.001  # half a step of 0 to the lightest
     expect(app.page.get_by_text(f"x = qc.tensors.EXAMPLES['{name}'].load()")).to_be_visible()
+    app.drag((20, 60), (140, 100))  # a narrow box: more than it is seen, in the shape of the image
+    app.wait("document.querySelector('.qs-plot')._fullLayout.xaxis.range[0] > 0.5")
+    columns, rows = assert_square(app)
+    assert (columns, rows) == (pytest.approx(120, abs=5), pytest.approx(120, abs=5))
 
 
 def downloaded(app: Any, act: Any) -> bytes:

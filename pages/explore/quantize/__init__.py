@@ -13,4 +13,5 @@ PAGE = Page(
     keys=tabs.KEYS,
     required={"table"},
     maps=True,
+    is_captioned=True,
 )

@@ -75,8 +75,26 @@ function along(range, length) {
   return { low, high, element, px: (n) => (n - low) * element, at: (px) => Math.floor(low + px / element) };
 }
 
+// The ranges of an image that is zoomed so that its pixels stay square: around the box that was dragged, within the image;
+// null if they are square
+function squared({ data: { square, columns, rows }, plot }) {
+  const { xaxis: { range: [left, right] }, yaxis: { range: [bottom, top] } } = plot._fullLayout;
+  // its map has the shape of the image: equal parts of both sides are seen
+  const parts = [(right - left) / (columns[1] - columns[0]), (bottom - top) / (rows[1] - rows[0])], part = Math.max(...parts);
+  if (!square || Math.min(...parts) > 0.98 * part) return null;
+  const around = (middle, [first, stop]) => {
+    const span = Math.min(part, 1) * (stop - first), start = Math.max(first - 0.5, Math.min(middle - span / 2, stop - 0.5 - span));
+    return [start, start + span];
+  };
+  return { "xaxis.range": around((left + right) / 2, columns), "yaxis.range": around((top + bottom) / 2, rows).reverse() };
+}
+
 function zoomed(state, change) {
-  const { data, plot, P } = state, full = plot._fullLayout;
+  const { data, plot, P } = state, full = plot._fullLayout, square = squared(state);
+  if (square) {
+    state.drawing = P.relayout(plot, square);
+    return;
+  }
   overlay(state);
   const [xTick, yTick] = ticks(full.xaxis.range, full.yaxis.range);
   if (xTick !== full.xaxis.dtick || yTick !== full.yaxis.dtick) {

@@ -75,6 +75,7 @@ export default function (component) {
   if (!state) {
     state = mount(parentElement);
     instances.set(parentElement, state);
+    document.qsPictures?.();
   }
   state.emit = setTriggerValue;
   state.root.setAttribute("aria-label", data.alt);

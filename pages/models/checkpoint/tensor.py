@@ -120,7 +120,8 @@ def _facts(
         for text, hint in facts
     )
     with line.container(horizontal=True, vertical_alignment="center"):
-        st.html(f'<p class="qs-line qs-facts">{cells}</p>')
+        words = html.escape(printable(f"{tensor.name} · {tensor.storage}", 300))
+        st.html(f'<p class="qs-line qs-facts" data-shown="{words}">{cells}</p>')
         if maps is not None and maps.sums is not None:
             worst = element(View(index=shown.at), shown.shape, *maps.sums.worst)
             hint = f"Show the elements around the largest |error|, at {worst}"

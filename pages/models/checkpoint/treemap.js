@@ -31,6 +31,7 @@ export default function (component) {
     state.observer = new ResizeObserver(() => fit(state));
     state.observer.observe(state.root);
     treemaps.set(parentElement, state);
+    document.qsPictures?.();
   }
   state.emit = setTriggerValue;
   state.data = data;
