@@ -9,7 +9,8 @@ KEYS = {LARGE}
 # In proportion to the window: 1280 and 1920 pixels fill the same wall when projected. A phone is held in the hand.
 _STYLE = streamlit_dom.filled(
     "@media (min-width:768px){html{font-size:clamp(18px,1.4vw,32px) !important}"
-    "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}}"
+    "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}"
+    "%app% .st-key-qs_name p{white-space:normal;max-width:10rem}}"  # within the sidebar
 )
 
 
