@@ -49,7 +49,7 @@ const FOOT = 2;       // rem left free below them, for the edge of the page
 function fit(state) {
   const { root, fill } = state, main = root.closest("%main%"), column = root.closest("%column%");
   if (!fill || !main || !column || window.innerWidth < STACKED) {
-    root.style.fontSize = "";
+    root.style.fontSize = state.fitted = ""; // in a wider window they are fitted again
     return;
   }
   const { top, bottom } = root.getBoundingClientRect(), last = column.firstElementChild?.lastElementChild ?? root;

@@ -28,6 +28,18 @@ def test_bits_stand_in_the_link(app):
     expect(page.get_by_text("1 1000 011, code 195: -2^(8 - 7) · (1 + 3/8) = -2.75")).to_be_visible()
 
 
+def test_bits_that_are_1_have_the_color_of_their_kind(app):
+    page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
+    colors = []
+    for name in ("sign", "E3", "M1"):
+        bit = page.locator(".st-key-fmt_bits").get_by_role("button", name=name, exact=True)
+        expect(bit).to_have_attribute("aria-pressed", "true")
+        look = bit.evaluate("e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).borderTopColor]")
+        assert look[0] == look[1]
+        colors.append(look[0])
+    assert len(set(colors)) == 3
+
+
 def test_typed_format_and_one_that_is_none(app):
     page = opened(app, "/formats?fmt_shown=float(2%2C+2)&fmt_shown=float(9%2C+9)&fmt_axis=value")
     expect(page.get_by_text("exponent=9")).to_be_visible()

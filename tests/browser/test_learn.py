@@ -37,6 +37,16 @@ def _steps(name: str) -> list[str]:
     return list(lesson_plan.LESSONS[name].steps)
 
 
+def test_cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
+    opened(app, "granularity")
+    size = "getComputedStyle(document.querySelector('.qs-cells')).fontSize"
+    before = app.page.evaluate(size)
+    app.page.set_viewport_size({"width": 390, "height": 900})
+    app.wait(f"(before) => {size} !== before", before)
+    app.page.set_viewport_size({"width": 1280, "height": 900})
+    app.wait(f"(before) => {size} === before", before)
+
+
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     opened(app, "granularity")
     app.press("learn_granularity_step", "trap")

@@ -51,7 +51,7 @@ function place(state) {
   const [row, two] = [count, Math.ceil(count / 2)].map((columns) => boxes(data, width, columns, left));
   const [usual, other] = count < 4 || (window.innerWidth >= ROW && !data.large && !beside) ? [row, two] : [two, row];
   const chosen = seen(data, other[0]) > WORTH * seen(data, usual[0]) ? other : usual;
-  if (beside) return chosen.map((box) => ({ ...box, total: Math.max(box.total, Math.min(left, SHORTEST)) }));
+  if (beside) return chosen.map((box) => ({ ...box, total: Math.max(box.total, SHORTEST, Math.min(left, state.tall)) }));
   return state.docked ? squeezed(data, chosen, heightLeft(state, true)) : chosen;
 }
 

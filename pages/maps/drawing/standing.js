@@ -59,7 +59,20 @@ function stand(state) {
   set(steps, { position: "absolute", left: mapsWidth(state) + APART, top: 0, width: column(state) - APART, maxHeight: boxes[0].total });
   steps.querySelector("small").textContent = pinned === null ? "Follows the pointer; a click on a cell pins it." : "Pinned; Esc, or a click on the same cell, unpins it.";
   if (found) write(state, found);
+  makeRoom(state, found);
   if (found === undefined) ask(state);
+}
+
+// Long arithmetic takes the height that the window has left, then smaller type; last, it is scrolled
+function makeRoom(state, found) {
+  const { steps, data, boxes } = state;
+  const tight = (is) => { steps.classList.toggle("qs-tight", is); return steps.scrollHeight + steps.offsetHeight - steps.clientHeight; };
+  const wanted = tight(false), tall = wanted > Math.max(boxes[0].total, heightLeft(state, false)) ? tight(true) : wanted;
+  tight(wanted > boxes[0].total);
+  // only for what is chosen: the page must not move under the pointer
+  if (found !== data.arithmetic || tall === state.tall) return;
+  state.tall = tall;
+  state.refit();
 }
 
 async function ask(state) {
