@@ -7,6 +7,7 @@
   const style = document.getElementById("qs-first-view");
   if (!style) return;
   const STILL = 100, COMPUTING = 800, LOADING = 2000, NOTHING = 15000; // ms: without a change; at most: while the run computes, while code is loaded, without a run
+  const FRAMES = 2, SLOWEST = 2; // a look takes a layout: one in so many frames; a browser that is too busy to draw gets at most so many times as long
   let width = null;
   try { width = parseInt(window.localStorage.getItem("sidebarWidth"), 10); } catch { /* storage may be forbidden */ }
   if (width) document.documentElement.style.setProperty("--qs-sidebar", `${width}px`);
@@ -22,10 +23,11 @@
   const loading = () => document.fonts.status === "loading" || [...document.querySelectorAll("%skeleton%, .qs-empty")].some(inSight);
   const running = () => document.querySelector("%app%")?.getAttribute("%script_state%") !== "notRunning";
   const heights = () => [...document.querySelectorAll("%view% %element%")].map((e) => e.offsetTop + e.offsetHeight).join();
-  let drawn = 0, moved = 0, last = "", now = 0, frame = 0;
+  let drawn = 0, moved = 0, last = "", now = 0, frame = 0, frames = 0;
   const look = (time) => {
-    now += Math.min(time - frame, 17); // a browser that is too busy to draw gets more time
+    now += Math.max(Math.min(time - frame, 17), (time - frame) / SLOWEST);
     frame = time;
+    if (frames++ % FRAMES) return void requestAnimationFrame(look);
     if (!drawn && document.querySelector("%unseen% style")) drawn = now; // of sidebar.show_used
     const shown = drawn && heights();
     if (shown !== last) [last, moved] = [shown, now];
