@@ -186,7 +186,7 @@ def test_it_is_said_how_the_levels_are_made() -> None:
 
 
 def bomb(side: int) -> bytes:
-    """A PNG of ``side`` × ``side`` black pixels, a thousandth of their size."""
+    """A PNG of ``side`` × ``side`` black pixels in RGB, a thousandth of their size."""
     return png(side, side, 8, RGB, bytes(side * (3 * side + 1)))
 
 

@@ -18,9 +18,11 @@ from urllib.parse import urljoin
 
 import plotly
 import pytest
+import visitor
 import websockets
 from loops import finish
 from served import Server, free_port, serve
+from test_images import bomb
 
 from benchmarks.visitor import Visitor, visit
 from pages.serving import settings
@@ -256,6 +258,25 @@ def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(ser
     page = body.decode()
     assert page.count("oneStepPerAct = true") == page.count('"quantscope-theme"') == 1
     assert page.index("oneStepPerAct") < page.index("static/js/index.")
+
+
+def test_a_bomb_of_pixels_takes_no_memory(served: Server) -> None:
+    """An uploaded PNG of 190 kB that unpacks to 192 MB."""
+    data = bomb(8000)
+    assert len(data) < 10**6
+
+    def peak() -> int:
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])  # type: ignore[index]
+
+    async def upload(name: str, content: bytes) -> int:
+        async with visitor.Visitor(served.address, src="upload") as page:
+            return (await page.upload(name, content)).status_code
+
+    assert finish(upload("small.png", bomb(8))) == 204  # what reading an image imports
+    before = peak()
+    assert finish(upload("photo.png", data)) == 204
+    assert peak() - before < 50 * 10**6
 
 
 def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
