@@ -12,6 +12,7 @@ from pages.learn import frame, views
 from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
+from pages.shared.large import is_large
 from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
@@ -132,8 +133,8 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 leaving.leave()
 step = frame.head("mistakes")
 both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
-# room for two results, else for code in lines of 80 characters
-words, beside = st.columns((2, 3) if both else (11, 10), gap="medium")
+# room for two results or large numbers, else for code in lines of 80 characters
+words, beside = st.columns((2, 3) if both or is_large() else (11, 10), gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
     left, right = st.columns(2, vertical_alignment="center")
