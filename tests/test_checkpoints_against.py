@@ -248,7 +248,7 @@ DAMAGES = {
     "zero points off by one": (zero_points, "zero_point_off", {"by": 1}, ["awq"]),
     "a zero point of a group": (zero_point_of_a_group, "zero_point_wrong", {"steps": 3, "row": 20, "first": 64}, ["awq"]),
     "codes of rows swapped": (
-        codes_of_rows, "nibbles_swapped", {"axis": "rows", "which": "codes and zero points"}, ["awq"]
+        codes_of_rows, "codes_permuted", {"axis": "rows", "order": "swapped in pairs", "which": "codes and zero points"}, ["awq"]
     ),
     "g_idx shuffled": (g_idx_shuffled, "g_idx_wrong", {}, ["gptq_desc_act"]),
     "a bit of a code": (code_bit, "code_impossible", {"elements": 1, "bit": 0}, ROUNDED),
