@@ -182,6 +182,24 @@ def zero_points(found, name):
     found[f"{AT}.qzeros"] = (found[f"{AT}.qzeros"].long() + 0x11111111).to(torch.int32)
 
 
+def zero_point_of_a_group(found, name):
+    """The zero point of the third group of row 20 is 3 more."""
+    key, row = f"{AT}.qzeros", 20
+    shift = 4 * releases.AWQ_ORDER.index(row % 8)
+    words = found[key].clone().long() & 0xFFFFFFFF
+    own = int(words[2, row // 8] >> shift) & 15
+    changed = (own + 3) % 16
+    words[2, row // 8] += (changed - own) << shift
+    found[key] = torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
+
+
+def codes_of_rows(found, name):
+    """Codes and zero points of rows are swapped in pairs, scales are not."""
+    w = model()[f"{AT}.weight"]
+    other = releases.awq(AT, w[torch.arange(len(w)) ^ 1])
+    found |= {f"{AT}.{last}": other[f"{AT}.{last}"] for last in ("qweight", "qzeros")}
+
+
 def g_idx_shuffled(found, name):
     order = torch.randperm(HIDDEN, generator=torch.Generator().manual_seed(1))
     found[f"{AT}.g_idx"] = found[f"{AT}.g_idx"][order]
@@ -228,6 +246,10 @@ DAMAGES = {
         other_bits, "bits_reinterpreted", {}, [n for n in ALL if n not in ("fp8", "nvfp4", "mxfp4", "nf4")]
     ),
     "zero points off by one": (zero_points, "zero_point_off", {"by": 1}, ["awq"]),
+    "a zero point of a group": (zero_point_of_a_group, "zero_point_wrong", {"steps": 3, "row": 20, "first": 64}, ["awq"]),
+    "codes of rows swapped": (
+        codes_of_rows, "codes_permuted", {"axis": "rows", "order": "swapped in pairs", "which": "codes and zero points"}, ["awq"]
+    ),
     "g_idx shuffled": (g_idx_shuffled, "g_idx_wrong", {}, ["gptq_desc_act"]),
     "a bit of a code": (code_bit, "code_impossible", {"elements": 1, "bit": 0}, ROUNDED),
     "codes of 0": (zeroed, "zeroed", {"runs": 1, "row": 17}, ["ct_int8", "gptq"]),

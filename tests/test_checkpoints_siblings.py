@@ -71,7 +71,7 @@ BROKEN = {
     "up gone": (["awq", "fp8_blocks"], without(f"{UP}."), "missing_tensor", f"{UP}.weight", {"layers": 5}),
     "v gone": (["int8"], without(f"{Q[:-6]}v_proj."), "missing_tensor", f"{Q[:-6]}v_proj.weight", {"layers": 5}),
     "g_idx gone": (["gptq_desc_act"], without(f"{Q}.g_idx"), "missing_tensor", f"{Q}.g_idx", {"layers": 5}),
-    "biases gone": (["mlx"], without(f"{Q}.scales"), "missing_tensor", f"{Q}.scales", {"layers": 5}),
+    "scales gone": (["mlx"], without(f"{Q}.scales"), "missing_tensor", f"{Q}.scales", {"layers": 5}),
     "weight 0": (["plain"], put(f"{Q}.weight", zeros), "all_zero", f"{Q}.weight", {"alive": 5, "siblings": 5}),
     "codes 0": (["fp8", "int8"], put(f"{Q}.weight", zeros), "all_zero", f"{Q}.weight", {"alive": 5, "siblings": 5}),
     "norm 0": (["gptq"], put(NORM, zeros), "all_zero", NORM, {"alive": 12, "siblings": 12}),
@@ -110,6 +110,18 @@ BROKEN = {
     "sym": (["gptq"], config(sym="yes"), "unreadable_tensor", None, {"tensors": 14}),
     "bits": (["pack_quantized"], arguments(num_bits=8), "unreadable_tensor", None, {"tensors": 14}),
 }  # fmt: skip
+MLX = "model.layers.1.self_attn.q_proj"
+
+
+@pytest.mark.parametrize("change", [without(f"{MLX}.biases"), put(f"{MLX}.scales", lambda t: t.view(torch.int16))])
+def test_biases_that_are_gone_and_scales_that_are_integers(change, tmp_path):
+    tensors, given = stored("llama", "mlx", 5, 2)
+    change(tensors, given)
+    found = [f for f in written(tmp_path, tensors, given).findings() if f.severity == "error"]
+    assert any(f.kind == "unreadable_tensor" and "biases" in f.sentence for f in found), found
+    assert any(name.startswith(MLX) for f in found for name in f.tensors)
+
+
 FIRST = [(what, forms[0]) for what, (forms, *_) in BROKEN.items()]
 REST = [
     pytest.param(what, f, marks=pytest.mark.slow) for what, (forms, *_) in BROKEN.items() for f in forms[1:]

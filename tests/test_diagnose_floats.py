@@ -121,3 +121,11 @@ def test_zero_that_is_shifted_away():
     x = normal((4, 256)) * (normal((4, 256), 2) > 0.5)
     finding = found(x, qc.PRESETS["gguf.Q4_1"])["zero_not_exact"]
     assert finding.fix is None or float(qc.apply(x, finding.fix).dequantized[x == 0].abs().max()) == 0
+
+
+@pytest.mark.parametrize(("sign", "side"), [(1, "below"), (-1, "above")])
+@pytest.mark.parametrize(("fmt", "wasted", "of"), [("e2m1", 7, 15), ("e4m3fn", 126, 253)])
+def test_0_is_on_neither_side(fmt, wasted, of, sign, side):
+    x = sign * torch.rand(64, 64, generator=torch.Generator().manual_seed(0))
+    (found,) = [f for f in qc.diagnose(qc.apply(x, qc.Scheme.parse(f"{fmt} per_channel(0)"))) if f.kind == "one_sided"]
+    assert f"{wasted} of the {of} values of {fmt} are {side} 0" in found.sentence

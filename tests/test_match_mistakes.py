@@ -841,3 +841,23 @@ def test_the_percentile_of_signed_values_is_named_with_its_value(p):
         text for c in found.exact if "signed_percentile" in c.corruption.computed for text in c.explanations
     ]
     assert expected in said
+
+
+@pytest.mark.parametrize("bits", [3, 4])
+def test_a_scale_that_makes_codes_wrap_makes_one_wrap(bits):
+    """In the middle of its interval, every code is as given modulo 2^bits, and some value is out of range."""
+    fmt = qc.IntFormat(bits)
+    wrapped = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        x = np.append(rng.uniform(-1, 1, 30), -1.0)
+        steps = np.round(x * rng.uniform(-fmt.qmin - 0.4, 1.6 * fmt.qmax))
+        codes = (steps - fmt.qmin) % (1 << bits) + fmt.qmin
+        for fit in fits(x, codes.astype(np.int64), fmt, True):
+            if not fit.wrapped:
+                continue
+            wrapped += 1
+            values = np.round(x * (1 / fit.low + 1 / fit.high) / 2) + fit.zero_point
+            assert np.array_equal((values - codes) % (1 << bits), np.zeros(len(x)))
+            assert values.min() < fmt.qmin or values.max() > fmt.qmax
+    assert wrapped

@@ -423,6 +423,7 @@ def test_how_given_parameters_differ():
     [
         ("int8 per_channel(1)", "int8 per_channel(-1)", 2, ()),
         ("int8 per_channel(1)", "int8 per_channel(-1)", 3, ("wrong axis: 1, not -1",)),
+        ("int8 per_channel(0)", "int8 per_channel(-1)", 1, ()), ("int8 per_group(4, 0)", "int8 per_group(4, -1)", 1, ()),
         ("int8 per_channel(0)", "int8 per_channel(0)", 0, ()),
         ("int8 per_group(4)", "int8 per_group(8)", 2, ("groups of 4, not 8",)),
         ("int8 per_group(4, 0)", "int8 per_group(8)", 2, ("wrong axis: 0, not -1, groups of 4, not 8",)),

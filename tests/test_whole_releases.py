@@ -35,7 +35,9 @@ def library(name):
 def source(tmp_path_factory):
     """A tiny random Llama in bfloat16, as transformers saves it."""
     library("transformers")
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     patch = pytest.MonkeyPatch()
     patch.setattr(random_releases, "WIDTH", WIDTH)
@@ -50,6 +52,8 @@ def source(tmp_path_factory):
     model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     folder = tmp_path_factory.mktemp("source")
     model.to(torch.bfloat16).save_pretrained(folder)
+    words = Tokenizer(WordLevel({str(i): i for i in range(VOCABULARY)}, unk_token="0"))
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="0", pad_token="1", eos_token="2").save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(config.to_dict() | {"head_dim": WIDTH // 8}))
     return folder
 
@@ -90,14 +94,22 @@ def decompressed(folder):
     return found
 
 
-def gptq_model(source, folder, **settings):
+def gptq_model(source, folder, settings):
     """Return the values that GPTQModel's own torch layer dequantizes to, by name."""
-    package = library("gptqmodel")
+    with pytest.MonkeyPatch.context() as patch:
+        # it shares two workers out of half of the cores
+        cores = max(4, os.cpu_count() or 1)
+        patch.setattr(os, "cpu_count", lambda: cores)
+        return _gptq_model(library("gptqmodel"), source, folder, settings)
+
+
+def _gptq_model(package, source, folder, settings):
     config = package.QuantizeConfig(bits=4, group_size=GROUP, **settings)
     model = package.GPTQModel.load(str(source), config, device="cpu", backend=package.BACKEND.TORCH)
     model.quantize([{k: torch.tensor([v]) for k, v in row.items()} for row in calibration()], batch_size=1)
     model.save(str(folder))
-    loaded = package.GPTQModel.load(str(folder), device="cpu", backend=package.BACKEND.TORCH)
+    # bfloat16 would round the stored float16 scales first
+    loaded = package.GPTQModel.load(str(folder), device="cpu", backend=package.BACKEND.TORCH, dtype=torch.float16)
     return {
         f"{name}.weight": layer.dequantize_weight().T
         for name, layer in loaded.model.named_modules() if hasattr(layer, "dequantize_weight")
@@ -135,9 +147,9 @@ WRITERS = {
     **{f"llm-compressor {s}": rounded(s) for s in ("W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8_DYNAMIC", "NVFP4A16", "MXFP4A16")},
     "llm-compressor GPTQ": with_feedback,
     "llm-compressor AWQ": scaled,
-    "GPTQModel": lambda source, folder: gptq_model(source, folder, desc_act=False),
-    "GPTQModel desc_act": lambda source, folder: gptq_model(source, folder, desc_act=True),
-    "GPTQModel asymmetric": lambda source, folder: gptq_model(source, folder, desc_act=False, sym=False),
+    "GPTQModel": lambda source, folder: gptq_model(source, folder, {"desc_act": False}),
+    "GPTQModel desc_act": lambda source, folder: gptq_model(source, folder, {"desc_act": True}),
+    "GPTQModel asymmetric": lambda source, folder: gptq_model(source, folder, {"desc_act": False, "sym": False}),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Orders
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.layouts.awq import Awq
-from quantcore.checkpoints.protocol.layout import ZERO_POINT
+from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 
 _SIGNATURE = 512  # columns by which rows are recognized
 _MATCHED = 1 << 14  # the most rows, or columns, that are matched with each other
@@ -69,11 +69,19 @@ def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: object) -
         facts |= {"of": of}
         words = f"{{has}} the {{which}} of {{its}} {{of}} permuted {{order}} in each group of eight, but not the scales{reason}"
         return Explained("awq_order", f"{words}; in the right order, {AFTER}.", facts, fit, 1)  # type: ignore[arg-type]
-    kind = "nibbles_swapped" if what == "swapped in pairs" else "codes_permuted"
+    swapped = what == "swapped in pairs" and _share_bytes(s.layout, 1 if axis == "columns" else 0)
+    kind = "nibbles_swapped" if swapped else "codes_permuted"
     words = "{has} the {which} of {its} {axis} {order}, but not the scales"
-    if kind == "nibbles_swapped":
-        words += ": the two codes of each byte are swapped" if s.layout.element.bits == 4 else ""
+    words += ": the two codes of each byte are swapped" if swapped else ""
     return Explained(kind, f"{words}; in the right order, {AFTER}.", facts, fit, 1)  # type: ignore[arg-type]
+
+
+def _share_bytes(layout: Layout, axis: int) -> bool:
+    """Whether the codes of two neighbors along an axis fill a byte."""
+    if layout.element.bits != 4 or isinstance(layout, Awq):
+        return False
+    packed = getattr(layout.fields[CODES], "axis", -1)  # along columns, if a format does not say
+    return bool(packed % len(layout.shape) == axis)
 
 
 def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
