@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import TimeoutError, expect
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
@@ -72,6 +73,7 @@ ACTS: list[Callable[[Any], None]] = [
 ]
 
 
+@pytest.mark.slow  # by default, steps over pages and what is one act are tested
 def test_back_ten_times_returns_through_ten_views(app: Any) -> None:
     app.open(bits="99", codes="unsigned")  # 99 bits are invalid: correcting the link is not a step
     app.expect_scheme("uint4 symmetric per_tensor min_max textbook")

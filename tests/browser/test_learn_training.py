@@ -106,6 +106,7 @@ def test_leaving_the_page_stops_the_work(app: Any) -> None:
         other.close()
 
 
+@pytest.mark.slow  # by default, Stop is tested
 def test_closing_the_window_stops_the_work(app: Any) -> None:
     link = {"train_weights": "int4 per_group(8)", **MANY}
     other = app.another()

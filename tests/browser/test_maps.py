@@ -65,7 +65,7 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
 
 
 @pytest.mark.filterwarnings("ignore:1 element becomes NaN")
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_colors_of_the_cells(new_app: Callable[..., Any], server: str, theme: str) -> None:
     x = X.copy()
     x[2, 3], x[5, 5] = np.nan, np.inf
@@ -221,6 +221,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.wait(f"() => {SHOWN}('x').length === 150")
 
 
+@pytest.mark.slow  # what it tells is tested without a browser
 def test_each_reduced_map_tells_of_the_element_that_it_shows(app: Any) -> None:
     app.open(shape="300x300", dist="normal")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
