@@ -507,8 +507,8 @@ def test_half_quadratic_of_a_tensor_walked_in_pieces():
     ("text", "words"),
     [
         ("uint4 asymmetric half_quadratic hqq", "per-channel or per-group"),
-        ("uint4 asymmetric per_group(4) half_quadratic", "choose the convention hqq"),
-        ("int4 symmetric per_group(4) half_quadratic hqq", "choose the convention hqq"),
+        ("uint4 asymmetric per_group(4) half_quadratic", "choose hqq and asymmetric"),
+        ("int4 symmetric per_group(4) half_quadratic hqq", "choose hqq and asymmetric"),
         ("uint4 asymmetric per_group(3) half_quadratic hqq", "divides the last axis"),
     ],
 )

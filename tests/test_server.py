@@ -260,25 +260,6 @@ def test_a_page_brings_our_scripts_before_streamlits_and_is_never_an_old_one(ser
     assert page.index("oneStepPerAct") < page.index("static/js/index.")
 
 
-def test_a_bomb_of_pixels_takes_no_memory(served: Server) -> None:
-    """An uploaded PNG of 190 kB that unpacks to 192 MB."""
-    data = bomb(8000)
-    assert len(data) < 10**6
-
-    def peak() -> int:
-        status = Path(f"/proc/{served.process.pid}/status").read_text()
-        return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])  # type: ignore[index]
-
-    async def upload(name: str, content: bytes) -> int:
-        async with visitor.Visitor(served.address, src="upload") as page:
-            return (await page.upload(name, content)).status_code
-
-    assert finish(upload("small.png", bomb(8))) == 204  # what reading an image imports
-    before = peak()
-    assert finish(upload("photo.png", data)) == 204
-    assert peak() - before < 50 * 10**6
-
-
 def test_a_run_of_a_page_is_followed_by_no_collection() -> None:
     """The option is hidden and may disappear in a new version of Streamlit; it must have the file's value."""
     config = importlib.import_module("streamlit.config")
@@ -330,6 +311,25 @@ def test_metrics_count_sessions_and_time_runs_by_page(served: Server, metrics: s
 def test_a_page_that_is_none_has_no_label_of_its_own(served: Server, metrics: str) -> None:
     finish(visit(served.host, "what a visitor typed"))
     assert numbers(metrics)['quantscope_run_seconds_count{page="other"}'] >= 1
+
+
+def test_a_bomb_of_pixels_takes_no_memory(served: Server) -> None:
+    """An uploaded PNG of 190 kB that unpacks to 192 MB; after the metrics, since the server keeps it for a while."""
+    data = bomb(8000)
+    assert len(data) < 10**6
+
+    def peak() -> int:
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])  # type: ignore[index]
+
+    async def upload(name: str, content: bytes) -> int:
+        async with visitor.Visitor(served.address, src="upload") as page:
+            return (await page.upload(name, content)).status_code
+
+    assert finish(upload("small.png", bomb(8))) == 204  # what reading an image imports
+    before = peak()
+    assert finish(upload("photo.png", data)) == 204
+    assert peak() - before < 50 * 10**6
 
 
 def test_metrics_are_not_served_by_the_app(server: str) -> None:

@@ -39,7 +39,10 @@ def unsupported_reason(scheme: Scheme, shape: Shape) -> str | None:
         return reason
     if isinstance(scheme.range_setting, HalfQuadratic):
         if scheme.symmetric or convention.scale.asymmetric_scale != "inverse_range":
-            return "half_quadratic adjusts a float zero_point, which only asymmetric schemes of hqq have."
+            return (
+                "half_quadratic adjusts a float zero_point, which only asymmetric schemes of hqq have; "
+                "choose hqq and asymmetric."
+            )
         if isinstance(scheme.granularity, PerTensor):
             return "half_quadratic needs per-channel or per-group scales, as in hqq; choose one of these."
     if KINDS[type(scheme.format)] not in convention.formats:
