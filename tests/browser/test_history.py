@@ -146,7 +146,7 @@ def test_back_over_pages_and_the_steps_of_a_lesson(app: Any) -> None:
         app.button("Next")
         expect(heading).not_to_have_text(headings[-1])
         headings.append(heading.inner_text())
-    app.page.wait_for_function(f"() => {REST}")
+        app.page.wait_for_function(f"() => {REST}")  # presses of one button during a run are one act
     assert steps(app) == first + 3
     for text in reversed(headings[:-1]):
         app.page.go_back()
