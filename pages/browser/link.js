@@ -6,7 +6,7 @@
   document.qsLink = true;
   const OWN = ["learn_large", "embed", "embed_options"];
   const SHOWN = 4000; // ms
-  const address = () => {
+  const address = document.qsAddress = () => {
     const url = new URL(window.location.href);
     for (const name of OWN) if (url.searchParams.has(name)) url.searchParams.delete(name);
     return url.href;

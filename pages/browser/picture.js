@@ -6,7 +6,6 @@
   const SVG = "http://www.w3.org/2000/svg", EDGE = 12, PRINT = 12, LINE = 1.35; // px: around it, size of type; height of a line over it
   const SHARPER = 2;             // pixels of a PNG per px of the page
   const LINES = 4;               // of small print that the link may take, and the words before it
-  const OWN = "learn_large";     // the parameter that a copied link leaves out
   const ICON = '<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M8 2v8M4.5 6.5 8 10l3.5-3.5M2.5 13.5h11"/></svg>';
   const DRAWN = [500, 2000, 6000]; // ms after a run: the code of charts may have to be loaded
   const CHARTS = "%chart%, .qs-maps, .qs-treemap", placeOf = (chart) => (chart.matches("%chart%") ? chart : chart.parentElement);
@@ -60,17 +59,11 @@
   // Characters that XML can't hold are left out
   const clean = (text) => text.toWellFormed().replace(/[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]/g, "");
 
-  function link() {
-    const url = new URL(window.location.href);
-    url.searchParams.delete(OWN);
-    return url.href;
-  }
-
   // A chart with its small print, as an SVG element
   async function picture(place) {
     const inner = await drawn(place), [width, height] = ["width", "height"].map((name) => parseFloat(inner.getAttribute(name)));
     const page = getComputedStyle(document.querySelector("%app%")), size = Math.max(PRINT, 0.875 * parseFloat(getComputedStyle(document.documentElement).fontSize));
-    const address = link(), pen = new OffscreenCanvas(1, 1).getContext("2d");
+    const address = document.qsAddress(), pen = new OffscreenCanvas(1, 1).getContext("2d");
     pen.font = `${size}px sans-serif`; // where the page's font is missing, in whose place others are wider
     const fits = (text) => pen.measureText(text.trimEnd()).width <= width;
     const words = document.querySelector("[data-shown]")?.dataset.shown || document.qsShown || document.querySelector("%main% h1")?.innerText || "";
