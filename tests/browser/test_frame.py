@@ -6,15 +6,19 @@ from typing import Any
 from contrast import PALE
 from playwright.sync_api import expect
 
+from pages.browser.streamlit_dom import NAMES
+
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 # brightness of a color, from 0 to 1
 LUMINANCE = "(c) => c.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0) / 765"
 FOCUSED = "document.activeElement"
-# The most opacity transitions at once during a run; a run shorter than a frame counts none
-FADES = """() => { window.fades = 0;
-    const count = () => document.getAnimations().filter((each) => each.transitionProperty === "opacity").length;
-    const look = () => { window.fades = Math.max(window.fades, count()); requestAnimationFrame(look); };
-    look(); }"""
+# What Streamlit's own containers turned into layers during a run, by their keys; a run shorter than a frame shows none
+FADES = """() => { window.fades = new Set();
+    const key = (element) => element.closest("[class*=st-key-]")?.className.match(/st-key-(\\S+)/)[1] ?? element.outerHTML;
+    const look = () => { requestAnimationFrame(look);
+        for (const { transitionProperty: property, effect } of document.getAnimations())
+            if (property === "opacity" && effect.target.matches(CONTAINER)) window.fades.add(key(effect.target)); };
+    look(); }""".replace("CONTAINER", repr(NAMES["element"]))
 
 
 def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> None:
@@ -102,12 +106,14 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
     expect_dark(True)
 
 
-def test_a_key_press_makes_no_layer_of_each_control(app: Any) -> None:
-    app.open(shape="2048x2048", dist="normal")
+def test_a_key_press_makes_no_layer_of_each_control(new_app: Callable[..., Any], server: str) -> None:
+    app = new_app(server, own=True)
+    app.page.emulate_media(reduced_motion="no-preference")
+    app.open(shape="4096x4096", dist="normal")
     app.expect_scheme("int4 symmetric per_tensor min_max textbook")
     app.page.evaluate(FADES)
     app.input("bits").focus()
     app.page.keyboard.press("ArrowRight")
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
-    fades = app.page.evaluate("window.fades")
-    assert 1 <= fades <= 4
+    app.rest()
+    assert set(app.page.evaluate("[...window.fades]")) == {"maps", "summary"}
