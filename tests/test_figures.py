@@ -9,6 +9,7 @@ import plotly.io
 import pytest
 import torch
 from parts import some
+from plotly.colors import sample_colorscale, unlabel_rgb
 
 import quantcore as qc
 from quantcore import figures
@@ -37,7 +38,7 @@ def rgb(colour):
 def test_maps_show_the_result(shape, scheme):
     result = result_of(shape, scheme)
     data = map_data(result)
-    original, codes, dequantized, error = figures.maps(result).data
+    original, codes, dequantized, error = figures.maps(result).data[:4]
     for trace, name in ((original, "x"), (codes, "codes"), (dequantized, "dequantized"), (error, "error")):
         assert np.array_equal(trace.z, data.map(name))
         assert trace.z.dtype == (np.int32 if name == "codes" else np.float32)
@@ -66,7 +67,7 @@ def test_values_are_centred_where_both_signs_occur(x, low, high):
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -5.0])
 def test_one_value_alone_has_a_range(value):
-    for trace in figures.maps(qc.apply([[value] * 3], qc.Scheme())).data:
+    for trace in figures.maps(qc.apply([[value] * 3], qc.Scheme())).data[:4]:
         assert trace.zmin < trace.zmax
         assert (trace.zmin <= trace.z).all()
         assert (trace.z <= trace.zmax).all()
@@ -75,7 +76,7 @@ def test_one_value_alone_has_a_range(value):
 def test_infinite_dequantized_leaves_finite_colours():
     result = qc.apply([3.4028235e38, 1.0], qc.Scheme(range_setting=qc.Given(2.2e38)))
     assert torch.isinf(result.dequantized).any()
-    for trace in figures.maps(result).data:
+    for trace in figures.maps(result).data[:4]:
         assert np.isfinite([trace.zmin, trace.zmax]).all()
         assert trace.zmin < trace.zmax
 
@@ -97,7 +98,7 @@ def test_palettes(name, theme):
 def test_tooltip_of_each_map_has_all_numbers_of_the_element_shown(shape):
     result = result_of(shape)
     arrays = (result.x, result.codes, result.dequantized, result.error)
-    for number, trace in enumerate(figures.maps(result).data):
+    for number, trace in enumerate(figures.maps(result).data[:4]):
         row, column, *values = (trace.customdata[..., i] for i in range(8))
         at = (row.astype(int), column.astype(int))
         for shown, array in zip(values, arrays, strict=False):
@@ -127,21 +128,58 @@ def test_maps_are_linked_and_lie_apart(columns, theme):
 
 @pytest.mark.parametrize(
     ("shape", "columns", "written"),
-    [((4, 2), 4, "1111"), ((4, 4), 2, "1111"), ((16, 16), 2, "0100"), ((16, 16), 4, "0000"), ((4, 65), 2, "0000")],
+    [
+        ((4, 2), 4, "1111"),
+        ((4, 4), 2, "1111"),
+        ((16, 16), 2, "0100"),
+        ((16, 16), 4, "0000"),
+        ((4, 65), 2, "0000"),
+    ],
 )
 def test_numbers_stand_where_they_fit(shape, columns, written):
     """In a figure 1,000 px wide, where codes have two figures and values up to six; they are never smaller."""
     drawn = figures.maps(result_of(shape), columns=columns).data
-    assert "".join(str(int(bool(trace.texttemplate))) for trace in drawn) == written
-    assert all(trace.textfont.size == SMALL for trace in drawn if trace.texttemplate)
-    assert not any(t.texttemplate for t in figures.maps(result_of(shape), numbers=False).data)
+    texts = [trace for trace in drawn if trace.type == "scatter"]
+    assert "".join(str(int(trace.yaxis in [t.yaxis for t in texts])) for trace in drawn[:4]) == written
+    assert all(trace.textfont.size == SMALL for trace in texts)
+    assert {t.type for t in figures.maps(result_of(shape), numbers=False).data} == {"heatmap"}
+    assert all(len(trace.text) == drawn[0].z.size for trace in texts)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_numbers_are_read_on_the_color_of_their_cell(theme):
+    """Plotly's own choice, #444 or white, has a contrast of 3.3 on some colors."""
+    figure = figures.maps(result_of((4, 4)), columns=2, theme=theme)
+    cells = {t.yaxis: t for t in figure.data if t.type == "heatmap"}
+    texts = [t for t in figure.data if t.type == "scatter"]
+    assert len(texts) == 4
+    for trace in texts:
+        under = cells[trace.yaxis]
+        for x, y, ink, text in zip(trace.x, trace.y, trace.textfont.color, trace.text, strict=True):
+            value = under.z[round((y - under.y0) / under.dy), round((x - under.x0) / under.dx)]
+            assert float(text.replace("−", "-")) == pytest.approx(value, rel=5e-3)
+            at = min(max((value - under.zmin) / (under.zmax - under.zmin), 0), 1)
+            color = sample_colorscale([[p, c] for p, c in under.colorscale], [at], colortype="tuple")[0]
+            assert contrast(color, [v / 255 for v in unlabel_rgb(ink)]) >= 4.5, (trace.yaxis, value, ink)
+
+
+def contrast(one, other):
+    """The contrast ratio of two sRGB colors, whose channels are from 0 to 1 (WCAG 2.2)."""
+    lights = [
+        sum(
+            w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4)
+            for w, c in zip((0.2126, 0.7152, 0.0722), color, strict=True)
+        )
+        for color in (one, other)
+    ]
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
 def test_a_pair_bears_the_names_as_they_are_written():
     figure = figures.pair(np.array([[1, 2]]), np.array([[1, 3]]), ("onnx", "aimet.Quantize"), bounds=(-8, 7))
-    assert [trace.name for trace in figure.data] == ["onnx", "aimet.Quantize", "onnx − aimet.Quantize"]
+    assert [trace.name for trace in figure.data[:3]] == ["onnx", "aimet.Quantize", "onnx − aimet.Quantize"]
     assert [a.text.removeprefix("<b>").removesuffix("</b>") for a in figure.layout.annotations] == [
-        trace.name for trace in figure.data
+        trace.name for trace in figure.data[:3]
     ]
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import Cells, MapData, View, element, map_data
+from quantcore.figures.numbers import numbers_in_cells
 from quantcore.figures.style import (
     INK,
     base_layout,
@@ -17,7 +18,6 @@ from quantcore.figures.style import (
     subplot_domain,
     title,
 )
-from quantcore.figures.typography import SMALL, fits
 from quantcore.formats import Format, IntFormat
 from quantcore.quantization import Quantized
 
@@ -132,7 +132,8 @@ def drawn_maps(
     rows = -(-len(data.names) // columns)
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
     shared = _cells(data)
-    traces = []
+    traces: list[dict[str, Any]] = []
+    written: list[go.Scatter] = []
     few = numbers and data.largest.x.size <= NUMBERS_UP_TO
     for i, (name, text) in enumerate(titles_of_maps(data).items()):
         across, down = (
@@ -141,9 +142,11 @@ def drawn_maps(
         )
         axis = str(i + 1) if i else ""
         own = {"z": data.map(name), "name": text, **_bar(across, down)}
-        own |= _numbers(name, own["z"], WIDTH * (across[1] - across[0])) if few else {}
-        own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | _hover(data, data.of(name), shape, view)
-        traces.append(own | shared | colors[name])
+        own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | shared | colors[name]
+        traces.append(own | _hover(data, data.of(name), shape, view))
+        if few:
+            template = "{}" if name == "codes" else "{:.3g}"
+            written += numbers_in_cells(own["z"], template, own, WIDTH * (across[1] - across[0]))
         layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
         layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
         if grey:
@@ -151,16 +154,7 @@ def drawn_maps(
             layout[f"yaxis{axis}"]["scaleanchor"] = f"x{axis}"
         layout["annotations"].append(title(text, across[0], down[1]))
         layout["shapes"] += _borders(data, axis, theme) if borders else []
-    return go.Figure([go.Heatmap(**trace) for trace in traces], layout)
-
-
-def _numbers(name: str, cells: npt.NDArray[Any], width: float) -> dict[str, Any]:
-    """The numbers in the cells of a map that is ``width`` px wide; none if one of them does not fit into its cell."""
-    template = "%{z}" if name == "codes" else "%{z:.3~g}"
-    texts = [f"{v:.3g}" if template != "%{z}" else str(v) for v in cells.ravel()]
-    if not fits(texts, width / cells.shape[-1]):
-        return {}
-    return {"texttemplate": template, "textfont": {"size": SMALL}}
+    return go.Figure([*(go.Heatmap(**trace) for trace in traces), *written], layout)
 
 
 def beyond_colors(data: MapData, *, grey: bool = False) -> str:

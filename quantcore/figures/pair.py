@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span
 from quantcore.figures.maps import NUMBERS_UP_TO, WIDTH
+from quantcore.figures.numbers import numbers_in_cells
 from quantcore.figures.style import (
     base_layout,
     colors_of_codes,
@@ -17,7 +18,6 @@ from quantcore.figures.style import (
     subplot_domain,
     title,
 )
-from quantcore.figures.typography import SMALL, fits
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -121,25 +121,20 @@ def pair(
     hover = _hover(data, tuple(first.shape), titles)
     difference, name, differ = _difference(data, titles, theme)
     maps = ((data.first, titles[0]), (data.second, titles[1]), (difference, name))
-    traces = []
+    traces: list[Any] = []
+    written: list[Any] = []
     for i, (cells, name) in enumerate(maps):
         axis, domain = str(i + 1) if i else "", subplot_domain(i, 3, 0.075)
         bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5}
         colors = differ if i == 2 else codes
         own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
-        own |= _numbers(cells, domain) if data.first.size <= NUMBERS_UP_TO and not data.reduced else {}
-        traces.append(go.Heatmap(**own, **colors, **hover, **_places(data)))
+        own |= colors | _places(data)
+        traces.append(go.Heatmap(**own, **hover))
+        if data.first.size <= NUMBERS_UP_TO and not data.reduced:
+            written += numbers_in_cells(cells, "{}", own, WIDTH * (domain[1] - domain[0]))
         layout |= _axes(data, axis, domain)
         layout["annotations"].append(title(name, domain[0], 1))
-    return go.Figure(traces, layout)
-
-
-def _numbers(cells: Codes, domain: list[float]) -> dict[str, Any]:
-    """The numbers in the cells, if all fit."""
-    texts = [str(code) for code in cells.ravel()]
-    if not fits(texts, WIDTH * (domain[1] - domain[0]) / cells.shape[-1]):
-        return {}
-    return {"texttemplate": "%{z}", "textfont": {"size": SMALL}}
+    return go.Figure(traces + written, layout)
 
 
 def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[Any, str, dict[str, Any]]:

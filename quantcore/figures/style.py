@@ -6,6 +6,8 @@ Colors are written as rgb(): Streamlit's front end replaces #000001 to #000040 w
 import math
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import plotly.colors
 import plotly.graph_objects as go
 
@@ -86,6 +88,21 @@ def colors_of_codes(low: int, high: int, middle: int, theme: str) -> dict[str, A
     at = (middle - low) / (high - low)
     colors = [[2 * p * at if p <= 0.5 else 1 - 2 * (1 - p) * (1 - at), c] for p, c in palette("codes", theme)]
     return {"zmin": low, "zmax": high, "colorscale": colors}
+
+
+def colors_at(
+    values: npt.NDArray[Any], low: float, high: float, scale: list[list[Any]]
+) -> npt.NDArray[np.uint8]:
+    """The colors in which a map draws values: uint8 [..., 3].
+
+    Args:
+        values: NaN is drawn like ``low``.
+        low: the value at the first color of ``scale``; values beyond are clamped to it, and to ``high`` at the last.
+    """
+    at = np.clip((np.nan_to_num(values.astype(np.float64), nan=low) - low) / ((high - low) or 1.0), 0, 1)
+    places = [place for place, _ in scale]
+    colors = np.array([plotly.colors.unlabel_rgb(color) for _, color in scale])
+    return np.stack([np.interp(at, places, colors[:, k]) for k in range(3)], -1).round().astype(np.uint8)
 
 
 def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:

@@ -104,7 +104,11 @@ def thermometer(
             mercury | {"line": {"width": 0}},
         ],
         xaxis={"title": {"text": "°C"}, "range": [bulb - (end - bulb) * 0.06, end]},
-        yaxis={"ticktext": ["reading x", "code q" if codes else "mark"], "range": [-0.25, 1.4]},
+        yaxis={
+            "ticktext": ["reading x", "code q" if codes else "mark"],
+            "ticklabelstandoff": round(1.5 * size),  # left of the bulb
+            "range": [-0.25, 1.4],
+        },
         margin={"l": 40 + 4 * size},
     )
     ball = {"size": 3 * size, "color": MERCURY[theme], "line": {"color": DIM[theme], "width": 2}}
@@ -160,6 +164,8 @@ def error_bars(
         marker={"color": colors},
         text=[f"{v:.3g}" for v in values],
         textposition="outside",
+        constraintext="none",  # Plotly would shrink or turn what is wider than its bar
+        textangle=0,
         cliponaxis=False,
         hovertemplate="element %{x}: error %{y:.4~g}<extra></extra>",
     )
