@@ -34,6 +34,11 @@ def stacked(apart):
     return found
 
 
+def stacked_in_out(apart):
+    """As Llama 4 is stored: each matrix [in, out]. That of gate and up is square here; its shape shows no order."""
+    return {name: w.mT.contiguous() for name, w in stacked(apart).items()}
+
+
 def attention(fused):
     generator = torch.Generator().manual_seed(5)
     found = {}
@@ -72,6 +77,11 @@ def problems(checkpoint, original):
 PAIRS = {
     "experts apart": (experts, lambda: stacked(experts()), "model.layers.2.mlp.experts.1.up_proj.weight"),
     "experts stacked": (lambda: stacked(experts()), experts, "model.layers.2.mlp.experts.gate_up_proj"),
+    "experts apart, [in, out]": (experts, lambda: stacked_in_out(experts()), "model.layers.2.mlp.experts.1.up_proj.weight"),
+    "experts stacked, [in, out]": (lambda: stacked_in_out(experts()), experts, "model.layers.2.mlp.experts.gate_up_proj"),
+    "experts transposed": (
+        lambda: stacked_in_out(experts()), lambda: stacked(experts()), "model.layers.2.mlp.experts.gate_up_proj"
+    ),
     "q, k and v apart": (lambda: attention(False), lambda: attention(True), "model.layers.2.self_attn.k_proj.weight"),
     "q, k and v fused": (lambda: attention(True), lambda: attention(False), "model.layers.2.self_attn.qkv_proj.weight"),
     "Conv1D": (lambda: conv1d(False), lambda: conv1d(True), "h.2.mlp.c_fc.weight"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -307,6 +308,31 @@ def test_experts_fused_ones_and_their_places(tmp_path):
         check(results[f"m.experts.{e}.up_proj"], gate_up[e, 8:], y[f"m.experts.{e}.up_proj"])
         block = results[f"m.experts.{e}.up_proj"].worst[0]
         assert block.original_index == (e, 8 + block.index[0], block.index[1])
+
+
+@pytest.mark.parametrize("kind", ["llama4", "gpt_oss"])
+def test_experts_stored_as_in_out(kind, tmp_path):
+    """Against experts apart and stacks of [out, in]; gpt-oss alternates gate and up, and its down_proj is square."""
+    draw, alternate = torch.Generator().manual_seed(0), kind == "gpt_oss"
+    parts = {f"{n}_proj": torch.randn(3, 64, 64, generator=draw) for n in ("gate", "up", "down")}
+    gate_up = torch.stack([parts["gate_proj"], parts["up_proj"]], 2 if alternate else 1).reshape(3, 128, 64)
+    stored = {"m.experts.gate_up_proj": gate_up.mT, "m.experts.down_proj": parts["down_proj"].mT}
+    original = release(tmp_path / "a", stored, {"model_type": kind})
+    y = {n: torch.tensor(noisy(w.numpy())) for n, w in parts.items()}
+    apart = {f"m.experts.{e}.{n}.weight": w[e] for e in range(3) for n, w in y.items()}
+    together = {f"m.experts.{n}.weight": w for n, w in y.items()}
+    for i, other in enumerate((apart, together)):
+        comparison, _, results = compare(original, release(tmp_path / f"b{i}", other))
+        assert not comparison.pairing.unpaired
+        assert len(results) == 9
+        for name, result in results.items():
+            e, part = int(re.findall(r"\d", name)[0]), re.findall(r"[a-z]+_proj", name)[0]
+            # of two whole stacks, the plain one is read by columns
+            was, now = ((w[e].T if "transposed" in name else w[e]) for w in (parts[part], y[part]))
+            check(result, was, now)
+            block = result.worst[0]
+            stack = original.tensors[result.original_tensor].read()
+            assert stack[block.original_index] == was[block.index]
 
 
 def test_stacks_of_a_format_that_is_read_whole(tmp_path):

@@ -132,6 +132,31 @@ def test_stacked_experts(tmp_path):
     )
 
 
+STACKS = {
+    "MLX": "model.layers.0.mlp.switch_mlp.up_proj.weight",
+    "MLX's Llama 4": "model.layers.0.mlp.experts.up_proj.weight",
+    "Mixtral in MLX": "model.layers.0.block_sparse_moe.switch_mlp.up_proj.weight",
+    "Mixtral in llama.cpp": "blk.0.ffn_up_exps.weight",
+}
+
+
+@pytest.mark.parametrize("kind", STACKS)
+def test_names_of_stacks(kind, tmp_path):
+    """Against experts apart, and against a stack as transformers names it; Mixtral has w1, w2 and w3."""
+    mixtral, up = "Mixtral" in kind, torch.randn(3, 8, 32)
+    if "cpp" in kind:
+        stack = gguf_release(tmp_path / "m.gguf", {STACKS[kind]: up}, "llama")
+    else:
+        stack = release(tmp_path / "m", {STACKS[kind]: up})
+    at, own = ("block_sparse_moe.experts", "w3") if mixtral else ("mlp.experts", "up_proj")
+    apart = {f"model.layers.0.{at}.{e}.{own}.weight": up[e] for e in range(3)}
+    wanted = {f"{STACKS[kind]}[{e}]": name for e, name in enumerate(apart)}
+    assert pairs(release(tmp_path / "a", apart), stack) == (wanted, ())
+    if not mixtral:
+        together = release(tmp_path / "b", {"model.layers.0.mlp.experts.up_proj": up})
+        assert pairs(together, stack) == ({STACKS[kind]: "model.layers.0.mlp.experts.up_proj"}, ())
+
+
 FUSED = {
     "qkv": ("self_attn.qkv_proj.weight", {"q": 8, "k": 4, "v": 4}, "self_attn.{}_proj.weight"),
     "gate_up": ("mlp.gate_up_proj.weight", {"gate": 6, "up": 6}, "mlp.{}_proj.weight"),

@@ -1,7 +1,8 @@
 """Pairs the tensors of two checkpoints, or parts of them, by names and shapes."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -30,7 +31,9 @@ FUSED = {
     "ffn_up": ("ffn_gate", "ffn_up"),  # as llama.cpp names a fused one
 }
 _FUSED_NAME = re.compile(r"(?<![^.])(?:" + "|".join(FUSED) + r")(?![^.])")
-_CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")  # GPT-2's, which stores [in, out]
+# of what is stored as [in, out]: GPT-2's matrices, and in Llama 4 and gpt-oss the matrices of all experts as one tensor
+_CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")
+_STACK = re.compile(r"(?:\.experts\.(?!\d)|_exps\.)")
 
 
 def _is_buffer(side: Tensors, name: str) -> bool:
@@ -72,6 +75,11 @@ def pair_up(original: Opened, other: Opened) -> Pairing:
 
 def _squeezed(shape: Shape) -> Shape:
     return tuple(n for n in shape if n != 1)
+
+
+def _joined(rows: Sequence[int], widths: Set[Shape], shape: Shape) -> bool:
+    """Whether tensors of these rows, each of one of the widths, make up one of a shape."""
+    return sum(rows) == shape[0] and all(width == shape[-1:] for width in widths)
 
 
 class _Matching:
@@ -155,13 +163,25 @@ class _Matching:
         return Pair(*parts, parts[0].shape_of(x), note)
 
     def _turn_square(self) -> None:
-        """Read square Conv1D matrices of GPT-2 as transposed if the shapes of the others show that they are."""
-        conv = [pair for pair in self.found if _CONV1D.search(f"{pair.original.name} {pair.other.name}")]
-        if not any(pair.original.transposed or pair.other.transposed for pair in conv):
-            return
-        for i, pair in enumerate(self.found):
-            if pair in conv and pair.original.is_whole and pair.other.is_whole and len(pair.shape) == 2:
-                self.found[i] = self._turned(pair.original.name, pair.other.name, None)
+        """Read square matrices of GPT-2's Conv1D and of stacked experts as transposed if the shapes of others are."""
+        for kind in (_CONV1D, _STACK):
+            same = [pair for pair in self.found if kind.search(f"{pair.original.name} {pair.other.name}")]
+            if any(pair.original.transposed or pair.other.transposed for pair in same):
+                self.found = [new for pair in self.found for new in (self._square(pair) if pair in same else [pair])]
+
+    def _square(self, pair: Pair) -> list[Pair]:
+        """Return the pairs of a square matrix, or of a stack of them, read as transposed; other pairs as they are."""
+        parts = {"original": pair.original, "other": pair.other}
+        shapes = {"original": self.original.shapes[pair.original.name], "other": self.other.shapes[pair.other.name]}
+        side = max(shapes, key=lambda side: len(shapes[side]))  # of the stack, if one is a single expert
+        part, stored = parts[side], shapes[side]
+        if len(stored) < 2 or stored[-1] != stored[-2] or pair.original.transposed or pair.other.transposed:
+            return [pair]
+        if all(p.is_whole for p in parts.values()):
+            experts = range(stored[0]) if len(stored) == 3 else (None,)
+            return [self._turned(pair.original.name, pair.other.name, expert) for expert in experts]
+        parts[side] = replace(part, transposed=True)
+        return [replace(pair, **parts)]
 
     def _experts(self, coarse: Tensors, fine: Tensors) -> None:
         """Pair each expert of a stack with the separate tensor that the other side has for it."""
@@ -213,16 +233,18 @@ class _Matching:
         stacked = expert is None and len(shape) == 3
         inner = shape[1:] if stacked or expert is not None else shape
         rows = [s[1] if stacked and len(s) == 3 else s[0] for s in shapes]
-        if sum(rows) != inner[0] or any(s[-1:] != inner[-1:] and len(inner) > 1 for s in shapes):
+        widths = {s[-1:] for s in shapes if len(inner) > 1}
+        turned = not _joined(rows, widths, inner)
+        if turned and not (len(inner) == 2 and _joined(rows, widths, inner[::-1])):
             return False
         # gpt-oss alternates the rows of gate and up
         step = len(rows) if coarse.checkpoint.release.config.get("model_type") == "gpt_oss" else 1
         start = 0
         for part, count in zip(parts, rows, strict=True):
             assert part is not None
-            span = (start, start + count * step if step == 1 else inner[0], step)
+            span = (start, start + count if step == 1 else sum(rows), step)
             for e in range(shape[0]) if stacked else [expert]:
-                cut, own = Part(name, e, span), Part(part, e if stacked else None)
+                cut, own = Part(name, e, span, turned), Part(part, e if stacked else None)
                 self._add(coarse, cut, fine, own, own.shape_of(fine.shapes[part]))
             start += count if step == 1 else 1
         return True

@@ -24,8 +24,8 @@ from quantcore.granularity import Shape
 class Part:
     """A tensor, or a part of it, by the tensor's name.
 
-    ``index``: of an expert along axis 0 of a stack; ``rows``: start, stop and step, after ``index`` is applied;
-    ``transposed``: whether the last two axes are swapped, after both.
+    ``index``: of an expert along axis 0 of a stack; ``transposed``: whether the last two axes are swapped, after
+    ``index`` is applied; ``rows``: start, stop and step, after both, so that those of a transpose are stored columns.
     """
 
     name: str
@@ -34,12 +34,13 @@ class Part:
     transposed: bool = False
 
     def __str__(self) -> str:
-        """``blk.0.ffn_up_exps.weight[3]``, ``qkv_proj.weight rows 0–4095``."""
+        """``blk.0.ffn_up_exps.weight[3]``, ``qkv_proj.weight rows 0–4095``, ``gate_up_proj[3] columns 0–63 transposed``."""
         text = self.name if self.index is None else f"{self.name}[{self.index}]"
         if self.rows is not None:
             start, stop, step = self.rows
             ordinal = {2: "2nd", 3: "3rd"}.get(step, f"{step}th")
-            text += f" rows {start}–{stop - 1}" + (f", every {ordinal}" if step > 1 else "")
+            axis = "columns" if self.transposed else "rows"
+            text += f" {axis} {start}–{stop - 1}" + (f", every {ordinal}" if step > 1 else "")
         return f"{text} transposed" if self.transposed else text
 
     @property
@@ -50,15 +51,15 @@ class Part:
     def shape_of(self, whole: Shape) -> Shape:
         """Return the part's shape, given the tensor's shape ``whole``."""
         shape = whole if self.index is None else whole[1:]
-        if self.rows is not None:
-            shape = (len(range(*self.rows)), *shape[1:])
-        return (*shape[:-2], shape[-1], shape[-2]) if self.transposed else shape
+        if self.transposed:
+            shape = (*shape[:-2], shape[-1], shape[-2])
+        return shape if self.rows is None else (len(range(*self.rows)), *shape[1:])
 
     def whole_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
         """Return the index in the tensor of an element of the part."""
-        at = (*index[:-2], index[-1], index[-2]) if self.transposed else index
-        if self.rows is not None:
-            at = (self.rows[0] + at[0] * self.rows[2], *at[1:])
+        at = index if self.rows is None else (self.rows[0] + index[0] * self.rows[2], *index[1:])
+        if self.transposed:
+            at = (*at[:-2], at[-1], at[-2])
         return at if self.index is None else (self.index, *at)
 
 
@@ -118,8 +119,8 @@ class _Held(Rows):
             values = self._layout.values(None)
         else:
             values = self._layout.values(slice(index, index + 1))[0]
-        values = values if rows is None else values[slice(*rows)]
-        return (values.mT if self._part.transposed else values).contiguous().reshape(self.count, -1)
+        values = values.mT if self._part.transposed else values
+        return (values if rows is None else values[slice(*rows)]).contiguous().reshape(self.count, -1)
 
     def read(self, start: int, stop: int, out: Tensor) -> None:
         out.copy_(self._values[start:stop])
@@ -156,17 +157,18 @@ def _by_bytes(layout: Plain | Gguf, part: Part) -> Rows:
     if part.index is not None:
         piece = _cut(piece, part.index, part.index + 1, piece.shape[1:])
     step = 1
-    if part.rows is not None:
-        start, stop, step = part.rows
-        piece = _cut(piece, start, stop, (stop - start, *piece.shape[1:]))
     if part.transposed and isinstance(layout, Plain):
         turned = _Transposed(layout.name, piece.shape[::-1], layout.dtype, {"": piece})
-        return _OfLayout(ready(turned), turned.shape[0])
+        start, stop, step = part.rows or (0, turned.shape[0], 1)
+        return _OfLayout(ready(turned), len(range(start, stop, step)), start, step)
+    if part.rows is not None and not part.transposed:
+        start, stop, step = part.rows
+        piece = _cut(piece, start, stop, (stop - start, *piece.shape[1:]))
     if len(piece.shape) > 2:
         piece = replace(piece, shape=(math.prod(piece.shape[:-1]), piece.shape[-1]))
     cut = replace(layout, given_shape=piece.shape, pieces={"": piece})
     if part.transposed:
-        return _Held(cut, Part(part.name, transposed=True))
+        return _Held(cut, replace(part, index=None))
     count = piece.shape[0] if piece.shape else 1
     return _OfLayout(cut, -(-count // step), 0, step)
 

@@ -23,6 +23,9 @@ _OF_WEIGHT = re.compile(
     r"\.(qweight|qzeros|scales|g_idx|weight_packed|weight_scale|weight_shape|weight_zero_point)$"
 )
 
+_MIXTRAL = re.compile(r"(\.experts\.\d+\.)w([123])(?=\.)")
+_OF_MIXTRAL = {"1": "gate_proj", "2": "down_proj", "3": "up_proj"}
+
 
 class Opened(Protocol):
     """The part of `Checkpoint` that a comparison needs."""
@@ -127,16 +130,28 @@ class Translation:
 
     def keys(self, name: str) -> list[Key]:
         """Return the common names for a name, the most likely first."""
-        found: list[Key] = [(name, None)]
+        names = dict.fromkeys((name, _as_expert(name)))
+        found: list[Key] = [(n, None) for n in names]
         if self._gguf is not None:
-            found += self._gguf.of_name(name)
+            found += [key for n in names for key in self._gguf.of_name(n)]
         for mine, common in self._prefixes:
-            if name.startswith(mine):
-                found.append((common + name[len(mine) :], None))
+            found += [(common + n[len(mine) :], None) for n in names if n.startswith(mine)]
         experts = [without_expert(key) for key, expert in found if expert is None]
-        # a stack of experts is a parameter, not the weight of a module
-        found += [*experts, *((key.removesuffix(".weight"), e) for key, e in experts if e is not None)]
+        # in transformers, a stack of experts is a parameter, not the weight of a module
+        found += [
+            *experts, *((key.removesuffix(".weight"), e) for key, e in experts if ".experts." in key)
+        ]  # fmt: skip
         return list(dict.fromkeys(found))
+
+
+def _as_expert(name: str) -> str:
+    """Return the usual name of a weight of experts that MLX or Mixtral names otherwise; other names as they are.
+
+    >>> _as_expert("model.layers.0.block_sparse_moe.experts.5.w2.weight")
+    'model.layers.0.block_sparse_moe.experts.5.down_proj.weight'
+    """
+    name = name.replace(".switch_mlp.", ".experts.")
+    return _MIXTRAL.sub(lambda found: f"{found[1]}{_OF_MIXTRAL[found[2]]}", name)
 
 
 def translations(original: Opened, other: Opened) -> tuple[Translation, Translation]:

@@ -88,7 +88,8 @@ class Assembled(Ordered):
             target = out[start + first * step - rows.start :: step][: max(0, last - first)]
         elif rows.start <= own.index < rows.stop:
             target = out[own.index - rows.start]
-            target = target if own.rows is None else target[slice(*own.rows)]
+            if own.rows is not None:  # of a transpose, these are columns
+                target = target[:, slice(*own.rows)] if own.transposed else target[slice(*own.rows)]
             first, last = 0, len(target)
         else:
             return
