@@ -12,6 +12,7 @@ from torch import Tensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
 from quantcore.checkpoints.layouts.gguf.blocks import Gguf
+from quantcore.checkpoints.layouts.whole import Whole
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.statement import Facts
@@ -27,10 +28,13 @@ class Histogram:
 
     layout: Layout
     counts: npt.NDArray[np.int64] = field(init=False)
+    outside: int = 0  # codes that are wider than the format, where each has a byte
 
     def __post_init__(self) -> None:
         """Start with counts of 0."""
         self.counts = np.zeros(1 << self.layout.element.bits, np.int64)
+        element = self.layout.element
+        self._narrow = isinstance(element, IntFormat) and element.bits < 8 and isinstance(self.layout, Whole)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
@@ -41,6 +45,9 @@ class Histogram:
 
     def add(self, codes: Tensor) -> None:
         """Count the codes of a box."""
+        if self._narrow:
+            half = len(self.counts) // 2
+            self.outside += int(((codes < -half) | (codes >= half)).sum())
         flat = codes.contiguous().view(torch.uint8).reshape(-1).numpy()
         for start in range(0, len(flat), ELEMENTS):  # bincount needs 8 bytes per code
             bits = flat[start : start + ELEMENTS] & np.uint8(len(self.counts) - 1)
@@ -54,6 +61,10 @@ class Histogram:
 
 def of_codes(histogram: Histogram) -> Iterator[CheckpointFinding]:
     """Yield the findings from a weight's codes."""
+    if histogram.outside:
+        words = "{has} {codes:code} outside {format}, the format that is given for {it}; correct the format or the codes."
+        format = str(histogram.layout.element)
+        yield error(histogram.layout, "code_outside", words, codes=histogram.outside, format=format)
     if isinstance(histogram.layout.element, FloatFormat):
         yield from _floats(histogram)
     if histogram.total >= ENOUGH * len(histogram.counts):

@@ -1,7 +1,7 @@
 """How integer codes and their scales were computed, as far as they show it.
 
 Min-max scales and rounding to nearest leave a trace: the largest |code| of a group is the divisor of its scale, so
-dequantizing and quantizing again gives the same codes and scales. GPTQ, AWQ and scale searches do not leave it.
+dequantizing and quantizing again gives the same codes and scales. Scale searches do not leave it, and GPTQ seldom.
 """
 
 from collections.abc import Iterator
@@ -149,8 +149,8 @@ def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:
     again = "dequantizing and quantizing again (min-max, {rule}, rounding to nearest)"
     if share >= MOST:
         words = (
-            f"{{stays}} the same after {again} in {{same:%}} of {{its}} {{groups:group}}: {{it}} {{was}} rounded to nearest, "
-            "or trained that way (QAT)."
+            f"{{stays}} the same after {again} in {{same:%}} of {{its}} {{groups:group}}. Rounding to nearest and training "
+            "(QAT) leave such codes, and so does GPTQ where it keeps the ends of most groups."
         )
         yield note(layout, "requantizing_is_identity", words, **facts)
     elif seen.symmetric and seen.lowest and seen.lowest + seen.highest >= MOST * seen.groups:

@@ -197,12 +197,12 @@ class _Judgement:
             return [error(measure.layout, "far_from_siblings", words, **facts)]
         if measure.relative > 1 and not measure.bulk <= _LOUD:
             words = (
-                "{is} not {original} of the original: its RMS error is {relative} times the RMS of the original. None of the "
+                "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the "
                 "causes tried explains it."
             )
             return [error(measure.layout, "not_the_original", words, **known)]
         if measure.relative > _UNLIKE and not measure.bulk <= _FAR_STEPS:
-            words = "{differs} from {original} of the original: its RMS error is {relative} times the RMS of the original."
+            words = "{differs} from the original: {its} RMS error is {relative} times the RMS of the original."
             return [warning(measure.layout, "far_from_original", words, **known)]
         return []
 

@@ -16,6 +16,7 @@ from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.formats import IntFormat
 
 KEPT = 64  # runs of columns, and elements beyond half a step, that are kept
 _EDGE = (
@@ -208,11 +209,25 @@ class Measure:
             room = tolerance * magnitude
             self.room[i] += float((room / (2 * limit)).sum(dtype=torch.float64))
             beyond = over > room + FLOAT_ROOM
+            if i + 1 < len(tolerances) and bool(beyond.any()):
+                beyond[beyond.clone()] = ~self._coarse(*(t[beyond] for t in (x, y, scale, code)))
             n = int(beyond.sum())
             self.beyond[i] += n
             if n and len(self.places[i]) < KEPT:
                 for row, column in beyond.nonzero()[: KEPT - len(self.places[i])].tolist():
                     self.places[i].append(Beyond(first + row, column, float(counted[row, column])))
+
+    def _coarse(self, x: Tensor, y: Tensor, scale: Tensor, code: Tensor) -> Tensor:
+        """Whether integer codes are what rounding gives if the original's dtype holds the quotients x / s."""
+        dtype = self.source.layout.dtype
+        if dtype not in (torch.bfloat16, torch.float16) or not isinstance(self.layout.element, IntFormat):
+            return torch.zeros_like(code, dtype=torch.bool)
+        zero_point = code - y / scale
+        found = torch.zeros_like(code, dtype=torch.bool)
+        for quotient in (x / scale, x * (1 / scale).to(dtype).float()):
+            exact = (quotient.to(dtype).float() + zero_point).to(dtype).float()
+            found |= (exact - code).abs() <= 0.5 + FLOAT_ROOM
+        return found
 
     def _plain(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
         """Compare with the original rounded to the dtype of the weight."""

@@ -36,7 +36,7 @@ def of_plain(
         return [finding_of(severity, cause.kind, (measure.name,), cause.words, facts)]
     if measure.relative > 1:
         words = (
-            "{is} not {original} of the original: its RMS error is {relative} times the RMS of the original. None of the "
+            "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the "
             "causes tried explains it."
         )
         return [

@@ -155,6 +155,7 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
         {name: pieces[name] for name in names},
         kind="compressed-tensors",
         blocks_of=granularity,
+        bits=min(group.bits, 8),
         remarks=remarks,
     )
 

@@ -1,0 +1,76 @@
+"""What releases of llm-compressor showed, made here by its arithmetic: codes narrower than a byte, quotients in bfloat16."""
+
+import pytest
+import torch
+from releases import model, save
+
+from quantcore.checkpoints import open_checkpoint
+
+NAME = "model.layers.2.mlp.up_proj"
+
+
+def config(bits, strategy, size=None):
+    weights = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": strategy, "group_size": size}
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    return {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": groups}
+
+
+def release(folder, weights, quantize):
+    """A release and the original, each linear weight as the codes and scales that ``quantize`` returns."""
+    found = {}
+    for name, w in weights.items():
+        linear = ".self_attn." in name or ".mlp." in name
+        codes, scale = quantize(w) if linear else (w, None)
+        found |= {name: codes} | ({f"{name}_scale": scale} if linear else {})
+    return found, save(folder / "original", weights)
+
+
+def four_bits(w):
+    groups = w.reshape(len(w), -1, 32)
+    scale = groups.abs().amax(-1) / 7.5
+    codes = (groups.float() / scale.float()[..., None]).round().clamp(-8, 7)
+    return codes.reshape(w.shape).to(torch.int8), scale
+
+
+def test_four_bits_in_a_byte(tmp_path):
+    """W4A8: int8 tensors that hold int4 codes, as the config says; a code that int4 does not have is named."""
+    found, original = release(tmp_path, model(), four_bits)
+    sound = open_checkpoint(save(tmp_path / "sound", found, config(4, "group", 32)))
+    assert sound.tensors[f"{NAME}.weight"].storage == "compressed-tensors int4 per_group(32) symmetric"
+    findings = sound.findings(open_checkpoint(original))
+    assert {f.severity for f in findings} == {"note"}
+    assert {f.facts.get("divisor", f.facts.get("half")) for f in findings} == {7.5}
+    found[f"{NAME}.weight"][3, 5:7] = torch.tensor([8, -9], dtype=torch.int8)
+    broken = open_checkpoint(save(tmp_path / "broken", found, config(4, "group", 32)))
+    (error,) = [f for f in broken.findings() if f.severity == "error"]
+    assert (error.kind, error.tensors, error.facts["codes"]) == ("code_outside", (f"{NAME}.weight",), 2)
+
+
+STEP = 1.5 * 2.0**-10  # few quotients of bfloat16 numbers by it lie near a tie
+
+
+def per_tensor(w):
+    return (w / STEP).round().to(torch.int8), torch.tensor([STEP], dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("flipped", [None, 0, 3])
+def test_quotients_in_bfloat16(flipped, tmp_path):
+    """Codes that are off by up to 3/4 of a step because x / s was rounded to bfloat16 are sound; a flipped bit is not."""
+    draw = torch.Generator().manual_seed(3)
+    names = [f"model.layers.{i}.mlp.up_proj.weight" for i in range(5)]
+    weights = {name: (torch.randn(256, 256, generator=draw) * 5 * STEP).bfloat16() for name in names}
+    for w in weights.values():
+        w[:3, 0] = 112 * 2.0**-10  # 74 2/3 steps, in bfloat16 74.5
+    found, original = release(tmp_path, weights, per_tensor)
+    codes = found[f"{NAME}.weight"]
+    assert bool(((weights[f"{NAME}.weight"].float() / STEP - codes).abs() > 0.6).any())
+    if flipped is not None:
+        codes[3, 5] ^= 1 << flipped
+    release_of = open_checkpoint(save(tmp_path / "release", found, config(8, "tensor")))
+    errors = [f for f in release_of.findings(open_checkpoint(original)) if f.severity != "note"]
+    if flipped is None:
+        assert [f.sentence for f in errors] == []
+    else:
+        (error,) = errors
+        facts = {key: error.facts[key] for key in ("elements", "row", "column", "bit")}
+        assert (error.kind, facts) == ("code_impossible", {"elements": 1, "row": 3, "column": 5, "bit": flipped})
