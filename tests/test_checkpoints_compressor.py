@@ -1,6 +1,7 @@
 """What releases of llm-compressor showed, made here by its arithmetic: codes narrower than a byte, quotients in bfloat16."""
 
 import pytest
+import releases
 import torch
 from releases import model, save
 
@@ -74,3 +75,68 @@ def test_quotients_in_bfloat16(flipped, tmp_path):
         (error,) = errors
         facts = {key: error.facts[key] for key in ("elements", "row", "column", "bit")}
         assert (error.kind, facts) == ("code_impossible", {"elements": 1, "row": 3, "column": 5, "bit": flipped})
+
+
+def scaled(spread):
+    """As AWQ and SmoothQuant scale it: what a norm feeds by its factors, up_proj by those of down_proj as well."""
+    draw = torch.Generator().manual_seed(5)
+    found = {name: w.float().clone() for name, w in model().items()}
+    for layer in range(releases.LAYERS):
+        at = f"model.layers.{layer}."
+        before, inside = (1.3 * torch.exp(spread * torch.randn(n, generator=draw)) for n in (releases.HIDDEN, releases.INNER))
+        found[f"{at}input_layernorm.weight"] /= before
+        for module in ("self_attn.q_proj", "self_attn.k_proj", "mlp.up_proj"):
+            found[f"{at}{module}.weight"] *= before
+        found[f"{at}mlp.up_proj.weight"] /= inside[:, None]
+        found[f"{at}mlp.down_proj.weight"] *= inside
+    return {name: w.to(torch.bfloat16) for name, w in found.items()}
+
+
+def said(folder, tensors, name, original):
+    found = open_checkpoint(save(folder, tensors, releases.WRITERS[name][1])).findings(open_checkpoint(original))
+    return [f for f in found if f.severity != "note"], [f for f in found if f.severity == "note"]
+
+
+CASES = [(name, spread) for name in ("ct_int4", "gptq_feedback", "fp8", "nvfp4") for spread in (0.1, 0.4)]
+FAST = (("ct_int4", 0.1), ("fp8", 0.4))
+
+
+@pytest.mark.parametrize(
+    ("name", "spread"), [pytest.param(*c, marks=[] if c in FAST else pytest.mark.slow) for c in CASES]
+)
+def test_scaled_weights(name, spread, tmp_path):
+    """Factors near a constant, and of rows and columns at once, are not taken for wrong scales, codes or norms."""
+    original = save(tmp_path / "original", model())
+    problems, notes = said(tmp_path / "release", releases.quantized(scaled(spread), name), name, original)
+    assert [f.sentence for f in problems] == []
+    norms = {tensor for f in notes if f.kind == "norm_scaled" for tensor in f.tensors}
+    assert norms == {f"model.layers.{i}.input_layernorm.weight" for i in range(releases.LAYERS)}
+    columns = {tensor for f in notes if f.kind == "column_factors" for tensor in f.tensors}
+    fed = {f"model.layers.{i}.{m}.weight" for i in range(releases.LAYERS) for m in releases.SHAPES if "down" not in m}
+    assert columns >= fed
+    assert len(notes) <= 8
+
+
+def norm_of_one(found):
+    found["model.layers.2.input_layernorm.weight"][7] *= 4
+
+
+def scale_of_one(found):
+    found["model.layers.2.self_attn.q_proj.weight_scale"][3, 1] *= 4
+
+
+def rows_alone(found):
+    found |= releases.ct_int4("model.layers.2.mlp.down_proj", model()["model.layers.2.mlp.down_proj.weight"])
+
+
+WRONG = {norm_of_one: {"column_factors"}, scale_of_one: {"scale_wrong"}, rows_alone: {"row_factors"}}
+
+
+@pytest.mark.parametrize(("change", "kinds"), WRONG.items())
+def test_scaled_weights_that_are_wrong(change, kinds, tmp_path):
+    original = save(tmp_path / "original", model())
+    tensors = releases.quantized(scaled(0.4), "ct_int4")
+    change(tensors)
+    problems, _ = said(tmp_path / "release", tensors, "ct_int4", original)
+    wrong = {f.kind for f in problems if f.severity == "error"}
+    assert wrong == kinds

@@ -16,7 +16,7 @@ from torch import Tensor
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.pairing import Pair, pair_up
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against import Measure, Ordered, in_order, judge, measure_of
+from quantcore.checkpoints.findings.against import Measure, Norms, Ordered, in_order, judge, measure_of
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.grouping import grouped
@@ -88,9 +88,11 @@ def steps(
     lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
     first += tuple(of_structure(checkpoint.release, lacking))
     originals: dict[str, list[Pair]] = {}
+    norms = None
     if against is not None:
         pairing = pair_up(against, checkpoint)
         originals = partners(pairing)
+        norms = Norms(against, checkpoint, originals)
         first += tuple(of_pairing(pairing, against))
     yield Step(0, total, "", first)
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
@@ -100,8 +102,9 @@ def steps(
             done += tensor.num_bytes
             continue
         original = None
-        if against is not None and name in originals:
+        if against is not None and norms is not None and name in originals:
             original = in_order(against, checkpoint, originals[name], name)
+            original = original and norms.rescaled(name, original)
         check = _Check(tensor, original)
         if original is None and name in originals:
             check.findings.append(_in_part(tensor.layout))

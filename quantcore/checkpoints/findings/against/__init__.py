@@ -1,13 +1,13 @@
 """What only a comparison with the original shows: weights, scales, zero points and codes that are wrong, and why.
 
 Where things are: `grid` (what codes mean, in steps), `measure` (what one walk over a weight gathers), `ordered` (llama.cpp's
-order of rows), `judge` (which
-weights are wrong, by their siblings and by rounding), `suspect` (a wrong weight, in memory), `causes` (the hypotheses,
+order of rows), `rescaled` (what AWQ multiplies), `judge` (which weights are wrong, by their siblings and by rounding), `suspect` (a wrong weight, in memory), `causes` (the hypotheses,
 which are in `orders`, `numbers` and `others`), `places` (single scales and codes), `leak`, `plain` and `said` (findings).
 """
 
 from quantcore.checkpoints.findings.against.judge import Verdict, judge
 from quantcore.checkpoints.findings.against.measure import Measure, measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered, in_order
+from quantcore.checkpoints.findings.against.rescaled import Norms
 
-__all__ = ["Measure", "Ordered", "Verdict", "in_order", "judge", "measure_of"]
+__all__ = ["Measure", "Norms", "Ordered", "Verdict", "in_order", "judge", "measure_of"]

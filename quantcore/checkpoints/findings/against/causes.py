@@ -23,6 +23,7 @@ GLOBAL: tuple[Hypothesis, ...] = (
 # what single rows and columns that are far from the original are explained by
 OF_PLACES: tuple[Hypothesis, ...] = (
     orders.rows_in_another_order, orders.columns_in_another_order, orders.groups_of_columns, numbers.factor_per_row,
+    numbers.factor_per_column,
 )  # fmt: skip
 _CLOSE = 1.15  # hypotheses whose errors differ by less than this factor explain equally well
 

@@ -6,20 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
-from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.numbers import factor_per_column, factor_per_row
-from quantcore.checkpoints.findings.against.plain import divided, of_plain, undone
+from quantcore.checkpoints.findings.against.measure import Measure, measure_of
+from quantcore.checkpoints.findings.against.plain import of_plain, undone
+from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, warning
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.rows import boxes, ready
 from quantcore.errors import QuantError
 
 FEW = 4  # other weights of a role that are compared with
@@ -63,8 +65,9 @@ class _Judgement:
         self.measures, self.release, self.source, self.heads = measures, release, source, heads
         self.partners = {m.name: m.original_name for m in measures.values()}
         self.gguf_differs = is_gguf(release) != is_gguf(source)
-        self.scaled: dict[str, Explained] = {}
-        self.by_row: dict[str, Tensor | None] = {}  # factors of rows
+        # the factors of columns by which norms are divided
+        self.scaled = {m.name: m.source.factors for m in measures.values() if isinstance(m.source, Rescaled)}
+        self.by_row: dict[str, Tensor] = {}  # factors of rows
         self.global_scales = GlobalScales(measures)
         self.roles: dict[tuple[str, str], list[Measure]] = {}
         for measure in measures.values():
@@ -80,9 +83,18 @@ class _Judgement:
 
     def of(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what is wrong with a weight, and its order if it differs."""
-        found = self.of_plain(measure) if measure.is_plain else self.of_quantized(measure)
+        found = self.of_errors(measure)
+        again = self._rescaled(measure) if any(f.severity == "error" for f in found) else None
+        if again is not None:
+            measure, found = again, self.of_errors(again)
+        if isinstance(measure.source, Rescaled):
+            found = [*found, *measure.source.said(measure.layout)]
         order = measure.source.order
         return found if order is None else [*found, of_order(measure.layout, order)]
+
+    def of_errors(self, measure: Measure) -> list[CheckpointFinding]:
+        """Return what its errors show."""
+        return self.of_plain(measure) if measure.is_plain else self.of_quantized(measure)
 
     def of_quantized(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what is wrong with a quantized weight."""
@@ -129,25 +141,15 @@ class _Judgement:
         legitimate = cause.legitimate
         words = cause.words
         if "column_factors" in cause.kind:
-            self.scaled[measure.name] = cause
             legitimate = self._undone(measure, cause)
             if not legitimate:
                 words += " Neither a norm nor the rows of another weight of {its} layer are divided by them."
-        if cause.kind == "row_factors":  # o_proj and down_proj may undo them
-            layer = layer_of(measure.name)
-            columns = [
-                self._columns_of(m)
-                for m in self.measures.values()
-                if layer_of(m.name) == layer and m is not measure
-            ]
-            vector = cause.vector
-            legitimate = vector is not None and any(c is not None and undone(vector, c) for c in columns)
         facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
         severity: Any = "note" if legitimate else "error"
         return finding_of(severity, cause.kind, (measure.name,), words, facts)
 
     def _undone(self, measure: Measure, cause: Explained) -> bool:
-        """Whether the factors of columns are divided out before: by a norm, the rows of another weight, or a stored scale."""
+        """Whether the factors of columns are divided out by a stored scale."""
         factors = cause.vector
         if factors is None:
             return False
@@ -157,31 +159,44 @@ class _Judgement:
                 stored = Numbers(piece).read().reshape(-1).float()
                 if undone(stored, factors) or undone(1 / stored, factors):
                     return True
-        layer = layer_of(measure.name)
-        others = [m for m in self.measures.values() if layer_of(m.name) == layer and m is not measure]
-        return any(self._divides(other, factors) for other in others)
+        return False
 
-    def _divides(self, other: Measure, factors: Tensor) -> bool:
-        """Whether a norm, or the rows of a weight, are divided by the factors."""
-        if len(other.layout.shape) == 1:
-            return other.unequal > 0 and divided(self.suspect(other, ()), factors)
-        if other.layout.shape[0] != len(factors) or not ((other.is_plain and other.unequal) or other.bulk > _LOUD):
-            return False
-        if other.name not in self.by_row:
-            found = list(factor_per_row(self.suspect(other, ())))
-            self.by_row[other.name] = found[0].vector if found else None
-        ratio = self.by_row[other.name]
-        return ratio is not None and undone(ratio, factors)
+    def _rescaled(self, measure: Measure) -> Measure | None:
+        """Return the errors against the original with its rows or columns multiplied, if those of another are divided.
 
-    def _columns_of(self, measure: Measure) -> Tensor | None:
-        """Return the factor of each column of a weight whose columns are multiplied by factors."""
-        if measure.is_plain or not measure.bulk > _LOUD:
+        The rows of v_proj and up_proj are divided by what the columns of o_proj and down_proj are multiplied by.
+        """
+        shape, layer, source = measure.layout.shape, layer_of(measure.name), measure.source
+        others = [
+            m for m in self.measures.values()
+            if layer_of(m.name) == layer and m is not measure and len(m.layout.shape) == len(shape) == 2
+        ]  # fmt: skip
+        tried = []
+        for other in others:
+            if other.layout.shape[0] == shape[1]:
+                factors = 1 / self._by_row(other)
+                if are_multiplied(source, measure.layout, factors):
+                    tried.append(Rescaled.of(source, factors, -1, other.name, "the rows of {other} are"))
+            if other.layout.shape[1] == shape[0]:
+                factors = self._by_row(measure)
+                if are_multiplied(other.source, other.layout, 1 / factors):
+                    tried.append(Rescaled.of(source, factors, 0, other.name, "the columns of {other} are"))
+        if not tried:
             return None
-        if measure.name not in self.scaled:
-            suspect = self.suspect(measure, self.siblings(measure))
-            found = [e for e in factor_per_column(suspect) if suspect.explains(e.fit)]
-            return found[0].vector if found else None
-        return self.scaled[measure.name].vector
+        tensor = self.release.tensors[measure.name]
+        again = measure_of(tensor, min(tried, key=lambda found: error_of(found, measure.layout)))
+        layout = ready(tensor.layout)
+        for box in boxes(layout):
+            codes = None if measure.is_plain else layout.codes(box)
+            again.add(again.source.read(box), layout.values(box, rounded=codes is None), box, codes)
+        return again.done()
+
+    def _by_row(self, measure: Measure) -> Tensor:
+        """Return the factor by which each row of a weight is multiplied; 1 for rows of 0."""
+        if measure.name not in self.by_row:
+            found = row_factors(measure.source, measure.layout)
+            self.by_row[measure.name] = torch.where(found > 0, found, 1.0)
+        return self.by_row[measure.name]
 
     def _unexplained(
         self, measure: Measure, siblings: Sequence[Measure], is_far: bool

@@ -12,6 +12,7 @@ from torch import Tensor
 from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.leak import Leak, leak_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.against.rescaled import Rescaled
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
@@ -125,6 +126,8 @@ class Measure:
         If a wider tolerance were needed, a tenth of ``room`` elements would lie beyond the tighter one.
         """
         if self.grid is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
+            return None
+        if isinstance(self.source, Rescaled):  # what was quantized is not known exactly
             return None
         last = len(self.beyond) - 1
         if self.beyond[last] > (1 - _ROUNDED) * self.inner:

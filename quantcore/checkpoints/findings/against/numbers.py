@@ -188,7 +188,15 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
     if len(s.x) < 16 or s.x.shape[1] < 4:
         return
     factor = _ratios(s.x, s.y, 0)
-    wrong = (factor - 1).abs() > 0.02
+    chance = 6 * min(1.0, s.now.relative) / math.sqrt(len(s.x))
+    wrong = (factor - 1).abs() > max(0.02, chance)
+    if 4 * int(wrong.sum()) < wrong.numel():
+        before, after, power = ((s.x - y).double().square_().sum(0) for y in (s.y, s.y * factor, 0 * s.y))
+        # a factor near 0 halves any error; error feedback leaves large ones in columns of small weights
+        wrong &= after < _EXPLAINED * torch.minimum(before, power)
+        factor[~wrong] = 1.0
+    else:  # columns are multiplied on purpose, some by almost 1
+        wrong = (factor - 1).abs() > 0.02
     own = (1 / factor[wrong]).abs()
     if not len(own):
         return
@@ -207,6 +215,8 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
         3,
         vector=1 / factor[0],
     )
+    if 4 * int(wrong.sum()) < wrong.numel():
+        return
     rows = _ratios(s.x, s.y * factor, 1)
     both = factor * rows
     for _ in range(3):

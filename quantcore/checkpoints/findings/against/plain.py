@@ -15,13 +15,13 @@ _LITTLE = 0.05  # relative error up to which weights may all be of another versi
 
 
 def of_plain(
-    suspect: Suspect, cause: Explained | None, alone: bool, scaled: Mapping[str, Explained]
+    suspect: Suspect, cause: Explained | None, alone: bool, scaled: Mapping[str, Tensor]
 ) -> list[CheckpointFinding]:
     """Return how it differs, and why.
 
     Args:
         alone: whether most other weights of its kind equal the original's.
-        scaled: the weights whose columns are multiplied by factors.
+        scaled: the factors of the weights whose columns are multiplied.
     """
     known = _known_change(suspect)
     if known is not None:
@@ -106,11 +106,11 @@ def divided(s: Suspect, factors: Tensor) -> bool:
     return any(undone(((s.y + added) / (s.x + added)).reshape(-1), factors) for added in (0.0, 1.0))
 
 
-def _factors(s: Suspect, scaled: Mapping[str, Explained]) -> CheckpointFinding | None:
+def _factors(s: Suspect, scaled: Mapping[str, Tensor]) -> CheckpointFinding | None:
     """A norm divided by the factors by which the columns of weights after it were multiplied."""
     layer = layer_of(s.layout.name)
-    for name, cause in scaled.items() if len(s.layout.shape) == 1 else ():
-        if layer_of(name) == layer and cause.vector is not None and divided(s, cause.vector):
+    for name, factors in scaled.items() if len(s.layout.shape) == 1 else ():
+        if layer_of(name) == layer and divided(s, factors):
             return note(
                 s.layout, "norm_scaled",
                 "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "

@@ -1,0 +1,168 @@
+"""The original with rows or columns multiplied as AWQ and SmoothQuant do, who divide what comes before by the same factors.
+
+A norm is stored as its values, so its factors are those by which the release's differs from the original's. Those of
+rows are estimated. Whether the columns of a weight are multiplied by them is measured: their errors are then smaller
+by what the factors explain.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from quantcore.checkpoints.comparison.pairing import Pair
+from quantcore.checkpoints.comparison.sides import Opened
+from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.record import CheckpointFinding, note
+from quantcore.checkpoints.findings.siblings import layer_of
+from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.rows import boxes
+from quantcore.errors import QuantError
+
+_SAMPLE = 1 << 18  # elements that show whether a weight is scaled
+CLEAR, _LEAST, _ENOUGH = 0.05, 0.01, 8  # |factor - 1| that a column shows, if as many columns have it; else the least
+_SURE = 0.5  # of what they would add
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescaled(Ordered):
+    """A weight of the original, each of its columns (axis -1) or rows (axis 0) multiplied by one of ``factors``.
+
+    ``other``: the name of what is divided by them; ``words``: how.
+    """
+
+    inner: Ordered
+    factors: Tensor = field(compare=False)
+    axis: int = -1
+    other: str = ""
+    words: str = ""
+
+    @classmethod
+    def of(cls, inner: Ordered, factors: Tensor, axis: int, other: str, words: str) -> "Rescaled":
+        """Return the products of a weight of the original."""
+        same = (inner.tensor, inner.shape, inner.order)
+        return cls(*same, inner=inner, factors=factors, axis=axis, other=other, words=words)
+
+    def read(self, rows: slice) -> Tensor:
+        """Return the products of the rows that the release has at ``rows``."""
+        values = self.inner.read(rows)
+        if self.axis:
+            return values * self.factors
+        return values * self.factors[rows].reshape(-1, *[1] * (values.dim() - 1))
+
+    def said(self, layout: Layout) -> Iterator[CheckpointFinding]:
+        """Yield the notes that a weight is compared with products."""
+        if isinstance(self.inner, Rescaled):
+            yield from self.inner.said(layout)
+        what = "column" if self.axis else "row"
+        off = (self.factors - 1).abs() > _LEAST
+        words = (
+            f"{{has}} {{n}} of {{its}} {{of:{what}}} multiplied by factors of {{low}} to {{high}}, by which {self.words} divided, "
+            "as AWQ and SmoothQuant do; {it} {is} compared with these products."
+        )
+        low, high = (float(t) for t in torch.aminmax(self.factors))
+        facts = {"n": int(off.sum()), "of": len(off), "low": low, "high": high, "other": self.other}
+        yield note(layout, f"{what}_factors", words, **facts)
+
+
+class Norms:
+    """The vectors of a release that differ from the original, by layer."""
+
+    def __init__(self, source: Opened, release: Opened, originals: Mapping[str, Sequence[Pair]]) -> None:
+        self._source, self._release, self._originals = source, release, originals
+        self._known: dict[int | None, list[tuple[str, Tensor]]] = {}
+
+    @cached_property
+    def _names(self) -> dict[int | None, list[str]]:
+        """The names of vectors by layer."""
+        found: dict[int | None, list[str]] = {}
+        for name, pairs in self._originals.items():
+            layout = self._release.tensors[name].layout
+            if isinstance(layout, Plain) and len(layout.shape) == 1 and len(pairs) == 1:
+                found.setdefault(layer_of(name), []).append(name)
+        return found
+
+    def rescaled(self, name: str, original: Ordered) -> Ordered:
+        """Return the original of a weight times the factors of its columns, if the release's has any.
+
+        Raises:
+            QuantError: it can't be read.
+        """
+        layout, layer = self._release.tensors[name].layout, layer_of(name)
+        if isinstance(layout, Refused) or len(layout.shape) < 2 or 0 in layout.shape:
+            return original
+        if layer not in self._known:
+            self._known[layer] = [ratio for other in self._names.get(layer, ()) for ratio in self._ratios(other)]
+        fitting = [known for known in self._known[layer] if len(known[1]) == layout.shape[-1]]
+        tried = [
+            Rescaled.of(original, factors, -1, norm, "{other} is")
+            for norm, factors in fitting if are_multiplied(original, layout, factors, _LEAST)
+        ]  # fmt: skip
+        return min(tried, key=lambda found: error_of(found, layout), default=original)
+
+    def _ratios(self, name: str) -> Iterator[tuple[str, Tensor]]:
+        """Yield the factors by which a vector is divided, as it is and with 1 added, as Gemma's norms do."""
+        try:
+            y = self._release.tensors[name].read()
+            x = self._source.tensors[self._originals[name][0].original.name].read().reshape(y.shape)
+        except QuantError:  # said where it is checked
+            return
+        for added in (0.0, 1.0):
+            ratio = (x + added) / (y + added)
+            if bool(((ratio - 1).abs() > _LEAST).any()) and bool((ratio.isfinite() & (ratio > 0)).all()):
+                yield name, ratio
+
+
+def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: float = CLEAR) -> bool:
+    """Whether the columns of a weight are multiplied by factors, shown by those that differ from 1 by more than ``least``.
+
+    They are if the factors reduce the error of a typical column by about what they would add to it if they were not. Its
+    rows may be multiplied by factors, too.
+    """
+    x, y = _sample(original, layout)
+    plain = x, x * factors
+    by_row = [t * _of_rows(t, y)[:, None] for t in plain]
+    shares = _share(y, *plain, factors, least), _share(y, *by_row, factors / factors.median(), least)
+    return any(abs(share - 1) < _SURE for share in shares)
+
+
+def error_of(original: Ordered, layout: Layout) -> float:
+    """Return the squared error of a weight in its first rows."""
+    x, y = _sample(original, layout)
+    return float((x - y).square_().sum())
+
+
+def _sample(original: Ordered, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Return the first rows of the original and of the release."""
+    size = max(1, int(torch.Size(layout.shape[1:]).numel()))
+    rows = slice(0, min(layout.shape[0], max(1, _SAMPLE // size)))
+    x, y = original.read(rows), layout.values(rows, rounded=False)
+    x, y = (t.reshape(-1, layout.shape[-1]).nan_to_num(0.0, 0.0, 0.0).double() for t in (x, y))
+    return x, y
+
+
+def _share(y: Tensor, without: Tensor, scaled: Tensor, factors: Tensor, least: float) -> float:
+    before, after, most = ((a - b).square_().sum(0) for a, b in ((without, y), (scaled, y), (without, scaled)))
+    for enough in dict.fromkeys((CLEAR, least)):
+        known = ((factors - 1).abs() > enough) & (most > 0)
+        if int(known.sum()) >= _ENOUGH:
+            return float(((before - after) / most)[known].median())
+    return 0.0
+
+
+def _of_rows(x: Tensor, y: Tensor) -> Tensor:
+    """Return the factor of each row by which x becomes y, by least squares."""
+    return ((x * y).sum(1) / x.square().sum(1)).nan_to_num(1.0, 1.0, 1.0)
+
+
+def row_factors(original: Ordered, layout: Layout) -> Tensor:
+    """Return the factor by which each row of a weight is multiplied, by least squares."""
+    found = []
+    for box in boxes(layout):
+        x, y = (t.flatten(1).nan_to_num(0.0, 0.0, 0.0).double() for t in (original.read(box), layout.values(box, rounded=False)))
+        found.append(_of_rows(x, y).float())
+    return torch.cat(found)
