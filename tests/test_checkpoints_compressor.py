@@ -140,3 +140,21 @@ def test_scaled_weights_that_are_wrong(change, kinds, tmp_path):
     problems, _ = said(tmp_path / "release", tensors, "ct_int4", original)
     wrong = {f.kind for f in problems if f.severity == "error"}
     assert wrong == kinds
+
+
+def test_rotated_weights(tmp_path):
+    """QuIP's and SpinQuant's weights are others than the original's, as the config says; only levels are not compared."""
+    draw, rotated = torch.Generator().manual_seed(1), {}
+    for name, w in model().items():
+        turned = torch.linalg.qr(torch.randn(w.shape[-1], w.shape[-1], generator=draw)).Q
+        level = 40 if "layers.2" in name else 1  # a norm folded into it
+        rotated[name] = (w.float() @ turned * level).to(w.dtype) if w.dim() > 1 else w
+    one = {"apply": [{"location": "weight_input", "targets": ["Linear"]}]}
+    setting = releases.WRITERS["ct_int4"][1]
+    found = releases.quantized(rotated, "ct_int4")
+    original = open_checkpoint(save(tmp_path / "original", model()))
+    with_word = open_checkpoint(save(tmp_path / "a", found, setting | {"transform_config": {"config_groups": {"R1": one}}}))
+    assert {f.severity for f in with_word.findings(original)} == {"note"}
+    assert "rotated" in {f.kind for f in with_word.findings(original)}
+    without = open_checkpoint(save(tmp_path / "b", found, setting)).findings()
+    assert {f.kind for f in without if f.severity == "error"} == {"far_spread"}

@@ -6,6 +6,7 @@ Run it with an interpreter that has one of them (and what `requirements-dev.txt`
     python -m pytest -m slow -rs tests/test_whole_releases.py
 """
 
+import importlib
 import json
 import os
 import warnings
@@ -63,9 +64,15 @@ def calibration(n=8, length=48):
     return [{"input_ids": row, "attention_mask": [1] * length} for row in numbers]
 
 
-def llm_compressor(source, folder, recipe, data=False):
+def llm_compressor(source, folder, recipe, data):
     """Return the values that compressed-tensors decompresses to, by name."""
-    oneshot = library("llmcompressor").oneshot
+    with pytest.MonkeyPatch.context() as patch:
+        # AWQ pins its cache for a GPU, which fails without one
+        patch.setattr(torch.Tensor, "pin_memory", lambda self, *_: self)
+        return _llm_compressor(library("llmcompressor").oneshot, source, folder, recipe(), data)
+
+
+def _llm_compressor(oneshot, source, folder, recipe, data):
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
@@ -82,13 +89,16 @@ def decompressed(folder):
     """The linear weights of a compressed-tensors release, by that library's own arithmetic."""
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationConfig
+    from compressed_tensors.utils import match_name
 
     stored = load_file(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())["quantization_config"]
-    scheme = next(iter(QuantizationConfig.model_validate(config).config_groups.values()))
-    compressor = BaseCompressor.get_value_from_registry(scheme.format or config["format"])
+    schemes = list(QuantizationConfig.model_validate(config).config_groups.values())
     found = {}
     for module in {name.rpartition(".")[0] for name in stored if name.endswith("weight_scale")}:
+        named = [s for s in schemes if any(match_name(module, target) for target in s.targets)]
+        scheme = (named or schemes)[0]
+        compressor = BaseCompressor.get_value_from_registry(scheme.format or config["format"])
         own = {name.removeprefix(f"{module}."): t for name, t in stored.items() if name.rpartition(".")[0] == module}
         found[f"{module}.weight"] = compressor.decompress(own, scheme)["weight"]
     return found
@@ -104,7 +114,7 @@ def gptq_model(source, folder, settings):
 
 
 def _gptq_model(package, source, folder, settings):
-    config = package.QuantizeConfig(bits=4, group_size=GROUP, **settings)
+    config = package.QuantizeConfig(**{"bits": 4, "group_size": GROUP} | settings)
     model = package.GPTQModel.load(str(source), config, device="cpu", backend=package.BACKEND.TORCH)
     model.quantize([{k: torch.tensor([v]) for k, v in row.items()} for row in calibration()], batch_size=1)
     model.save(str(folder))
@@ -116,45 +126,80 @@ def _gptq_model(package, source, folder, settings):
     }  # fmt: skip
 
 
-def rounded(scheme):
-    def write(source, folder):
+def modifier(name, scheme="W4A16", **settings):
+    """A step of llm-compressor's recipes; its module is imported when the recipe is made."""
+    module = {"Quantization": "quantization", "GPTQ": "quantization"}.get(name, f"transform.{name.lower()}")
+
+    def make():
         library("llmcompressor")
-        from llmcompressor.modifiers.quantization import QuantizationModifier
+        kind = getattr(importlib.import_module(f"llmcompressor.modifiers.{module}"), f"{name}Modifier")
+        more = {"targets": "Linear", "scheme": scheme} if module == "quantization" and "config_groups" not in settings else {}
+        return kind(**more, **({"ignore": ["lm_head"]} if module == "quantization" else {}), **settings)
 
-        recipe = QuantizationModifier(targets="Linear", scheme=scheme, ignore=["lm_head"])
-        return llm_compressor(source, folder, recipe)
-
-    return write
-
-
-def with_feedback(source, folder):
-    library("llmcompressor")
-    from llmcompressor.modifiers.quantization import GPTQModifier
-
-    recipe = GPTQModifier(targets="Linear", scheme="W4A16", ignore=["lm_head"])
-    return llm_compressor(source, folder, recipe, data=True)
+    return make
 
 
-def scaled(source, folder):
-    library("llmcompressor")
-    from llmcompressor.modifiers.awq import AWQModifier
+def weights_of(*targets, **settings):
+    return {"targets": targets, "weights": {"symmetric": True, **settings}}
 
-    recipe = AWQModifier(targets="Linear", scheme="W4A16_ASYM", ignore=["lm_head"])
-    return llm_compressor(source, folder, recipe, data=True)
+
+def rounded(scheme="W4A16", **settings):
+    return modifier("Quantization", scheme, **settings)
+
+
+def one_group(**settings):
+    return rounded(config_groups={"all": weights_of("Linear", **settings)})
+
+
+MIXED = {
+    "codes": weights_of("re:.*mlp.*", num_bits=4, type="int", strategy="group", group_size=32),
+    "floats": weights_of("re:.*self_attn.*", num_bits=8, type="float", strategy="block", block_structure=[128, 128]),
+}
+ROUNDED = (
+    "W2A16", "W3A16", "W4A16", "W4A16_ASYM", "W5A16", "W8A16", "W4A8", "W4AFP8", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK",
+    "NVFP4A16", "MXFP4A16", "MXFP4", "MXFP8A16",
+)  # fmt: skip
+FEEDBACK = ("W4A16", "W4A16_ASYM", "W8A8", "NVFP4A16", "MXFP4A16", "FP8_BLOCK")
+SCALED = ("W4A16", "W4A16_ASYM", "FP8_DYNAMIC", "NVFP4A16")
+RECIPES = {  # those without calibration data, and with
+    **{scheme: ([rounded(scheme)], False) for scheme in ROUNDED},
+    "int8 of a tensor": ([one_group(num_bits=8, type="int", strategy="tensor")], False),
+    "asymmetric int8 of rows": ([one_group(num_bits=8, type="int", symmetric=False, strategy="channel")], False),
+    "searched ranges": ([one_group(num_bits=4, type="int", strategy="group", group_size=32, observer="mse")], False),
+    "two schemes": ([rounded(config_groups=MIXED)], False),
+    "QuIP": ([modifier("QuIP", transform_type="hadamard"), rounded()], False),
+    "SpinQuant": ([modifier("SpinQuant", rotations=["R1", "R2"], transform_type="hadamard"), rounded()], False),
+    "NVFP4": ([rounded("NVFP4")], True),
+    "FP8": ([rounded("FP8")], True),
+    **{f"GPTQ {scheme}": ([modifier("GPTQ", scheme)], True) for scheme in FEEDBACK},
+    "GPTQ in the order of activations": ([modifier("GPTQ", actorder="weight")], True),
+    **{f"AWQ {scheme}": ([modifier("AWQ"), rounded(scheme)], True) for scheme in SCALED},
+    "AWQ and GPTQ": ([modifier("AWQ"), modifier("GPTQ")], True),
+    "SmoothQuant": ([modifier("SmoothQuant"), rounded("W8A8")], True),
+}
+
+
+def compressed(steps, data):
+    return lambda source, folder: llm_compressor(source, folder, lambda: [step() for step in steps], data)
+
+
+def of_gptq_model(**settings):
+    return lambda source, folder: gptq_model(source, folder, settings)
 
 
 WRITERS = {
-    **{f"llm-compressor {s}": rounded(s) for s in ("W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8_DYNAMIC", "NVFP4A16", "MXFP4A16")},
-    "llm-compressor GPTQ": with_feedback,
-    "llm-compressor AWQ": scaled,
-    "GPTQModel": lambda source, folder: gptq_model(source, folder, {"desc_act": False}),
-    "GPTQModel desc_act": lambda source, folder: gptq_model(source, folder, {"desc_act": True}),
-    "GPTQModel asymmetric": lambda source, folder: gptq_model(source, folder, {"desc_act": False, "sym": False}),
-}  # fmt: skip
+    **{f"llm-compressor {name}": compressed(*recipe) for name, recipe in RECIPES.items()},
+    "GPTQModel": of_gptq_model(desc_act=False),
+    "GPTQModel desc_act": of_gptq_model(desc_act=True),
+    "GPTQModel asymmetric": of_gptq_model(desc_act=False, sym=False),
+    "GPTQModel desc_act asymmetric": of_gptq_model(desc_act=True, sym=False),
+    "GPTQModel 8 bits": of_gptq_model(desc_act=False, bits=8),
+}
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_whole_release_is_sound_and_read_as_its_library_reads_it(name, source, tmp_path):
+def test_a_whole_release_is_sound_and_read_as_its_library_reads_it(name, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the libraries write logs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         values = WRITERS[name](source, tmp_path / "release")

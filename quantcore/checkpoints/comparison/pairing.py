@@ -181,7 +181,7 @@ class _Matching:
             experts = range(stored[0]) if len(stored) == 3 else (None,)
             return [self._turned(pair.original.name, pair.other.name, expert) for expert in experts]
         parts[side] = replace(part, transposed=True)
-        return [replace(pair, **parts)]
+        return [replace(pair, original=parts["original"], other=parts["other"])]
 
     def _experts(self, coarse: Tensors, fine: Tensors) -> None:
         """Pair each expert of a stack with the separate tensor that the other side has for it."""

@@ -25,6 +25,7 @@ from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem, warning
+from quantcore.checkpoints.findings.rotations import rotated, rotations
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
@@ -91,9 +92,10 @@ def steps(
     norms = None
     if against is not None:
         pairing = pair_up(against, checkpoint)
-        originals = partners(pairing)
+        moved = set(rotations(checkpoint.release)) ^ set(rotations(against.release))
+        originals = {} if moved else partners(pairing)
         norms = Norms(against, checkpoint, originals)
-        first += tuple(of_pairing(pairing, against))
+        first += tuple(of_pairing(pairing, against)) + ((rotated(tuple(sorted(moved))),) if moved else ())
     yield Step(0, total, "", first)
     heads = Heads.of(*([against.release] if against else []), checkpoint.release)
     done, known, measured = 0, dict(summaries), dict(measures)

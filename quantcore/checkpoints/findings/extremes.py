@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.rotations import rotations
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.findings.summary import Summary
 from quantcore.checkpoints.protocol.release import Release
@@ -43,10 +44,12 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
     for summary in summaries:
         roles.setdefault((role_of(summary.name), summary.storage, summary.shape), []).append(summary)
     norms = [s for s in summaries if _is_norm(s.name)]
+    # levels differ between layers where norms are folded into weights
+    quantities = [q for q in QUANTITIES if q.kind.startswith("isolated")] if rotations(release) else QUANTITIES
     for of_role in roles.values():
         yield from _zeros(of_role, norms, release)
         if len(of_role) > SIBLINGS and math.prod(of_role[0].shape) >= ENOUGH:
-            yield from _far(of_role)
+            yield from _far(of_role, quantities)
 
 
 _LIKE = "{alive} of the {siblings} in other layers"
@@ -146,10 +149,10 @@ QUANTITIES = (
 )  # fmt: skip
 
 
-def _far(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
+def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator[CheckpointFinding]:
     """Yield the weights of one role that are far from the others, each in the first quantity that shows it."""
     said: set[str] = set()
-    for quantity in QUANTITIES:
+    for quantity in quantities:
         for summary, middle, low, high in _outside(of_role, quantity):
             if summary.name not in said and not summary.damaged:
                 said.add(summary.name)

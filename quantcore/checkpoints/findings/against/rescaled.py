@@ -21,6 +21,7 @@ from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.rows import boxes
+from quantcore.checkpoints.statement import Facts
 from quantcore.errors import QuantError
 
 _SAMPLE = 1 << 18  # elements that show whether a weight is scaled
@@ -65,7 +66,7 @@ class Rescaled(Ordered):
             "as AWQ and SmoothQuant do; {it} {is} compared with these products."
         )
         low, high = (float(t) for t in torch.aminmax(self.factors))
-        facts = {"n": int(off.sum()), "of": len(off), "low": low, "high": high, "other": self.other}
+        facts: Facts = {"n": int(off.sum()), "of": len(off), "low": low, "high": high, "other": self.other}
         yield note(layout, f"{what}_factors", words, **facts)
 
 
@@ -124,9 +125,9 @@ def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: fl
     rows may be multiplied by factors, too.
     """
     x, y = _sample(original, layout)
-    plain = x, x * factors
-    by_row = [t * _of_rows(t, y)[:, None] for t in plain]
-    shares = _share(y, *plain, factors, least), _share(y, *by_row, factors / factors.median(), least)
+    scaled = x * factors
+    by_row = x * _of_rows(x, y)[:, None], scaled * _of_rows(scaled, y)[:, None]
+    shares = _share(y, x, scaled, factors, least), _share(y, *by_row, factors / factors.median(), least)
     return any(abs(share - 1) < _SURE for share in shares)
 
 
