@@ -89,7 +89,7 @@ def decompressed(folder):
     """The linear weights of a compressed-tensors release, by that library's own arithmetic."""
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationConfig
-    from compressed_tensors.utils import match_name
+    from compressed_tensors.utils.match import match_name
 
     stored = load_file(folder / "model.safetensors")
     config = json.loads((folder / "config.json").read_text())["quantization_config"]
