@@ -1,0 +1,773 @@
+"""Each hypothesis about a wrong weight, alone: what it claims is what was done, and undoing it gives the sound weight.
+
+The sound weight is quantized here (`releases`); its error, in steps and relative, is computed in numpy.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import releases
+import torch
+from checkpoint_cases import case
+from releases import GROUP, WRITERS, save
+
+import quantcore as qc
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings.against import numbers, orders, others
+from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.against.suspect import Fit, Suspect
+
+M = "model.layers.1.self_attn.q_proj"
+W = f"{M}.weight"
+ROWS, COLUMNS = 48, 128
+
+
+def weight(rows=ROWS, columns=COLUMNS, seed=3):
+    """Rows and columns of different spread, none of them alike."""
+    generator = torch.Generator().manual_seed(seed)
+    w = torch.randn(rows, columns, generator=generator) * 0.02
+    return (w * torch.exp(0.3 * torch.randn(rows, 1, generator=generator))).bfloat16().float()
+
+
+def suspect(folder, stored, x, name="ct_int4", **more):
+    """A weight as `stored` says, against the original ``x``, with what one walk over it measures."""
+    release = open_checkpoint(save(folder / "release", stored, WRITERS[name][1] if name else None))
+    source = open_checkpoint(save(folder / "original", {W: x}))
+    tensor = release.tensors[W]
+    original = Ordered(source.tensors[W], tensor.shape)
+    measure, rows = measure_of(tensor, original), slice(0, tensor.shape[0])
+    codes = None if measure.grid is None else tensor.layout.codes(rows)
+    measure.add(original.read(rows), tensor.layout.values(rows, rounded=False), rows, codes)
+    given = {"peers": {}, "partners": {}, "normal": math.nan, "usual": math.nan, "heads": 0, "gguf_differs": False}
+    return Suspect(tensor, original, measure.done(), release, source, **(given | more))
+
+
+def fit_of(x, y, step):
+    """Steps and relative error: the median |error| over a quarter of a step (of two middle ones the lower), RMS over RMS."""
+    x, y, step = (np.broadcast_to(np.asarray(t, np.float64), np.shape(x)) for t in (x, y, step))
+    ratio = np.sort((np.abs(x - y) / step).ravel())
+    return ratio[(ratio.size - 1) // 2] / 0.25, np.sqrt(((x - y) ** 2).sum() / (x**2).sum())
+
+
+def grid_of(x, qmax=7):
+    """Codes, values and steps of ct_int4's symmetric grid."""
+    q, s = releases.symmetric(x, GROUP, qmax, torch.bfloat16)
+    step = s.float().repeat_interleave(GROUP, 1)
+    return q, q * step, step
+
+
+# how many numbers each needs: of two that fit alike, the simpler one is said
+COMPLEXITY = {
+    "sign_flipped": 0, "transposed": 0, "scales_of_another": 0, "codes_of_another": 0, "constant_factor": 1, "zero_point_off": 1,
+    "code_bit": 1, "code_format": 1, "bits_reinterpreted": 1, "bytes_swapped": 1, "nibbles_swapped": 1, "awq_order": 1,
+    "codes_permuted": 1, "scales_exchanged": 1, "zero_points_exchanged": 1, "another_weight": 1, "rows_permuted": 2,
+    "columns_permuted": 2, "g_idx_wrong": 3, "row_factors": 3, "column_factors": 3, "block_factors": 4,
+    "row_and_column_factors": 5,
+}  # fmt: skip
+
+
+def same(found, kind, fit, **facts):
+    """The one explanation of this kind and these facts whose fit is that of the sound weight."""
+    found = list(found)
+    # codes that are permuted within words need no list of places
+    free = {"moved"} & set().union(*(e.facts for e in found))
+    assert all(e.complexity == max(COMPLEXITY[e.kind], 2 * len(free)) for e in found if e.kind != "g_idx_wrong")
+    said = [e for e in found if e.kind == kind and facts.items() <= e.facts.items()]
+    near = [e for e in said if (e.fit.steps, e.fit.relative) == (pytest.approx(fit, rel=1e-4) if isinstance(fit, tuple) else fit)]
+    assert near, [(e.kind, e.facts, e.fit) for e in found]
+    return near[0]
+
+
+# Orders
+
+
+def even_first(n):
+    return [*range(0, n, 2), *range(1, n, 2)]
+
+
+def each(n, size, inside):
+    return [start + i for start in range(0, n, size) for i in inside]
+
+
+def swaps(n, size):
+    return [i + size if i // size % 2 == 0 else i - size for i in range(n)]
+
+
+def back(order):
+    return [order.index(i) for i in range(len(order))]
+
+
+def by_name(n):
+    """Orders by what they are called: which element of the file belongs at each place."""
+    found = {}
+    if n % 2 == 0:
+        found["swapped in pairs"] = swaps(n, 1)
+        found["with the two halves swapped"] = [*range(n // 2, n), *range(n // 2)]
+        if n > 2:
+            found["with the two halves interleaved"] = even_first(n)
+            found["with even and odd ones separated"] = back(even_first(n))
+    for size in (2, 4, 8, 16, 32):
+        if n % (2 * size) == 0 and n != 2 * size:
+            found[f"with runs of {size} swapped"] = swaps(n, size)
+        if n % size == 0 and size != 2:
+            found[f"reversed in runs of {size}"] = each(n, size, range(size)[::-1])
+    for size in (32, 64, 256):
+        if n % size == 0 and n != size:
+            found[f"with the two halves interleaved in runs of {size}"] = each(n, size, even_first(size))
+            found[f"with even and odd ones separated in runs of {size}"] = each(n, size, back(even_first(size)))
+    if n % 8 == 0:
+        for name in ("0 4 1 5 2 6 3 7", "0 2 4 6 1 3 5 7"):
+            found[name] = each(n, 8, back([int(i) for i in name.split()]))
+    return found
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 64, 96, 128, 256, 320, 512])
+def test_orders_within_words(n):
+    assert {name: places.tolist() for name, places in orders._runs(n)} == {
+        name: list(places) for name, places in by_name(n).items()
+    }
+
+
+def llama(n, heads):
+    """The rows of the original in the order of llama.cpp's file (convert_hf_to_gguf.py, permute)."""
+    return np.arange(n).reshape(heads, 2, n // heads // 2).swapaxes(1, 2).reshape(-1).tolist()
+
+
+NAMED = [
+    # rows of the original as they stand in the file, the likely heads -> (heads, order)
+    (llama(16, 2), 2, (2, "pairs")),  # without a number of heads it is AWQ's order
+    (llama(16, 2), 0, (0, "0 4 1 5 2 6 3 7")),
+    (back(llama(16, 2)), 0, (0, "0 2 4 6 1 3 5 7")),
+    (llama(24, 2), 2, (2, "pairs")),
+    (back(llama(24, 2)), 0, (2, "halves")),
+    (llama(20, 5), 0, (5, "halves")),  # of heads of four rows, which it is can't be told
+    (llama(8, 1), 2, (0, "0 4 1 5 2 6 3 7")),
+    (llama(10, 1), 0, (1, "pairs")),
+    ([9, *range(1, 9), 0], 0, (0, "row 0 and row 9 exchanged")),
+    ([0, 4, 2, 3, 1], 0, (0, "row 1 and row 4 exchanged")),
+    ([1, 0], 0, (0, "reversed")),
+    ([*reversed(range(7))], 0, (0, "reversed")),
+    ([*reversed(range(16))], 2, (0, "reversed")),
+    ([9, *range(9)], 0, (0, "shifted by 1")),
+    ([*range(5, 10), *range(5)], 0, (0, "shifted by 5")),
+    ([*range(4, 10), *range(4)], 0, (0, "shifted by −4")),
+    ([*range(1, 7), 0], 0, (0, "shifted by −1")),
+    (each(6, 2, [1, 0]), 0, (0, "reversed in runs of 2")),
+    (each(12, 4, [3, 2, 1, 0]), 0, (0, "reversed in runs of 4")),
+    (each(24, 8, range(8)[::-1]), 0, (0, "reversed in runs of 8")),
+    (each(48, 16, range(16)[::-1]), 0, (0, "reversed in runs of 16")),
+    (each(96, 32, range(32)[::-1]), 0, (0, "reversed in runs of 32")),
+    ([0, 2, 3, 1, 4, 5, 6], 0, (0, "row 1 is row 2 of the original")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "likely", "wanted"), NAMED)
+def test_names_of_orders(file, likely, wanted):
+    assert orders.order_of(torch.tensor(back(file)), likely) == wanted
+
+
+@pytest.mark.parametrize(("n", "most", "wanted"), [(5, 8, range(5)), (8, 8, range(8)), (9, 3, (0, 4, 8)), (1, 4, (0,))])
+def test_rows_spread_evenly(n, most, wanted):
+    assert orders.evenly(n, most).tolist() == list(wanted)
+
+
+def test_rows_that_are_matched():
+    """Each row finds its own; those that are alike stay, or take what is left."""
+    x = weight(40, 24)
+    places = torch.randperm(40, generator=torch.Generator().manual_seed(1))
+    y = torch.empty_like(x)
+    y[places] = x
+    for noise in (0.001, 0.8):  # and where a row and its own are hardly alike
+        assert torch.equal(orders._matches(y + noise * x.std() * torch.randn(40, 24, generator=torch.Generator().manual_seed(2)), x), places)
+    assert orders._matches(x, x) is None
+    assert orders._matches(torch.randn(40, 24), x) is None
+    assert orders._matches(y[:, :3], x[:, :3]) is None  # too short to tell
+    assert torch.equal(orders._matches(y[:, :4], x[:, :4]), places)
+    assert orders._matches(y[:1], x[:1]) is None
+    assert torch.equal(orders._matches(x[:2].flip(0), x[:2]), torch.tensor([1, 0]))
+    empty = x.clone()
+    empty[[3, 5, 8]] = 0
+    moved = empty.clone()
+    moved[[10, 20]] = moved[[20, 10]]
+    wanted = torch.arange(40)
+    wanted[[10, 20]] = torch.tensor([20, 10])
+    assert torch.equal(orders._matches(moved, empty), wanted)
+    moved[[5, 30]] = moved[[30, 5]]  # an empty row in the place of another
+    wanted[[5, 30]] = torch.tensor([30, 5])
+    assert torch.equal(orders._matches(moved, empty), wanted)
+    for alike, found in ((20, True), (21, False)):  # half of the rows must be told apart
+        z = x.clone()
+        z[:alike] = z[0]
+        moved = z.clone()
+        moved[[30, 31]] = moved[[31, 30]]
+        assert (orders._matches(moved, z) is not None) is found
+
+
+# Weights
+
+
+def test_rows_in_memory(tmp_path):
+    """At most ``most`` elements in whole rows, and at least one row."""
+    s = suspect(tmp_path, releases.ct_int4(M, weight()), weight())
+    for most, stop in ((1, 1), (2 * COLUMNS - 1, 1), (2 * COLUMNS, 2), (ROWS * COLUMNS - 1, ROWS - 1), (1 << 24, ROWS)):
+        cut = replace(s, most=most)
+        assert (cut.rows, cut.is_whole) == (slice(0, stop), stop == ROWS)
+        assert cut.x.shape == cut.y.shape == cut.step.shape == (stop, COLUMNS)
+    narrow = suspect(tmp_path / "narrow", {W: weight(8, 1)}, weight(8, 1), "")
+    assert replace(narrow, most=3).rows == slice(0, 3)
+    stack = suspect(tmp_path / "stack", {W: weight(8, 6).reshape(4, 2, 6)}, weight(8, 6).reshape(4, 2, 6), "")
+    assert replace(stack, most=24).rows == slice(0, 2)
+    assert replace(stack, most=24).x.shape == (4, 6)
+
+
+def awq_of(w):
+    """Codes, zero points and scales of AWQ's grid, each of its element."""
+    g = releases.in_groups(w)
+    low, high = g.amin(-1).clamp(max=0), g.amax(-1).clamp(min=0)
+    s = ((high - low) / 15).half().float().repeat_interleave(GROUP, 1)
+    z = (-low.repeat_interleave(GROUP, 1) / s).round().clamp(0, 15)
+    return ((w / s).round() + z).clamp(0, 15), z, s
+
+
+def awq_stored(q, z, s):
+    pick = slice(None, None, GROUP)
+    return {
+        f"{M}.qweight": releases.words(q.T, 1, releases.AWQ_ORDER),
+        f"{M}.qzeros": releases.words(z[:, pick].T, 1, releases.AWQ_ORDER),
+        f"{M}.scales": s[:, pick].T.half().contiguous(),
+    }
+
+
+def ct_stored(q, s):
+    return {
+        f"{M}.weight_packed": releases.words(q + 8), f"{M}.weight_scale": s[:, ::GROUP].bfloat16(),
+        f"{M}.weight_shape": torch.tensor(q.shape),
+    }  # fmt: skip
+
+
+def permutation(n, seed=1):
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+
+
+def test_transposed(tmp_path):
+    x = weight(64, 64)
+    q, y, step = grid_of(x.T)
+    s = suspect(tmp_path, ct_stored(q, step), x)
+    same(orders.transposed(s), "transposed", fit_of(x.T, y, step))
+    assert not list(orders.transposed(replace(s, most=63 * 64)))
+    stack = torch.stack([x, weight(64, 64, 5)])
+    s = suspect(tmp_path / "plain", {W: stack.mT.contiguous()}, stack, "")
+    (found,) = orders.transposed(s)
+    assert found.fit.relative == 0
+    for shape in ((64,), (48, 64)):
+        s = suspect(tmp_path / str(shape), {W: torch.ones(shape)}, torch.ones(shape), "")
+        assert not list(orders.transposed(s))
+
+
+@pytest.mark.parametrize("order", ["swapped in pairs", "with the two halves swapped", "reversed in runs of 8"])
+def test_codes_in_another_order(order, tmp_path):
+    """Codes of columns, or of rows, are permuted; scales are where they belong."""
+    x = weight()
+    q, y, step = grid_of(x)
+    fit = fit_of(x, y, step)
+    of = lambda n: back(list(by_name(n)[order]))  # noqa: E731
+    kind = {"swapped in pairs": "nibbles_swapped"}.get(order, "codes_permuted")
+    s = suspect(tmp_path / "columns", ct_stored(q[:, of(COLUMNS)], step), x)
+    same(orders.codes_in_words(s), kind, fit, order=order, axis="columns", which="codes")
+    s = suspect(tmp_path / "rows", ct_stored(q[of(ROWS)], step), x)
+    same(orders.rows_of_words(s), "codes_permuted", fit, order=order, axis="rows", which="codes")
+    q, z, step = awq_of(x)
+    fit = fit_of(x, (q - z) * step, step)
+    for zeros in (False, True):
+        s = suspect(tmp_path / f"awq {zeros}", awq_stored(q[of(ROWS)], z[of(ROWS)] if zeros else z, step), x, "awq")
+        which = "codes and zero points" if zeros else "codes"
+        same(orders.rows_of_words(s), "codes_permuted", fit, order=order, axis="rows", which=which)
+        assert {e.facts["which"] for e in orders.codes_in_words(s)} == {"codes"}
+
+
+@pytest.mark.parametrize("order", ["0 4 1 5 2 6 3 7", "0 2 4 6 1 3 5 7"])
+def test_an_interleave_that_was_forgotten(order, tmp_path):
+    x = weight()
+    file = [start + i for start in range(0, ROWS, 8) for i in map(int, order.split())]
+    q, z, step = awq_of(x)
+    s = suspect(tmp_path / "awq", awq_stored(q[file], z[file], step), x, "awq")
+    found = same(orders.rows_of_words(s), "awq_order", fit_of(x, (q - z) * step, step), order=order, axis="rows")
+    assert found.facts["of"] == "output channels"
+    assert "AWQ's interleave" in found.words
+    q, y, step = grid_of(x)
+    file = [start + i for start in range(0, COLUMNS, 8) for i in map(int, order.split())]
+    s = suspect(tmp_path / "ct", ct_stored(q[:, file], step), x)
+    found = same(orders.codes_in_words(s), "awq_order", fit_of(x, y, step), order=order, axis="columns", of="columns")
+    assert "AWQ's interleave" not in found.words
+    rows = [start + i for start in range(0, ROWS, 8) for i in map(int, order.split())]
+    s = suspect(tmp_path / "values", ct_stored(q[rows], step[rows]), x)
+    same(orders.rows_in_another_order(s), "awq_order", fit_of(x, y, step), order=order, moved=ROWS * 3 // 4, of=ROWS)
+
+
+def test_which_codes_share_a_byte(tmp_path):
+    """4-bit codes of neighbors along the axis that is packed; GPTQ's are packed along columns, AWQ's rows of eight are not."""
+    x = weight()
+    kinds = {}
+    for name, stored in (
+        ("gptq", releases.gptq(M, x)), ("awq", releases.awq(M, x)), ("ct_int4", releases.ct_int4(M, x)), ("ct_int8", releases.ct_int8(M, x)), ("mxfp4", releases.mxfp4(M, x)), ("nvfp4", releases.nvfp4(M, x)),
+    ):  # fmt: skip
+        s = suspect(tmp_path / name, stored, x, name)
+        for axis, hypothesis in (("columns", orders.codes_in_words), ("rows", orders.rows_of_words)):
+            found = next(e for e in hypothesis(s) if e.facts["order"] == "swapped in pairs")
+            kinds[name, axis] = found.kind == "nibbles_swapped"
+            assert ("two codes of each byte" in found.words) is kinds[name, axis]
+    assert {key for key, share in kinds.items() if share} == {(n, "columns") for n in ("gptq", "ct_int4", "mxfp4", "nvfp4")}
+
+
+def test_rows_in_another_order(tmp_path):
+    """Rows with their scales, codes and zero points without scales, codes alone."""
+    x, places = weight(), permutation(ROWS)
+    q, z, step = awq_of(x)
+    fit = fit_of(x, (q - z) * step, step)
+    moved = int((places != torch.arange(ROWS)).sum())
+    for number, which in enumerate(((q, z, step), (q, z), (q,))):
+        parts = [t[places] for t in which] + [q, z, step][len(which) :]
+        s = suspect(tmp_path / str(number), awq_stored(*parts), x, "awq")
+        kind = "rows_permuted" if number == 0 else "codes_permuted"
+        found = same(list(orders.rows_in_another_order(s))[number : number + 1], kind, fit, moved=moved, of=ROWS)
+        first = next(i for i in range(ROWS) if int(places[i]) != i)
+        assert found.facts["order"] == f"row {first} is row {int(places[first])} of the original"
+    heads = torch.tensor(llama(ROWS, 4))
+    q, y, step = grid_of(x)
+    for order, file in (("pairs", heads), ("halves", heads.argsort())):
+        s = suspect(tmp_path / order, ct_stored(q[file], step[file]), x)
+        found = same(orders.rows_in_another_order(s), "rows_permuted", fit_of(x, y, step), order=order, heads=4)
+        said = {"pairs": "the two halves interleaved", "halves": "the even rows before the odd ones"}
+        assert said[order] in found.words
+
+
+def test_columns_in_another_order(tmp_path):
+    """Columns with their scales; codes without: each place keeps its own scale and zero point."""
+    x, places = weight(), permutation(COLUMNS)
+    moved = int((places != torch.arange(COLUMNS)).sum())
+    other = x[:, places]
+    q, y, step = grid_of(other)
+    s = suspect(tmp_path / "columns", ct_stored(q, step), x)
+    found = same(orders.columns_in_another_order(s), "columns_permuted", fit_of(other, y, step), moved=moved, of=COLUMNS)
+    first = next(i for i in range(COLUMNS) if int(places[i]) != i)
+    assert found.facts["order"] == f"column {first} is column {int(places[first])} of the original"
+    inside = torch.cat([32 * g + permutation(32, g) for g in range(COLUMNS // 32)])
+    q, z, step = awq_of(x)
+    s = suspect(tmp_path / "codes", awq_stored(q[:, inside], z, step), x, "awq")
+    same(orders.columns_in_another_order(s), "codes_permuted", fit_of(x, (q - z) * step, step))
+    vector = suspect(tmp_path / "vector", {W: x[0]}, x[0].flip(0), "")
+    assert not list(orders.columns_in_another_order(vector))
+
+
+def test_values_of_a_vector_in_another_order(tmp_path):
+    x, places = weight()[0], permutation(COLUMNS)
+    for differs, heads, legitimate in ((True, 4, True), (False, 4, False), (True, 2, False), (True, 0, False)):
+        file = torch.tensor(llama(COLUMNS, 4))
+        s = suspect(tmp_path / f"{differs} {heads}", {W: x[file]}, x, "", gguf_differs=differs, heads=heads)
+        (found,) = orders.rows_in_another_order(s)
+        assert (found.kind, found.legitimate, found.fit.relative) == ("rows_permuted", legitimate, 0)
+        assert found.facts == {"moved": int((x[file] != x).sum()), "of": COLUMNS, "order": "pairs"}
+    s = suspect(tmp_path / "shuffled", {W: x[places]}, x, "")
+    (found,) = orders.rows_in_another_order(s)
+    assert found.fit.relative == 0
+
+
+def test_columns_of_other_groups(tmp_path):
+    """Where columns are quantized with the scales of another group, that group is found for each."""
+    x = weight()
+    index = (torch.arange(COLUMNS) // GROUP)[permutation(COLUMNS)]
+    order = index.argsort(stable=True)
+    q, y, step = grid_of(x[:, order])
+    stored = releases.gptq(M, x)
+    now = torch.arange(COLUMNS) // GROUP
+    back_to = order.argsort()
+    stored |= {
+        f"{M}.qweight": releases.words((q[:, back_to] + 8).T, 0), f"{M}.scales": step[:, ::GROUP].T.half().contiguous(),
+        f"{M}.g_idx": now.int(),
+    }  # fmt: skip
+    s = suspect(tmp_path / "g_idx", stored, x, "gptq_desc_act")
+    first = int((index != now).nonzero()[0])
+    facts = {"moved": int((index != now).sum()), "of": COLUMNS, "first": first}
+    exact = step[:, back_to].half().float()
+    found = same(orders.groups_of_columns(s), "g_idx_wrong", fit_of(x, q[:, back_to] * exact, exact), **facts)
+    assert "in the order of their groups" not in found.words
+    # codes are stored in the order of their groups
+    stored |= {f"{M}.qweight": releases.words((q + 8).T, 0), f"{M}.g_idx": index.int()}
+    s = suspect(tmp_path / "sorted", stored, x[:, order], "gptq_desc_act")
+    (found,) = orders.groups_of_columns(s)
+    assert "in the order of their groups" in found.words
+    q, z, step = awq_of(x[:, order])
+    s = suspect(tmp_path / "awq", awq_stored(q[:, back_to], z, step), x, "awq")
+    found = same(
+        orders.groups_of_columns(s), "g_idx_wrong", fit_of(x, ((q - z) * step)[:, back_to], step[:, back_to]), **facts
+    )
+    assert "by their order" in found.words
+    sound = suspect(tmp_path / "sound", releases.ct_int4(M, x), x)
+    assert not list(orders.groups_of_columns(sound))
+
+
+def test_columns_of_other_groups_with_a_min(tmp_path):
+    """Q4_1: each group has a scale and a min."""
+    given, name = case("gguf_legacy"), "blk.0.attn_output.weight"
+    release = open_checkpoint(given.release)
+    codes, scale, least = (given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min"))
+    size = codes.shape[1] // scale.shape[1]
+    now = np.arange(codes.shape[1]) // size
+    other = now.copy()
+    other[[2, size + 3]] = other[[size + 3, 2]]
+    x = torch.from_numpy(codes * scale[:, other] + least[:, other]).float()
+    source = open_checkpoint(save(tmp_path, {W: x}))
+    tensor = release.tensors[name]
+    original = Ordered(source.tensors[W], tensor.shape)
+    s = Suspect(tensor, original, measure_of(tensor, original), release, source, {}, {}, math.nan, math.nan, 0, False)
+    (found,) = orders.groups_of_columns(s)
+    assert (found.kind, found.facts) == ("g_idx_wrong", {"moved": 2, "of": codes.shape[1], "first": 2})
+    assert found.fit.relative < 1e-6
+
+
+def test_columns_of_other_groups_of_small_floats(tmp_path):
+    """MXFP4: the step differs between codes, and many groups have the same scale."""
+    x = weight()
+    x[:, 32:64] *= 4
+    good = releases.mxfp4(M, x)
+    s = suspect(tmp_path / "sound", good, x, "mxfp4")
+    assert not list(orders.groups_of_columns(s))
+    places = torch.arange(COLUMNS)
+    places[[5, 40]] = torch.tensor([40, 5])
+    codes = good[f"{M}.weight_packed"]
+    nibbles = torch.stack([codes & 15, codes >> 4], -1).reshape(ROWS, -1).long()[:, places]
+    good[f"{M}.weight_packed"] = releases.bytes_of(nibbles)
+    s = suspect(tmp_path / "swapped", good, x[:, places], "mxfp4")
+    (found,) = orders.groups_of_columns(s)
+    assert found.facts == {"moved": 2, "of": COLUMNS, "first": 5}
+    power = (good[f"{M}.weight_scale"].float() - 127).exp2()
+    own = power.repeat_interleave(32, 1)[:, places]
+    value = releases.E2M1[nibbles]
+    gap = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 1, 1, 2])[nibbles & 7]
+    assert (found.fit.steps, found.fit.relative) == pytest.approx(fit_of(x[:, places], own * value, own * gap), rel=1e-5)
+
+
+# Numbers
+
+
+def sound(x, name="ct_int4"):
+    """What is stored for a weight, its values and its steps: each of an element."""
+    if name == "awq":
+        q, z, step = awq_of(x)
+        return awq_stored(q, z, step), (q - z) * step, step
+    q, y, step = grid_of(x)
+    return ct_stored(q, step), y, step
+
+
+def test_signs_and_constant_factors(tmp_path):
+    x = weight()
+    _, y, step = sound(x)
+    fit = fit_of(x, y, step)
+    q = (y / step).round()
+    s = suspect(tmp_path / "sign", sound(-x)[0], x)
+    same(numbers.sign_flipped(s), "sign_flipped", fit_of(-x, *sound(-x)[1:]))
+    for by in (2.0, 0.25, -4.0):
+        s = suspect(tmp_path / f"{by}", ct_stored(q, step * by), x)
+        found = list(numbers.constant_factor(s))
+        assert found[0].facts["factor"] == by
+        same(found, "constant_factor", fit, factor=by)
+        assert 1 < len(found) <= 2  # and as it is measured
+        assert found[1].facts["factor"] == pytest.approx(by, rel=0.02)
+    # near a power of two: which it is called
+    for by, said in ((2.0 * 1.015, 2.0), (2.0 * 1.03, 2.06), (1.5, 1.5), (-0.5 * 1.03, -0.515), (-0.5 * 1.015, -0.5)):
+        s = suspect(tmp_path / f"plain {by}", {W: x * by}, x, "")
+        found = list(numbers.constant_factor(s))
+        assert found[0].facts["factor"] == pytest.approx(said, rel=1e-5)
+        assert found[-1].fit.relative < 1e-6
+        assert found[-1].facts["factor"] == pytest.approx(by, rel=1e-5)
+    for other, count in ((x * 1.0005, 0), (x * 1.002, 1), (x * 0, 0)):
+        s = suspect(tmp_path / f"{count}{float(other[0, 0])}", {W: other}, x, "")
+        assert len({e.facts["factor"] for e in numbers.constant_factor(s) if e.facts["factor"] != 1}) == count
+    # half of the large elements are elsewhere: their median misleads, least squares don't
+    lost = x.clone()
+    s = suspect(tmp_path / "lost", {W: torch.where(torch.arange(COLUMNS) % 2 == 0, lost, 0.0)}, 3 * x, "")
+    assert list(numbers.constant_factor(s))[-1].facts["factor"] == pytest.approx(1 / 3, rel=1e-4)
+
+
+def test_zero_points_that_are_off(tmp_path):
+    x = weight() + 0.01
+    q, z, step = awq_of(x)
+    fit = fit_of(x, (q - z) * step, step)
+    room = int(min(z.min(), 15 - z.max()))
+    assert room >= 1
+    for by, way, right in ((1, "large", "1 less"), (-1, "small", "1 more"), (2, "large", "that undone"), (-2, "small", "that undone")):
+        if abs(by) <= room:
+            s = suspect(tmp_path / f"{by}", awq_stored(q, z + by, step), x, "awq")
+            same(numbers.zero_point_off(s), "zero_point_off", fit, by=abs(by), way=way, right=right)
+    assert not list(numbers.zero_point_off(suspect(tmp_path / "sound", awq_stored(q, z, step), x, "awq")))
+    assert not list(numbers.zero_point_off(suspect(tmp_path / "zero", ct_stored(q * 0, step * 0), x)))
+    far = suspect(tmp_path / "far", ct_stored(q - z, step), x + 70_000 * step)
+    assert not list(numbers.zero_point_off(far))
+    plain = suspect(tmp_path / "plain", {W: x}, x + 1, "")
+    assert not list(numbers.zero_point_off(plain))
+    assert not list(numbers.zero_point_off(suspect(tmp_path / "nf4", releases.nf4(M, x), x + 1, "nf4")))
+
+
+def test_bits_of_codes(tmp_path):
+    """A bit of every code is flipped; of the top one of integers, the reason is said."""
+    x = weight()
+    q, z, step = awq_of(x)
+    fit = fit_of(x, (q - z) * step, step)
+    for bit in range(4):
+        s = suspect(tmp_path / f"{bit}", awq_stored((q.long() ^ (1 << bit)).float(), z, step), x, "awq")
+        found = same(numbers.code_bits(s), "code_bit", fit, bit=bit)
+        assert ("two's complement" in found.words) is (bit == 3)
+        assert [e.facts["bit"] for e in numbers.code_bits(s)] == [3, 2, 1, 0]
+    good = releases.mxfp4(M, x)
+    codes = good[f"{M}.weight_packed"]
+    s = suspect(tmp_path / "mxfp4", good | {f"{M}.weight_packed": codes ^ 0x88}, x, "mxfp4")
+    nibbles = torch.stack([codes & 15, codes >> 4], -1).reshape(ROWS, -1).long()
+    scale = (good[f"{M}.weight_scale"].float() - 127).exp2().repeat_interleave(32, 1)
+    (found,) = [e for e in numbers.code_bits(s) if e.facts.get("bit") == 3]
+    assert found.fit.relative == pytest.approx(fit_of(x, scale * releases.E2M1[nibbles], scale)[1], rel=1e-5)
+    assert "two's complement" not in found.words
+
+
+def test_codes_of_another_float(tmp_path):
+    """E5M2 bits stored as E4M3: read so, the weight is the sound one."""
+    x = weight()
+    scale = x.abs().amax(1, keepdim=True) / 448
+    codes = (x / scale).to(torch.float8_e5m2)
+    stored = {f"{M}.weight": codes.view(torch.float8_e4m3fn), f"{M}.weight_scale": scale}
+    s = suspect(tmp_path, stored, x, "fp8")
+    (found,) = [e for e in numbers.code_bits(s) if e.facts.get("format") == "e5m2"]
+    y = scale * codes.float()
+    assert found.fit.relative == pytest.approx(fit_of(x, y, scale)[1], rel=1e-5)
+    formats = {e.facts["format"] for e in numbers.code_bits(s) if e.kind == "code_format"}
+    assert "e8m0" not in formats
+    assert "e4m3fn" not in formats  # its own
+    assert all(qc.FLOATS[name].bits == 8 for name in formats)
+    assert len({e.facts["bit"] for e in numbers.code_bits(s) if e.kind == "code_bit"}) == 8
+
+
+def test_bits_read_as_another_float(tmp_path):
+    x = weight()
+    stored, y, step = sound(x)
+    fit = fit_of(x, y, step)
+    wrong = stored | {f"{M}.weight_scale": stored[f"{M}.weight_scale"].view(torch.float16)}
+    s = suspect(tmp_path / "scales", wrong, x)
+    same(numbers.other_bits(s), "bits_reinterpreted", fit, truth="bfloat16", stored="float16")
+    stored, y, step = sound(x, "awq")
+    wrong = stored | {f"{M}.scales": stored[f"{M}.scales"].view(torch.bfloat16)}
+    s = suspect(tmp_path / "awq", wrong, x, "awq")
+    (found,) = numbers.other_bits(s)
+    assert found.facts == {"truth": "float16", "stored": "bfloat16"}
+    assert found.fit.relative == pytest.approx(fit_of(x, y, step)[1], rel=0.02)  # its scale is rounded to bfloat16
+    half = x.half()
+    for kind, bits, facts in (
+        ("bits_reinterpreted", half.view(torch.bfloat16), {"truth": "float16", "stored": "bfloat16"}),
+        ("bytes_swapped", half.view(torch.uint8).reshape(-1, 2).flip(1).reshape(ROWS, -1).view(torch.float16),
+         {"truth": "float16", "stored": "float16"}),
+        ("bytes_swapped", half.view(torch.uint8).reshape(-1, 2).flip(1).reshape(ROWS, -1).view(torch.bfloat16),
+         {"truth": "float16", "stored": "bfloat16"}),
+    ):  # fmt: skip
+        s = suspect(tmp_path / f"{kind}{facts}", {W: bits}, half.float(), "")
+        (found,) = [e for e in numbers.other_bits(s) if e.kind == kind and e.facts == facts]
+        assert found.fit.relative == 0
+    assert not list(numbers.other_bits(suspect(tmp_path / "32", {W: x}, x, "")))
+    assert not list(numbers.other_bits(suspect(tmp_path / "nf4", releases.nf4(M, x), x, "nf4")))
+
+
+def test_factors_of_rows(tmp_path):
+    """Some rows are multiplied by mistake, or all on purpose."""
+    x = weight()
+    q, y, step = grid_of(x)
+    by = torch.ones(ROWS, 1)
+    by[7], by[20] = 0.5, 4.0
+    s = suspect(tmp_path / "some", ct_stored(q, step * by), x)
+    (found,) = numbers.factor_per_row(s)
+    facts = found.facts
+    assert (facts["rows"], facts["of"], facts["first"]) == (2, ROWS, 7)
+    assert (facts["low"], facts["high"]) == pytest.approx((0.5, 4.0), rel=0.03)
+    assert found.vector.tolist() == pytest.approx(by[:, 0].tolist(), rel=0.03)
+    # the factor is estimated: better than the sound weight, by little
+    assert found.fit.relative == pytest.approx(fit_of(x, y, step)[1], rel=0.02)
+    assert found.fit.relative <= fit_of(x, y, step)[1]
+    every = torch.linspace(0.5, 2, ROWS)[:, None]
+    s = suspect(tmp_path / "all", {W: x * every}, x, "")
+    (found,) = numbers.factor_per_row(s)
+    assert found.fit.relative < 0.006  # what differs by less than 2 % is left
+    assert found.facts["rows"] == int(((1 / every - 1).abs() > 0.02).sum())
+    assert found.vector.tolist() == pytest.approx([1.0 if abs(1 / f - 1) <= 0.02 else f for f in every[:, 0].tolist()], rel=1e-4)
+    for other in (x, x * 1.01, x[:3] * every[:3], x[:, :15] * every):
+        s = suspect(tmp_path / f"{other.shape}{float(other[0, 0])}", {W: other}, x[: len(other), : other.shape[1]], "")
+        assert not list(numbers.factor_per_row(s))
+    s = suspect(tmp_path / "least", {W: x[:4, :16] * every[:4]}, x[:4, :16], "")
+    assert [e.facts["rows"] for e in numbers.factor_per_row(s)] == [4]
+    noise = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(8)) * 0.5 * x.abs().mean(1, keepdim=True)
+    assert not list(numbers.factor_per_row(suspect(tmp_path / "noise", {W: x + noise}, x, "")))
+
+
+def test_factors_of_columns(tmp_path):
+    x = weight()
+    by = torch.ones(1, COLUMNS)
+    by[0, 9], by[0, 30] = 0.5, -4.0
+    s = suspect(tmp_path / "some", {W: x * by}, x, "")
+    one, both = numbers.factor_per_column(s)
+    assert (one.facts["columns"], one.facts["of"]) == (2, COLUMNS)
+    assert (one.facts["low"], one.facts["high"]) == pytest.approx((0.5, 4.0), rel=1e-4)
+    assert one.vector.tolist() == pytest.approx(by[0].tolist(), rel=1e-4)
+    assert one.fit.relative < 1e-6
+    rows = torch.linspace(0.5, 2, ROWS)[:, None]
+    s = suspect(tmp_path / "both", {W: x * by.abs() * rows}, x, "")
+    one, both = numbers.factor_per_column(s)
+    assert one.kind == "column_factors"
+    assert one.fit.relative > 0.1
+    assert both.kind == "row_and_column_factors"
+    assert both.fit.relative < 0.002
+    ratio = both.vector / both.vector[0]
+    assert ratio.tolist() == pytest.approx(by.abs()[0].tolist(), rel=0.01)
+    assert both.complexity == COMPLEXITY[both.kind]
+    for other in (x, x * 1.01, x[:15] * by, x[:, :3] * rows):
+        s = suspect(tmp_path / f"{other.shape}{float(other[0, 0])}", {W: other}, x[: len(other), : other.shape[1]], "")
+        assert not list(numbers.factor_per_column(s))
+    s = suspect(tmp_path / "least", {W: x[:16, 8:12] * by[:, 8:12]}, x[:16, 8:12], "")
+    assert [e.facts["columns"] for e in numbers.factor_per_column(s)] == [1, 1]
+
+
+def test_factors_of_blocks(tmp_path):
+    x = weight()
+    q, y, step = grid_of(x)
+    by = torch.ones(ROWS, COLUMNS // GROUP)
+    by[5, 2], by[30, 0], by[31, 0] = 0.5, 2.0, 8.0
+    s = suspect(tmp_path / "some", ct_stored(q, step * by.repeat_interleave(GROUP, 1)), x)
+    (found,) = numbers.factor_per_block(s)
+    facts = found.facts
+    assert (facts["blocks"], facts["of"], facts["first"]) == (3, by.numel(), (5, 2))
+    assert (facts["low"], facts["high"]) == pytest.approx((0.5, 8.0), rel=0.03)
+    assert found.fit.relative == pytest.approx(fit_of(x, y, step)[1], rel=0.02)
+    assert found.fit.steps == pytest.approx(fit_of(x, y, step)[0], rel=0.02)
+    for changed, count in ((by * 0 + 2, 0), (by * 0 + 1.1, 0), (torch.where(torch.arange(by.numel()).reshape(by.shape) < 20, 1.0, 2.0), 1)):
+        s = suspect(tmp_path / f"{float(changed[0, 0])}{count}", ct_stored(q, step * changed.repeat_interleave(GROUP, 1)), x)
+        assert len(list(numbers.factor_per_block(s))) == count
+    assert not list(numbers.factor_per_block(suspect(tmp_path / "plain", {W: x * 2}, x, "")))
+    one = suspect(tmp_path / "one", releases.ct_int4(M, 2 * x[:, :GROUP]), x[:, :GROUP])
+    assert not list(numbers.factor_per_block(one))
+
+
+# Others
+
+
+def of_layers(folder, change, name="ct_int4", count=5, original=None):
+    """The weight of layer 1 of several, with what is stored changed, and its siblings as peers."""
+    names = [W.replace(".1.", f".{i}.") for i in range(count)]
+    weights = {n: weight(seed=10 + i) for i, n in enumerate(names)}
+    stored = {}
+    for n, w in weights.items():
+        stored |= WRITERS[name][0](n.removesuffix(".weight"), w)
+    change(stored)
+    release = open_checkpoint(save(folder / "release", stored, WRITERS[name][1]))
+    source = open_checkpoint(save(folder / "original", weights | (original or {})))
+    tensor = release.tensors[W]
+    ordered = Ordered(source.tensors[W], tensor.shape)
+    measure, rows = measure_of(tensor, ordered), slice(0, tensor.shape[0])
+    measure.add(ordered.read(rows), tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
+    peers = {n: n for n in names if n != W}
+    return weights[W], Suspect(
+        tensor, ordered, measure.done(), release, source, peers, peers | {W: W}, math.nan, math.nan, 0, False
+    )
+
+
+THIRD = M.replace(".1.", ".3.")
+
+
+def test_scales_of_another_weight(tmp_path):
+    def copied(stored):
+        stored[f"{M}.weight_scale"] = stored[f"{THIRD}.weight_scale"]
+
+    x, s = of_layers(tmp_path / "copied", copied)
+    _, y, step = sound(x)
+    found = same(others.scales_of_another(s), "scales_of_another", pytest.approx(fit_of(x, y, step), rel=0.03), other=f"{THIRD}.weight")
+    assert found.facts["equal"] is True
+
+    def exchanged(stored):
+        a, b = f"{M}.weight_scale", f"{THIRD}.weight_scale"
+        stored[a], stored[b] = stored[b], stored[a]
+
+    x, s = of_layers(tmp_path / "exchanged", exchanged)
+    found = list(others.scales_of_another(s))
+    same(found, "scales_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight", equal=False)
+    assert {e.facts["other"] for e in found} == set(s.peers)
+
+
+def test_zero_points_of_another_weight(tmp_path):
+    def exchanged(stored):
+        a, b = f"{M}.qzeros", f"{THIRD}.qzeros"
+        stored[a], stored[b] = stored[b], stored[a]
+
+    x, s = of_layers(tmp_path, exchanged, "awq")
+    _, y, step = sound(x, "awq")
+    same(others.zero_points_of_another(s), "zero_points_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight")
+    _, s = of_layers(tmp_path / "ct", lambda stored: None)
+    assert not list(others.zero_points_of_another(s))
+
+
+def test_values_and_codes_of_another_weight(tmp_path):
+    def whole(stored):
+        for last in ("weight_packed", "weight_scale"):
+            stored[f"{M}.{last}"] = stored[f"{THIRD}.{last}"]
+
+    _, s = of_layers(tmp_path / "whole", whole)
+    z = weight(seed=13)
+    _, y, step = sound(z)
+    (found,) = others.whole_of_another(s)
+    assert found.facts == {"other": f"{THIRD}.weight", "original": W}
+    assert found.fit.relative == pytest.approx(fit_of(z, y, step)[1], rel=1e-5)
+    (found,) = others.codes_of_another(s)
+    assert (found.kind, found.facts, found.fit) == ("codes_of_another", {"other": f"{THIRD}.weight"}, s.now)
+    _, s = of_layers(tmp_path / "sound", lambda stored: None)
+    assert not list(others.whole_of_another(s))
+    assert not list(others.codes_of_another(s))
+
+
+# What explains
+
+
+@pytest.mark.parametrize(
+    ("what", "fit", "explains"),
+    [
+        # of a plain weight: no more than rounding, and half of before
+        ("plain", Fit(0, 1e-7), True), ("plain", Fit(0, 1e-6), True), ("plain", Fit(0, 2e-6), False),
+        # of codes with steps: about as near as rounding to nearest, and less than before
+        ("codes", Fit(1.0, 0.1), True), ("codes", Fit(1.0, 0.95), False), ("codes", Fit(1.4, 0.5), True),
+        ("codes", Fit(2.5, 0.1), False), ("codes", Fit(1.7, 0.5), True), ("codes", Fit(1.7, 0.75), False),
+        # beside siblings: their error
+        ("siblings", Fit(1.0, 0.14), True), ("siblings", Fit(1.0, 0.16), False), ("siblings", Fit(1.7, 0.1), True),
+        ("siblings", Fit(2.0, 0.1), False),
+    ],
+)  # fmt: skip
+def test_what_explains_an_error(what, fit, explains, tmp_path):
+    """Before: a relative error of 1, a median |error| twice that of rounding to nearest."""
+    x = weight()
+    s = suspect(tmp_path, {W: 2 * x} if what == "plain" else sound(x)[0], x, "" if what == "plain" else "ct_int4")
+    if what == "siblings":  # whose errors are twice those of rounding to nearest
+        s = replace(s, normal=2.0, usual=0.1)
+    s.__dict__["now"] = Fit(2.0, 1.0)
+    assert s.explains(fit) is explains
+
+
+def test_a_fit_in_steps(tmp_path):
+    x = weight()
+    stored, y, step = sound(x)
+    s = suspect(tmp_path, stored, x)
+    assert (s.now.steps, s.now.relative) == pytest.approx(fit_of(x, y, step), rel=1e-5)
+    assert s.in_place
+    assert not suspect(tmp_path / "other", sound(weight(seed=8))[0], x).in_place
+    assert not suspect(tmp_path / "vector", {W: x[0]}, x[0], "").in_place
+    assert s.fit(s.x).relative == s.fit(s.x).steps == 0
+    assert s.fit(s.y, s.step * 0).steps == pytest.approx(float((s.x - s.y).abs().median()) * 4)
+    zero = suspect(tmp_path / "zero", {W: x}, x * 0, "")
+    assert zero.now.relative == math.inf
+    assert suspect(tmp_path / "zeros", {W: x * 0}, x * 0, "").now.relative == 0
+    assert s.improves(Fit(s.now.steps, 0.99 * s.now.relative))
+    assert not s.improves(Fit(s.now.steps, 0.999 * s.now.relative))
+    assert s.improves(Fit(1.04 * s.now.steps, 0.9 * s.now.relative))
+    assert not s.improves(Fit(1.06 * s.now.steps, 0.9 * s.now.relative))
