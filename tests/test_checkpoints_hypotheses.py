@@ -380,7 +380,7 @@ def test_columns_of_other_groups(tmp_path):
     x = weight()
     index = (torch.arange(COLUMNS) // GROUP)[permutation(COLUMNS)]
     order = index.argsort(stable=True)
-    q, y, step = grid_of(x[:, order])
+    q, _, step = grid_of(x[:, order])
     stored = releases.gptq(M, x)
     now = torch.arange(COLUMNS) // GROUP
     back_to = order.argsort()
