@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import releases
 import torch
-from checkpoint_cases import case
+from checkpoint_cases import case, flipped
 from releases import GROUP, WRITERS, save
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings.against import numbers, orders, others
+from quantcore.checkpoints.findings.against import numbers, orders, others, places, said
+from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.measure import measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Fit, Suspect
@@ -435,19 +437,19 @@ def test_columns_of_other_groups_of_small_floats(tmp_path):
     good = releases.mxfp4(M, x)
     s = suspect(tmp_path / "sound", good, x, "mxfp4")
     assert not list(orders.groups_of_columns(s))
-    places = torch.arange(COLUMNS)
-    places[[5, 40]] = torch.tensor([40, 5])
+    order = torch.arange(COLUMNS)
+    order[[5, 40]] = torch.tensor([40, 5])
     codes = good[f"{M}.weight_packed"]
-    nibbles = torch.stack([codes & 15, codes >> 4], -1).reshape(ROWS, -1).long()[:, places]
+    nibbles = torch.stack([codes & 15, codes >> 4], -1).reshape(ROWS, -1).long()[:, order]
     good[f"{M}.weight_packed"] = releases.bytes_of(nibbles)
-    s = suspect(tmp_path / "swapped", good, x[:, places], "mxfp4")
+    s = suspect(tmp_path / "swapped", good, x[:, order], "mxfp4")
     (found,) = orders.groups_of_columns(s)
     assert found.facts == {"moved": 2, "of": COLUMNS, "first": 5}
     power = (good[f"{M}.weight_scale"].float() - 127).exp2()
-    own = power.repeat_interleave(32, 1)[:, places]
+    own = power.repeat_interleave(32, 1)[:, order]
     value = releases.E2M1[nibbles]
     gap = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5, 1, 1, 2])[nibbles & 7]
-    assert (found.fit.steps, found.fit.relative) == pytest.approx(fit_of(x[:, places], own * value, own * gap), rel=1e-5)
+    assert (found.fit.steps, found.fit.relative) == pytest.approx(fit_of(x[:, order], own * value, own * gap), rel=1e-5)
 
 
 # Numbers
@@ -477,10 +479,10 @@ def test_signs_and_constant_factors(tmp_path):
         assert 1 < len(found) <= 2  # and as it is measured
         assert found[1].facts["factor"] == pytest.approx(by, rel=0.02)
     # near a power of two: which it is called
-    for by, said in ((2.0 * 1.015, 2.0), (2.0 * 1.03, 2.06), (1.5, 1.5), (-0.5 * 1.03, -0.515), (-0.5 * 1.015, -0.5)):
+    for by, name in ((2.0 * 1.015, 2.0), (2.0 * 1.03, 2.06), (1.5, 1.5), (-0.5 * 1.03, -0.515), (-0.5 * 1.015, -0.5)):
         s = suspect(tmp_path / f"plain {by}", {W: x * by}, x, "")
         found = list(numbers.constant_factor(s))
-        assert found[0].facts["factor"] == pytest.approx(said, rel=1e-5)
+        assert found[0].facts["factor"] == pytest.approx(name, rel=1e-5)
         assert found[-1].fit.relative < 1e-6
         assert found[-1].facts["factor"] == pytest.approx(by, rel=1e-5)
     for other, count in ((x * 1.0005, 0), (x * 1.002, 1), (x * 0, 0)):
@@ -771,3 +773,157 @@ def test_a_fit_in_steps(tmp_path):
     assert not s.improves(Fit(s.now.steps, 0.999 * s.now.relative))
     assert s.improves(Fit(1.04 * s.now.steps, 0.9 * s.now.relative))
     assert not s.improves(Fit(1.06 * s.now.steps, 0.9 * s.now.relative))
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "bits"),
+    [
+        ("gptq_v2_4bit_g128_sym", "scale", 16), ("ct_int4_sym_g128", "scale", 16), ("ct_fp8_channel", "scale", 16),
+        ("ct_mxfp4", "scale_code", 8), ("ct_nvfp4", "scale_code", 8), ("gguf_legacy", "d", 16), ("bnb_int8", "scale", 32),
+    ],
+)  # fmt: skip
+def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, tmp_path):
+    """Flipped in the file and read again, the scale is larger by the factor that is predicted for the flip."""
+    given = case(name)
+    checkpoint = open_checkpoint(given.release)
+    weight = next(n for n, t in checkpoint.tensors.items() if t.is_quantized and len(t.shape) == 2)
+    tensor = checkpoint.tensors[weight]
+    row, start = 5, 32 if tensor.layout.blocks.block[-1] == 32 else 0
+    original = Ordered(tensor, tensor.shape)
+    run = places.Lines(tensor, original, measure_of(tensor, original)).run(row, start)
+    found = {bit: factor for factor, bit in places._flips(run)}
+    place = tensor.layout.locate((row, start)).parameters[role]
+    assert len(place.bits) == bits
+    now = float(Grid(tensor.layout).scales(slice(row, row + 1))[0, start])
+    for bit in range(bits):
+        other = flipped(given, place, bit, tmp_path).tensors[weight]
+        then = float(Grid(other.layout).scales(slice(row, row + 1))[0, start])
+        if then and math.isfinite(then):
+            assert found[bit] == pytest.approx(then / now, rel=1e-6), bit
+        else:
+            assert bit not in found
+
+
+def wrong_at(folder, stored, x, name="ct_int4"):
+    s = suspect(folder, stored, x, name)
+    lines = places.Lines(s.tensor, s.original, s.measure)
+    return s, lines, *places.wrong_runs(lines)
+
+
+def run_errors(x, before, after, row, cut):
+    power = float((x[row, cut] ** 2).sum())
+    return [math.sqrt(float(((x - y)[row, cut] ** 2).sum()) / power) for y in (before, after)]
+
+
+def test_a_scale_that_is_wrong(tmp_path):
+    """Its run, the factor, the bit if it is one, and the errors before and after."""
+    x = weight()
+    q, y, step = grid_of(x)
+    for by, bit in ((2.0, 7), (0.25, 8), (1.5, -1), (-1.0, 15), (16.0, 9)):
+        wrong = step.clone()
+        wrong[20, 64:96] *= by
+        wrong = wrong.bfloat16().float()
+        s, lines, explained, left = wrong_at(tmp_path / f"{by}", ct_stored(q, wrong), x)
+        (place,) = explained
+        assert not left
+        assert (place.row, place.column, place.stop, place.what) == (20, 64, 96, "scale")
+        assert place.factor == pytest.approx(by, rel=0.02)
+        bits = [int(t[20, 64].bfloat16().view(torch.int16)) & 0xFFFF for t in (step, wrong)]
+        changed = bits[0] ^ bits[1]
+        assert place.bit == (changed.bit_length() - 1 if changed.bit_count() == 1 else -1)
+        before, after = run_errors(x, q * wrong, y, 20, slice(64, 96))
+        assert place.before == pytest.approx(before, rel=1e-5)
+        assert place.after == pytest.approx(after, rel=1e-4 if place.bit >= 0 else 0.05)
+        assert (lines.start_of(64), lines.start_of(95), lines.start_of(96)) == (64, 64, 96)
+        run = lines.run(20, 64)
+        assert run.columns.tolist() == list(range(64, 96))
+        assert run.power == pytest.approx(float((x[20, 64:96] ** 2).sum()), rel=1e-5)
+        assert run.error(run.y) == pytest.approx(float(((x - q * wrong)[20, 64:96] ** 2).sum()), rel=1e-4)
+
+
+def test_a_zero_point_that_is_wrong(tmp_path):
+    x = weight()
+    q, z, step = awq_of(x)
+    for by in (1, -2, 3):
+        wrong = z.clone()
+        wrong[20, 64:96] += by
+        s, lines, explained, left = wrong_at(tmp_path / f"{by}", awq_stored(q, wrong, step), x, "awq")
+        (place,) = explained
+        assert (place.row, place.column, place.stop, place.what, place.factor) == (20, 64, 96, "zero point", by)
+        before, after = run_errors(x, (q - wrong) * step, (q - z) * step, 20, slice(64, 96))
+        assert (place.before, place.after) == pytest.approx((before, after), rel=1e-4)
+
+
+def test_codes_at_one_place(tmp_path):
+    """The stored code and the nearest one."""
+    x = weight()
+    q, y, step = grid_of(x)
+    assert abs(int(q[7, 33])) < 7
+    wrong = q.clone()
+    wrong[7, 33] = float((int(q[7, 33]) & 15) ^ 1)
+    wrong[7, 33] -= 16 * (wrong[7, 33] > 7)
+    s, lines, explained, left = wrong_at(tmp_path, ct_stored(wrong, step), x)
+    assert lines.codes_at(7, 33) == (int(wrong[7, 33]) & 15, int(q[7, 33]) & 15)
+    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    assert finding.kind == "code_impossible"
+    steps = float((x - wrong * step).abs()[7, 33] / step[7, 33])
+    assert finding.facts == {
+        "elements": 1, "row": 7, "column": 33, "code": int(wrong[7, 33]) & 15, "nearest": int(q[7, 33]) & 15, "bit": 0,
+        "steps": pytest.approx(steps, rel=1e-4),
+    }  # fmt: skip
+
+
+def test_runs_that_nothing_explains(tmp_path):
+    """Zeroed, or no longer like the original; what hardly matters is left."""
+    x = weight()
+    q, y, step = grid_of(x)
+    zero = q.clone()
+    zero[9, 32:64], zero[30, 96:] = 0, 0
+    s, *_ = wrong_at(tmp_path / "zero", ct_stored(zero, step), x)
+    (finding,) = [f for f in said.of_codes_and_runs(s.measure, s.tensor) if f.kind == "zeroed"]
+    assert finding.facts == {"runs": 2, "row": 9, "first": 32, "last": 63}
+    noise = q.clone()
+    generator = torch.Generator().manual_seed(4)
+    noise[12, 32:64] = torch.randint(-8, 8, (32,), generator=generator).float()
+    s, lines, explained, left = wrong_at(tmp_path / "noise", ct_stored(noise, step), x)
+    assert [(p.row, p.column, p.what) for p, _ in left] == [(12, 32, "")]
+    assert left[0][0].before == pytest.approx(run_errors(x, noise * step, y, 12, slice(32, 64))[0], rel=1e-4)
+
+
+LEAKS = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16, "Q8_0": 0, "Q6_K": 0}
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+def test_where_bits_leak_to(kind, tmp_path):
+    """The columns that share their bytes with those before them, by the blocks of ggml-common.h."""
+    model = {n: w for n, w in releases.model().items() if "mlp.down_proj" in n}
+    release = open_checkpoint(releases.save_gguf(tmp_path / "m.gguf", model, kind))
+    layout = next(t.layout for t in release.tensors.values() if t.is_quantized)
+    rows, size = layout.shape[0], LEAKS[kind] or 16
+    parity = np.arange(layout.shape[1]) // size % 2
+    for odd, even, worse in ((5.0, 1.0, "odd"), (1.0, 5.0, "even"), (2.25, 1.0, "odd"), (1.875, 1.0, ""), (1.0, 1.0, ""), (0.0, 0.0, "")):
+        found = leak_of(layout, np.where(parity == 1, odd, even) * rows)
+        assert (found is not None) is bool(worse and LEAKS[kind])
+        if found is not None:
+            assert (found.worse, found.large, found.small) == (worse, max(odd, even), min(odd, even))
+            assert found.what == ("sub-blocks" if size == 32 else "halves of blocks")
+    single = np.ones(layout.shape[1]) * rows
+    single[parity.argmax()] = 1e6  # a single column does not decide
+    assert leak_of(layout, single) is None
+
+
+def test_where_nibbles_leak_to(tmp_path):
+    """Columns of codes in bytes; not of eight bits, of rows, or in few elements."""
+    for name, has in (("ct_int4", True), ("ct_int8", False), ("awq", False), ("gptq", True)):
+        s = suspect(tmp_path / name, WRITERS[name][0](M, weight()), weight(), name)
+        found = leak_of(s.layout, np.tile([1.0, 5.0], COLUMNS // 2) * ROWS)
+        assert (found is not None) is has, name
+        if found is not None:
+            assert (found.what, found.worse, found.large, found.small) == ("columns", "odd", 5.0, 1.0)
+    for rows, has in ((8, True), (7, False)):  # 512 elements of each parity
+        x = weight(rows)
+        s = suspect(tmp_path / f"{rows}", releases.ct_int4(M, x), x)
+        assert (leak_of(s.layout, np.tile([1.0, 5.0], COLUMNS // 2) * rows) is not None) is has

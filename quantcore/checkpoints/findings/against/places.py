@@ -23,7 +23,10 @@ _SCALE = 2.0**-7.5  # relative rounding error of a bfloat16 scale
 _LEAST = 6  # elements that a factor is estimated from
 _CLOSE = 1.1  # causes whose errors differ by less than this factor fit alike
 _EXPLAINED = 0.25  # of the squared error may be left
-_FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn}
+_READ = {
+    "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn,
+    "U8": torch.uint8, "F8_E8M0": torch.uint8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -217,38 +220,25 @@ def _median(values: Tensor) -> float:
 
 def _flips(run: Run) -> Iterator[tuple[float, int]]:
     """Yield the factor that each bit of the stored scale, if flipped back, puts on the values."""
-    index = (*np.unravel_index(run.row, run.layout.shape[:1]),)
-    flat = int(run.columns[0])
-    inner = (
-        tuple(int(i) for i in np.unravel_index(flat, run.layout.shape[1:]))
-        if len(run.layout.shape) > 1
-        else ()
-    )
-    places = run.layout.locate((int(index[0]), *inner)).parameters
+    inner = run.layout.shape[1:]
+    column = tuple(int(i) for i in np.unravel_index(int(run.columns[0]), inner)) if inner else ()
+    places = run.layout.locate((run.row, *column)).parameters
     role = next((r for r in ("scale", "d", "scale_code") if r in places), None)
     if role is None:
         return
-    place, field = places[role], run.layout.fields[role]
-    dtype = field.piece.dtype
-    is_gguf = role == "d"
-    bits = 16 if is_gguf else len(place.bits)
-    data = bytes(field.piece.source.read(place.bits[0][0], -(-bits // 8))) if len(place.bits) == bits else b""
-    if not data or bits % 8 or bits > 32 or place.bits[0][1]:
+    place, piece = places[role], run.layout.fields[role].piece
+    kind = "F16" if role == "d" else piece.dtype  # of ggml's blocks
+    read = _READ.get(kind)
+    if read is None or len(place.bits) != 8 * read.itemsize:
         return
-    raw = int.from_bytes(data, "little")
-    kind = "F16" if is_gguf else "F8_E4M3" if dtype == "F8_E4M3" else dtype
-    now = _number(raw, bits, kind)
-    for bit in range(bits):
-        other = _number(raw ^ (1 << bit), bits, kind)
+    raw = int.from_bytes(piece.source.read(place.bits[0][0], read.itemsize), "little")
+    now = _number(raw, kind)
+    for bit in range(len(place.bits)):
+        other = _number(raw ^ (1 << bit), kind)
         if now and math.isfinite(other) and math.isfinite(now) and other:
             yield other / now, bit
 
 
-def _number(raw: int, bits: int, kind: str) -> float:
-    if kind in ("U8", "F8_E8M0"):
-        return float(e8m0(torch.tensor([raw], dtype=torch.uint8), True)[0])
-    dtype = _FLOATS.get(kind)
-    if dtype is None:
-        return math.nan
-    data = np.frombuffer(raw.to_bytes(bits // 8, "little"), np.uint8).copy()
-    return float(torch.from_numpy(data).view(dtype).float()[0])
+def _number(raw: int, kind: str) -> float:
+    data = torch.frombuffer(bytearray(raw.to_bytes(_READ[kind].itemsize, "little")), dtype=_READ[kind])
+    return float(e8m0(data, True) if data.dtype == torch.uint8 else data.float())

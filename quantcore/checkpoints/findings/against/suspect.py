@@ -55,7 +55,7 @@ class Suspect:
     def rows(self) -> slice:
         """The rows of axis 0 that are in memory."""
         shape = self.layout.shape
-        return slice(0, min(shape[0], max(1, self.most // max(1, math.prod(shape[1:])))))
+        return slice(0, min(shape[0], max(1, self.most // math.prod(shape[1:]))))
 
     @property
     def is_whole(self) -> bool:

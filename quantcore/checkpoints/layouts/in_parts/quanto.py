@@ -131,8 +131,9 @@ def _columns(
     possible = [n * size for n in _divisors(groups) if _group_size(n * size) == size]
     possible = [size, *(columns for columns in possible if columns != size)]
     layer, total = name.split(".")[-2:][0], groups * size
-    if bias is not None and bias.shape and total % max(1, bias.shape[0]) == 0:
-        inputs = total // max(1, bias.shape[0])
+    outputs = bias.shape[0] if bias is not None and bias.shape else 0
+    if outputs and total % outputs == 0:
+        inputs = total // outputs
     elif hidden and layer in FROM_HIDDEN:
         inputs = hidden
     elif hidden and layer in TO_HIDDEN and total % hidden == 0:
