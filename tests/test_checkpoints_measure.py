@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import releases
 import torch
-from test_checkpoints_hypotheses import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, sound, suspect, weight
+from test_checkpoints_hypotheses import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
 
 from quantcore.checkpoints.findings.against import measure as module
 from quantcore.checkpoints.findings.against.grid import Grid
@@ -103,7 +103,7 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
 def test_how_codes_were_rounded(tmp_path):
     """Rounded to nearest: to its own scales, or to scales before they were rounded; searched codes: neither."""
     x = torch.cat([weight(seed=s) for s in range(24)])  # enough to tell the tolerances apart
-    q, y, step = grid_of(x)
+    q, _, step = grid_of(x)
     assert measured(tmp_path / "own", ct_stored(q, step), x).model == 0
     exact = releases.in_groups(x).abs().amax(-1, keepdim=True).expand(-1, -1, GROUP).reshape(x.shape) / 7
     q = (x / exact).round().clamp(-8, 7)

@@ -4,6 +4,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.tensors import short
@@ -78,7 +79,7 @@ def group_size(
     if groups < 1 or columns % groups:
         given = "no group_size" if said is None else f"group_size {said}"
         raise QuantError(
-            f"The config has {given} for {columns} inputs, but {short(scales.name, 120)} has shape {scales.shape}, which "
+            f"The config has {given} for {columns} inputs, but {named(scales.name)} has shape {scales.shape}, which "
             "does not give equal groups; the file does not fit its config."
         )
     size = columns // groups

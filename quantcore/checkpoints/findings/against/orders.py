@@ -205,7 +205,7 @@ def _matches(y: Tensor, x: Tensor) -> Tensor | None:
     columns = evenly(x.shape[1], _SIGNATURE)
     a, b = (torch.nn.functional.normalize(t[:, columns], dim=1) for t in (x, y))
     best, alike = [], []
-    for some in a.split(_AT_ONCE):
+    for some in torch.split(a, _AT_ONCE):
         near = (some @ b.T).max(1)
         best.append(near.indices)
         alike.append(near.values)

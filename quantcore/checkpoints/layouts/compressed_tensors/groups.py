@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import flag, integer, section, text
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.errors import QuantError
@@ -59,7 +60,7 @@ class Group:
         ):
             if given not in known:
                 raise QuantError(
-                    f"The config gives {short(module, 120)} the {what} {short(given)}, which compressed-tensors does not "
+                    f"The config gives {named(module)} the {what} {short(given)}, which compressed-tensors does not "
                     f"have for weights; it is one of {', '.join(k for k in known if k)}."
                 )
 
