@@ -15,8 +15,10 @@ from releases import GROUP, WRITERS, save
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings.against import numbers, orders, others, places, said
+from quantcore.checkpoints.comparison.orders import Heads
+from quantcore.checkpoints.findings.against import global_scales, numbers, orders, others, places, plain, said
 from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.measure import measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
@@ -927,3 +929,163 @@ def test_where_nibbles_leak_to(tmp_path):
         x = weight(rows)
         s = suspect(tmp_path / f"{rows}", releases.ct_int4(M, x), x)
         assert (leak_of(s.layout, np.tile([1.0, 5.0], COLUMNS // 2) * rows) is not None) is has
+
+
+def test_places_of_one_cause(tmp_path):
+    """Runs with the same wrong factor are one finding: how many, in how many rows, the first and its errors."""
+    x = weight()
+    q, y, step = grid_of(x)
+    wrong = step.clone()
+    for row, start in ((20, 64), (20, 0), (31, 96)):
+        wrong[row, start : start + 32] *= 3.0
+    s = suspect(tmp_path / "three", ct_stored(q, wrong), x)
+    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    before, after = run_errors(x, q * wrong, y, 20, slice(0, 32))
+    assert finding.kind == "scale_wrong"
+    assert finding.facts == {
+        "factor": pytest.approx(3.0, rel=0.03), "row": 20, "first": 0, "last": 31, "rows": 2, "runs": 3, "bit": -1,
+        "before": pytest.approx(before, rel=1e-4), "after": pytest.approx(after, rel=0.05),
+    }  # fmt: skip
+    assert "3 blocks in 2 rows" in finding.sentence
+    wrong = step.clone()
+    wrong[20, :64] *= 3.0
+    s = suspect(tmp_path / "row", ct_stored(q, wrong), x)
+    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    assert (finding.facts["runs"], finding.facts["rows"]) == (2, 1)
+    assert "2 blocks of row 20" in finding.sentence
+    wrong[20, 32:64] /= 2
+    s = suspect(tmp_path / "two causes", ct_stored(q, wrong), x)
+    assert [f.facts["factor"] for f in said.of_codes_and_runs(s.measure, s.tensor)] == pytest.approx([3.0, 1.5], rel=0.03)
+    q, z, step = awq_of(x)
+    off = z.clone()
+    off[20, 64:96] += 2
+    s = suspect(tmp_path / "zero", awq_stored(q, off, step), x, "awq")
+    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    assert (finding.kind, finding.facts["steps"], finding.facts["first"], finding.facts["last"]) == ("zero_point_wrong", 2, 64, 95)
+    assert "row 20, columns 64 to 95" in finding.sentence
+
+
+# Plain weights
+
+
+def of_values(folder, y, x, alone=True, scaled=None, **more):
+    s = suspect(folder, {W: y}, x, "", **more)
+    return plain.of_plain(s, None, alone, scaled or {})
+
+
+def test_what_converters_do_on_purpose(tmp_path):
+    """1 added to or taken from norms; the negative exponential of GGUF's A_log."""
+    x = 0.1 * weight()[0]
+    for by, sign in ((1, "plus"), (-1, "minus")):
+        (finding,) = of_values(tmp_path / sign, x + by, x)
+        assert (finding.kind, finding.severity, finding.facts["sign"]) == ("plus_one", "note", sign)
+        before = float(1 / (x.double() ** 2).mean().sqrt())
+        assert finding.facts["before"] == pytest.approx(before, rel=1e-5)
+        assert finding.facts["after"] < 1e-4
+    (finding,) = of_values(tmp_path / "2", x + 2, x)
+    assert finding.kind != "plus_one"
+    (finding,) = of_values(tmp_path / "matrix", weight() + 1, weight())
+    assert finding.kind != "plus_one"
+    (finding,) = of_values(tmp_path / "half", (x + 1).bfloat16(), x)
+    assert finding.kind == "plus_one"
+    (finding,) = of_values(tmp_path / "off", (x + 1).bfloat16() + (torch.arange(COLUMNS) == 5), x)
+    assert finding.kind != "plus_one"
+    for differs, kind in ((True, "negative_exponential"), (False, "not_the_original")):
+        (finding,) = of_values(tmp_path / f"exp {differs}", -x.exp(), x, gguf_differs=differs)
+        assert finding.kind == kind
+
+
+def test_values_that_differ(tmp_path):
+    """How many by more than rounding, the largest, where; an error alone or beyond 5 %, a note if all others differ too."""
+    x = weight()
+    y = x.clone()
+    y[3, 9] += 0.01
+    y[40, 2] -= 0.5 * float((x**2).sum().sqrt()) * 0.04
+    largest = float((y - x).abs().max())
+    at = (40, 2) if abs(float(y[40, 2] - x[40, 2])) == largest else (3, 9)
+    relative = float(((x - y).double() ** 2).sum().sqrt() / (x.double() ** 2).sum().sqrt())
+    assert relative < 0.05
+    facts = {"values": 2, "of": x.numel(), "largest": pytest.approx(largest), "first": at, "relative": pytest.approx(relative, rel=1e-5)}
+    for alone, severity in ((True, "error"), (False, "note")):
+        (finding,) = of_values(tmp_path / severity, y, x, alone)
+        assert (finding.kind, finding.severity, finding.facts) == ("plain_differs", severity, facts)
+    (finding,) = of_values(tmp_path / "far", 1.06 * x, x, False)
+    assert finding.severity == "error"
+    (finding,) = of_values(tmp_path / "near", 1.04 * x, x, False)
+    assert finding.severity == "note"
+    (finding,) = of_values(tmp_path / "vector", x[0] + (torch.arange(COLUMNS) == 9) * 0.001, x[0])
+    assert finding.facts["first"] == (9,)
+    (finding,) = of_values(tmp_path / "another", -1.5 * x, x)
+    assert (finding.kind, finding.facts["relative"]) == ("not_the_original", pytest.approx(2.5))
+
+
+def test_factors_that_cancel(tmp_path):
+    """Products are constant, but for the noise of estimates; of Gemma's norms, those of 1 + weight."""
+    generator = torch.Generator().manual_seed(6)
+    by = torch.exp(0.5 * torch.randn(COLUMNS, generator=generator))
+    noise = torch.exp(0.02 * torch.randn(COLUMNS, generator=generator))
+    assert plain.undone(1 / by, by)
+    assert plain.undone(3 / by * noise, by)
+    assert not plain.undone(by, by)
+    assert not plain.undone(torch.ones(COLUMNS), by)
+    assert not plain.undone(1 / by[:5], by)
+    assert not plain.undone(-1 / by, by)
+    assert not plain.undone(1 / by, torch.exp(0.5 * torch.randn(COLUMNS, generator=generator)))
+    x = 1 + 0.1 * torch.randn(COLUMNS, generator=generator)
+    cause = numbers.Explained("column_factors", "", {}, Fit(0, 0), 3, vector=by)
+    layer = W.replace("q_proj", "k_proj")
+    for number, (y, old, scaled, kind) in enumerate((
+        (x / by, x, {layer: cause}, "norm_scaled"), ((x / by) - 1, x - 1, {layer: cause}, "norm_scaled"),
+        (x / by, x, {layer.replace(".1.", ".2."): cause}, "plain_differs"), (x * by, x, {layer: cause}, "plain_differs"),
+        (x[:64] / by[:64], x[:64], {layer: cause}, "plain_differs"), (x / by * (torch.arange(COLUMNS) != 3), x, {layer: cause}, "plain_differs"),
+    )):  # fmt: skip
+        (finding,) = of_values(tmp_path / f"{number}", y, old, scaled=scaled)
+        assert finding.kind in ({kind, "not_the_original"} if kind != "norm_scaled" else {kind}), number
+        if kind == "norm_scaled":
+            assert finding.facts["other"] == layer
+
+
+def test_every_weight_is_judged(tmp_path):
+    """One after the other, those that are quantized first."""
+    _, s = of_layers(tmp_path, lambda stored: None)
+    measures = {s.measure.name: s.measure}
+    for name in s.peers:
+        t, o = s.release.tensors[name], s.source.tensors[name]
+        m = measure_of(t, Ordered(o, t.shape))
+        rows = slice(0, ROWS)
+        m.add(o.read(), t.layout.values(rows, rounded=False), rows, t.layout.codes(rows))
+        measures[name] = m.done()
+    found = list(judge(measures, s.release, s.source, Heads()))
+    assert [(v.done, v.of) for v in found] == [(n, 5) for n in range(1, 6)]
+    assert [v.findings for v in found] == [()] * 5
+
+
+# Global scales
+
+
+def test_constants_of_global_scales():
+    """max |w| / constant, or its inverse; of weights that may share one, the peak that is nearest."""
+    one = global_scales._One(0.5, False, (1000.0, 1344.0))
+    assert one.constants() == [2000.0, 2688.0]
+    assert one.away(2688.0) == (0.0, 0.5)
+    inverse = global_scales._One(2.0, True, (1000.0, 1344.0))
+    assert inverse.constants() == [2000.0, 2688.0]
+    assert inverse.away(2688.0) == (0.0, 2.0)
+    away, nearest = global_scales._One(0.55, False, (1344.0,)).away(2688.0)
+    assert (away, nearest) == (pytest.approx(0.1), 0.5)
+    constant = global_scales.GlobalScales._constant
+    ones = {f"{i}": global_scales._One(p / 448.0, False, (p,)) for i, p in enumerate((1.0, 2.0, 3.0, 5.0, 7.0))}
+    assert constant(ones) == 448.0
+    ones["shared"] = global_scales._One(9.0 / 448.0, False, (4.0, 9.0))
+    assert constant(ones) == 448.0
+    assert constant({n: global_scales._One(p / 447.3, False, (p,)) for n, p in (("a", 1.0), ("b", 2.0))}) == pytest.approx(447.3)
+
+
+def test_which_weights_have_one_scale(tmp_path):
+    x = weight()
+    for name, has in (("nvfp4", True), ("mxfp4", False), ("ct_int8", False), ("fp8", False), ("ct_int4", False)):
+        s = suspect(tmp_path / name, WRITERS[name][0](M, x), x, name)
+        assert global_scales.has_one(s.layout) is has, name
+    given = case("ct_fp8_tensor")
+    layouts = [t.layout for t in open_checkpoint(given.release).tensors.values() if t.is_quantized]
+    assert all(global_scales.has_one(layout) for layout in layouts)
