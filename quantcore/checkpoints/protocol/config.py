@@ -9,6 +9,8 @@ from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
+LENGTHS = range(1, 2**31)  # of blocks, groups and axes, as a config may give them
+
 
 def integer(config: Mapping[str, Any], key: str, allowed: Container[int]) -> int | None:
     """Return an integer of the config, None if it is absent or null.
@@ -111,7 +113,7 @@ def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] 
     if (
         isinstance(value, list)
         and len(value) == count
-        and all(type(n) is int and 0 < n < 2**31 for n in value)
+        and all(type(n) is int and n in LENGTHS for n in value)
     ):
         return tuple(value)
     raise QuantError(f"The config says {key} {short(str(value))}; write a list of {count} positive integers.")

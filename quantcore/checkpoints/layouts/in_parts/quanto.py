@@ -25,7 +25,7 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.packing import Order, padded, parts
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.config import integer, section
+from quantcore.checkpoints.protocol.config import LENGTHS, integer, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -56,7 +56,7 @@ _PACKED, _WHOLE = "._data._data", "._data"
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of an optimum-quanto release."""
-    hidden = integer(section(release.config, "text_config") or release.config, "hidden_size", range(1, 2**31))
+    hidden = integer(section(release.config, "text_config") or release.config, "hidden_size", LENGTHS)
     for name, data in release.stored.items():
         packed = name.endswith(_PACKED)
         weight = name.removesuffix(_PACKED if packed else _WHOLE)

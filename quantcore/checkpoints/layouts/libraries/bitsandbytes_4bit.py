@@ -23,7 +23,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs, pairs_of
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.config import integer
+from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -116,14 +116,14 @@ def _state(found: Mapping[str, Any], name: str) -> State:
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
         raise QuantError(f"{named(name)} gives no shape of the weight; the file is damaged.")
-    dtype, blocksize = DTYPES.get(str(found.get("dtype"))), integer(found, "blocksize", range(1, 2**31))
+    dtype, blocksize = DTYPES.get(str(found.get("dtype"))), integer(found, "blocksize", LENGTHS)
     if dtype is None or blocksize is None:
         raise QuantError(f"{named(name)} gives no blocksize or no float dtype; the file is damaged.")
     if offset is not None and not (isinstance(offset, int | float) and math.isfinite(offset)):
         raise QuantError(
             f"{named(name)} has a nested_offset that is not a finite number; the file is damaged."
         )
-    nested = integer(found, "nested_blocksize", range(1, 2**31))
+    nested = integer(found, "nested_blocksize", LENGTHS)
     return State(tuple(shape), dtype, blocksize, nested, float(offset or 0.0))
 
 

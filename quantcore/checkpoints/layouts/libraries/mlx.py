@@ -20,7 +20,7 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.config import group_size, integer, section, text
+from quantcore.checkpoints.protocol.config import LENGTHS, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -76,7 +76,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
             f"The biases of {named(module)} are missing, or its scales are not floats; download the release again."
         )
     bits = integer(config, "bits", BITS) or _bits(
-        weight, scales, integer(config, "group_size", range(1, 2**20))
+        weight, scales, integer(config, "group_size", LENGTHS)
     )
     columns = weight.shape[-1] * 32 // bits
     size, remarks = group_size(config, ("group_size",), columns, scales.shape[-1], scales)

@@ -24,7 +24,7 @@ from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE,
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.packing import Order, dense
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.config import integer, lengths, section
+from quantcore.checkpoints.protocol.config import LENGTHS, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -169,11 +169,11 @@ def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
         raise QuantError(
             f"{named(name)} is an MXTensor of {short(said)}, which is not one of {', '.join(MX_ELEMENTS)}."
         )
-    return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", range(1, 2**20)) or 32)
+    return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", LENGTHS) or 32)
 
 
 def _nvfp4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
-    return _floats(name, pieces, data, "e2m1", integer(data, "block_size", range(1, 2**20)) or 16)
+    return _floats(name, pieces, data, "e2m1", integer(data, "block_size", LENGTHS) or 16)
 
 
 def _int4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
