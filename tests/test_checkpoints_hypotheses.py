@@ -11,18 +11,28 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case, flipped
+from checkpoint_cases import sound as golden
 from releases import GROUP, WRITERS, save
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.findings.against import global_scales, numbers, orders, others, places, plain, said
+from quantcore.checkpoints.findings.against import (
+    causes,
+    global_scales,
+    numbers,
+    orders,
+    others,
+    places,
+    plain,
+    said,
+)
 from quantcore.checkpoints.findings.against.grid import Grid
-from quantcore.checkpoints.findings.against.judge import judge
+from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.measure import measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
-from quantcore.checkpoints.findings.against.suspect import Fit, Suspect
+from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 
 M = "model.layers.1.self_attn.q_proj"
 W = f"{M}.weight"
@@ -1089,3 +1099,99 @@ def test_which_weights_have_one_scale(tmp_path):
     given = case("ct_fp8_tensor")
     layouts = [t.layout for t in open_checkpoint(given.release).tensors.values() if t.is_quantized]
     assert all(global_scales.has_one(layout) for layout in layouts)
+
+
+# Together
+
+
+def complexity_of(e):
+    """As `COMPLEXITY` says; codes that are permuted among all rows or columns need their list of places."""
+    by_place = "moved" in e.facts and e.kind != "g_idx_wrong"
+    return max(COMPLEXITY[e.kind], 2 if by_place else 0)
+
+
+def test_how_much_each_hypothesis_needs(tmp_path):
+    """Of all that is tried on weights of several formats, whatever is wrong with them."""
+    x = weight(64, 64)
+    seen = {}
+    places_ = permutation(64)
+    given = [("awq", releases.awq(M, x[places_])), ("gptq", releases.gptq(M, x[:, places_])), ("nvfp4", releases.nvfp4(M, 2 * x)),
+             ("fp8", releases.fp8(M, x)), ("ct_int4", releases.ct_int4(M, x.T)), ("", {W: x.half()}), ("", {W: x[0].half()})]  # fmt: skip
+    by = torch.linspace(0.5, 2, 64)
+    for number, (name, stored) in enumerate(given):
+        original = x[0].flip(0) if stored.get(W, x).dim() == 1 else x * by if number % 2 else x * by[:, None]
+        s = suspect(tmp_path / f"{number}", stored, original, name)
+        for hypothesis in dict.fromkeys((*causes.LOCAL, *causes.GLOBAL, *causes.OF_PLACES)):
+            for e in hypothesis(s):
+                assert e.complexity == complexity_of(e), e.kind
+                assert 0 <= e.fit.relative < math.inf
+                seen[e.kind] = True
+    assert {"transposed", "sign_flipped", "code_bit", "code_format", "bytes_swapped", "rows_permuted", "row_factors", "column_factors"} <= seen.keys()
+
+
+def test_the_simplest_cause_wins(tmp_path):
+    """Of those that explain an error about equally well; none if nothing does."""
+    x = weight(64, 64)
+    assert causes.cause_of(suspect(tmp_path / "sign", {W: -x}, x, "")).kind == "sign_flipped"
+    assert causes.cause_of(suspect(tmp_path / "half", {W: 2 * x}, x, "")).kind == "constant_factor"
+    assert causes.cause_of(suspect(tmp_path / "t", {W: x.T.contiguous()}, x, "")).kind == "transposed"
+    assert causes.cause_of(suspect(tmp_path / "rows", {W: x[permutation(64)]}, x, "")).kind == "rows_permuted"
+    assert causes.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind == "columns_permuted"
+    assert causes.cause_of(suspect(tmp_path / "other", {W: weight(64, 64, 9)}, x, "")) is None
+    many = [Explained(kind, "", {}, Fit(1, relative), complexity)
+            for kind, relative, complexity in (("a", 0.100, 3), ("b", 0.114, 1), ("c", 0.116, 0), ("d", 0.110, 1))]  # fmt: skip
+    assert causes._simplest(many).kind == "d"
+    assert causes._simplest(many[:1]).kind == "a"
+    two = x.clone()
+    two[[3, 9]] = two[[9, 3]]
+    s = suspect(tmp_path / "two", releases.ct_int4(M, two), x)
+    found = causes.cause_of_places(s)
+    assert (found.kind, found.facts["moved"], found.facts["order"]) == ("rows_permuted", 2, "row 3 and row 9 exchanged")
+    assert causes.cause_of_places(suspect(tmp_path / "sound", releases.ct_int4(M, x), x)) is None
+
+
+def test_what_a_suspect_knows_of_its_siblings(tmp_path):
+    """The median error of at least four others, in steps and relative; the number of heads of q."""
+    _, s = of_layers(tmp_path, lambda stored: None, count=6)
+    measures = {s.measure.name: s.measure}
+    for name in s.peers:
+        t, o = s.release.tensors[name], s.source.tensors[name]
+        m, rows = measure_of(t, Ordered(o, t.shape)), slice(0, ROWS)
+        m.add(o.read(), t.layout.values(rows, rounded=False), rows, t.layout.codes(rows))
+        measures[name] = m.done()
+    judgement = _Judgement(measures, s.release, s.source, Heads((8,), (2,)))
+    others = judgement.siblings(s.measure)
+    assert [m.name for m in others] == list(s.peers)
+    found = judgement.suspect(s.measure, others)
+    assert found.normal == pytest.approx(np.median([m.bulk for m in others]))
+    assert found.usual == pytest.approx(np.median([m.relative for m in others]))
+    assert (found.heads, found.peers, found.gguf_differs, found.is_far) == (8, s.peers, False, False)
+    few = judgement.suspect(s.measure, others[:3])
+    assert math.isnan(few.normal)
+    assert math.isnan(few.usual)
+    four = judgement.suspect(s.measure, others[:4], True)
+    assert four.usual == pytest.approx(np.median([m.relative for m in others[:4]]))
+    assert four.is_far
+    others[0].bulk = math.nan
+    assert math.isnan(judgement.suspect(s.measure, others[:4]).normal)
+    assert judgement.suspect(s.measure, others).normal == pytest.approx(np.median([m.bulk for m in others[1:]]))
+
+
+def suits():
+    """The first weight of each golden checkpoint whose codes are on a grid, of two axes."""
+    for given in golden():
+        tensors = open_checkpoint(given.release).tensors
+        for name in given.record["tensors"]:
+            t = tensors[name]
+            if (t.is_quantized and len(t.shape) == 2 and Grid.suits(t.layout)) and t.layout.zero_point() is None and t.layout.min() is None:
+                yield pytest.param(t, id=str(given))
+                break
+
+
+@pytest.mark.parametrize("tensor", suits())
+def test_values_are_on_the_grid(tensor):
+    """Scale times the value of the code: the values before they are rounded, where no zero point or min is added."""
+    layout, rows = tensor.layout, slice(1, 7)
+    grid, y = Grid(layout), layout.values(rows, rounded=False)
+    shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
+    assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())

@@ -14,12 +14,14 @@ from test_checkpoints_findings import changed, members, release
 from test_checkpoints_hypotheses import GROUP, M, W, awq_of, weight
 
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.containers.onnx.model import Dequantize, OnnxGraph, OnnxType
 from quantcore.checkpoints.findings import of_parameters
 from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
+from quantcore.checkpoints.layouts import onnx
 from quantcore.checkpoints.layouts.compressed_tensors.groups import Matcher, read_groups
 from quantcore.checkpoints.layouts.in_parts.quanto import _columns, _divisors, _group_size
 from quantcore.errors import QuantError
-from quantcore.granularity import PerBlock, PerChannel
+from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 
 Q = "model.layers.0.self_attn.q_proj"
 
@@ -244,8 +246,8 @@ def test_zero_points_of_gptq(tmp_path):
 
         return change
 
-    assert facts_of(name, tmp_path / "a", {key: put([0x33333333, 0x33333333])}, "zero_points_differ") == [
-        {"middle": 8, "example": 3, "zeros": 16, "share": 16 / total}
+    assert facts_of(name, tmp_path / "a", {key: put([0x33333335, 0x33333333])}, "zero_points_differ") == [
+        {"middle": 8, "example": 5, "zeros": 16, "share": 16 / total}
     ]
     assert facts_of(name, tmp_path / "b", {key: put([])}, "zero_points_differ") == []
     every = {"middle": 8, "says": "sym false"}
@@ -362,3 +364,101 @@ def test_names_of_readers_that_are_missing(tmp_path):
     checkpoint = open_checkpoint(tmp_path)
     with pytest.raises(QuantError, match="unknown_method"):
         checkpoint.tensors[f"{Q}.weight"].read()
+
+
+# compressed-tensors' packed integers
+
+
+def ct_packed(folder, bits, shape, words, scale, version="0.20.0", stored_shape=None, **weights):
+    """An int release of zeros in ``words`` 32-bit words per row."""
+    given = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "channel"} | weights
+    config = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "version": version,
+        "config_groups": {"g": {"targets": ["Linear"], "weights": given}},
+    }  # fmt: skip
+    stored = {"m.weight_packed": torch.zeros(shape[0], words, dtype=torch.int32), "m.weight_scale": scale}
+    stored["m.weight_shape"] = torch.tensor(shape) if stored_shape is None else stored_shape
+    return release(folder, stored, {"quantization_config": config}).tensors["m.weight"]
+
+
+def test_one_scale_for_packed_codes(tmp_path):
+    """Of the whole weight, or of each of two rows."""
+    one = ct_packed(tmp_path / "1", 4, (2, 16), 2, torch.full((1,), 0.5))
+    assert "per_tensor" in one.storage
+    assert one.read().tolist() == [[-4.0] * 16] * 2
+    two = ct_packed(tmp_path / "2", 4, (2, 16), 2, torch.tensor([[0.5], [0.25]]))
+    assert "per_channel" in two.storage
+    assert two.read().tolist() == [[-4.0] * 16, [-2.0] * 16]
+    one = ct_packed(tmp_path / "group", 4, (1, 16), 2, torch.tensor([[0.5]]), strategy="group", group_size=16)
+    assert "per_group(16)" in one.storage
+
+
+@pytest.mark.parametrize(
+    ("shape", "words", "is_read"),
+    [((2, 16), 2, True), ((2, 17), 2, False), ((2, 9), 2, True), ((2, 8), 2, False), ((3, 16), 2, False), ((2, 65), 2, False),
+     ((2, 0), 2, False), ((2, 16, 1), 2, False)],
+)  # fmt: skip
+def test_shapes_of_packed_codes(shape, words, is_read, tmp_path):
+    """As many words as the codes of a row need."""
+    stored = torch.tensor(shape)
+    tensor = ct_packed(tmp_path, 4, (2, 16), words, torch.ones(2, 1), stored_shape=stored)
+    if is_read:
+        assert tensor.read().tolist() == [[-8.0] * shape[1]] * 2
+    else:
+        with pytest.raises(QuantError, match=r"says \(" if (len(shape) == 2 and not 0 < shape[1] <= 64) or shape[0] == 3 else ""):
+            tensor.read()
+
+
+def test_a_row_of_packed_codes_can_be_as_long_as_its_bits(tmp_path):
+    """64 one-bit codes fill two words, 65 do not: said of the shape."""
+    tensor = ct_packed(tmp_path / "64", 1, (2, 64), 2, torch.ones(2, 1))
+    assert tensor.read().tolist() == [[-1.0] * 64] * 2
+    assert str(tensor.layout.element) == "int2"
+    with pytest.raises(QuantError, match=r"says \(2, 65\)"):
+        ct_packed(tmp_path / "65", 1, (2, 65), 2, torch.ones(2, 1)).read()
+
+
+@pytest.mark.parametrize(("version", "name"), [("0.0.1", "padded"), ("99.0.0", "dense"), ("nothing", "dense"), ("", "dense")])
+def test_versions_that_pack_otherwise(version, name, tmp_path):
+    """40 codes of 3 bits take 4 words either way: the version tells; 64 codes take 6 or 7, which tells by itself."""
+    tensor = ct_packed(tmp_path / "40", 3, (2, 40), 4, torch.ones(2, 1), version)
+    at = tensor.locate((0, 10)).code.bits
+    first = 8 * (at[0][0] - tensor.layout.pieces["weight_packed"].offset) + at[0][1]
+    assert first == (32 if name == "padded" else 30)
+    for words, wanted in ((6, 30), (7, 32)):
+        tensor = ct_packed(tmp_path / f"{words}", 3, (2, 64), words, torch.ones(2, 1), version)
+        at = tensor.locate((0, 10)).code.bits
+        assert 8 * (at[0][0] - tensor.layout.pieces["weight_packed"].offset) + at[0][1] == wanted
+
+
+# ONNX
+
+
+@pytest.mark.parametrize(("output", "dtype"), [(0, torch.float16), (1, torch.float32), (10, torch.float16), (16, torch.bfloat16), (11, None), (2, None), (17, None)])
+def test_what_onnx_dequantizes_to(output, dtype):
+    """TensorProto: 1 float32, 10 float16, 16 bfloat16; 0, as the scales."""
+    piece = type("Scale", (), {"is_floating": True, "dtype": "F16", "shape": ()})()
+    node = Dequantize("x", "s", "", 1, 0, output)
+    graph = OnnxGraph({"x": (OnnxType("int8", "I8", 8), (2, 3))}, (node,))
+    if dtype is None:
+        with pytest.raises(QuantError, match=f"data type {output}"):
+            onnx._dequantized(node, graph, {"x": piece, "scale": piece})
+    else:
+        assert onnx._dequantized(node, graph, {"x": piece, "scale": piece}).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales", "axis", "size", "wanted"),
+    [((4, 6), (), 1, 0, PerTensor()), ((4, 6), (1,), 1, 0, PerTensor()), ((4, 6), (4,), 0, 0, PerChannel(0)), ((4, 6), (6,), -1, 0, PerChannel(1)),
+     ((4, 6), (6,), -2, 0, PerChannel(0)), ((4, 6), (4, 3), 1, 2, PerGroup(2, 1)), ((4, 1), (1, 1), 0, 4, PerGroup(4, 0)),
+     ((4, 6), (4,), 2, 0, None), ((4, 6), (4,), -3, 0, None), ((4, 6), (4, 3), 1, -1, None)],
+)  # fmt: skip
+def test_blocks_of_onnx(shape, scales, axis, size, wanted):
+    """One scale, one of each index of an axis, or one of a run along it: DequantizeLinear, opset 21."""
+    node = Dequantize("x", "s", "", axis, size, 0)
+    piece = type("Scale", (), {"shape": scales})()
+    if wanted is None:
+        with pytest.raises(QuantError):
+            onnx._granularity(node, shape, piece)
+    else:
+        assert onnx._granularity(node, shape, piece) == wanted

@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts.awq import Awq
+from quantcore.checkpoints.layouts.awq import INTERLEAVE, Awq
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 from quantcore.checkpoints.protocol.release import Release
 
-# AWQ's order of eight outputs in a word, and its inverse
-ORDER, INVERSE = (0, 4, 1, 5, 2, 6, 3, 7), (0, 2, 4, 6, 1, 3, 5, 7)
+INVERSE = tuple(INTERLEAVE.index(place) for place in range(len(INTERLEAVE)))  # of AWQ's order of eight outputs
 AS_STORED = "as stored"
 HALVES, PAIRS, PLUS_ONE, MINUS_ONE = "halves", "pairs", "plus one", "minus one"
-EIGHTS = {" ".join(map(str, order)): inverse for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER))}
+EIGHTS = {" ".join(map(str, order)): inverse for order, inverse in ((INTERLEAVE, INVERSE), (INVERSE, INTERLEAVE))}
 FAR = 0.3  # relative error above which other row orders are tried
 EXPLAINED = 0.25  # an order explains the error if it leaves less than this fraction of the squared error
 _ATTENTION = re.compile(r"(?:layers|blk|h|blocks)\.(\d+)\..*?(attn_[qk]|[qk]_proj)\.(?:weight|bias)$")

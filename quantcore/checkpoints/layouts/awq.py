@@ -27,8 +27,8 @@ from quantcore.formats import UINT4, Format
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
 
-# the place of column j of eight in its word, counted from the lowest bits
-ORDER = permuted(4, 32, (0, 4, 1, 5, 2, 6, 3, 7))
+INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of column j of eight in its word, counted from the lowest bits
+ORDER = permuted(4, 32, INTERLEAVE)
 NAMES = ("qweight", "qzeros", "scales")
 
 

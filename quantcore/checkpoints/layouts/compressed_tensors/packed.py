@@ -50,12 +50,8 @@ class PackQuantized(Layout):
 
     @property
     def element(self) -> Format:
-        """Signed integers."""
-        if self.bits < 2:
-            raise QuantError(
-                f"{named(self.name)} has 1-bit codes, for which there is no format; read its values."
-            )
-        return IntFormat(self.bits)
+        """Signed integers; 1-bit codes are the codes -1 and 0 of two bits."""
+        return IntFormat(max(2, self.bits))
 
     @property
     def symmetric(self) -> bool:
