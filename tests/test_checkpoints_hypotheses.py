@@ -500,6 +500,9 @@ def test_signs_and_constant_factors(tmp_path):
     for other, count in ((x * 1.0005, 0), (x * 1.002, 1), (x * 0, 0)):
         s = suspect(tmp_path / f"{count}{float(other[0, 0])}", {W: other}, x, "")
         assert len({e.facts["factor"] for e in numbers.constant_factor(s) if e.facts["factor"] != 1}) == count
+    signs = x.sign()  # all of one magnitude
+    s = suspect(tmp_path / "signs", {W: 0.25 * signs}, 0.75 * signs, "")
+    assert [e.facts["factor"] for e in numbers.constant_factor(s)][-1] == pytest.approx(1 / 3)
     # half of the large elements are elsewhere: their median misleads, least squares don't
     lost = x.clone()
     s = suspect(tmp_path / "lost", {W: torch.where(torch.arange(COLUMNS) % 2 == 0, lost, 0.0)}, 3 * x, "")
@@ -1195,3 +1198,127 @@ def test_values_are_on_the_grid(tensor):
     grid, y = Grid(layout), layout.values(rows, rounded=False)
     shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
     assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())
+
+
+# Runs
+
+
+def lines_of(folder, stored, x, name="ct_int4"):
+    s = suspect(folder, stored, x, name)
+    return s, places.Lines(s.tensor, s.original, s.measure)
+
+
+def scaled_run(run, by):
+    """The run as it would be with another scale."""
+    return replace(run, scale=run.scale * by, y=run.y * by, gap=run.gap * abs(by))
+
+
+@pytest.mark.parametrize(("by", "said"), [(1.5, None), (2.0, 2.0), (0.25, 0.25), (2.2, 2.0), (2.6, None), (-2.0, -2.0), (1.1, 1.0), (1.01, "")])
+def test_what_a_run_could_be(by, said, tmp_path):
+    """Its scale by the power of two that is near, and as it is measured; nothing within 2 %."""
+    x = weight()
+    q, y, step = grid_of(x)
+    _, lines = lines_of(tmp_path, ct_stored(q, step), x)
+    run = lines.run(20, 64)
+    assert torch.equal(run.y, y[20, 64:96])
+    assert torch.equal(run.gap, step[20, 64:96])
+    assert torch.allclose(run.shift, torch.zeros(32), atol=1e-7)
+    wrong = scaled_run(run, by)
+    found = [c for c in places._changes(wrong) if c[4] < 0]
+    large = run.value.abs() >= run.value.abs().mean()
+    ratio = (x[20, 64:96][large].double() / wrong.y[large].double()).sort().values
+    middle = float(ratio[(len(ratio) - 1) // 2])
+    scales = [c for c in found if c[0] == "scale"]
+    if said == "":
+        assert scales == []
+        return
+    assert [c[1] for c in scales] == pytest.approx(([said] if said else []) + [1 / middle], rel=1e-5)
+    for _, factor, values, gap, _ in scales:
+        assert torch.allclose(values, wrong.y / factor, rtol=1e-4)
+        assert torch.allclose(gap, wrong.gap / abs(factor), rtol=1e-4)
+
+
+def test_a_run_that_rounding_explains(tmp_path):
+    """Every error within half a step, of those that are not at the ends, and at least three that were not."""
+    x = weight()
+    q, y, step = grid_of(x)
+    s, lines = lines_of(tmp_path, ct_stored(q, step), x)
+    run = lines.run(20, 64)
+    for model in (0, 1, 2):
+        assert places._nearest(scaled_run(run, 1.5), run.y, run.gap, s.measure, model)
+        assert not places._nearest(run, run.y, run.gap, s.measure, model)  # nothing was wrong
+        assert not places._nearest(scaled_run(run, 1.5), run.y * 1.2, run.gap, s.measure, model)
+    inner = ((run.value.abs() < 6) & ((run.x - run.y).abs() < 0.3 * run.gap)).nonzero().reshape(-1)
+    for count, enough in ((2, False), (3, True)):
+        off = run.y.clone()
+        off[inner[:count]] += run.gap[inner[:count]]
+        assert places._nearest(replace(run, y=off), run.y, run.gap, s.measure, 0) is enough
+    off = run.y.clone()
+    off[inner[:5]] += run.gap[inner[:5]]
+    left = run.y.clone()
+    left[inner[0]] += run.gap[inner[0]]
+    assert not places._nearest(replace(run, y=off), left, run.gap, s.measure, 0)
+    ends = run.value == run.value.max()  # clipping may leave more there
+    clipped = torch.where(ends, run.y - run.gap, run.y)
+    assert places._nearest(replace(run, y=off), clipped, run.gap, s.measure, 0)
+    # a tolerance in proportion to the code, for scales that were rounded: 7 · 2^-7.5 of a step, not 2^-20
+    near = run.y + 0.49 * run.gap * (run.x - run.y).sign()
+    almost = replace(run, x=near + 0.02 * run.gap * (near - run.y).sign(), y=run.y + 2 * run.gap)
+    assert [places._nearest(almost, run.y, run.gap, s.measure, m) for m in (0, 1, 2)] == [False, True, True]
+
+
+@pytest.mark.parametrize(("factor", "is_power"), [(1.0, True), (0.5, True), (-4.0, True), (3.0, False), (0.75, False), (1.001, False)])
+def test_powers_of_two(factor, is_power):
+    assert places._is_power(factor) is is_power
+
+
+def test_the_middle_of_numbers():
+    assert places._median(torch.tensor([3.0, 1.0, math.nan, 2.0, math.inf])) == 2
+    assert places._median(torch.tensor([math.nan])) == 0
+
+
+def test_runs_with_a_min(tmp_path):
+    """Q4_1: a scale or a min that is wrong, and neither the other."""
+    given, name = case("gguf_legacy"), "blk.0.attn_output.weight"
+    tensor = open_checkpoint(given.release).tensors[name]
+    codes, scale, least = (given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min"))
+    scale, least = (np.repeat(t, 32, 1) for t in (scale, least))
+    noise = np.random.default_rng(5).uniform(-0.5, 0.5, codes.shape) * np.abs(scale)
+    for what, by in (("scale", 1.5), ("min", 1.5), ("scale", 0.6), ("min", 0.5), ("", 1.0)):
+        f, g = np.ones_like(scale), np.ones_like(scale)
+        (f if what == "scale" else g)[7, 64:96] = by
+        x = torch.from_numpy(codes * scale * f + least * g + noise).float()
+        source = open_checkpoint(save(tmp_path / f"{what}{by}", {W: x}))
+        original, rows = Ordered(source.tensors[W], tensor.shape), slice(0, tensor.shape[0])
+        measure = measure_of(tensor, original)
+        measure.add(x, tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
+        lines = places.Lines(tensor, original, measure.done())
+        run = lines.run(7, 64)
+        assert torch.allclose(run.shift, torch.from_numpy(least[7, 64:96]).float(), rtol=1e-4)
+        explained, left = places.wrong_runs(lines)
+        assert [(p.row, p.column, p.what) for p in explained if (p.row, p.column) == (7, 64)] == [(7, 64, what)] * bool(what)
+        if what:
+            (place,) = [p for p in explained if (p.row, p.column) == (7, 64)]
+            assert place.factor == pytest.approx(1 / by, rel=0.1)
+            changes = {c[0] for c in places._changes(run)}
+            assert what in changes
+            assert "zero point" not in changes
+            for kind, factor, values, gap, bit in places._changes(run):
+                wanted = run.scale * run.value / (factor if kind == "scale" else 1) + run.shift / (factor if kind == "min" else 1)
+                assert torch.allclose(values, wanted, rtol=1e-4, atol=1e-5)
+                assert torch.allclose(gap, run.gap / abs(factor if kind == "scale" else 1), rtol=1e-4), bit
+
+
+def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
+    x = weight()
+    q, y, step = grid_of(x)
+    s, lines = lines_of(tmp_path, ct_stored(q, step), x)
+    wrong = scaled_run(lines.run(20, 64), 2.0)
+    assert places._place_of(wrong, s.measure, 1.0, None).what == "scale"
+    for n, what in ((6, "scale"), (5, "")):
+        short = replace(wrong, **{k: getattr(wrong, k)[:n] for k in ("columns", "x", "y", "scale", "value", "gap")})
+        assert places._place_of(short, s.measure, 1.0, None).what == what
+    dead = replace(wrong, scale=torch.where(torch.arange(32) == 3, 0.0, wrong.scale))
+    place = places._place_of(dead, s.measure, 1.0, None)
+    assert (place.what, place.factor, place.bit, place.after) == ("", 1.0, -1, math.inf)
+    assert (place.row, place.column, place.stop) == (20, 64, 96)

@@ -53,9 +53,9 @@ def _ratio(x: Tensor, y: Tensor) -> float | None:
         return None
     first = float((x.double() * y).sum()) / power
     large = y.abs() > y.abs().mean()
-    if not first or not bool(large.any()):
+    if not first:
         return None
-    middle = float((x[large] / y[large]).median())
+    middle = float((x[large] / y[large]).median()) if bool(large.any()) else first
     return middle if abs(middle) > 0.05 * abs(first) else first
 
 
