@@ -608,6 +608,7 @@ def test_factors_of_rows(tmp_path):
     # the factor is estimated: better than the sound weight, by little
     assert found.fit.relative == pytest.approx(fit_of(x, y, step)[1], rel=0.02)
     assert found.fit.relative <= fit_of(x, y, step)[1]
+    assert found.fit.steps == pytest.approx(fit_of(x, y, step)[0], rel=0.02)
     every = torch.linspace(0.5, 2, ROWS)[:, None]
     s = suspect(tmp_path / "all", {W: x * every}, x, "")
     (found,) = numbers.factor_per_row(s)
@@ -633,6 +634,13 @@ def test_factors_of_columns(tmp_path):
     assert (one.facts["low"], one.facts["high"]) == pytest.approx((0.5, 4.0), rel=1e-4)
     assert one.vector.tolist() == pytest.approx(by[0].tolist(), rel=1e-4)
     assert one.fit.relative < 1e-6
+    many = torch.linspace(0.5, 3, COLUMNS)[None]
+    stored, y, step = sound(x * many)
+    s = suspect(tmp_path / "steps", stored, x)
+    steps, relative = fit_of(x * many, y, step)[0], fit_of(x, y / many, step)[1]
+    for found in numbers.factor_per_column(s):
+        assert (found.fit.steps, found.fit.relative) == pytest.approx((steps, relative), rel=0.06)
+        assert (found.vector / many[0]).tolist() == pytest.approx([1.0] * COLUMNS, rel=0.1)
     rows = torch.linspace(0.5, 2, ROWS)[:, None]
     s = suspect(tmp_path / "both", {W: x * by.abs() * rows}, x, "")
     one, both = numbers.factor_per_column(s)
@@ -655,6 +663,7 @@ def test_factors_of_blocks(tmp_path):
     q, y, step = grid_of(x)
     by = torch.ones(ROWS, COLUMNS // GROUP)
     by[5, 2], by[30, 0], by[31, 0] = 0.5, 2.0, 8.0
+    q[6, :GROUP], y[6, :GROUP] = 0, 0  # of which no factor is known
     s = suspect(tmp_path / "some", ct_stored(q, step * by.repeat_interleave(GROUP, 1)), x)
     (found,) = numbers.factor_per_block(s)
     facts = found.facts
@@ -1241,7 +1250,7 @@ def test_what_a_run_could_be(by, said, tmp_path):
 def test_a_run_that_rounding_explains(tmp_path):
     """Every error within half a step, of those that are not at the ends, and at least three that were not."""
     x = weight()
-    q, y, step = grid_of(x)
+    q, _, step = grid_of(x)
     s, lines = lines_of(tmp_path, ct_stored(q, step), x)
     run = lines.run(20, 64)
     for model in (0, 1, 2):
@@ -1295,7 +1304,7 @@ def test_runs_with_a_min(tmp_path):
         lines = places.Lines(tensor, original, measure.done())
         run = lines.run(7, 64)
         assert torch.allclose(run.shift, torch.from_numpy(least[7, 64:96]).float(), rtol=1e-4)
-        explained, left = places.wrong_runs(lines)
+        explained, _ = places.wrong_runs(lines)
         assert [(p.row, p.column, p.what) for p in explained if (p.row, p.column) == (7, 64)] == [(7, 64, what)] * bool(what)
         if what:
             (place,) = [p for p in explained if (p.row, p.column) == (7, 64)]
@@ -1311,7 +1320,7 @@ def test_runs_with_a_min(tmp_path):
 
 def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
     x = weight()
-    q, y, step = grid_of(x)
+    q, _, step = grid_of(x)
     s, lines = lines_of(tmp_path, ct_stored(q, step), x)
     wrong = scaled_run(lines.run(20, 64), 2.0)
     assert places._place_of(wrong, s.measure, 1.0, None).what == "scale"

@@ -16,6 +16,7 @@ from quantcore.formats import FLOATS, FloatFormat, IntFormat
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
 _OTHER = {"F16": torch.bfloat16, "BF16": torch.float16}
 _MOST_OFFSET = 1 << 16
+_ROUNDS = 4  # in which factors of rows and of columns are found by turns
 _EXPLAINED = 0.25  # of the squared error of a row may be left
 
 
@@ -207,11 +208,10 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
         3,
         vector=1 / factor[0],
     )
-    rows = _ratios(s.x, s.y * factor, 1)
-    both = factor * rows
-    for _ in range(3):
-        both = both * _ratios(s.x, s.y * both, 0)
-        both = both * _ratios(s.x, s.y * both, 1)
+    both = factor
+    for _ in range(_ROUNDS):
+        for axis in (1, 0):
+            both = both * _ratios(s.x, s.y * both, axis)
     words = "{has} {its} rows and columns multiplied by factors, the columns by {low} to {high}"
     yield Explained(
         "row_and_column_factors",
