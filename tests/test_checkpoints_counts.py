@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import releases
 import torch
+from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 from test_checkpoints_findings import members
-from test_checkpoints_hypotheses import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import codes as histograms

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import releases
 import torch
-from test_checkpoints_hypotheses import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
+from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
 
 from quantcore.checkpoints.findings.against import measure as module
 from quantcore.checkpoints.findings.against.grid import Grid

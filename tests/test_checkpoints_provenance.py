@@ -5,7 +5,7 @@ import releases
 import torch
 from checkpoint_cases import case
 from releases import GROUP, WRITERS, save
-from test_checkpoints_hypotheses import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, weight
+from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.provenance import TOLERANCE, Provenance, of_provenance
