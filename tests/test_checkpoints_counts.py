@@ -14,7 +14,9 @@ from quantcore.checkpoints.findings import codes as histograms
 from quantcore.checkpoints.findings import summary as summaries
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.extremes import QUANTITIES, _by_gap, _by_scatter, _outside
+from quantcore.checkpoints.findings.record import some
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
+from quantcore.checkpoints.problem import named
 
 
 def layout_of(folder, stored, name="ct_int4"):
@@ -213,3 +215,14 @@ def test_summaries(tmp_path, monkeypatch):
     found = of_quantized(layout_of(tmp_path / "alone", ct_stored(qq, torch.ones_like(alone))))
     assert (found.zero, found.largest, found.at) == (False, 7.0, (17, 3))
     assert np.isfinite(found.spread)
+
+
+def test_how_many_names_are_listed():
+    """Five, and the number of the others."""
+    names = [f"w{i}" for i in range(7)]
+    assert some(names[:1]) == "'w0'"
+    assert some(names[:5]) == "'w0', 'w1', 'w2', 'w3', 'w4'"
+    assert some(names) == "'w0', 'w1', 'w2', 'w3', 'w4' and 2 more"
+    assert some(["x" * 100])[:-2] == "'" + "x" * 79
+    assert named("x" * 120) == repr("x" * 120)
+    assert named("x" * 121) == repr("x" * 119 + "…")

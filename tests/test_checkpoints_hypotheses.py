@@ -421,21 +421,13 @@ def test_what_a_suspect_knows_of_its_siblings(tmp_path):
     assert judgement.suspect(s.measure, others).normal == pytest.approx(np.median([m.bulk for m in others[1:]]))
 
 
-def suits():
-    """The first weight of each golden checkpoint whose codes are on a grid, of two axes."""
-    for given in golden():
-        tensors = open_checkpoint(given.release).tensors
-        for name in given.record["tensors"]:
-            t = tensors[name]
-            if (t.is_quantized and len(t.shape) == 2 and Grid.suits(t.layout)) and t.layout.zero_point() is None and t.layout.min() is None:
-                yield pytest.param(t, id=str(given))
-                break
-
-
-@pytest.mark.parametrize("tensor", suits())
-def test_values_are_on_the_grid(tensor):
+@pytest.mark.parametrize("given", golden(), ids=str)
+def test_values_are_on_the_grid(given):
     """Scale times the value of the code: the values before they are rounded, where no zero point or min is added."""
-    layout, rows = tensor.layout, slice(1, 7)
-    grid, y = Grid(layout), layout.values(rows, rounded=False)
-    shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
-    assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())
+    for tensor in open_checkpoint(given.release).tensors.values():
+        layout, rows = tensor.layout, slice(0, tensor.shape[0] // 2 if tensor.shape else 0)
+        if tensor.is_quantized and len(layout.shape) == 2 and Grid.suits(layout) and layout.zero_point() is None and layout.min() is None:
+            grid, y = Grid(layout), layout.values(rows, rounded=False)
+            shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
+            assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())
+            break

@@ -285,6 +285,15 @@ def test_sums_of_blocks(shape):
     assert Sums.of_list(found.as_list()) == found
 
 
+def test_ties_go_to_the_first_block():
+    x = torch.zeros(8, 256)
+    found = sums_of(x, x + 1, 512)
+    assert [block[2] for block in found.blocks] == [512 + 256 * i for i in range(5)]
+    later = sums_of(x, x + 1, 0)
+    found.add(later)
+    assert [block[2] for block in found.blocks] == [0, 256, 512, 512, 768]
+
+
 def test_relative_errors_of_nothing():
     assert relative(Sums()) == 0
     assert relative(Sums(ee=1.0)) == math.inf
