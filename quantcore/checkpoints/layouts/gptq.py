@@ -147,15 +147,14 @@ class Gptq(Layout):
     @cached_property
     def fields(self) -> Mapping[str, Field]:
         """Codes, scales, zero points, and the group of each column."""
-        rows, columns = self.shape
-        groups = self.pieces["scales"].shape[0]
+        groups, rows = self.pieces["scales"].shape
         found: dict[str, Field] = {
             CODES: Packed(self.pieces["qweight"], self.order, self.shape, axis=1, transposed=True),
             SCALE: Numbers(self.pieces["scales"], transposed=True),
             ZERO_POINT: self._zeros((rows, groups)),
         }
         if "g_idx" in self.pieces:
-            if self.pieces["g_idx"].shape != (columns,) or self.pieces["g_idx"].dtype != "I32":
+            if self.pieces["g_idx"].dtype != "I32":
                 raise QuantError(
                     f"{named(self.pieces['g_idx'].name)} does not hold one int32 per input."
                 )
