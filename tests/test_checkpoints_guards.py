@@ -16,6 +16,7 @@ from quantcore.checkpoints.layouts.compressed_tensors.groups import read_groups
 from quantcore.checkpoints.layouts.floats import fp8, modelopt
 from quantcore.checkpoints.layouts.in_parts import quanto
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
+from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
 from quantcore.checkpoints.layouts.libraries import mlx
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
@@ -117,6 +118,9 @@ REFUSED = [
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("U8", 1), quant_map=stored("F32", 16))), "of 'm' is missing"),
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1), quant_map=stored("F32", 15))), "table of 16"),
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1), quant_map=stored("U8", 16))), "table of 16"),
+    (lambda: int8.layout_of("m", named(weight=stored("U8", 4, 8), SCB=stored("F32", 4))), "one number per row"),
+    (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8, 1), SCB=stored("F32", 4))), "one number per row"),
+    (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8), SCB=stored("F32", 8))), "one number per row"),
     (lambda: bnb._Reader(stored("U8", bnb.MAX_STATE + 1)).state, "too long"),
 ]  # fmt: skip
 

@@ -71,6 +71,23 @@ def test_what_is_counted(tmp_path, monkeypatch):
         assert m.room[2] == pytest.approx(float(((code + 0.5) * (2.0**-20 + 2.0**-7.5 + 3 * 2.0**-24))[inner].sum()), rel=1e-3)
 
 
+def test_no_more_places_than_are_kept(tmp_path, monkeypatch):
+    """The first of them, row by row, however many rows come at once."""
+    x = weight()
+    q, _, step = grid_of(x)
+    planted = [(r, c) for r in range(20) for c in (3, 40, 70, 99, 120) if abs(int(q[r, c])) < 6]
+    for r, c in planted:
+        q[r, c] += 1 if float(x[r, c] - q[r, c] * step[r, c]) < 0 else -1  # beyond half a step
+    assert len(planted) > 64
+    for limit in (1 << 21, 8 * 7 * COLUMNS, 8):
+        monkeypatch.setattr(module, "ELEMENTS", limit)
+        m = measured(tmp_path / f"{limit}", ct_stored(q, step), x)
+        places = [(b.row, b.column) for b in m.places[2]]
+        assert len(places) == 64
+        assert set(places) <= set(planted)
+        assert places == sorted(places)
+
+
 def test_rows_and_columns_that_are_strange(tmp_path):
     x, q, step = damaged()
     q = q.clone()

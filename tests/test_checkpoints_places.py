@@ -140,6 +140,23 @@ def test_codes_at_one_place(tmp_path):
     }  # fmt: skip
 
 
+def test_two_bits_of_a_code(tmp_path):
+    """More than one bit is not called a flip; the lowest bit of a scale is."""
+    x = weight()
+    q, _, step = grid_of(x)
+    assert int(q[7, 33]) not in (-8, 7)
+    wrong = q.clone()
+    changed = (int(q[7, 33]) & 15) ^ 6
+    wrong[7, 33] = changed - 16 if changed > 7 else changed
+    s, *_ = wrong_at(tmp_path, ct_stored(wrong, step), x)
+    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    assert "bit" not in finding.facts
+    assert "flipped" not in finding.sentence
+    for bit, words in ((0, "(bit 0 of the stored number is flipped)"), (-1, "columns 0 to 31:")):
+        place = places.Place(3, 0, 32, "scale", 1.5, bit, 0.5, 0.1)
+        assert words in said._of_places(s.layout, [place]).sentence
+
+
 def test_runs_that_nothing_explains(tmp_path):
     """Zeroed, or no longer like the original; what hardly matters is left."""
     x = weight()

@@ -153,6 +153,26 @@ def test_parts_that_are_put_together(start, stop, tmp_path):
     assert replace(assembled, pairs=pairs[:1]).name == "e0 rows 0–5"
 
 
+def test_an_expert_that_the_stack_does_not_have(tmp_path):
+    """Experts 0 and 1 belong to a stack of two, expert 2 does not."""
+    stack = torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(1))
+    apart = {f"m.experts.{e}.down_proj": stack[e % 2].clone() for e in range(3)}
+    for a, b in (({"m.experts.down_proj": stack}, apart), (apart, {"m.experts.down_proj": stack})):
+        comparison = Comparison(release(tmp_path / f"x{len(a)}", a), release(tmp_path / f"y{len(b)}", b))
+        parts_ = [p for pair in comparison.pairing.pairs for p in (pair.original, pair.other) if p.index is not None]
+        assert sorted(p.index for p in parts_) == [0, 1]
+        assert [u.name for u in comparison.pairing.unpaired] == ["m.experts.2.down_proj"]
+
+
+def test_bits_of_both_sides(tmp_path):
+    x = {"w": torch.randn(4, 10)}
+    comparison = Comparison(release(tmp_path / "a", x), release(tmp_path / "b", {"w": x["w"].half()}))
+    last = list(comparison.steps())[-1]
+    (result,) = comparison.results(last.state)
+    assert (result.bits_per_weight, result.num_bytes) == ((32, 16), (160, 80))
+    assert (result.as_row()["bits_per_weight"], result.as_row()["original_bits_per_weight"]) == (16, 32)
+
+
 def test_progress_of_a_comparison(tmp_path, monkeypatch):
     """In proportion to the boxes of a pair; each pair ends with its bytes."""
     monkeypatch.setattr(boxes, "CHUNK", 10)

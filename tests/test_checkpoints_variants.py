@@ -87,6 +87,15 @@ def test_hqq_groups_along_columns(rows, columns, size, tmp_path):
         assert flat == (index[0] * columns + index[1]) % groups
 
 
+def test_hqq_codes_viewed_as_floats(tmp_path):
+    """The bytes of the codes, which another dtype names."""
+    codes = torch.from_numpy(np.random.default_rng(6).integers(0, 256, (6, 8), dtype=np.uint8))
+    for dtype in (torch.float16, torch.float32):
+        given = {"shape": torch.tensor([6, 8]), "view_as_float": torch.tensor(1, dtype=torch.uint8)}
+        tensor = hqq(tmp_path / str(dtype), codes.view(dtype), torch.full((1, 8), 0.5), torch.full((1, 8), 3.0), **given)
+        assert torch.equal(tensor.read(), (codes.float() - 3) * 0.5)
+
+
 BAD_HQQ = {
     "nbits": {"nbits": torch.tensor(7)}, "packing": {"nbits": torch.tensor(4)}, "axis": {"axis": torch.tensor(2)},
     "group_size": {"group_size": torch.tensor(2.5)}, "shape": {"shape": torch.tensor([6, 0])},

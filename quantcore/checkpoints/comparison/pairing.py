@@ -173,7 +173,7 @@ class _Matching:
                 if stack is None or expert is None:
                     continue
                 whole = coarse.shapes[stack]
-                if whole[:1] > (expert,) and whole[1:] in (shape, shape[::-1]):
+                if whole[1:] in (shape, shape[::-1]) and expert < whole[0]:
                     turned = whole[1:] != shape
                     self._add(coarse, Part(stack, expert, transposed=turned), fine, Part(name), shape)
                     break

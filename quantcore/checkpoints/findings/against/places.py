@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid
+from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min
 from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.protocol.fields import e8m0
@@ -65,6 +65,11 @@ class Run:
     def shift(self) -> Tensor:
         """What zero point or min add."""
         return self.y - self.scale * self.value
+
+    @cached_property
+    def has_min(self) -> bool:
+        """Whether a min is added."""
+        return has_min(self.layout)
 
     def error(self, y: Tensor) -> float:
         """Σ(x - y)²."""
@@ -184,7 +189,7 @@ def _nearest(run: Run, y: Tensor, gap: Tensor, measure: Measure, model: int) -> 
 def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     """Yield (what is wrong, by how much, values with that undone, their steps, a flipped bit or -1)."""
     large = run.value.abs() >= run.value.abs().mean()
-    middle = _median((run.x - (run.shift if _has_min(run) else 0.0))[large] / _scaled(run)[large])
+    middle = _median((run.x - (run.shift if run.has_min else 0.0))[large] / _scaled(run)[large])
     flips = list(_flips(run))
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
@@ -192,9 +197,9 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
         factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
         factors.append((middle, -1))
     for factor, bit in factors:
-        y = factor * _scaled(run) + (run.shift if _has_min(run) else 0.0)
+        y = factor * _scaled(run) + (run.shift if run.has_min else 0.0)
         yield "scale", 1 / factor, y, run.gap * abs(factor), bit
-    if _has_min(run):
+    if run.has_min:
         known = run.shift != 0
         ratio = _median((run.x - run.scale * run.value)[known] / run.shift[known])
         if ratio and abs(ratio - 1) > 0.02:
@@ -205,12 +210,8 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
             yield "zero point", float(offset), run.y + offset * run.scale, run.gap, -1
 
 
-def _has_min(run: Run) -> bool:
-    return run.layout.min(slice(0, 1)) is not None
-
-
 def _scaled(run: Run) -> Tensor:
-    return run.scale * run.value if _has_min(run) else run.y
+    return run.scale * run.value if run.has_min else run.y
 
 
 def _median(values: Tensor) -> float:
