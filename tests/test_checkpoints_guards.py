@@ -6,19 +6,22 @@ import json
 
 import pytest
 import torch
+from checkpoint_cases import case
 from suspects import M, weight
 from test_checkpoints_findings import changed, members, release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.findings.structure import _is_matrix
 from quantcore.checkpoints.layouts import gptq
 from quantcore.checkpoints.layouts.compressed_tensors.groups import read_groups
 from quantcore.checkpoints.layouts.floats import fp8, modelopt
 from quantcore.checkpoints.layouts.in_parts import quanto
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
-from quantcore.checkpoints.layouts.libraries import mlx
+from quantcore.checkpoints.layouts.libraries import mlx, torchao
 from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
 
 ct = importlib.import_module("quantcore.checkpoints.layouts.compressed_tensors.find")  # the package has a function `find`
@@ -236,3 +239,34 @@ def test_a_config_that_is_not_of_the_format(tmp_path):
             assert found[0].facts == {"format": form, "piece": "weight", "dtype": "I8"}
         assert torch.equal(checkpoint.tensors[f"{M}.weight"].read(), stored_[f"{M}.weight"].float() * torch.tensor(0.01))
     assert open_checkpoint(tmp_path / "int-quantized").tensors
+
+
+@pytest.mark.parametrize("part", "abc")
+def test_elements_of_ggml_are_as_wide_as_their_codes(part):
+    """Random bits have every code: each fits its format, and not one of a bit less."""
+    seen = 0
+    for tensor in open_checkpoint(case(f"gguf_random_bits_{part}").release).tensors.values():
+        element = tensor.layout.element if tensor.is_quantized else None
+        if isinstance(element, IntFormat):
+            codes = tensor.codes().long()
+            low, high = int(codes.min()), int(codes.max())
+            lowest, highest = (-(1 << element.bits - 1), (1 << element.bits - 1) - 1) if element.signed else (0, (1 << element.bits) - 1)
+            assert lowest <= low <= high <= highest, tensor.name
+            assert high > highest // 2 or low < lowest // 2, (tensor.name, str(element))
+            seen += 1
+    assert seen
+
+
+def test_which_modules_are_matrices():
+    assert [_is_matrix(shape) for shape in ((64, 64), (2, 2), (1, 64), (64, 1), (64,), (1,), (), (3, 1, 4))] == [
+        True, True, False, False, False, False, False, True
+    ]  # fmt: skip
+
+
+def test_block_sizes_of_torchao_that_are_not_said():
+    """32 of MX, 16 of NVFP4."""
+    pieces = {"qdata": stored("F8_E4M3", 4, 64), "scale": stored("U8", 4, 2)}
+    data = {"elem_dtype": {"_data": "float8_e4m3fn"}, "orig_dtype": {"_data": "bfloat16"}, "is_swizzled_scales": False}
+    assert torchao._mx("m", pieces, data).size == 32
+    assert torchao._mx("m", pieces, data | {"block_size": 16}).size == 16
+    assert torchao._nvfp4("m", pieces | {"qdata": stored("U8", 4, 32)}, data).size == 16

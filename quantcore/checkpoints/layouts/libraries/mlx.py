@@ -87,8 +87,8 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
 
 def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
     """Return the bits that follow from the shapes and the group size, if the config does not give them."""
-    for bits in BITS if size else ():
-        if weight.shape[-1] * 32 == scales.shape[-1] * (size or 0) * bits:
+    for bits in BITS:
+        if size is not None and weight.shape[-1] * 32 == scales.shape[-1] * size * bits:
             return bits
     raise QuantError(
         f"The config does not give the bits of {named(weight.name)}; put config.json next to the file."
