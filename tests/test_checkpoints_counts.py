@@ -60,6 +60,9 @@ LOST = [
 def test_codes_that_never_occur(change, wanted, tmp_path):
     _, found = found_in(layout_of(tmp_path, ct_stored(change(random_codes()).float(), grid_of(weight())[2])))
     assert [(f.kind, f.facts) for f in found] == wanted
+    for f in found:
+        if f.kind == "codes_never_used":
+            assert ("uses the codes " if len(f.facts["codes"]) > 1 else "uses the code ") in f.sentence
 
 
 def test_few_codes_show_nothing(tmp_path):

@@ -140,6 +140,16 @@ def test_codes_at_one_place(tmp_path):
     }  # fmt: skip
 
 
+def test_codes_at_places_with_a_zero_point(tmp_path):
+    x = weight() + 0.01
+    q, z, step = awq_of(x)
+    wrong = q.clone()
+    wrong[7, 33], wrong[30, 100] = (q[7, 33] + 5) % 16, (q[30, 100] + 9) % 16
+    _, lines, _, _ = wrong_at(tmp_path, awq_stored(wrong, z, step), x, "awq")
+    for at in ((7, 33), (30, 100), (12, 5)):
+        assert lines.codes_at(*at) == (int(wrong[at]), int(q[at]))
+
+
 def test_two_bits_of_a_code(tmp_path):
     """More than one bit is not called a flip; the lowest bit of a scale is."""
     x = weight()
