@@ -20,6 +20,8 @@ from quantcore.checkpoints.layouts.in_parts import quanto
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
 from quantcore.checkpoints.layouts.libraries import mlx, torchao
+from quantcore.checkpoints.origin.expression import named as named_number
+from quantcore.checkpoints.origin.readings import readings
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
@@ -270,3 +272,17 @@ def test_block_sizes_of_torchao_that_are_not_said():
     assert torchao._mx("m", pieces, data).size == 32
     assert torchao._mx("m", pieces, data | {"block_size": 16}).size == 16
     assert torchao._nvfp4("m", pieces | {"qdata": stored("U8", 4, 32)}, data).size == 16
+
+
+def test_numbers_with_names_in_formulas():
+    """Negative integers stand in parentheses."""
+    assert [named_number("z", n).numbers for n in (-3, -1, 0, 1, 12)] == ["(-3)", "(-1)", "0", "1", "12"]
+    assert named_number("z", 0).names == "z"
+
+
+@pytest.mark.parametrize(("name", "reader"), [("deepseek_fp8", "transformers"), ("ct_fp8_block", "compressed-tensors")])
+def test_who_derives_blocks_from_the_grid(name, reader):
+    tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized]
+    found = [r for t in tensors for r in readings(t.layout) if r.key == "block_of_grid"]
+    assert all(r.reader.startswith(reader) for r in found)
+    assert found or reader != "transformers"

@@ -33,7 +33,7 @@ from quantcore.checkpoints.findings.against import (
     said,
 )
 from quantcore.checkpoints.findings.against.grid import Grid
-from quantcore.checkpoints.findings.against.judge import judge
+from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.measure import measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
@@ -499,3 +499,23 @@ def test_which_weights_have_one_scale(tmp_path):
     given = case("ct_fp8_tensor")
     layouts = [t.layout for t in open_checkpoint(given.release).tensors.values() if t.is_quantized]
     assert all(global_scales.has_one(layout) for layout in layouts)
+
+
+@pytest.mark.parametrize(
+    ("relative", "bulk", "is_far", "kind"),
+    [(1.1, 9.0, False, "not_the_original"), (1.1, 1.9, False, ""), (1.1, math.nan, False, "not_the_original"), (0.9, 9.0, False, "far_from_original"),
+     (0.9, 7.0, False, ""), (0.7, 9.0, False, ""), (0.9, math.nan, False, "far_from_original"), (0.3, 9.0, True, "far_from_siblings")],
+)  # fmt: skip
+def test_errors_that_nothing_explains(relative, bulk, is_far, kind, tmp_path):
+    """By the relative error and that of a typical row over rounding's; beside siblings, theirs is said."""
+    _, s = of_layers(tmp_path, lambda stored: None)
+    m = s.measure
+    m.squares, m.original, m.bulk = relative**2, 1.0, bulk
+    others = [replace(m, squares=e**2) for e in (0.1, 0.2, 0.15, 0.12)]
+    found = _Judgement({m.name: m}, s.release, s.source, Heads())._unexplained(m, others, is_far)
+    assert [f.kind for f in found] == ([kind] if kind else [])
+    if is_far:
+        levels = {"sqnr": -20 * math.log10(relative), "low": -20 * math.log10(0.2), "high": 20.0}
+        assert found[0].facts == {"siblings": 4} | {k: pytest.approx(v) for k, v in levels.items()}
+    elif found:
+        assert found[0].facts == {"original": repr(W), "relative": pytest.approx(relative)}
