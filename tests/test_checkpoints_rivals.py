@@ -113,6 +113,17 @@ def test_a_leak_is_undone_where_it_may_be():
     assert np.array_equal(values[stored != true], true[stored != true])
 
 
+def test_where_a_leak_is_read_from():
+    """A code of an odd sub-block depends on the fifth bit of the one in the lower half of its byte."""
+    (tensor,) = opened("bad_q5k_leak").tensors.values()
+    (reading,) = [r for r in readings(tensor.layout) if r.key == "q5k_leak"]
+    for column in (0, 31, 32, 45, 64, 100, 255):
+        own = tensor.locate((3, column)).code.bits
+        found = reading.layout.locate((3, column)).code.bits
+        neighbor = tensor.locate((3, column - 32)).code.bits[4:5] if column // 32 % 2 else ()
+        assert tuple(found) == (*own, *neighbor)
+
+
 def with_zeros(name, folder, word):
     """The weight of a golden GPTQ checkpoint whose first word of zero points is replaced by ``word``."""
     shutil.copytree(case(name).release, folder, dirs_exist_ok=True)

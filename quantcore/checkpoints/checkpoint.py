@@ -30,7 +30,7 @@ from quantcore.checkpoints.files.sources import ByteCounter
 from quantcore.checkpoints.findings import CheckpointFinding, find
 from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.layouts.plain import Plain
-from quantcore.checkpoints.problem import NotFound, Problem
+from quantcore.checkpoints.problem import NotFound, Problem, named
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -60,8 +60,8 @@ class Tensors(dict[str, CheckpointTensor]):
 
     def __missing__(self, name: object) -> NoReturn:
         near = get_close_matches(str(name), self, 1, 0.5)
-        hint = f" The nearest name is {short(near[0], 120)}." if near else ""
-        raise KeyError(f"There is no tensor {short(str(name), 120)}.{hint}")
+        hint = f" The nearest name is {named(near[0])}." if near else ""
+        raise KeyError(f"There is no tensor {named(str(name))}.{hint}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,8 +205,8 @@ def _against_index(found: Mapping[str, Container], index: Index) -> list[Problem
     for shard, container in found.items():
         missing = tuple(t for t in index.shards[shard] if t not in container.tensors)
         if missing:
-            named = ", ".join(short(t, 80) for t in missing[:5])
-            sentence = f"The index says that {short(shard, 120)} holds {named}, but it does not."
+            lacking = ", ".join(short(t, 80) for t in missing[:5])
+            sentence = f"The index says that {named(shard)} holds {lacking}, but it does not."
             problems.append(Problem("missing_tensor", "error", sentence, missing))
     return problems
 
@@ -219,8 +219,8 @@ def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor
         for name, piece in container.tensors.items():
             if name in stored:
                 sentence = (
-                    f"The tensor {short(name, 120)} is a duplicate: it is in {short(stored[name].file, 120)} and in "
-                    f"{short(piece.file, 120)}; the first is read."
+                    f"The tensor {named(name)} is a duplicate: it is in {named(stored[name].file)} and in "
+                    f"{named(piece.file)}; the first is read."
                 )
                 problems.append(Problem("duplicate_tensor", "error", sentence, (name,)))
             else:
@@ -235,7 +235,7 @@ def _opener(name: str) -> Opener:
         return OPENERS[_extension(name)]
     except KeyError:
         raise NotFound(
-            f"{short(name, 120)} is not a file of tensors that can be read; give a file of one of these types: {', '.join(OPENERS)}, or a folder."
+            f"{named(name)} is not a file of tensors that can be read; give a file of one of these types: {', '.join(OPENERS)}, or a folder."
         ) from None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.conventions import TEXTBOOK, Convention
@@ -17,7 +18,6 @@ from quantcore.qparams import QParams
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
-from quantcore.tensors import short
 
 
 def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) -> Quantized:
@@ -31,12 +31,12 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
         QuantError: the weight is not quantized or has no elements, or the original has another shape.
     """
     if 0 in layout.shape:
-        raise QuantError(f"{short(layout.name, 120)} has shape {layout.shape}, so it has no elements.")
+        raise QuantError(f"{named(layout.name)} has shape {layout.shape}, so it has no elements.")
     codes = layout.codes().to(layout.element.dtype)
     x = values() if original is None else as_float32(original)
     if tuple(x.shape) != layout.shape:
         raise QuantError(
-            f"The original has shape {tuple(x.shape)}, but {short(layout.name, 120)} has {layout.shape}; "
+            f"The original has shape {tuple(x.shape)}, but {named(layout.name)} has {layout.shape}; "
             "give the weight that it was quantized from."
         )
     parameters = layout.parameters()

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantcore.errors import QuantError
+from quantcore.tensors import short
+
+NAME = 120  # characters of a name that are shown
 
 
 class NotFound(QuantError):
@@ -32,3 +35,8 @@ def raised_at(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace is not None else ""
+
+
+def named(name: str) -> str:
+    """Quote a name that a file gives, cut to a length that a sentence can hold."""
+    return short(name, NAME)

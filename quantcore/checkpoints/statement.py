@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from quantcore.checkpoints.problem import named
 from quantcore.diagnosis import index, number, percent
-from quantcore.tensors import short
 from quantcore.wording import count, joined
 
 Fact = int | float | str | tuple[int, ...]
@@ -38,7 +38,7 @@ class Statement:
 
     def about(self, name: str) -> str:
         """Return it as a sentence about one weight."""
-        return write(self.words, short(name, 120), [self.facts], [name])
+        return write(self.words, named(name), [self.facts], [name])
 
 
 def write(words: str, subject: str, facts: Sequence[Facts], names: Sequence[str]) -> str:
@@ -72,7 +72,7 @@ class _Shown:
             plain = spec if spec == "%" else ""
             noun = f" {spec}s each" if spec not in ("", "%") else ""
             return f"{_one(low, plain)} to {_one(high, plain)}{noun}"
-        return f"{_one(one, spec)} in {short(self.first, 120)}"
+        return f"{_one(one, spec)} in {named(self.first)}"
 
 
 def _one(value: Fact, spec: str) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.parameters import as_decoded, convention_of, stored_of
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.errors import QuantError
@@ -21,7 +22,6 @@ from quantcore.granularity import PerBlock
 from quantcore.qparams import QParams
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
-from quantcore.tensors import short
 
 MOST_ELEMENTS = 100_000_000  # of a window, or of an expert that can only be read completely
 Span = tuple[int, int]
@@ -74,7 +74,7 @@ def window_of(layout: Layout, rows: Span | None, at: tuple[int, ...], original: 
     if original is not None:
         if original.shape != layout.shape:
             raise QuantError(
-                f"The original has shape {original.shape}, but {short(layout.name, 120)} has {layout.shape}; "
+                f"The original has shape {original.shape}, but {named(layout.name)} has {layout.shape}; "
                 "give the weight that it was quantized from."
             )
         values = _values(replace(part, layout=original))
@@ -108,7 +108,7 @@ class _Part:
     def of(cls, layout: Layout, rows: Span | None, at: tuple[int, ...]) -> "_Part":
         """Check the request."""
         layout.check()
-        shape, name = layout.shape, short(layout.name, 120)
+        shape, name = layout.shape, named(layout.name)
         if 0 in shape:
             raise QuantError(f"{name} has shape {shape}, so it has no elements.")
         height, width = plane_shape(shape)

@@ -35,8 +35,9 @@ def sentence(page, words):
 def maps(page):
     """The maps that Plotly draws: given codes, reproduced codes, and their difference."""
     plot = "document.querySelector('.st-key-match_maps .js-plotly-plot')"
-    page.wait_for_function(f"() => {plot}?.calcdata?.length === 3")
-    cells = page.evaluate(f"{plot}.calcdata.map((trace) => Array.from(trace[0].z, (row) => Array.from(row)))")
+    drawn = f"{plot}?.calcdata?.filter(([trace]) => trace.z)"  # without the numbers in the cells
+    page.wait_for_function(f"() => {drawn}?.length === 3")
+    cells = page.evaluate(f"{drawn}.map(([trace]) => Array.from(trace.z, (row) => Array.from(row)))")
     return [np.array(rows) for rows in cells]
 
 

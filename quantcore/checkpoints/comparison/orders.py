@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts.awq import Awq
+from quantcore.checkpoints.layouts.awq import INTERLEAVE, Awq
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 from quantcore.checkpoints.protocol.release import Release
 
-# AWQ's order of eight outputs in a word, and its inverse
-ORDER, INVERSE = (0, 4, 1, 5, 2, 6, 3, 7), (0, 2, 4, 6, 1, 3, 5, 7)
+INVERSE = tuple(INTERLEAVE.index(place) for place in range(len(INTERLEAVE)))  # of AWQ's order of eight outputs
 AS_STORED = "as stored"
 HALVES, PAIRS, PLUS_ONE, MINUS_ONE = "halves", "pairs", "plus one", "minus one"
-_EIGHTS = {" ".join(map(str, order)): inverse for order, inverse in ((ORDER, INVERSE), (INVERSE, ORDER))}
+EIGHTS = {" ".join(map(str, order)): inverse for order, inverse in ((INTERLEAVE, INVERSE), (INVERSE, INTERLEAVE))}
 FAR = 0.3  # relative error above which other row orders are tried
 EXPLAINED = 0.25  # an order explains the error if it leaves less than this fraction of the squared error
 _ATTENTION = re.compile(r"(?:layers|blk|h|blocks)\.(\d+)\..*?(attn_[qk]|[qk]_proj)\.(?:weight|bias)$")
@@ -104,7 +103,7 @@ class Orders:
         """Every order except as stored."""
         codes = "codes" if isinstance(self.layout, Awq) else "rows"
         ones = (PLUS_ONE, MINUS_ONE) if len(self.shape) == 1 else ()
-        eights = tuple(f"{codes} {order}" for order in _EIGHTS) if self.has_eights else ()
+        eights = tuple(f"{codes} {order}" for order in EIGHTS) if self.has_eights else ()
         return (*ones, *eights, *self.head_orders)
 
     def undo(self, order: str, values: Tensor, rows: slice) -> Tensor:
@@ -135,8 +134,8 @@ class Orders:
             shape = (2, self.head // 2) if order == HALVES else (self.head // 2, 2)
             inside = torch.arange(self.head).reshape(shape).T.reshape(-1)
         else:
-            inside = torch.tensor(_EIGHTS[order.partition(" ")[2]])
-        return (torch.arange(0, n, len(inside))[:, None] + inside).reshape(-1)
+            inside = torch.tensor(EIGHTS[order.partition(" ")[2]])
+        return in_blocks(n, inside)
 
     def _with_codes(self, places: Tensor, rows: slice) -> Tensor:
         """Return the values with the rows of codes and zero points reordered, and scales as stored."""
@@ -148,6 +147,11 @@ class Orders:
         columns = codes.shape[-1]
         spread: Callable[[Tensor], Tensor] = lambda p: p.repeat_interleave(size, -1)[:, :columns]  # noqa: E731
         return (codes.to(torch.float32) - spread(zeros.to(torch.float32))) * spread(scale)
+
+
+def in_blocks(n: int, inside: Tensor) -> Tensor:
+    """Return ``n`` places whose runs of ``len(inside)`` are ordered alike, as ``inside`` says."""
+    return (torch.arange(0, n, len(inside))[:, None] + inside).reshape(-1)
 
 
 def described(order: str) -> str:

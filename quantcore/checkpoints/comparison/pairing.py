@@ -9,8 +9,8 @@ import torch
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, translations
 from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.problem import named
 from quantcore.granularity import Shape
-from quantcore.tensors import short
 
 EMBEDDINGS, HEADS = (
     ("embed_tokens.weight", "token_embd.weight", "wte.weight"),
@@ -148,8 +148,8 @@ class _Matching:
         self.original.taken.add(original)
         self.other.taken.add(other)
         x, y = self.original.shapes[original], self.other.shapes[other]
-        named = "" if original == other else f", {short(original, 120)},"
-        reason = f"{short(other, 120)} has shape {y}, but the original{named} has {x}."
+        alias = "" if original == other else f", {named(original)},"
+        reason = f"{named(other)} has shape {y}, but the original{alias} has {x}."
         self.unpaired.append(Unpaired("other", other, "shape", reason))
 
     def _turned(self, original: str, other: str, expert: int | None) -> Pair:
@@ -158,7 +158,7 @@ class _Matching:
         parts = (Part(original, expert, transposed=not plain), Part(other, expert, transposed=plain))
         x, y = self.original.shapes[original], self.other.shapes[other]
         note = (
-            f"{short(original, 120)} is stored as {list(x)}, {short(other, 120)} as its transpose {list(y)}."
+            f"{named(original)} is stored as {list(x)}, {named(other)} as its transpose {list(y)}."
         )
         return Pair(*parts, parts[0].shape_of(x), note)
 
@@ -193,7 +193,7 @@ class _Matching:
                 if stack is None or expert is None:
                     continue
                 whole = coarse.shapes[stack]
-                if whole[:1] > (expert,) and whole[1:] in (shape, shape[::-1]):
+                if whole[1:] in (shape, shape[::-1]) and expert < whole[0]:
                     turned = whole[1:] != shape
                     self._add(coarse, Part(stack, expert, transposed=turned), fine, Part(name), shape)
                     break
@@ -264,7 +264,7 @@ class _Matching:
                 continue
             if side.shapes[head] == opposite.shapes[table]:
                 note = (
-                    f"{short(head, 120)} is compared with {short(table, 120)}: one side has tied embeddings."
+                    f"{named(head)} is compared with {named(table)}: one side has tied embeddings."
                 )
                 parts = [Part(head), Part(table)][:: 1 if side is self.original else -1]
                 side.taken.add(head)
@@ -279,11 +279,11 @@ class _Matching:
             if key in opposite.missing:
                 return Unpaired(side.side, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
         if _is_buffer(side, name):
-            reason = f"{short(name, 120)} is a buffer, not a weight; libraries compute it again."
+            reason = f"{named(name)} is a buffer, not a weight; libraries compute it again."
             return Unpaired(side.side, name, "buffer", reason)
         if name.endswith(_OF_ACTIVATIONS):
-            reason = f"{short(name, 120)} is an activation scale, which only some quantized checkpoints have."
+            reason = f"{named(name)} is an activation scale, which only some quantized checkpoints have."
             return Unpaired(side.side, name, "activations", reason)
-        named = [k for k, _ in side.translate.keys(name)[1:] if k != name]
-        instead = f" or {short(named[0], 120)}" if named else ""
-        return Unpaired(side.side, name, "absent", f"{where} has no {short(name, 120)}{instead}.")
+        others = [k for k, _ in side.translate.keys(name)[1:] if k != name]
+        instead = f" or {named(others[0])}" if others else ""
+        return Unpaired(side.side, name, "absent", f"{where} has no {named(name)}{instead}.")

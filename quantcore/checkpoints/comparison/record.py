@@ -10,7 +10,7 @@ import numpy as np
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, described
 from quantcore.checkpoints.comparison.sums import Sums
-from quantcore.tensors import short
+from quantcore.checkpoints.problem import named
 from quantcore.wording import count, joined
 
 FORMAT = 1  # version of a state as plain data
@@ -135,7 +135,7 @@ class TensorResult:
 
     def sentences(self) -> tuple[str, ...]:
         """Return remarks about this pair, computed from its numbers."""
-        name = short(self.name, 120)
+        name = named(self.name)
         if self.problem:
             return (f"{name} is not compared: {self.problem}",)
         said = [self.note] if self.note else []
@@ -230,5 +230,5 @@ def summary(results: "Sequence[TensorResult]") -> str:
         total = sqnr_of(sum(r.power for r in others), sum(r.squared_error for r in others))
         text += f"; overall SQNR of the {'others' if equal else 'pairs'} {decibels(total)}"
         worst = min(others, key=lambda r: r.sqnr_db)
-        text += f", lowest {decibels(worst.sqnr_db)} in {short(worst.name, 120)}"
+        text += f", lowest {decibels(worst.sqnr_db)} in {named(worst.name)}"
     return text + "."

@@ -51,5 +51,5 @@ def row_order(original: Opened, other: Opened, original_name: str, other_name: s
     errors |= {
         name: float((was - orders.undo(name, now, rows)).square().sum()) for name in orders.head_orders
     }
-    best = min(errors, key=lambda name: (errors[name], name != AS_STORED))
+    best = min(errors, key=lambda name: errors[name])
     return RowOrder(orders, best) if errors[best] < EXPLAINED * errors[AS_STORED] else None

@@ -8,13 +8,12 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from quantcore.checkpoints.ggml.names import GgufNames, without_expert
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
-from quantcore.tensors import short
 
 Key = tuple[str, int | None]  # a name that both checkpoints may use, and the index of an expert
 Side = Literal["original", "other"]
@@ -118,7 +117,7 @@ class Tensors:
 
     def without(self, name: str) -> Unpaired:
         """Return why a tensor can't be read."""
-        reason = f"{short(name, 120)} can't be read: {self.unreadable[name]}"
+        reason = f"{named(name)} can't be read: {self.unreadable[name]}"
         return Unpaired(self.side, name, "unreadable", reason)
 
 

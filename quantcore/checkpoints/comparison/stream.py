@@ -159,7 +159,7 @@ class Comparison:
         for number in range(len(state.finished), len(self.pairing.pairs)):
             pair = self.pairing.pairs[number]
             work = Work(number, pair, self._layouts(pair), *self.orders_of(pair))
-            for box in range(first, max(1, work.boxes)):
+            for box in range(first, work.boxes):
                 task = Task(work, box)
                 yield task
                 if work.problem:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quantcore.checkpoints.files.address import Folder, is_inside
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.problem import Problem, named
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json, short
 
@@ -40,7 +40,7 @@ def read_index(folder: Folder, name: str) -> Index:
     wrong = {tensor for problem in problems for tensor in problem.tensors}
     good = {shard: tuple(tensors) for shard, tensors in shards.items() if not wrong & set(tensors)}
     if not good:
-        raise QuantError(problems[0].sentence if problems else f"{short(name, 120)} names no tensor.")
+        raise QuantError(problems[0].sentence if problems else f"{named(name)} names no tensor.")
     return Index(good, tuple(problems))
 
 
@@ -48,18 +48,18 @@ def _weight_map(folder: Folder, name: str) -> dict[str, str]:
     try:
         content = load_json(folder.read(name, MAX_INDEX).decode("utf-8"), name)
     except UnicodeDecodeError:
-        raise QuantError(f"{short(name, 120)} is not UTF-8 text; download it again.") from None
+        raise QuantError(f"{named(name)} is not UTF-8 text; download it again.") from None
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise QuantError(
-            f"{short(name, 120)} has no weight_map of tensor names to file names; it is not an index."
+            f"{named(name)} has no weight_map of tensor names to file names; it is not an index."
         )
     return weight_map
 
 
 def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None:
     """Return the kind of what keeps a shard from being opened, and a sentence; None if nothing does."""
-    quoted = short(shard, 120)
+    quoted = named(shard)
     if not is_inside(shard):
         return (
             "outside",
@@ -68,7 +68,7 @@ def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None
     if INDEX.match(shard) or not SHARD.match(shard):
         return (
             "not_a_shard",
-            f"The index {short(index, 120)} names {quoted}, which is not a safetensors file.",
+            f"The index {named(index)} names {quoted}, which is not a safetensors file.",
         )
     if not is_present:
         return "missing_shard", f"The shard {quoted} is missing."

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.files.sources import ByteSource, MemorySource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import SAFETENSORS_BITS, short
+from quantcore.tensors import SAFETENSORS_BITS
 
 Slices = tuple[slice, ...]
 
@@ -51,7 +52,7 @@ class StoredTensor:
         """
         bits = SAFETENSORS_BITS.get(self.dtype, 0)
         if bits % 8 or not bits:
-            raise QuantError(f"{short(self.name, 120)} has the dtype {self.dtype}, which has no reader here.")
+            raise QuantError(f"{named(self.name)} has the dtype {self.dtype}, which has no reader here.")
         return bits // 8
 
     @property

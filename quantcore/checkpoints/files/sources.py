@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.problem import NotFound
+from quantcore.checkpoints.problem import NotFound, named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 _MOST_RANGES = 1000  # tracked per file
 
@@ -219,4 +218,4 @@ def reason(error: Exception) -> str:
 
 def quoted(text: str) -> str:
     """Return a name as it is shown in messages."""
-    return short(text, 120)
+    return named(text)

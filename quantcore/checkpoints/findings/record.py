@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, write
 from quantcore.diagnosis import Finding, Severity
@@ -103,11 +103,6 @@ def of_problem(problem: Problem) -> CheckpointFinding:
     return CheckpointFinding(
         problem.kind, problem.severity, problem.sentence, tensors=problem.tensors, cause=problem.cause
     )
-
-
-def named(name: str) -> str:
-    """Quote a name for a sentence."""
-    return short(name, 120)
 
 
 def some(names: Iterable[str], shown: int = 5) -> str:

@@ -128,7 +128,7 @@ def _is_of_another_kind(
         return sharing or not alone or len(whole) < _ALONE
     # modules that complete layers do not have: the layer computes something else
     known = {name for other in whole for name in parents[other]}
-    if not own.keys() <= known:
+    if set(own) - known:
         return True
     if lost <= LIKE_KEYS:
         alike = [p for p in parents if role_of(p) == role_of(parent) and lost.isdisjoint(parents[p])]

@@ -111,12 +111,12 @@ def of_quantized(layout: Layout) -> Summary:
 def _sampled(layout: Layout) -> Iterator[slice]:
     """Yield a few runs of rows, spread over the weight, that have about `SAMPLE` elements together."""
     rows = layout.shape[0]
-    wanted = max(1, -(-SAMPLE * rows // max(1, math.prod(layout.shape))))
+    wanted = -(-SAMPLE * rows // math.prod(layout.shape))
     if wanted >= rows:
         yield from boxes(layout)
         return
     each = max(1, wanted // PLACES)
     places = min(PLACES, wanted)
     for i in range(places):
-        start = i * (rows - each) // max(1, places - 1) if places > 1 else 0
+        start = i * (rows - each) // (places - 1) if places > 1 else 0
         yield slice(start, start + each)

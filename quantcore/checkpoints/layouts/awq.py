@@ -16,6 +16,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, permuted
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
@@ -26,8 +27,8 @@ from quantcore.formats import UINT4, Format
 from quantcore.granularity import Granularity, PerGroup
 from quantcore.tensors import short
 
-# the place of column j of eight in its word, counted from the lowest bits
-ORDER = permuted(4, 32, (0, 4, 1, 5, 2, 6, 3, 7))
+INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of column j of eight in its word, counted from the lowest bits
+ORDER = permuted(4, 32, INTERLEAVE)
 NAMES = ("qweight", "qzeros", "scales")
 
 
@@ -53,14 +54,14 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     version = (text(config, "version") or "gemm").lower()
     if version != "gemm":
         raise QuantError(
-            f"{short(module, 120)} is stored in AWQ's version {short(version)}, which is not supported; convert it "
+            f"{named(module)} is stored in AWQ's version {short(version)}, which is not supported; convert it "
             "to version gemm."
         )
     for key in ("bits", "w_bit"):
         integer(config, key, (4,))
     for piece in pieces.values():
         if len(piece.shape) != 2:
-            raise QuantError(f"{short(piece.name, 120)} has shape {piece.shape}; AWQ stores matrices.")
+            raise QuantError(f"{named(piece.name)} has shape {piece.shape}; AWQ stores matrices.")
     (columns, _), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
     size, remarks = group_size(config, ("group_size", "q_group_size"), columns, groups, pieces["scales"])
     return Awq(

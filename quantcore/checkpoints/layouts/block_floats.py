@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.packing import Order, dense, fits_pairs, high_first, look_up_pairs, pairs_of
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows, e8m0
 from quantcore.checkpoints.protocol.layout import CODES, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -21,7 +22,6 @@ from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
 from quantcore.granularity import Granularity, PerGroup, Shape
 from quantcore.numerics import round_to
-from quantcore.tensors import short
 
 SCALE_CODE, GLOBAL_SCALE = "scale_code", "global_scale"
 
@@ -71,7 +71,7 @@ class BlockFloats(Layout):
         grid = (*self.shape[:-1], -(-self.shape[-1] // self.size))
         if scale.shape != grid:
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but a weight of shape {self.shape} in blocks "
+                f"{named(scale.piece.name)} has shape {scale.shape}, but a weight of shape {self.shape} in blocks "
                 f"of {self.size} takes scales of shape {grid}; the file does not fit its config."
             )
         bits = self.element.bits

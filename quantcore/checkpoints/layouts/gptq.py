@@ -21,6 +21,7 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
@@ -75,7 +76,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     for name, piece in pieces.items():
         if len(piece.shape) != (1 if name == "g_idx" else 2):
             raise QuantError(
-                f"{short(piece.name, 120)} has shape {piece.shape}; GPTQ stores g_idx as a vector, and all else "
+                f"{named(piece.name)} has shape {piece.shape}; GPTQ stores g_idx as a vector, and all else "
                 "as matrices."
             )
     groups, rows = scales.shape
@@ -85,7 +86,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         bits = qweight.shape[0] * 32 // columns
     if bits is None or bits not in BITS:
         raise QuantError(
-            f"Neither the config nor the shapes give the bits of {short(module, 120)}; "
+            f"Neither the config nor the shapes give the bits of {named(module)}; "
             "put config.json or quantize_config.json next to the file."
         )
     columns = columns or qweight.shape[0] * 32 // bits
@@ -146,17 +147,16 @@ class Gptq(Layout):
     @cached_property
     def fields(self) -> Mapping[str, Field]:
         """Codes, scales, zero points, and the group of each column."""
-        rows, columns = self.shape
-        groups = self.pieces["scales"].shape[0]
+        groups, rows = self.pieces["scales"].shape
         found: dict[str, Field] = {
             CODES: Packed(self.pieces["qweight"], self.order, self.shape, axis=1, transposed=True),
             SCALE: Numbers(self.pieces["scales"], transposed=True),
             ZERO_POINT: self._zeros((rows, groups)),
         }
         if "g_idx" in self.pieces:
-            if self.pieces["g_idx"].shape != (columns,) or self.pieces["g_idx"].dtype != "I32":
+            if self.pieces["g_idx"].dtype != "I32":
                 raise QuantError(
-                    f"{short(self.pieces['g_idx'].name, 120)} does not hold one int32 per input."
+                    f"{named(self.pieces['g_idx'].name)} does not hold one int32 per input."
                 )
             found[GROUP_INDEX] = Numbers(self.pieces["g_idx"])
         return found

@@ -15,6 +15,7 @@ import torch
 from quantcore.checkpoints.containers.onnx import Dequantize, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -24,7 +25,6 @@ from quantcore.errors import QuantError
 from quantcore.formats import Format, parse_format
 from quantcore.granularity import Blocks, Granularity, PerChannel, PerGroup, PerTensor, Shape
 from quantcore.notation import write_call
-from quantcore.tensors import short
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -59,16 +59,16 @@ def _dequantized(node: Dequantize, graph: OnnxGraph, pieces: Mapping[str, Stored
     kind, shape = graph.types[node.x]
     if node.zero_point and "zero_point" not in pieces:
         raise QuantError(
-            f"The zero point of {short(node.x, 120)} is computed in the graph, which is not run here."
+            f"The zero point of {named(node.x)} is computed in the graph, which is not run here."
         )
     if kind.name.startswith(("float", "bf", "bool")) or not pieces["scale"].is_floating:
         raise QuantError(
-            f"{short(node.x, 120)} is {kind.name} with scales of {pieces['scale'].dtype}; DequantizeLinear takes codes "
+            f"{named(node.x)} is {kind.name} with scales of {pieces['scale'].dtype}; DequantizeLinear takes codes "
             "and float scales."
         )
     if node.output and node.output not in (1, 10, 16):
         raise QuantError(
-            f"{short(node.x, 120)} is dequantized to data type {node.output}, not to float32, float16 or bfloat16."
+            f"{named(node.x)} is dequantized to data type {node.output}, not to float32, float16 or bfloat16."
         )
     dtype = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}.get(node.output)
     return Initializer(
@@ -86,7 +86,7 @@ def _granularity(node: Dequantize, shape: Shape, scale: StoredTensor) -> Granula
         return PerTensor()
     if not -len(shape) <= node.axis < len(shape) or node.block_size < 0:
         raise QuantError(
-            f"{short(node.x, 120)} is dequantized along axis {node.axis} with block_size {node.block_size}, which does "
+            f"{named(node.x)} is dequantized along axis {node.axis} with block_size {node.block_size}, which does "
             f"not fit its shape, {shape}."
         )
     axis = node.axis % len(shape)

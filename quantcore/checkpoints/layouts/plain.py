@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -16,7 +17,6 @@ from quantcore.checkpoints.protocol.release import Release
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity
-from quantcore.tensors import short
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -29,7 +29,7 @@ def plain(name: str, piece: StoredTensor) -> Layout:
     """Return the layout of a stored tensor whose elements are its values."""
     if piece.dtype not in TORCH_DTYPES:
         reason = (
-            f"{short(name, 120)} has the dtype {piece.dtype}, which is not supported; save it in another one."
+            f"{named(name)} has the dtype {piece.dtype}, which is not supported; save it in another one."
         )
         return Refused(name, piece.shape, torch.float32, {"": piece}, reason, f"dtype {piece.dtype}")
     return Plain(name, piece.shape, TORCH_DTYPES[piece.dtype], {"": piece})
@@ -54,7 +54,7 @@ class Plain(Layout):
         bits = 8 * self.dtype.itemsize
         if self.dtype.is_floating_point or self.dtype == torch.bool or bits > 16:
             raise QuantError(
-                f"{short(self.name, 120)} is {self.storage}, so it has no codes; read its values."
+                f"{named(self.name)} is {self.storage}, so it has no codes; read its values."
             )
         return IntFormat(bits, signed=self.dtype.is_signed)
 

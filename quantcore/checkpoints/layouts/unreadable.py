@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
@@ -46,7 +47,7 @@ def find_known(release: Release) -> Iterator[Layout]:
         for names, what in KNOWN.items():
             if names[0] in pieces and pieces.keys() >= set(names) and not pieces[names[0]].is_floating:
                 reason = (
-                    f"{short(module, 120)} is stored in a format that is not supported, {what}; convert it with its "
+                    f"{named(module)} is stored in a format that is not supported, {what}; convert it with its "
                     "library."
                 )
                 yield _refused(f"{module}.weight", pieces, reason, what)
@@ -59,12 +60,12 @@ def find(release: Release, readers: str) -> Iterator[Layout]:
     Args:
         readers: the supported methods.
     """
-    named = METHODS.get(release.method, "")
-    said = f"quant_method {short(release.method, 60)}" + (f" ({named})" if named else "")
+    method = METHODS.get(release.method, "")
+    said = f"quant_method {short(release.method, 60)}" + (f" ({method})" if method else "")
     for module, pieces in release.modules.items():
         if any(_holds_codes(piece) for piece in pieces.values()):
             reason = (
-                f"The config says {said}, which is not supported, so {short(module, 120)} can't be read; the supported "
+                f"The config says {said}, which is not supported, so {named(module)} can't be read; the supported "
                 f"methods are {readers}."
             )
             yield _refused(f"{module}.weight" if module else "weight", pieces, reason, said)

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format, IntFormat
 from quantcore.granularity import Blocks, Granularity
 from quantcore.notation import write_call
-from quantcore.tensors import short
 
 ELEMENTS: dict[str, Format] = {
     "I8": IntFormat(8),
@@ -62,12 +62,12 @@ class Whole(Layout):
         grid = Blocks.of(self.blocks_of, self.shape).grid
         if [n for n in scale.shape if n > 1] != [n for n in grid if n > 1]:
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {write_call(self.blocks_of)} with a "
+                f"{named(scale.piece.name)} has shape {scale.shape}, but {write_call(self.blocks_of)} with a "
                 f"weight of shape {self.shape} takes scales of shape {grid}; the file does not fit its config."
             )
         found: dict[str, Field] = {CODES: Numbers(weight, raw=weight.dtype != "I8"), SCALE: scale}
         if "weight_zero_point" in self.pieces:
             found[ZERO_POINT] = Numbers(self.pieces["weight_zero_point"])
             if found[ZERO_POINT].shape != scale.shape:
-                raise QuantError(f"{short(self.name, 120)} has zero points and scales of different shapes.")
+                raise QuantError(f"{named(self.name)} has zero points and scales of different shapes.")
         return found

@@ -93,8 +93,9 @@ def constant(value: int | float | np.float32) -> Formula:
 
 def named(name: str, value: Value) -> Formula:
     """A number with a name."""
-    text = f"({value})" if isinstance(value, int) and value < 0 else text_of(value)
-    return Formula(name, text if isinstance(value, int) else signed(float(value)), value)
+    if isinstance(value, int):
+        return Formula(name, f"({value})" if value < 0 else str(value), value)
+    return Formula(name, signed(float(value)), value)
 
 
 def power_of_two(exponent: Formula) -> Formula:

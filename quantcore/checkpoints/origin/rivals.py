@@ -66,7 +66,7 @@ def window(shape: tuple[int, ...], index: tuple[int, ...]) -> slice:
     """Return the rows around an element whose elements are counted; all rows if they are few."""
     if not shape:
         return slice(0, 1)
-    count = max(1, COUNTED // max(1, prod(shape[1:])))
+    count = _at_once(shape)
     start = max(0, min(index[0] // count * count, shape[0] - count))
     return slice(start, min(shape[0], start + count))
 
@@ -100,9 +100,14 @@ def _boxes(shape: tuple[int, ...], rows: slice) -> Iterator[slice | None]:
     if not shape:
         yield None
         return
-    step = max(1, COUNTED // max(1, prod(shape[1:])))
+    step = _at_once(shape)
     for start in range(rows.start, rows.stop, step):
         yield slice(start, min(start + step, rows.stop))
+
+
+def _at_once(shape: tuple[int, ...]) -> int:
+    """Return how many rows are counted at once."""
+    return max(1, COUNTED // prod(shape[1:]))
 
 
 def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -146,8 +146,7 @@ def _of_packed(field: Packed, bits: Formula, width: int, name: str, lines: Lines
         return lines.let(name, bits - half, "stored with the middle of the codes added") if half else bits
     moved = half - offset
     note = "two's complement" if half and not offset else "stored with 1 subtracted" if offset == -1 else ""
-    inner = bits + moved if moved > 0 else bits - -moved
-    wrapped = inner % count
+    wrapped = (bits + moved) % count
     return lines.let(name, wrapped - half if half else wrapped, note)
 
 

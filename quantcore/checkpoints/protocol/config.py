@@ -4,9 +4,12 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.tensors import short
+
+LENGTHS = range(1, 2**31)  # of blocks, groups and axes, as a config may give them
 
 
 def integer(config: Mapping[str, Any], key: str, allowed: Container[int]) -> int | None:
@@ -78,7 +81,7 @@ def group_size(
     if groups < 1 or columns % groups:
         given = "no group_size" if said is None else f"group_size {said}"
         raise QuantError(
-            f"The config has {given} for {columns} inputs, but {short(scales.name, 120)} has shape {scales.shape}, which "
+            f"The config has {given} for {columns} inputs, but {named(scales.name)} has shape {scales.shape}, which "
             "does not give equal groups; the file does not fit its config."
         )
     size = columns // groups
@@ -110,7 +113,7 @@ def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] 
     if (
         isinstance(value, list)
         and len(value) == count
-        and all(type(n) is int and 0 < n < 2**31 for n in value)
+        and all(type(n) is int and n in LENGTHS for n in value)
     ):
         return tuple(value)
     raise QuantError(f"The config says {key} {short(str(value))}; write a list of {count} positive integers.")

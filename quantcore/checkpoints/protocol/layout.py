@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
@@ -29,7 +30,6 @@ from quantcore.formats import Format
 from quantcore.granularity import Blocks, Granularity, Shape
 from quantcore.numerics import round_to
 from quantcore.qparams import Dequantizer, decode
-from quantcore.tensors import short
 
 # roles of fields, as golden checkpoints name them; a format may add its own
 CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
@@ -151,7 +151,7 @@ class Layout(ABC):
         index = self._read(GROUP_INDEX, None)
         if index is not None and not 0 <= int(index.min()) <= int(index.max()) < self.blocks.grid[-1]:
             raise QuantError(
-                f"The group index of {short(self.name, 120)} names the groups {int(index.min())} to {int(index.max())}, "
+                f"The group index of {named(self.name)} names the groups {int(index.min())} to {int(index.max())}, "
                 f"but there are scales for {self.blocks.grid[-1]} groups, numbered from 0; the file is damaged."
             )
         if index is not None and bool((index == torch.arange(len(index)) // self.blocks.block[-1]).all()):

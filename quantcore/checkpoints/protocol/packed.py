@@ -12,9 +12,9 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, pack, unpack
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Place, Rows, box_of, place_of_bits
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Packed:
         """
         if 8 * self.piece.itemsize != self.order.word_bits:
             raise QuantError(
-                f"{short(self.piece.name, 120)} is {self.piece.dtype}, but its codes are packed into words of "
+                f"{named(self.piece.name)} is {self.piece.dtype}, but its codes are packed into words of "
                 f"{self.order.word_bits} bits; the file does not fit its config."
             )
         words = list(self.shape)
@@ -52,7 +52,7 @@ class Packed:
         expected = tuple(words[::-1] if self.transposed else words)
         if self.piece.shape != expected:
             raise QuantError(
-                f"{short(self.piece.name, 120)} has shape {self.piece.shape}, but {self.order.bits}-bit codes of shape "
+                f"{named(self.piece.name)} has shape {self.piece.shape}, but {self.order.bits}-bit codes of shape "
                 f"{self.shape} take {expected}; the file does not fit its config."
             )
 

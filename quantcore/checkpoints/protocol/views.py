@@ -8,10 +8,11 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
-from quantcore.tensors import SAFETENSORS_BITS, short
+from quantcore.tensors import SAFETENSORS_BITS
 
 
 def viewed(piece: StoredTensor, dtype: str, shape: Shape) -> StoredTensor:
@@ -22,7 +23,7 @@ def viewed(piece: StoredTensor, dtype: str, shape: Shape) -> StoredTensor:
     """
     if math.prod(shape) * SAFETENSORS_BITS[dtype] != 8 * piece.num_bytes:
         raise QuantError(
-            f"{short(piece.name, 120)} has {piece.num_bytes:,} bytes, which are not {dtype} of shape {shape}; "
+            f"{named(piece.name)} has {piece.num_bytes:,} bytes, which are not {dtype} of shape {shape}; "
             "the file does not fit its config."
         )
     return replace(piece, dtype=dtype, shape=shape)
@@ -43,7 +44,7 @@ class Reshaped:
         """
         if math.prod(self.shape) != math.prod(self.field.shape):
             raise QuantError(
-                f"{short(self.piece.name, 120)} holds {math.prod(self.field.shape):,} numbers, but a weight of shape "
+                f"{named(self.piece.name)} holds {math.prod(self.field.shape):,} numbers, but a weight of shape "
                 f"{self.shape} has {math.prod(self.shape):,}; the file is damaged."
             )
 

@@ -8,8 +8,8 @@ import struct
 from typing import Any
 
 from quantcore.checkpoints.files.sources import ByteSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 MAX_HEADER = 2**26  # bytes; a vocabulary of 250,000 words with its merges takes 12 MB
 KEPT = 1024  # elements of an array; of a longer one, only the first are kept
@@ -89,4 +89,4 @@ class Cursor:
 
 
 def _quoted(name: str) -> str:
-    return short(name, 120)
+    return named(name)

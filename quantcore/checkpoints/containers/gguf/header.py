@@ -12,6 +12,7 @@ import numpy as np
 
 from quantcore.checkpoints.containers.gguf.cursor import KEPT, Cursor
 from quantcore.checkpoints.files.sources import ByteSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -180,4 +181,4 @@ def _alignment(metadata: dict[str, Any], name: str) -> int:
 
 
 def _quoted(name: str) -> str:
-    return short(name, 120)
+    return named(name)

@@ -13,8 +13,8 @@ from quantcore.checkpoints.containers.gguf.header import MAGIC
 from quantcore.checkpoints.containers.gguf.tensors import open_gguf
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import ByteSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 MAX_ENTRIES, MAX_NAME = 2**17, 4096
 _LEAST = 12  # bytes of an entry without name and values
@@ -36,7 +36,7 @@ def _open_dat(source: ByteSource) -> Container:
     Raises:
         QuantError: the file is not an imatrix, or is truncated.
     """
-    name = short(source.name, 120)
+    name = named(source.name)
     count = _numbers(source, 0, 1)[0] if source.size >= 4 else -1
     if not 1 <= count <= MAX_ENTRIES or 4 + count * _LEAST > source.size:
         raise QuantError(
@@ -62,11 +62,11 @@ def _open_dat(source: ByteSource) -> Container:
         position += 12 + length
         if size < 1 or position + 4 * size > source.size:
             raise QuantError(
-                f"{name} claims {size:,} values for {short(weight, 120)}, which is not possible in a file of "
+                f"{name} claims {size:,} values for {named(weight)}, which is not possible in a file of "
                 f"{source.size:,} bytes; download it again."
             )
         if weight in tensors:
-            raise QuantError(f"{name} has two entries {short(weight, 120)}; compute the imatrix again.")
+            raise QuantError(f"{name} has two entries {named(weight)}; compute the imatrix again.")
         tensors[weight] = StoredTensor(weight, "F32", (1, size), source, position, 4 * size)
         position += 4 * size
     return Container(tensors, {"imatrix.calls": calls} | _tail(source, position), is_self_described=True)

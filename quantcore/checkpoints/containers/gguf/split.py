@@ -6,7 +6,7 @@ from typing import Any
 
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.files.address import Folder
-from quantcore.checkpoints.problem import Problem
+from quantcore.checkpoints.problem import Problem, named
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -93,4 +93,4 @@ def check_number(containers: Mapping[str, Container]) -> list[Problem]:
 
 
 def _quoted(name: str) -> str:
-    return short(name, 120)
+    return named(name)

@@ -8,8 +8,9 @@ from quantcore.checkpoints.containers.gguf.split import check_part
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.ggml import PLAIN_TYPES, TYPE_IDS, UNREADABLE_TYPES
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import shape_text, short
+from quantcore.tensors import shape_text
 
 
 def open_gguf(source: ByteSource) -> Container:
@@ -85,4 +86,4 @@ def _type_name(tensor: GgufTensor) -> str:
 
 
 def _quoted(name: str) -> str:
-    return short(name, 120)
+    return named(name)

@@ -15,6 +15,7 @@ from quantcore.checkpoints.containers.onnx.protobuf import Message, Span, signed
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -80,13 +81,13 @@ def open_onnx(folder: Folder, name: str) -> Container:
                 piece, kind, shape = _Initializer(message, value).stored(folder)
                 if piece.name in tensors:
                     raise QuantError(
-                        f"{short(name, 120)} has two initializers named {short(piece.name, 80)}; rename one."
+                        f"{named(name)} has two initializers named {short(piece.name, 80)}; rename one."
                     )
                 tensors[piece.name], types[piece.name] = piece, (kind, shape)
             elif number == 1 and isinstance(value, tuple):
                 nodes += _dequantize(message, value)
     if not tensors:
-        raise QuantError(f"{short(name, 120)} has no initializers; give a model with weights.")
+        raise QuantError(f"{named(name)} has no initializers; give a model with weights.")
     return Container(
         tensors, structure=OnnxGraph(types, tuple(n for n in nodes if {n.x, n.scale} <= set(tensors)))
     )
@@ -115,7 +116,7 @@ class _Initializer:
                 ]
                 if len(self.shape) > MAX_RANK:
                     raise QuantError(
-                        f"{short(message.source.name, 120)} has a tensor of more than {MAX_RANK} axes."
+                        f"{named(message.source.name)} has a tensor of more than {MAX_RANK} axes."
                     )
             elif number == 2 and isinstance(value, int):
                 self.type = value

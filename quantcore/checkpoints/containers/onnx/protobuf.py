@@ -6,8 +6,8 @@ Lengths are followed, so that a tensor's bytes are skipped, not read. Source: pr
 from collections.abc import Iterator
 
 from quantcore.checkpoints.files.sources import ByteSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 MAX_FIELDS = 10_000_000
 _WINDOW = 4096
@@ -83,7 +83,7 @@ class Message:
     def damaged(self, at: int) -> QuantError:
         """Return the error for a file that is not a model."""
         return QuantError(
-            f"{short(self.source.name, 120)} is damaged, or not an .onnx file: byte {at:,} can't be read."
+            f"{named(self.source.name)} is damaged, or not an .onnx file: byte {at:,} can't be read."
         )
 
 

@@ -6,6 +6,7 @@ import zipfile
 import zlib
 
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.tensors import megabytes, short
 
@@ -38,18 +39,18 @@ class Archive:
         except QuantError:  # also a ValueError
             raise
         except _BROKEN:
-            raise QuantError(f"{short(source.name, 120)} is a damaged zip file; download it again.") from None
+            raise QuantError(f"{named(source.name)} is a damaged zip file; download it again.") from None
         infos = self._zip.infolist()
         if len(infos) > MAX_MEMBERS:
             raise QuantError(
-                f"{short(source.name, 120)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read."
+                f"{named(source.name)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read."
             )
         files = [
             info for info in infos if not info.filename.endswith("/")
         ]  # is_dir() fails for an empty name
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
-            raise QuantError(f"{short(source.name, 120)} has two members with the same name; save it again.")
+            raise QuantError(f"{named(source.name)} has two members with the same name; save it again.")
 
     def start(self, member: str, size: int) -> bytes:
         """Return the first ``size`` bytes of a member, unpacked.
@@ -151,7 +152,7 @@ class _File(io.RawIOBase):
         size = rest if size < 0 else min(size, rest)
         if size > MAX_DIRECTORY:
             raise QuantError(
-                f"{short(self._source.name, 120)} has a directory of {size:,} bytes; at most {MAX_DIRECTORY:,} are read."
+                f"{named(self._source.name)} has a directory of {size:,} bytes; at most {MAX_DIRECTORY:,} are read."
             )
         data = bytes(self._source.read(self._at, size))
         self._at += size

@@ -8,6 +8,7 @@ from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.containers.zipped.archive import Archive
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.tensors import read_npy_header, short
 
@@ -29,7 +30,7 @@ def open_npz(source: ByteSource) -> Container:
     for member, info in archive.members.items():
         if not member.endswith(".npy"):
             raise QuantError(
-                f"{short(source.name, 120)} holds {short(member, 80)}, which is not an array; save only arrays."
+                f"{named(source.name)} holds {short(member, 80)}, which is not an array; save only arrays."
             )
         name = member.removesuffix(".npy")
         header = archive.start(member, _HEADER_BYTES)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
@@ -67,7 +68,7 @@ def read_pickle(data: bytes, name: str) -> Any:
     try:
         for steps, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if steps > MAX_STEPS:
-                raise QuantError(f"The pickle in {short(name, 120)} has more than {MAX_STEPS:,} steps.")
+                raise QuantError(f"The pickle in {named(name)} has more than {MAX_STEPS:,} steps.")
             if opcode.name == "STOP":
                 return machine.stack[-1]
             machine.step(opcode.name, argument)
@@ -75,7 +76,7 @@ def read_pickle(data: bytes, name: str) -> Any:
         raise
     except (ValueError, IndexError, KeyError, TypeError, AttributeError):
         pass
-    raise QuantError(f"The pickle in {short(name, 120)} is damaged; save the file again, as .safetensors.")
+    raise QuantError(f"The pickle in {named(name)} is damaged; save the file again, as .safetensors.")
 
 
 class _Machine:
@@ -107,7 +108,7 @@ class _Machine:
     def refuse(self, what: str) -> None:
         """Raise a QuantError on something that files of tensors don't have."""
         raise QuantError(
-            f"{short(self.name, 120)} is a pickle with {what}, which files of tensors don't have; it is not run. Save "
+            f"{named(self.name)} is a pickle with {what}, which files of tensors don't have; it is not run. Save "
             "the tensors as .safetensors."
         )
 

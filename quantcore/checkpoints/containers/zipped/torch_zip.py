@@ -15,8 +15,9 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.containers.zipped.archive import MAX_UNPACKED, Archive
 from quantcore.checkpoints.containers.zipped.pickle_program import Tensor, read_pickle
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS, megabytes, short
+from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS, megabytes
 
 MAX_PICKLE = 64 * 2**20
 MAX_VISITS = 1_000_000
@@ -30,24 +31,24 @@ def open_torch(source: ByteSource) -> Container:
     """
     if bytes(source.read(0, min(4, source.size))) != b"PK\x03\x04":
         raise QuantError(
-            f"{short(source.name, 120)} is not a zip file of tensors, as PyTorch has written since 1.6; bare pickles are "
+            f"{named(source.name)} is not a zip file of tensors, as PyTorch has written since 1.6; bare pickles are "
             f"not read. {CONVERT_TORCH}"
         )
     archive = Archive(source)
     pickles = [name for name in archive.members if name.endswith("/data.pkl") and name.count("/") == 1]
     if len(pickles) != 1 or archive.members[pickles[0]].file_size > MAX_PICKLE:
         raise QuantError(
-            f"{short(source.name, 120)} is not a zip file of tensors; save them as .safetensors."
+            f"{named(source.name)} is not a zip file of tensors; save them as .safetensors."
         )
     root = pickles[0].removesuffix("data.pkl")
     if f"{root}byteorder" in archive.members and archive.start(f"{root}byteorder", 8) != b"little":
         raise QuantError(
-            f"{short(source.name, 120)} was written on a big-endian machine; save it as .safetensors."
+            f"{named(source.name)} was written on a big-endian machine; save it as .safetensors."
         )
     content = read_pickle(archive.start(pickles[0], MAX_PICKLE), source.name)
     tensors = dict(_tensors(content))
     if not tensors:
-        raise QuantError(f"{short(source.name, 120)} holds no tensor.")
+        raise QuantError(f"{named(source.name)} holds no tensor.")
     return Container({name: _stored(name, tensor, archive, root) for name, tensor in tensors.items()})
 
 
@@ -75,14 +76,14 @@ def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
 def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTensor:
     member = f"{root}data/{tensor.storage.key}"
     if member not in archive.members:
-        raise QuantError(f"The bytes of {short(name, 120)} are missing; download the file again.")
+        raise QuantError(f"The bytes of {named(name)} are missing; download the file again.")
     size = SAFETENSORS_BITS[tensor.dtype] // 8
     room = archive.members[member].file_size
     count = math.prod(tensor.shape)
     reach = tensor.offset + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride, strict=True)) + 1
     if min((tensor.offset, *tensor.shape, *tensor.stride)) < 0 or (count and reach * size > room):
         raise QuantError(
-            f"{short(name, 120)} has shape {tensor.shape}, which does not fit the {room:,} bytes of its storage; the file is damaged."
+            f"{named(name)} has shape {tensor.shape}, which does not fit the {room:,} bytes of its storage; the file is damaged."
         )
     source, offset = archive.bytes_of(member)
     if count == 0 or _is_row_major(tensor):
@@ -91,7 +92,7 @@ def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTen
         )
     if count * size > max(room, MAX_UNPACKED):
         raise QuantError(
-            f"{short(name, 120)} takes {megabytes(count * size)} from {room:,} bytes; save it as a contiguous tensor."
+            f"{named(name)} takes {megabytes(count * size)} from {room:,} bytes; save it as a contiguous tensor."
         )
     other = DerivedSource(
         f"{source.name}, {name} rearranged",

@@ -81,7 +81,7 @@ class GlobalScales:
         others = [o.away(constant)[0] for name, o in ones.items() if name != measure.name]
         agree = [away for away in others if away <= _AGREE]
         own, computed = one.away(constant)
-        room = 2 * max(agree, default=0.0) if max(agree, default=0.0) else 0.0
+        room = 2 * max(agree, default=0.0)
         if len(agree) < max(_SIBLINGS, 0.9 * len(others)) or own <= room:
             return None
         changed = int(np.float32(one.value).view(np.uint32)) ^ int(np.float32(computed).view(np.uint32))

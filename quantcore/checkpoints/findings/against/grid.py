@@ -131,6 +131,11 @@ def _half_rounding(sizes: Tensor) -> Tensor:
     return sizes.clamp(min=_SUBNORMAL).reciprocal().mul(_SUBNORMAL).add(_HALF)
 
 
+def has_min(layout: Layout) -> bool:
+    """Whether something is added that the scale does not multiply."""
+    return layout.min(slice(0, 1)) is not None
+
+
 def rounding_of(dtype: torch.dtype) -> float:
     """Return the relative rounding error of a float dtype; 0 of integers."""
     return float(torch.finfo(dtype).eps) / 2 if dtype.is_floating_point else 0.0

@@ -18,8 +18,9 @@ from quantcore.checkpoints.findings.against.plain import of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, warning
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, warning
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.rows import boxes, ready
 from quantcore.errors import QuantError

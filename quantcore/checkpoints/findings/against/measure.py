@@ -75,8 +75,7 @@ class Measure:
     def __post_init__(self) -> None:
         """Prepare what every box needs."""
         self.grid = Grid(self.layout) if Grid.suits(self.layout) else None
-        width = math.prod(self.layout.shape[1:])
-        self.width = width if len(self.layout.shape) > 1 else 1
+        self.width = math.prod(self.layout.shape[1:])
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
         # the quotient may have been computed in the original's dtype, and the original rounded to it afterwards
         self.of_original = 3 * rounding_of(self.source.layout.dtype)
@@ -152,7 +151,7 @@ class Measure:
             )
             scale = own.reshape(-1, self.width)
         bits = self.grid.bits(codes).reshape(-1, self.width) if self.grid and codes is not None else None
-        step = max(1, ELEMENTS // 8 // max(1, self.width))
+        step = max(1, ELEMENTS // 8 // self.width)
         for start in range(0, len(lines[0]), step):
             part = slice(start, start + step)
             a, b = (t[part] for t in lines)
@@ -162,7 +161,7 @@ class Measure:
                 error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
             self._squares(a, error)
             self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
-            first = box.start * (math.prod(self.layout.shape[1:]) // self.width or 1) + start
+            first = box.start + start
             if scale is not None and bits is not None:
                 self._in_steps(
                     a, b, error, scale[part], bits[part], first, stored if len(stored) == 1 else stored[part]
@@ -254,7 +253,7 @@ class Measure:
             self.bulk = 12 * float(np.median(sums[known] / counts[known])) if known.any() else math.nan
         self.leak = leak_of(self.layout, self.columns[0])
         errors, powers = self.columns
-        matters = errors > _MATTERS * self.original / max(1, len(errors))
+        matters = errors > _MATTERS * self.original / len(errors)
         self.strange_columns = int(((errors > _STRANGE * powers) & matters).sum())
         self.rows, self.columns = [], np.zeros((2, 1))
         return self

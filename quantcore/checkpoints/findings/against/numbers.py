@@ -16,6 +16,7 @@ from quantcore.formats import FLOATS, FloatFormat, IntFormat
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
 _OTHER = {"F16": torch.bfloat16, "BF16": torch.float16}
 _MOST_OFFSET = 1 << 16
+_ROUNDS = 4  # in which factors of rows and of columns are found by turns
 _EXPLAINED = 0.25  # of the squared error of a row may be left
 
 
@@ -53,9 +54,9 @@ def _ratio(x: Tensor, y: Tensor) -> float | None:
         return None
     first = float((x.double() * y).sum()) / power
     large = y.abs() > y.abs().mean()
-    if not first or not bool(large.any()):
+    if not first:
         return None
-    middle = float((x[large] / y[large]).median())
+    middle = float((x[large] / y[large]).median()) if bool(large.any()) else first
     return middle if abs(middle) > 0.05 * abs(first) else first
 
 
@@ -217,11 +218,10 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
     )
     if 4 * int(wrong.sum()) < wrong.numel():
         return
-    rows = _ratios(s.x, s.y * factor, 1)
-    both = factor * rows
-    for _ in range(3):
-        both = both * _ratios(s.x, s.y * both, 0)
-        both = both * _ratios(s.x, s.y * both, 1)
+    both = factor
+    for _ in range(_ROUNDS):
+        for axis in (1, 0):
+            both = both * _ratios(s.x, s.y * both, axis)
     words = "{has} {its} rows and columns multiplied by factors, the columns by {low} to {high}"
     yield Explained(
         "row_and_column_factors",

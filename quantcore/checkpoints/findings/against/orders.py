@@ -5,25 +5,27 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Orders
-from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.comparison.orders import EIGHTS, HALVES, PAIRS, Orders, in_blocks
+from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 from quantcore.checkpoints.layouts.awq import Awq
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 
 _SIGNATURE = 512  # columns by which rows are recognized
 _MATCHED = 1 << 14  # the most rows, or columns, that are matched with each other
+_AT_ONCE = 1024  # rows for which that is done at once
+_FITTED = 256  # rows by which the group of each column is found
+_MOST_GROUPS = 1024  # among which it is looked for
 _ALIKE = 0.5  # the least cosine of a row and its match, on average
 AFTER = "the relative error is {after} instead of {before}"
-_EIGHTS = {"0 4 1 5 2 6 3 7": (0, 2, 4, 6, 1, 3, 5, 7), "0 2 4 6 1 3 5 7": (0, 4, 1, 5, 2, 6, 3, 7)}
 
 
 def transposed(s: Suspect) -> Iterator[Explained]:
     """The two last axes are swapped, which only a square weight does not show."""
-    rows, columns = s.layout.shape[-2:] if len(s.layout.shape) > 1 else (1, 0)
-    if rows != columns or not s.is_whole:
+    square = s.layout.shape[-2:]
+    if len(set(square)) != 1 or len(square) == 1 or not s.is_whole:
         return
-    turned = s.y.reshape(-1, rows, columns).mT.reshape(s.y.shape)
-    step = s.step.reshape(-1, rows, columns).mT.reshape(s.y.shape) if not s.is_plain else None
+    turned = s.y.reshape(-1, *square).mT.reshape(s.y.shape)
+    step = s.step.reshape(-1, *square).mT.reshape(s.y.shape) if not s.is_plain else None
     yield Explained(
         "transposed",
         f"{{is}} the transpose of the original's: transposed back, {AFTER}.",
@@ -47,9 +49,7 @@ def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
     if s.grid is not None:
         n = s.y.shape[axis]
         for what, places in _runs(n):
-            for with_zeros in (False, True) if bool((s.shift != 0).any()) else (False,):
-                if with_zeros and not (axis == 0 and ZERO_POINT in s.layout.fields):
-                    continue
+            for with_zeros in (False, True) if axis == 0 and ZERO_POINT in s.layout.fields else (False,):
                 values = s.values.index_select(axis, places)
                 shift = (
                     (s.shift / s.scales).nan_to_num(0.0).index_select(axis, places) * s.scales
@@ -60,20 +60,20 @@ def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
                 yield _of_codes(s, what, name, with_zeros, fit)
 
 
-def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: object) -> Explained:
+def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: Fit) -> Explained:
     which = "codes and zero points" if with_zeros else "codes"
     facts: dict[str, object] = {"order": what, "axis": axis, "which": which}
-    if what in _EIGHTS:
+    if what in EIGHTS:
         of = "output channels" if axis == "rows" else "columns"
         reason = ": a packer or reader forgot AWQ's interleave" if isinstance(s.layout, Awq) else ""
         facts |= {"of": of}
         words = f"{{has}} the {{which}} of {{its}} {{of}} permuted {{order}} in each group of eight, but not the scales{reason}"
-        return Explained("awq_order", f"{words}; in the right order, {AFTER}.", facts, fit, 1)  # type: ignore[arg-type]
+        return Explained("awq_order", f"{words}; in the right order, {AFTER}.", facts, fit, 1)
     swapped = what == "swapped in pairs" and _share_bytes(s.layout, 1 if axis == "columns" else 0)
     kind = "nibbles_swapped" if swapped else "codes_permuted"
     words = "{has} the {which} of {its} {axis} {order}, but not the scales"
     words += ": the two codes of each byte are swapped" if swapped else ""
-    return Explained(kind, f"{words}; in the right order, {AFTER}.", facts, fit, 1)  # type: ignore[arg-type]
+    return Explained(kind, f"{words}; in the right order, {AFTER}.", facts, fit, 1)
 
 
 def _share_bytes(layout: Layout, axis: int) -> bool:
@@ -89,28 +89,21 @@ def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
     at = torch.arange(n)
     if n % 2 == 0:
         yield "swapped in pairs", at ^ 1
-        half = n // 2
-        yield "with the two halves swapped", (at + half) % n
-        if half > 1:
-            yield "with even and odd ones separated", torch.cat((at[::2], at[1::2])).argsort()
-            yield "with the two halves interleaved", torch.cat((at[::2], at[1::2]))
+        yield "with the two halves swapped", at.roll(n // 2)
     for size in (2, 4, 8, 16, 32):
-        if n % (2 * size) == 0 and n > 2 * size:
+        if n % (2 * size) == 0 and n != 2 * size:
             yield f"with runs of {size} swapped", at ^ size
-        if size > 2 and n % size == 0:
+        if size != 2 and n % size == 0:
             yield f"reversed in runs of {size}", at ^ (size - 1)
-    for size in (32, 64, 256):
-        if n % size == 0 and size < n:
-            inside = torch.arange(size)
-            for name, own in (
-                ("separated", torch.cat((inside[::2], inside[1::2])).argsort()),
-                ("interleaved", torch.cat((inside[::2], inside[1::2]))),
-            ):
-                words = "even and odd ones separated" if name == "separated" else "the two halves interleaved"
-                yield f"with {words} in runs of {size}", (torch.arange(0, n, size)[:, None] + own).reshape(-1)
+    for size in dict.fromkeys((n, 32, 64, 256)):
+        if n % size == 0 and size % 2 == 0 and size != 2:
+            even_first = torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
+            where = "" if size == n else f" in runs of {size}"
+            yield f"with even and odd ones separated{where}", in_blocks(n, even_first.argsort())
+            yield f"with the two halves interleaved{where}", in_blocks(n, even_first)
     if n % 8 == 0:
-        for name, order in _EIGHTS.items():
-            yield name, (torch.arange(0, n, 8)[:, None] + torch.tensor(order)).reshape(-1)
+        for name, order in EIGHTS.items():
+            yield name, in_blocks(n, torch.tensor(order))
 
 
 def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
@@ -128,28 +121,25 @@ def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
         yield _rows(s, places, s.fit(s.scales * s.values[places] + s.shift), "codes")
 
 
-def _rows(s: Suspect, places: Tensor, fit: object, what: str) -> Explained:
+def _rows(s: Suspect, places: Tensor, fit: Fit, what: str) -> Explained:
+    """What is found; AWQ's order of codes alone is told by `rows_of_words`, which is simpler."""
     moved = int((places != torch.arange(len(places))).sum())
     heads, order = order_of(places, s.heads)
     facts: dict[str, object] = {"moved": moved, "of": len(places), "order": order}
     right = f"in the right order, {AFTER}"
     if what == "codes":
         words = "{has} the codes of {moved} of {its} {of:row} in the place of those of other rows ({order}), but not the scales"
-        if order in _EIGHTS:
-            facts["which"] = "codes and zero points"
-            words = "{has} the {which} of {its} output channels permuted {order} in each group of eight, but not the scales"
-            return Explained("awq_order", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
-        return Explained("codes_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
-    if order in _EIGHTS:
+        return Explained("codes_permuted", f"{words}; {right}.", facts, fit, 2)
+    if order in EIGHTS:
         words = "{has} {its} output channels permuted {order} in each group of eight: AWQ's interleave was not undone"
-        return Explained("awq_order", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+        return Explained("awq_order", f"{words}; {right}.", facts, fit, 2)
     if heads:
         facts["heads"] = heads
         how = {PAIRS: "the two halves interleaved", HALVES: "the even rows before the odd ones"}[order]
         words = f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original ({how})"
-        return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+        return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)
     words = "{has} {moved} of {its} {of:row} in the place of other rows ({order})"
-    return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)  # type: ignore[arg-type]
+    return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)
 
 
 def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, str]:
@@ -161,16 +151,13 @@ def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, s
     """
     n = len(places)
     at = torch.arange(n)
-    for heads in (likely,) if likely else ():
-        order = _of_heads(places, heads)
-        if order:
-            return heads, order
-    for name, inside in _EIGHTS.items():
-        if n % 8 == 0 and torch.equal(
-            places, (torch.arange(0, n, 8)[:, None] + torch.tensor(inside)).reshape(-1)
-        ):
+    order = _of_heads(places, likely) if likely else ""
+    if order:
+        return likely, order
+    for name, inside in EIGHTS.items():
+        if n % 8 == 0 and torch.equal(places, in_blocks(n, torch.tensor(inside))):
             return 0, name
-    for heads in range(1, n // 4 + 1):
+    for heads in range(1, n):
         order = _of_heads(places, heads)
         if order:
             return heads, order
@@ -185,16 +172,14 @@ def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, s
     for size in (2, 4, 8, 16, 32):
         if n % size == 0 and torch.equal(places, at ^ (size - 1)):
             return 0, f"reversed in runs of {size}"
-    if not len(away):
-        return 0, "as stored"
     return 0, f"{line} {int(away[0])} is {line} {int(places.argsort()[away[0]])} of the original"
 
 
 def _of_heads(places: Tensor, heads: int) -> str:
     """Return the order of rows within heads that a permutation is; empty if it is none."""
     n = len(places)
-    orders = Orders((n, 1), heads)
-    if n % (2 * heads) or orders.head < 4:
+    orders = Orders((n,), heads)
+    if n % (2 * heads):
         return ""
     return next((name for name in (HALVES, PAIRS) if torch.equal(places, orders.places(name, n))), "")
 
@@ -204,16 +189,12 @@ def _vector(s: Suspect) -> Iterator[Explained]:
     by_x, by_y = x.argsort(stable=True), y.argsort(stable=True)
     places = torch.empty_like(by_x)
     places[by_x] = by_y
-    for count in dict.fromkeys((s.heads, 0)):  # equal values leave the order open
-        fit = s.fit(y[places][None])
-        heads, order = order_of(places, count)
-        facts: dict[str, object] = {"moved": int((x != y).sum()), "of": len(x), "order": order}
-        words = (
-            "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere"
-        )
-        legitimate = bool(heads) and s.gguf_differs and heads == s.heads
-        yield Explained("rows_permuted", f"{words}; in the right order, {AFTER}.", facts, fit, 2, legitimate)
-        return
+    fit = s.fit(y[places][None])
+    heads, order = order_of(places, s.heads)
+    facts: dict[str, object] = {"moved": int((x != y).sum()), "of": len(x), "order": order}
+    words = "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere"
+    legitimate = bool(heads) and s.gguf_differs and heads == s.heads
+    yield Explained("rows_permuted", f"{words}; in the right order, {AFTER}.", facts, fit, 2, legitimate)
 
 
 def _matches(y: Tensor, x: Tensor) -> Tensor | None:
@@ -221,11 +202,11 @@ def _matches(y: Tensor, x: Tensor) -> Tensor | None:
     n = len(x)
     if not 2 <= n <= _MATCHED or x.shape[1] < 4:
         return None
-    columns = torch.linspace(0, x.shape[1] - 1, min(_SIGNATURE, x.shape[1])).long()
+    columns = evenly(x.shape[1], _SIGNATURE)
     a, b = (torch.nn.functional.normalize(t[:, columns], dim=1) for t in (x, y))
     best, alike = [], []
-    for start in range(0, n, 1024):
-        near = (a[start : start + 1024] @ b.T).max(1)
+    for some in torch.split(a, _AT_ONCE):
+        near = (some @ b.T).max(1)
         best.append(near.indices)
         alike.append(near.values)
     places = torch.cat(best)
@@ -248,6 +229,11 @@ def _matches(y: Tensor, x: Tensor) -> Tensor | None:
     if torch.equal(places, torch.arange(n)) or float(sure.median()) < _ALIKE:
         return None
     return places
+
+
+def evenly(n: int, most: int) -> Tensor:
+    """Return at most ``most`` of ``n`` indices, evenly spread from the first to the last."""
+    return torch.linspace(0, n - 1, min(most, n)).long()
 
 
 def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
@@ -277,26 +263,25 @@ def groups_of_columns(s: Suspect) -> Iterator[Explained]:
     if s.grid is None or len(layout.shape) != 2 or layout.blocks.blocked_shape != layout.shape:
         return
     groups = layout.blocks.grid[-1]
-    if layout.blocks.block[0] != 1 or not 2 <= groups <= 1024:
+    if layout.blocks.block[0] != 1 or groups > _MOST_GROUPS:
         return
-    rows = torch.linspace(0, len(s.x) - 1, min(256, len(s.x))).long()
+    rows = evenly(len(s.x), _FITTED)
     parameters = layout.parameters(s.rows)
     scale = parameters.scale
-    if scale is None or scale.dim() != 2 or scale.shape[-1] != groups:
+    if scale is None or scale.numel() == 1:
         return
     zero = parameters.zero_point
     added = parameters.min
     codes, x = s.values[rows], s.x[rows]
+    index, size = layout.group_index(), layout.blocks.block[-1]
+    now = torch.arange(x.shape[1]) // size if index is None else index.long()
     best, least = torch.zeros(x.shape[1], dtype=torch.long), torch.full((x.shape[1],), torch.inf)
     for group in range(groups):
         z = 0.0 if zero is None else zero.expand_as(scale)[rows, group : group + 1].float()
         m = 0.0 if added is None else added.expand_as(scale)[rows, group : group + 1]
         error = (x - ((codes - z) * scale[rows, group : group + 1] + m)).square_().sum(0)
-        nearer = error < least
+        nearer = (error < least) | ((error == least) & (now == group))  # groups may have equal scales
         best[nearer], least[nearer] = group, error[nearer]
-    index = layout.group_index()
-    size = layout.blocks.block[-1]
-    now = torch.arange(x.shape[1]) // size if index is None else index.long()
     moved = int((best != now).sum())
     counts = torch.bincount(best, minlength=groups)
     if not moved or int(counts.max()) > size:

@@ -92,7 +92,7 @@ def _middle(x: Tensor, y: Tensor) -> Tensor:
 
 def whole_of_another(s: Suspect) -> Iterator[Explained]:
     """The values are those of another weight of the original."""
-    sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // max(1, s.x.shape[1]))))
+    sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // s.x.shape[1])))
     y = s.tensor.layout.values(sample, rounded=False).reshape(-1)
     found, best = "", _ALIKE
     whole = (n for n in dict.fromkeys(s.partners.values()) if n in s.source.tensors)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid
+from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min
 from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.protocol.fields import e8m0
@@ -23,7 +23,10 @@ _SCALE = 2.0**-7.5  # relative rounding error of a bfloat16 scale
 _LEAST = 6  # elements that a factor is estimated from
 _CLOSE = 1.1  # causes whose errors differ by less than this factor fit alike
 _EXPLAINED = 0.25  # of the squared error may be left
-_FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn}
+_READ = {
+    "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F8_E4M3": torch.float8_e4m3fn,
+    "U8": torch.uint8, "F8_E8M0": torch.uint8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ class Run:
     def shift(self) -> Tensor:
         """What zero point or min add."""
         return self.y - self.scale * self.value
+
+    @cached_property
+    def has_min(self) -> bool:
+        """Whether a min is added."""
+        return has_min(self.layout)
 
     def error(self, y: Tensor) -> float:
         """Σ(x - y)²."""
@@ -181,7 +189,7 @@ def _nearest(run: Run, y: Tensor, gap: Tensor, measure: Measure, model: int) -> 
 def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     """Yield (what is wrong, by how much, values with that undone, their steps, a flipped bit or -1)."""
     large = run.value.abs() >= run.value.abs().mean()
-    middle = _median((run.x - (run.shift if _has_min(run) else 0.0))[large] / _scaled(run)[large])
+    middle = _median((run.x - (run.shift if run.has_min else 0.0))[large] / _scaled(run)[large])
     flips = list(_flips(run))
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
@@ -189,9 +197,9 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
         factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
         factors.append((middle, -1))
     for factor, bit in factors:
-        y = factor * _scaled(run) + (run.shift if _has_min(run) else 0.0)
+        y = factor * _scaled(run) + (run.shift if run.has_min else 0.0)
         yield "scale", 1 / factor, y, run.gap * abs(factor), bit
-    if _has_min(run):
+    if run.has_min:
         known = run.shift != 0
         ratio = _median((run.x - run.scale * run.value)[known] / run.shift[known])
         if ratio and abs(ratio - 1) > 0.02:
@@ -202,12 +210,8 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
             yield "zero point", float(offset), run.y + offset * run.scale, run.gap, -1
 
 
-def _has_min(run: Run) -> bool:
-    return run.layout.min(slice(0, 1)) is not None
-
-
 def _scaled(run: Run) -> Tensor:
-    return run.scale * run.value if _has_min(run) else run.y
+    return run.scale * run.value if run.has_min else run.y
 
 
 def _median(values: Tensor) -> float:
@@ -217,38 +221,25 @@ def _median(values: Tensor) -> float:
 
 def _flips(run: Run) -> Iterator[tuple[float, int]]:
     """Yield the factor that each bit of the stored scale, if flipped back, puts on the values."""
-    index = (*np.unravel_index(run.row, run.layout.shape[:1]),)
-    flat = int(run.columns[0])
-    inner = (
-        tuple(int(i) for i in np.unravel_index(flat, run.layout.shape[1:]))
-        if len(run.layout.shape) > 1
-        else ()
-    )
-    places = run.layout.locate((int(index[0]), *inner)).parameters
+    inner = run.layout.shape[1:]
+    column = tuple(int(i) for i in np.unravel_index(int(run.columns[0]), inner)) if inner else ()
+    places = run.layout.locate((run.row, *column)).parameters
     role = next((r for r in ("scale", "d", "scale_code") if r in places), None)
     if role is None:
         return
-    place, field = places[role], run.layout.fields[role]
-    dtype = field.piece.dtype
-    is_gguf = role == "d"
-    bits = 16 if is_gguf else len(place.bits)
-    data = bytes(field.piece.source.read(place.bits[0][0], -(-bits // 8))) if len(place.bits) == bits else b""
-    if not data or bits % 8 or bits > 32 or place.bits[0][1]:
+    place, piece = places[role], run.layout.fields[role].piece
+    kind = "F16" if role == "d" else piece.dtype  # of ggml's blocks
+    read = _READ.get(kind)
+    if read is None or len(place.bits) != 8 * read.itemsize:
         return
-    raw = int.from_bytes(data, "little")
-    kind = "F16" if is_gguf else "F8_E4M3" if dtype == "F8_E4M3" else dtype
-    now = _number(raw, bits, kind)
-    for bit in range(bits):
-        other = _number(raw ^ (1 << bit), bits, kind)
+    raw = int.from_bytes(piece.source.read(place.bits[0][0], read.itemsize), "little")
+    now = _number(raw, kind)
+    for bit in range(len(place.bits)):
+        other = _number(raw ^ (1 << bit), kind)
         if now and math.isfinite(other) and math.isfinite(now) and other:
             yield other / now, bit
 
 
-def _number(raw: int, bits: int, kind: str) -> float:
-    if kind in ("U8", "F8_E8M0"):
-        return float(e8m0(torch.tensor([raw], dtype=torch.uint8), True)[0])
-    dtype = _FLOATS.get(kind)
-    if dtype is None:
-        return math.nan
-    data = np.frombuffer(raw.to_bytes(bits // 8, "little"), np.uint8).copy()
-    return float(torch.from_numpy(data).view(dtype).float()[0])
+def _number(raw: int, kind: str) -> float:
+    data = torch.frombuffer(bytearray(raw.to_bytes(_READ[kind].itemsize, "little")), dtype=_READ[kind])
+    return float(e8m0(data, True) if data.dtype == torch.uint8 else data.float())

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, named, note
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note
 from quantcore.checkpoints.findings.siblings import layer_of
+from quantcore.checkpoints.problem import named
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version
 

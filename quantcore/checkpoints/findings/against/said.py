@@ -124,7 +124,7 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> lis
     level = {(row, column): mean for mean, row, column in measure.runs}
     # error feedback leaves large errors on purpose
     rare, worst = (1.0, 1.0) if measure.model is not None else (3.0, 2.0)
-    usual = measure.original / max(1, math.prod(measure.layout.shape))  # mean x²
+    usual = measure.original / math.prod(measure.layout.shape)  # mean x²
     matter = [
         (p, not run.y.any(), level.get((p.row, lines.start_of(p.column)), 0.0) / max(1.0, measure.bulk))
         for p, run in left if run.error(run.y) > _MATTERS * usual * len(run.x)

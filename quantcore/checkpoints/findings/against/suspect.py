@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against.grid import Grid, rounding_of
+from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.layouts.plain import Plain
@@ -55,7 +55,7 @@ class Suspect:
     def rows(self) -> slice:
         """The rows of axis 0 that are in memory."""
         shape = self.layout.shape
-        return slice(0, min(shape[0], max(1, self.most // max(1, math.prod(shape[1:])))))
+        return slice(0, min(shape[0], max(1, self.most // math.prod(shape[1:]))))
 
     @property
     def is_whole(self) -> bool:
@@ -125,7 +125,7 @@ class Suspect:
     @cached_property
     def has_min(self) -> bool:
         """Whether something is added that the scale does not multiply."""
-        return self.layout.min(slice(0, 1)) is not None
+        return has_min(self.layout)
 
     @property
     def is_plain(self) -> bool:

@@ -12,6 +12,7 @@ from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE,
 from quantcore.checkpoints.layouts.compressed_tensors.groups import FORMATS, Group, Matcher, read_groups
 from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, text
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
@@ -51,7 +52,7 @@ def layout_of(
     fitting = tuple(group for group in groups if _fits(group, pieces))
     if not fitting:
         raise QuantError(
-            f"No group of the config matches the stored tensors of {short(module, 120)}; correct config.json."
+            f"No group of the config matches the stored tensors of {named(module)}; correct config.json."
         )
     group = matcher.choose(module, fitting)
     group.check(module)
@@ -99,7 +100,7 @@ def _fits(group: Group, pieces: Pieces) -> bool:
 def _dtype(scale: StoredTensor) -> torch.dtype:
     """Return the dtype of the scales, in which the library returns values."""
     if not scale.is_floating:
-        raise QuantError(f"{short(scale.name, 120)} has the dtype {scale.dtype}, but scales must be floats.")
+        raise QuantError(f"{named(scale.name)} has the dtype {scale.dtype}, but scales must be floats.")
     return TORCH_DTYPES[scale.dtype]
 
 
@@ -107,10 +108,10 @@ def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
     packed, scale = pieces["weight_packed"], pieces["weight_scale"]
     if len(packed.shape) < 2 or len(scale.shape) not in (0, 1, len(packed.shape)):
         raise QuantError(
-            f"{short(packed.name, 120)} has shape {packed.shape}, which does not fit scales of shape {scale.shape}."
+            f"{named(packed.name)} has shape {packed.shape}, which does not fit scales of shape {scale.shape}."
         )
     if not group.symmetric and "weight_zero_point" not in pieces:
-        raise QuantError(f"{short(module, 120)} is asymmetric, but its weight_zero_point is missing.")
+        raise QuantError(f"{named(module)} is asymmetric, but its weight_zero_point is missing.")
     has_groups = group.strategy in ("group", "tensor_group")
     columns = packed.shape[-1] * 32 // group.bits
     certain = has_groups and group.group_size and scale.shape[-1] * group.group_size == columns
@@ -146,7 +147,7 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
     names = ("weight", "weight_scale") if group.symmetric else ("weight", "weight_scale", "weight_zero_point")
     missing = [name for name in names if name not in pieces]
     if missing:
-        raise QuantError(f"The {missing[0]} of {short(module, 120)} is missing; download the release again.")
+        raise QuantError(f"The {missing[0]} of {named(module)} is missing; download the release again.")
     granularity, remarks = _granularity(group, weight, scale)
     return Whole(
         f"{module}.weight",
@@ -172,7 +173,7 @@ def _granularity(
     if group.strategy in ("group", "tensor_group"):
         if not weight.shape or not scale.shape:
             raise QuantError(
-                f"{short(scale.name, 120)} has shape {scale.shape}, which does not fit groups of a weight of shape "
+                f"{named(scale.name)} has shape {scale.shape}, which does not fit groups of a weight of shape "
                 f"{weight.shape}."
             )
         config = {"group_size": group.group_size}
@@ -182,7 +183,7 @@ def _granularity(
         block = (*([1] * (len(weight.shape) - 2)), *group.block)
         return PerBlock(tuple(min(b, n) for b, n in zip(block, weight.shape, strict=True))), ()
     raise QuantError(
-        f"The strategy {short(group.strategy)} that the config gives for {short(weight.name, 120)} is unknown or can't "
+        f"The strategy {short(group.strategy)} that the config gives for {named(weight.name)} is unknown or can't "
         "be applied to it; correct the config."
     )
 
@@ -206,12 +207,12 @@ def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
     if nvfp4:
         if "weight_global_scale" not in pieces:
             raise QuantError(
-                f"The weight_global_scale of {short(module, 120)} is missing, so its values are unknown."
+                f"The weight_global_scale of {named(module)} is missing, so its values are unknown."
             )
         own[GLOBAL_SCALE] = pieces["weight_global_scale"]
     elif scale.dtype not in ("U8", "F8_E8M0") or group.bits not in (4, 6):
         raise QuantError(
-            f"{short(scale.name, 120)} has the dtype {scale.dtype}, which is not supported for {group.bits}-bit codes."
+            f"{named(scale.name)} has the dtype {scale.dtype}, which is not supported for {group.bits}-bit codes."
         )
     return BlockFloats(
         f"{module}.weight",

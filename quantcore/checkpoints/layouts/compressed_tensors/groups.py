@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from quantcore.checkpoints.protocol.config import flag, integer, section, text
+from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.config import LENGTHS, flag, integer, section, text
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.errors import QuantError
 from quantcore.tensors import short
@@ -59,7 +60,7 @@ class Group:
         ):
             if given not in known:
                 raise QuantError(
-                    f"The config gives {short(module, 120)} the {what} {short(given)}, which compressed-tensors does not "
+                    f"The config gives {named(module)} the {what} {short(given)}, which compressed-tensors does not "
                     f"have for weights; it is one of {', '.join(k for k in known if k)}."
                 )
 
@@ -104,7 +105,7 @@ def _block(value: Any) -> tuple[int, int] | None:
         value = [int(part) if part.isdecimal() else part for part in value.split("x")[:3]]
     if value is None:
         return None
-    if isinstance(value, list) and len(value) == 2 and all(type(n) is int and 0 < n < 2**31 for n in value):
+    if isinstance(value, list) and len(value) == 2 and all(type(n) is int and n in LENGTHS for n in value):
         return value[0], value[1]
     raise QuantError(
         f"The config says block_structure {short(str(value))}; write two lengths, such as [128, 128]."

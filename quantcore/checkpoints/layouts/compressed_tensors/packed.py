@@ -16,6 +16,7 @@ from functools import cached_property
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, dense, padded
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -23,7 +24,6 @@ from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, Shape
-from quantcore.tensors import short
 
 DENSE_SINCE = (0, 17)
 
@@ -50,12 +50,8 @@ class PackQuantized(Layout):
 
     @property
     def element(self) -> Format:
-        """Signed integers."""
-        if self.bits < 2:
-            raise QuantError(
-                f"{short(self.name, 120)} has 1-bit codes, for which there is no format; read its values."
-            )
-        return IntFormat(self.bits)
+        """Signed integers; 1-bit codes are the codes -1 and 0 of two bits."""
+        return IntFormat(max(2, self.bits))
 
     @property
     def symmetric(self) -> bool:
@@ -104,7 +100,7 @@ class PackQuantized(Layout):
             found[GROUP_INDEX] = Numbers(self.pieces["weight_g_idx"])
             if found[GROUP_INDEX].shape != self.shape[-1:]:
                 raise QuantError(
-                    f"{short(self.name, 120)} has a weight_g_idx whose length is not its number of inputs."
+                    f"{named(self.name)} has a weight_g_idx whose length is not its number of inputs."
                 )
         return found
 
@@ -114,7 +110,7 @@ class PackQuantized(Layout):
         if scale.shape != (*self.shape[:-1], groups) and math.prod(scale.shape) != 1:
             blocks = f" in groups of {self.group_size}" if self.group_size else ""
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but a weight of shape {self.shape}{blocks} "
+                f"{named(scale.piece.name)} has shape {scale.shape}, but a weight of shape {self.shape}{blocks} "
                 f"takes scales of shape {(*self.shape[:-1], groups)}; the file does not fit its config."
             )
         return scale
@@ -136,13 +132,13 @@ def shape_of(packed: StoredTensor, stored: StoredTensor) -> Shape:
     """
     if stored.dtype not in ("I64", "I32") or stored.shape != (len(packed.shape),):
         raise QuantError(
-            f"{short(stored.name, 120)} is not the shape of a weight with {len(packed.shape)} axes; save the file again."
+            f"{named(stored.name)} is not the shape of a weight with {len(packed.shape)} axes; save the file again."
         )
     shape = tuple(int(n) for n in stored.numbers())
     # the number of words is compared with the last axis by `Packed`
     if shape[:-1] != packed.shape[:-1] or not 0 < shape[-1] <= 32 * packed.shape[-1]:
         raise QuantError(
-            f"{short(stored.name, 120)} says {shape}, but {short(packed.name, 120)} has shape {packed.shape}; "
+            f"{named(stored.name)} says {shape}, but {named(packed.name)} has shape {packed.shape}; "
             "the file is damaged."
         )
     return shape

@@ -21,13 +21,13 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import Whole
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import lengths
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel
-from quantcore.tensors import short
 
 FP8 = ("F8_E4M3", "F8_E5M2")
 CODED = (*FP8, "I8")  # an int8 holds two FP4 codes
@@ -68,7 +68,7 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if not scale.is_floating or len(weight.shape) < 2:
         raise QuantError(
-            f"{short(name, 120)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least two "
+            f"{named(name)} has shape {weight.shape} and scales of {scale.dtype}; an FP8 weight has at least two "
             "axes and float scales."
         )
     granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)

@@ -14,11 +14,11 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import viewed
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 NAME = re.compile(r"(.+)([._])blocks")
 GROUP = 32
@@ -43,7 +43,7 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
     blocks, scales = pieces[CODES], pieces[SCALE_CODE]
     if blocks.shape != (*scales.shape, GROUP // 2) or not scales.shape:
         raise QuantError(
-            f"{short(blocks.name, 120)} has shape {blocks.shape} and its scales {scales.shape}, which are not [..., "
+            f"{named(blocks.name)} has shape {blocks.shape} and its scales {scales.shape}, which are not [..., "
             f"groups, {GROUP // 2}] and [..., groups]; the file is damaged."
         )
     rows, groups = scales.shape[:-1], scales.shape[-1]

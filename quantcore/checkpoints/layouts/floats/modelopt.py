@@ -20,6 +20,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import Whole
 from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
@@ -29,7 +30,6 @@ from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError
 from quantcore.formats import INT4, Format
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerGroup
-from quantcore.tensors import short
 
 Pieces = Mapping[str, StoredTensor]
 NAMES = ("weight", "weight_scale", "weight_scale_2")
@@ -64,7 +64,7 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
         granularity = PerChannel(0)
     if not scale.is_floating:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype}, but scales must be floats; the file is damaged."
+            f"{named(scale.name)} is {scale.dtype}, but scales must be floats; the file is damaged."
         )
     own = {name: pieces[name] for name in ("weight", "weight_scale")}
     return Whole(f"{module}.weight", weight.shape, torch.float32, own, kind="modelopt", blocks_of=granularity)
@@ -74,13 +74,13 @@ def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if len(scale.shape) != len(weight.shape):
         raise QuantError(
-            f"{short(scale.name, 120)} has shape {scale.shape}: scales swizzled for tensor cores are not supported; "
+            f"{named(scale.name)} has shape {scale.shape}: scales swizzled for tensor cores are not supported; "
             "export the release without swizzling."
         )
     nvfp4 = scale.dtype == "F8_E4M3"
     if nvfp4 and "weight_scale_2" not in pieces:
         raise QuantError(
-            f"The weight_scale_2 of {short(module, 120)}, the scale of the whole tensor, is missing, so its values are "
+            f"The weight_scale_2 of {named(module)}, the scale of the whole tensor, is missing, so its values are "
             "unknown; download the release again."
         )
     own = {CODES: weight, SCALE_CODE: scale}
@@ -102,13 +102,13 @@ def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     if "weight_scale_2" in pieces:
         raise QuantError(
-            f"{short(module, 120)} is stored as W4A8 (int4 with a weight_scale_2), which is not supported; export it "
+            f"{named(module)} is stored as W4A8 (int4 with a weight_scale_2), which is not supported; export it "
             "as INT4-AWQ."
         )
     rows, columns = 2 * weight.shape[0], weight.shape[1]
     if len(weight.shape) != 2 or len(scale.shape) != 2 or scale.shape[0] != rows or not scale.is_floating:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype} of shape {scale.shape}, but INT4-AWQ needs a float per row and "
+            f"{named(scale.name)} is {scale.dtype} of shape {scale.shape}, but INT4-AWQ needs a float per row and "
             f"group for codes of shape {(rows, columns)}; the file is damaged."
         )
     size, remarks = group_size(config, ("group_size",), columns, scale.shape[1], scale)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import Bits, BlockType, Fields, digits_of
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Place, Rows
 from quantcore.errors import QuantError
-from quantcore.tensors import short
 
 # elements that are read and unpacked at once: from memory or a file, as many as fit in a core's cache; from a server,
 # many more, since a request takes as long as reading megabytes
@@ -138,7 +138,7 @@ class BlockTensor:
             same = digits_of(before) == digits_of(codes)
             return {"digits": np.where(same, fields["digits"], digits_of(codes))}
         raise QuantError(
-            f"{self.kind.name} stores one grid row for several elements of {short(self.piece.name, 120)}, so codes "
+            f"{self.kind.name} stores one grid row for several elements of {named(self.piece.name)}, so codes "
             "can't be changed one by one; change grid_index and the signs."
         )
 

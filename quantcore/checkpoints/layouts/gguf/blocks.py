@@ -29,13 +29,13 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType, Fields
 from quantcore.checkpoints.layouts.gguf.block_field import BlockField
 from quantcore.checkpoints.layouts.gguf.block_tensor import BlockTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.statement import Statement
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import Granularity, PerGroup
-from quantcore.tensors import short
 
 # what a code is, if it is not an unsigned integer with the bits of the field
 _ELEMENTS: dict[str, Format] = {
@@ -167,7 +167,7 @@ class Gguf(Layout):
             "{has} products that llama.cpp multiplies by {scale}; the values here do not include this scale, as in "
             "ggml's dequantization."
         )
-        facts = {"scale": short(self.output_scale.name, 120)}
+        facts = {"scale": named(self.output_scale.name)}
         return (Statement("stored_apart", "note", words, facts),)
 
     def locate(self, index: Sequence[int]) -> BlockLocation:

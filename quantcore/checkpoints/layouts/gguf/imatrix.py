@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.location import Location
@@ -22,7 +23,7 @@ from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
 from quantcore.formats import Format
 from quantcore.granularity import PER_TENSOR, Granularity
-from quantcore.tensors import shape_text, short
+from quantcore.tensors import shape_text
 
 SUM, COUNTS, CALLS = "in_sum2", "counts", "imatrix.calls"
 _PIECES = (SUM, COUNTS, "in_sum")
@@ -43,11 +44,11 @@ def find(release: Release) -> Iterator[Layout]:
 
 def _of_gguf(name: str, pieces: Mapping[str, StoredTensor]) -> "Imatrix":
     if missing := [piece for piece in (SUM, COUNTS) if piece not in pieces]:
-        raise QuantError(f"The entry {short(name, 120)} has no {missing[0]}; compute the imatrix again.")
+        raise QuantError(f"The entry {named(name)} has no {missing[0]}; compute the imatrix again.")
     shape, counts = pieces[SUM].shape, pieces[COUNTS].shape
     if len(shape) != 2 or counts != (shape[0], 1) or {pieces[SUM].dtype, pieces[COUNTS].dtype} != {"F32"}:
         raise QuantError(
-            f"The entry {short(name, 120)} has sums of shape {shape_text(shape)} and counts of shape {shape_text(counts)}; "
+            f"The entry {named(name)} has sums of shape {shape_text(shape)} and counts of shape {shape_text(counts)}; "
             "they must be float32 matrices with one count per row, so compute the imatrix again."
         )
     return Imatrix(name, shape, torch.float32, pieces)
@@ -68,7 +69,7 @@ class Imatrix(Layout):
     def element(self) -> Format:
         """Raise: there are no codes."""
         raise QuantError(
-            f"{short(self.name, 120)} is an entry of an imatrix, so it has no codes; read its values."
+            f"{named(self.name)} is an entry of an imatrix, so it has no codes; read its values."
         )
 
     @property

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import padded, parts
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
@@ -52,7 +53,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         )
     if len(weight.shape) != 2 or math.prod(scale.shape) != 1 or not scale.is_floating:
         raise QuantError(
-            f"{short(weight.name, 120)} has shape {weight.shape} and its weight_scale {scale.shape}; BitNet stores a "
+            f"{named(weight.name)} has shape {weight.shape} and its weight_scale {scale.shape}; BitNet stores a "
             "matrix and one float scale, so the file is damaged."
         )
     kind = BitNet if layer == "autobitlinear" else DividedBitNet

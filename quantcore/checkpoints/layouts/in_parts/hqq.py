@@ -27,6 +27,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.in_parts.hqq_description import PACKINGS, Description
 from quantcore.checkpoints.packing import Order
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -36,7 +37,6 @@ from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerFlatGroup, Shape
-from quantcore.tensors import short
 
 NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
 DESCRIBED = (
@@ -61,16 +61,16 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     missing = [name for name in NEEDED if name not in pieces]
     if missing:
         raise QuantError(
-            f"{short(module, 120)} has W_q, but its {missing[0]} is missing; save it in HQQ's safetensors format, "
+            f"{named(module)} has W_q, but its {missing[0]} is missing; save it in HQQ's safetensors format, "
             "without quantizing scale and zero."
         )
     if not (pieces["scale"].is_floating and pieces["zero"].is_floating):
         raise QuantError(
-            f"The scale and zero of {short(module, 120)} are not both floats; the file is damaged."
+            f"The scale and zero of {named(module)} are not both floats; the file is damaged."
         )
     if pieces["shape"].dtype != "I64" or pieces["shape"].shape != (2,):
         raise QuantError(
-            f"{short(pieces['shape'].name, 120)} does not hold a shape of two axes; the file is damaged."
+            f"{named(pieces['shape'].name)} does not hold a shape of two axes; the file is damaged."
         )
     meta = Description(pieces)
     # a single row of scales: a group is a column of the reshaped weight
@@ -124,7 +124,7 @@ class Hqq(Layout):
             return self.shape
         if n % size:
             raise QuantError(
-                f"The {n:,} elements of {short(self.name, 120)} are not a multiple of the group size, {size}."
+                f"The {n:,} elements of {named(self.name)} are not a multiple of the group size, {size}."
             )
         return (n // size, size) if self.meta.axis else (size, n // size)
 
@@ -142,7 +142,7 @@ class Hqq(Layout):
         for number in (scale, zero):
             if number.shape != expected and math.prod(number.shape) != 1:
                 raise QuantError(
-                    f"{short(number.piece.name, 120)} has shape {number.shape}, but the groups of a weight of shape "
+                    f"{named(number.piece.name)} has shape {number.shape}, but the groups of a weight of shape "
                     f"{self.shape} take {expected}; the file is damaged."
                 )
         return {CODES: Reshaped(codes, self.shape), SCALE: scale, ZERO_POINT: zero}

@@ -13,6 +13,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import Order, high_first, padded, parts
+from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
 from quantcore.tensors import short
@@ -40,7 +41,7 @@ class Description:
     pieces: Mapping[str, StoredTensor]
 
     def _refuse(self, name: str, what: str) -> QuantError:
-        return QuantError(f"{short(self.pieces[name].name, 120)} {what}; the file is damaged.")
+        return QuantError(f"{named(self.pieces[name].name)} {what}; the file is damaged.")
 
     def number(self, name: str, default: float) -> float:
         """Return a number that is stored as a tensor of one element, or the default if it is absent."""

@@ -24,7 +24,8 @@ import torch
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.packing import Order, padded, parts
-from quantcore.checkpoints.protocol.config import integer, section
+from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.config import LENGTHS, integer, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -35,7 +36,6 @@ from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup
-from quantcore.tensors import short
 
 GROUP_SIZES = (128, 96, 64, 32)
 # layers whose inputs, or whose outputs, are the hidden state
@@ -56,7 +56,7 @@ _PACKED, _WHOLE = "._data._data", "._data"
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of an optimum-quanto release."""
-    hidden = integer(section(release.config, "text_config") or release.config, "hidden_size", range(1, 2**31))
+    hidden = integer(section(release.config, "text_config") or release.config, "hidden_size", LENGTHS)
     for name, data in release.stored.items():
         packed = name.endswith(_PACKED)
         weight = name.removesuffix(_PACKED if packed else _WHOLE)
@@ -75,7 +75,7 @@ def find(release: Release) -> Iterator[Layout]:
 def _dtype(scale: StoredTensor) -> torch.dtype:
     if not scale.is_floating:
         raise QuantError(
-            f"{short(scale.name, 120)} is {scale.dtype}, but scales must be floats; the file is damaged."
+            f"{named(scale.name)} is {scale.dtype}, but scales must be floats; the file is damaged."
         )
     return TORCH_DTYPES[scale.dtype]
 
@@ -85,7 +85,7 @@ def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Whole:
     data, scale = pieces["data"], pieces["scale"]
     if data.dtype not in ELEMENTS or len(scale.shape) not in (0, len(data.shape)):
         raise QuantError(
-            f"{short(data.name, 120)} is {data.dtype} with scales of shape {scale.shape}; only int8 and FP8 with a "
+            f"{named(data.name)} is {data.dtype} with scales of shape {scale.shape}; only int8 and FP8 with a "
             "scale for the tensor or per row are supported."
         )
     axes = scale.shape or (1,) * len(data.shape)
@@ -106,17 +106,17 @@ def _bits(
     """
     data, scale, shift = pieces["data"], pieces["scale"], pieces.get("shift")
     if shift is None:
-        raise QuantError(f"The _shift of {short(name, 120)} is missing; download the release again.")
+        raise QuantError(f"The _shift of {named(name)} is missing; download the release again.")
     groups = scale.shape[0] if scale.shape else 0
     if len(data.shape) != 2 or scale.shape != (groups, 1) or shift.shape != scale.shape or not groups:
         raise QuantError(
-            f"{short(data.name, 120)} has shape {data.shape} and its scale {scale.shape}; quanto stores a scale and a "
+            f"{named(data.name)} has shape {data.shape} and its scale {scale.shape}; quanto stores a scale and a "
             "shift per row of the reshaped weight."
         )
     bits = next((b for b in (4, 2) if -(-groups * b // 8) == data.shape[0]), None)
     if bits is None:
         raise QuantError(
-            f"{short(data.name, 120)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 bits; "
+            f"{named(data.name)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 bits; "
             "the file is damaged."
         )
     columns, remarks = _columns(name, groups, data.shape[1], bias, hidden)
@@ -131,8 +131,9 @@ def _columns(
     possible = [n * size for n in _divisors(groups) if _group_size(n * size) == size]
     possible = [size, *(columns for columns in possible if columns != size)]
     layer, total = name.split(".")[-2:][0], groups * size
-    if bias is not None and bias.shape and total % max(1, bias.shape[0]) == 0:
-        inputs = total // max(1, bias.shape[0])
+    outputs = bias.shape[0] if bias is not None and bias.shape else 0
+    if outputs and total % outputs == 0:
+        inputs = total // outputs
     elif hidden and layer in FROM_HIDDEN:
         inputs = hidden
     elif hidden and layer in TO_HIDDEN and total % hidden == 0:

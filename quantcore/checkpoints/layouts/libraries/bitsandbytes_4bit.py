@@ -22,7 +22,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs, pairs_of
-from quantcore.checkpoints.protocol.config import integer
+from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -33,7 +34,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, CodebookFormat, Format
 from quantcore.granularity import Granularity, PerFlatGroup, Shape
 from quantcore.numerics import round_to
-from quantcore.tensors import load_json, short
+from quantcore.tensors import load_json
 
 MAX_STATE = 64 * 2**10  # bytes; it takes 80 to 200
 STATE = re.compile(r"(.+)\.quant_state\.bitsandbytes__(nf4|fp4)")
@@ -75,10 +76,10 @@ def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> "Four
     nested = "absmax" in pieces and not pieces["absmax"].is_floating
     missing = [last for last in ("weight", "absmax", TABLE, *(NESTED * nested)) if last not in pieces]
     if missing:
-        raise QuantError(f"The {missing[0]} of {short(name, 120)} is missing; download the release again.")
+        raise QuantError(f"The {missing[0]} of {named(name)} is missing; download the release again.")
     if pieces[TABLE].shape != (16,) or not pieces[TABLE].is_floating:
         raise QuantError(
-            f"{short(pieces[TABLE].name, 120)} is not a table of 16 floats; the file is damaged."
+            f"{named(pieces[TABLE].name)} is not a table of 16 floats; the file is damaged."
         )
     state = _Reader(pieces["quant_state"])
     return FourBits(name, state.shape, state.dtype, pieces, kind=kind, nested=nested, state_of=state)
@@ -94,14 +95,14 @@ class _Reader:
     def state(self) -> State:
         if self.piece.num_bytes > MAX_STATE:
             raise QuantError(
-                f"{short(self.piece.name, 120)} is too long for a quant_state; the file is damaged."
+                f"{named(self.piece.name)} is too long for a quant_state; the file is damaged."
             )
         try:
             found = load_json(bytes(self.piece.bytes()).decode("utf-8"), self.piece.name)
         except UnicodeDecodeError:
             found = None
         if not isinstance(found, dict):
-            raise QuantError(f"{short(self.piece.name, 120)} is not a JSON object; the file is damaged.")
+            raise QuantError(f"{named(self.piece.name)} is not a JSON object; the file is damaged.")
         return _state(found, self.piece.name)
 
     def shape(self) -> Shape:
@@ -114,15 +115,15 @@ class _Reader:
 def _state(found: Mapping[str, Any], name: str) -> State:
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
-        raise QuantError(f"{short(name, 120)} gives no shape of the weight; the file is damaged.")
-    dtype, blocksize = DTYPES.get(str(found.get("dtype"))), integer(found, "blocksize", range(1, 2**31))
+        raise QuantError(f"{named(name)} gives no shape of the weight; the file is damaged.")
+    dtype, blocksize = DTYPES.get(str(found.get("dtype"))), integer(found, "blocksize", LENGTHS)
     if dtype is None or blocksize is None:
-        raise QuantError(f"{short(name, 120)} gives no blocksize or no float dtype; the file is damaged.")
+        raise QuantError(f"{named(name)} gives no blocksize or no float dtype; the file is damaged.")
     if offset is not None and not (isinstance(offset, int | float) and math.isfinite(offset)):
         raise QuantError(
-            f"{short(name, 120)} has a nested_offset that is not a finite number; the file is damaged."
+            f"{named(name)} has a nested_offset that is not a finite number; the file is damaged."
         )
-    nested = integer(found, "nested_blocksize", range(1, 2**31))
+    nested = integer(found, "nested_blocksize", LENGTHS)
     return State(tuple(shape), dtype, blocksize, nested, float(offset or 0.0))
 
 
@@ -171,7 +172,7 @@ class FourBits(Layout):
         scale = Numbers(pieces["absmax"], raw=self.nested)
         if scale.shape != (blocks,):
             raise QuantError(
-                f"{short(scale.piece.name, 120)} has shape {scale.shape}, but {n:,} elements in blocks of "
+                f"{named(scale.piece.name)} has shape {scale.shape}, but {n:,} elements in blocks of "
                 f"{self.state_of.state.blocksize} take {blocks} scales; the file is damaged."
             )
         order = dense(4, 8) if self.low_first else high_first(4, 8)
@@ -202,9 +203,9 @@ class FourBits(Layout):
         found = {last: Numbers(self.pieces[last]) for last in NESTED}
         size = self.state_of.state.nested_blocksize
         if not size or found["nested_absmax"].shape != (-(-blocks // size),):
-            raise QuantError(f"The nested_absmax of {short(self.name, 120)} does not fit its quant_state.")
+            raise QuantError(f"The nested_absmax of {named(self.name)} does not fit its quant_state.")
         if found["nested_quant_map"].shape != (256,) or self.pieces["absmax"].itemsize != 1:
-            raise QuantError(f"{short(self.name, 120)} has nested scales without a table of 256 numbers.")
+            raise QuantError(f"{named(self.name)} has nested scales without a table of 256 numbers.")
         return dict(found)
 
     def scale(self, rows: Rows = None) -> Tensor:

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
 from quantcore.formats import INT8, Format
 from quantcore.granularity import Granularity, PerChannel
-from quantcore.tensors import short
 
 NAMES = ("weight", "SCB", "weight_format")
 
@@ -42,7 +42,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> "Int8":
     weight, scales = pieces["weight"], pieces["SCB"]
     if weight.dtype != "I8" or len(weight.shape) != 2 or scales.shape != weight.shape[:1]:
         raise QuantError(
-            f"{short(weight.name, 120)} is {weight.dtype} of shape {weight.shape} with SCB of shape {scales.shape}; "
+            f"{named(weight.name)} is {weight.dtype} of shape {weight.shape} with SCB of shape {scales.shape}; "
             "bitsandbytes stores an int8 matrix and one number per row, so the file is damaged."
         )
     return Int8(f"{module}.weight", weight.shape, torch.float32, pieces)
@@ -83,7 +83,7 @@ class Int8(Layout):
         order = self.pieces.get("weight_format")
         if order is not None and order.num_bytes and any(order.bytes()):
             raise QuantError(
-                f"{short(self.name, 120)} is stored in the order of tensor cores (weight_format "
+                f"{named(self.name)} is stored in the order of tensor cores (weight_format "
                 f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
             )
         return super().codes(rows)

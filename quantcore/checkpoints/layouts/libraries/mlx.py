@@ -19,7 +19,8 @@ import torch
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.protocol.config import group_size, integer, section, text
+from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.config import LENGTHS, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -61,21 +62,21 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     mode = text(config, "mode") or "affine"
     if mode not in ("affine", *FLOAT_MODES):
         raise QuantError(
-            f"{short(module, 120)} is stored in the mode {short(mode)}, which is not supported; the supported modes are "
+            f"{named(module)} is stored in the mode {short(mode)}, which is not supported; the supported modes are "
             f"affine, {', '.join(FLOAT_MODES)}."
         )
     if len(weight.shape) < 2 or len(scales.shape) != len(weight.shape):
         raise QuantError(
-            f"{short(weight.name, 120)} has shape {weight.shape}, which does not fit scales of shape {scales.shape}."
+            f"{named(weight.name)} has shape {weight.shape}, which does not fit scales of shape {scales.shape}."
         )
     if mode != "affine":
         return _floats(module, pieces, mode)
     if "biases" not in pieces or not scales.is_floating:
         raise QuantError(
-            f"The biases of {short(module, 120)} are missing, or its scales are not floats; download the release again."
+            f"The biases of {named(module)} are missing, or its scales are not floats; download the release again."
         )
     bits = integer(config, "bits", BITS) or _bits(
-        weight, scales, integer(config, "group_size", range(1, 2**20))
+        weight, scales, integer(config, "group_size", LENGTHS)
     )
     columns = weight.shape[-1] * 32 // bits
     size, remarks = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
@@ -86,11 +87,11 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
 
 def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
     """Return the bits that follow from the shapes and the group size, if the config does not give them."""
-    for bits in BITS if size else ():
-        if weight.shape[-1] * 32 == scales.shape[-1] * (size or 0) * bits:
+    for bits in BITS:
+        if size is not None and weight.shape[-1] * 32 == scales.shape[-1] * size * bits:
             return bits
     raise QuantError(
-        f"The config does not give the bits of {short(weight.name, 120)}; put config.json next to the file."
+        f"The config does not give the bits of {named(weight.name)}; put config.json next to the file."
     )
 
 
@@ -98,7 +99,7 @@ def _floats(module: str, pieces: Mapping[str, StoredTensor], mode: str) -> Block
     code, size = FLOAT_MODES[mode]
     weight, scales = pieces["weight"], pieces["scales"]
     if scales.dtype != "U8":
-        raise QuantError(f"{short(scales.name, 120)} is {scales.dtype}, but scales of {mode} must be bytes.")
+        raise QuantError(f"{named(scales.name)} is {scales.dtype}, but scales of {mode} must be bytes.")
     # little-endian words and their bytes form the same bit stream
     packed = (*weight.shape[:-1], weight.shape[-1] * 4)
     return BlockFloats(
@@ -145,7 +146,7 @@ class MlxAffine(Layout):
         grid = (*self.shape[:-1], self.shape[-1] // self.group_size)
         if scales.shape != grid or biases.shape != grid:
             raise QuantError(
-                f"{short(self.name, 120)} has scales of shape {scales.shape} and biases of shape {biases.shape}, but "
+                f"{named(self.name)} has scales of shape {scales.shape} and biases of shape {biases.shape}, but "
                 f"groups of {self.group_size} take shape {grid}; the file does not fit its config."
             )
         codes = Packed(self.pieces["weight"], dense(self.bits, 32), self.shape)

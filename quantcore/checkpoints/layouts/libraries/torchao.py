@@ -23,7 +23,8 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
 from quantcore.checkpoints.packing import Order, dense
-from quantcore.checkpoints.protocol.config import integer, lengths, section
+from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.config import LENGTHS, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -71,20 +72,20 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
     """
     if len(text) > MAX_JSON:
         raise QuantError(
-            f"The description of {short(name, 120)} in the header is too long; save the file again."
+            f"The description of {named(name)} in the header is too long; save the file again."
         )
     found = load_json(text, f"the description of {name}")
     kind = found.get("_type") if isinstance(found, dict) else None
     if kind not in MAKERS:
         reason = OTHERS.get(str(kind), "an unknown class")
         raise QuantError(
-            f"{short(name, 120)} is stored as torchao's {short(str(kind))}, {reason}, which is not supported; save it "
+            f"{named(name)} is stored as torchao's {short(str(kind))}, {reason}, which is not supported; save it "
             f"as one of {', '.join(MAKERS)}."
         )
     needed, make = MAKERS[kind]
     missing = [part for part in needed if part not in pieces]
     if missing:
-        raise QuantError(f"The {missing[0]} of {short(name, 120)} is missing; download the release again.")
+        raise QuantError(f"The {missing[0]} of {named(name)} is missing; download the release again.")
     return make(name, pieces, section(found, "_data"))
 
 
@@ -93,7 +94,7 @@ def _dtype(name: str, data: Mapping[str, Any], key: str) -> torch.dtype:
     said = section(data, key).get("_data")
     if str(said) not in DTYPES:
         raise QuantError(
-            f"The description of {short(name, 120)} says {key} {short(str(said))}, not one of {', '.join(DTYPES)}."
+            f"The description of {named(name)} says {key} {short(str(said))}, not one of {', '.join(DTYPES)}."
         )
     return DTYPES[str(said)]
 
@@ -102,11 +103,11 @@ def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     codes, scale = pieces["qdata"], pieces["scale"]
     if codes.dtype not in ELEMENTS or not scale.is_floating:
         raise QuantError(
-            f"{short(codes.name, 120)} is {codes.dtype} with scales of {scale.dtype}; the file is damaged."
+            f"{named(codes.name)} is {codes.dtype} with scales of {scale.dtype}; the file is damaged."
         )
     block = lengths(data, "block_size", len(codes.shape))
     if block is None:
-        raise QuantError(f"The description of {short(name, 120)} gives no block_size; save the file again.")
+        raise QuantError(f"The description of {named(name)} gives no block_size; save the file again.")
     own = {"weight": codes, "weight_scale": scale}
     if "zero_point" in pieces:
         own["weight_zero_point"] = pieces["zero_point"]
@@ -115,7 +116,7 @@ def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
         said = str(section(data, "target_dtype").get("_data"))
         if said not in INTEGERS:
             raise QuantError(
-                f"The description of {short(name, 120)} says target_dtype {short(said)}, not int2 to int8."
+                f"The description of {named(name)} says target_dtype {short(said)}, not int2 to int8."
             )
         bits = INTEGERS[said]
     return Whole(
@@ -142,7 +143,7 @@ def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size:
     codes, scale = pieces["qdata"], pieces["scale"]
     if data.get("is_swizzled_scales") is not False:
         raise QuantError(
-            f"The scales of {short(name, 120)} are swizzled for tensor cores, or not marked as unswizzled; save it with "
+            f"The scales of {named(name)} are swizzled for tensor cores, or not marked as unswizzled; save it with "
             "is_swizzled_scales=False."
         )
     own = {CODES: codes, SCALE_CODE: scale}
@@ -166,26 +167,26 @@ def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     said = str(section(data, "elem_dtype").get("_data", data.get("elem_dtype")))
     if said not in MX_ELEMENTS:
         raise QuantError(
-            f"{short(name, 120)} is an MXTensor of {short(said)}, which is not one of {', '.join(MX_ELEMENTS)}."
+            f"{named(name)} is an MXTensor of {short(said)}, which is not one of {', '.join(MX_ELEMENTS)}."
         )
-    return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", range(1, 2**20)) or 32)
+    return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", LENGTHS) or 32)
 
 
 def _nvfp4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
-    return _floats(name, pieces, data, "e2m1", integer(data, "block_size", range(1, 2**20)) or 16)
+    return _floats(name, pieces, data, "e2m1", integer(data, "block_size", LENGTHS) or 16)
 
 
 def _int4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     codes, scale, zero = (pieces[part] for part in ("qdata", "scale", "zero_point"))
     block = lengths(data, "block_size", 2)
     if len(codes.shape) != 2 or block is None or block[0] != 1:
-        raise QuantError(f"{short(name, 120)} is not a matrix in groups along its rows, as an Int4Tensor is.")
+        raise QuantError(f"{named(name)} is not a matrix in groups along its rows, as an Int4Tensor is.")
     rows, columns = unpacked_shape(codes.shape, 4)
     size = min(block[1], columns)
     expected = (-(-columns // size), rows) if size else ()
     if scale.shape != expected or zero.shape != expected or not (scale.is_floating and zero.is_floating):
         raise QuantError(
-            f"{short(scale.name, 120)} has shape {scale.shape} and its zero_point {zero.shape}, but groups of {size} take "
+            f"{named(scale.name)} has shape {scale.shape} and its zero_point {zero.shape}, but groups of {size} take "
             f"floats of shape {expected}; the file is damaged."
         )
     own = {"qdata": viewed(codes, "U8", codes.shape), "scale": scale, "zero_point": zero}

@@ -1,0 +1,288 @@
+"""Each thing that a layout refuses, alone: headers that are right but for one, and the check that says so."""
+
+import dataclasses
+import importlib
+import json
+
+import pytest
+import torch
+from checkpoint_cases import case
+from suspects import M, weight
+from test_checkpoints_findings import changed, members, release
+
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.findings.structure import _is_matrix
+from quantcore.checkpoints.layouts import gptq
+from quantcore.checkpoints.layouts.compressed_tensors.groups import read_groups
+from quantcore.checkpoints.layouts.floats import fp8, modelopt
+from quantcore.checkpoints.layouts.in_parts import quanto
+from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
+from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
+from quantcore.checkpoints.layouts.libraries import mlx, torchao
+from quantcore.checkpoints.origin.expression import named as named_number
+from quantcore.checkpoints.origin.readings import readings
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
+
+ct = importlib.import_module("quantcore.checkpoints.layouts.compressed_tensors.find")  # the package has a function `find`
+BYTES = {"U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U32": 4, "I64": 8}
+
+
+def stored(dtype, *shape, name="m.t"):
+    size = BYTES[dtype]
+    for n in shape:
+        size *= n
+    return StoredTensor(name, dtype, shape, None, 0, size)
+
+
+def named(**pieces):
+    return {n: dataclasses.replace(p, name=f"m.{n}") for n, p in pieces.items()}
+
+
+def group(**weights):
+    return read_groups({"format": "pack-quantized", "config_groups": {"g": {"targets": ["Linear"], "weights": weights}}})[0]
+
+
+GPTQ = named(qweight=stored("I32", 8, 16), qzeros=stored("I32", 2, 2), scales=stored("F16", 2, 16))
+AFFINE = named(weight=stored("U32", 16, 8), scales=stored("F16", 16, 2), biases=stored("F16", 16, 2))
+NVFP4 = named(weight=stored("U8", 16, 32), weight_scale=stored("F8_E4M3", 16, 4), weight_scale_2=stored("F32", 1))
+INT4 = named(weight=stored("U8", 8, 64), weight_scale=stored("F32", 16, 2))
+BITS = named(data=stored("U8", 8, 128), scale=stored("F16", 16, 1), shift=stored("F16", 16, 1))
+EIGHT = named(data=stored("I8", 16, 32), scale=stored("F16", 16, 1))
+PACKED = named(weight_packed=stored("I32", 16, 8), weight_scale=stored("BF16", 16, 2), weight_shape=stored("I64", 2))
+FP8 = named(weight=stored("F8_E4M3", 16, 32), weight_scale=stored("F32", 1, 1))
+MX = named(weight_packed=stored("U8", 16, 32), weight_scale=stored("U8", 16, 2))
+
+
+def without(pieces, name):
+    return {n: p for n, p in pieces.items() if n != name}
+
+
+def of_gptq(pieces, bits=4, size=32, **config):
+    return gptq.layout_of("m", pieces, {"bits": bits, "group_size": size} | config)
+
+
+def of_mlx(pieces, **config):
+    return mlx.layout_of("m", pieces, {"bits": 4, "group_size": 32} | config)
+
+
+def of_packed(pieces, **weights):
+    return ct._packed("m", pieces, group(**({"num_bits": 4, "group_size": 32, "strategy": "group"} | weights)), "0.20.0")
+
+
+REFUSED = [
+    # what is refused, where, and the words of its check
+    (lambda: of_gptq(GPTQ | named(scales=stored("F16", 2, 16, 1))), "scales' has shape"),
+    (lambda: of_gptq(GPTQ | named(g_idx=stored("I32", 64, 1))), "g_idx' has shape"),
+    (lambda: of_gptq(GPTQ, bits=None), "Neither the config"),
+    (lambda: of_gptq(GPTQ | named(g_idx=stored("I32", 13)), bits=None), "Neither the config"),
+    (lambda: of_gptq(GPTQ, checkpoint_format="gptq_v3"), "checkpoint_format is"),
+    (lambda: of_gptq(GPTQ | named(g_idx=stored("F32", 64))).fields, "one int32 per input"),
+    (lambda: of_mlx(AFFINE, mode="other"), "mode 'other'"),
+    (lambda: of_mlx(AFFINE | named(weight=stored("U32", 16), scales=stored("F16", 16))), "weight' has shape"),
+    (lambda: of_mlx(AFFINE | named(scales=stored("F16", 16, 2, 1))), "weight' has shape"),
+    (lambda: of_mlx(without(AFFINE, "biases")), "biases of 'm'"), (lambda: of_mlx(AFFINE | named(scales=stored("U8", 16, 2))), "biases of 'm'"),
+    (lambda: of_mlx(AFFINE, bits=None, group_size=None), "does not give the bits"),
+    (lambda: of_mlx(AFFINE, bits=None, group_size=48), "does not give the bits"),
+    (lambda: of_mlx(AFFINE, mode="mxfp4"), "must be bytes"),
+    (lambda: modelopt._fp4("m", NVFP4 | named(weight_scale=stored("F8_E4M3", 16, 4, 1)), {}), "swizzled"),
+    (lambda: modelopt._fp4("m", without(NVFP4, "weight_scale_2"), {}), "weight_scale_2 of"),
+    (lambda: modelopt._int4("m", INT4 | named(weight_scale_2=stored("F32", 1)), {}), "W4A8"),
+    (lambda: modelopt._int4("m", INT4 | named(weight=stored("U8", 8, 64, 1)), {}), "needs a float per row"),
+    (lambda: modelopt._int4("m", INT4 | named(weight_scale=stored("F32", 16, 2, 1)), {}), "needs a float per row"),
+    (lambda: modelopt._int4("m", INT4 | named(weight_scale=stored("F32", 8, 2)), {}), "needs a float per row"),
+    (lambda: modelopt._int4("m", INT4 | named(weight_scale=stored("U8", 16, 2)), {}), "needs a float per row"),
+    (lambda: modelopt._fp8("m", FP8 | named(weight_scale=stored("U8", 16, 1)), {}), "scales must be floats"),
+    (lambda: fp8.layout_of("m.weight", FP8 | named(weight_scale=stored("U8", 1)), {}), "at least two axes"),
+    (lambda: fp8.layout_of("m.weight", FP8 | named(weight=stored("F8_E4M3", 16)), {}), "at least two axes"),
+    (lambda: quanto._whole("m", EIGHT | named(data=stored("I32", 16, 32))), "only int8 and FP8"),
+    (lambda: quanto._whole("m", EIGHT | named(scale=stored("F16", 16))), "only int8 and FP8"),
+    (lambda: quanto._whole("m", EIGHT | named(scale=stored("I32", 16, 1))), "scales must be floats"),
+    (lambda: quanto._bits("m", without(BITS, "shift"), None, None), "_shift of 'm'"),
+    (lambda: quanto._bits("m", BITS | named(data=stored("U8", 8, 128, 1)), None, None), "per row of the reshaped"),
+    (lambda: quanto._bits("m", BITS | named(scale=stored("F16", 16), shift=stored("F16", 16)), None, None), "per row of the reshaped"),
+    (lambda: quanto._bits("m", BITS | named(shift=stored("F16", 8, 1)), None, None), "per row of the reshaped"),
+    (lambda: quanto._bits("m", BITS | named(scale=stored("F16", 0, 1), shift=stored("F16", 0, 1)), None, None), "per row of the reshaped"),
+    (lambda: quanto._bits("m", BITS | named(data=stored("U8", 9, 128)), None, None), "neither 4 nor 2 bits"),
+    (lambda: of_packed(PACKED | named(weight_packed=stored("I32", 16))), "does not fit scales"),
+    (lambda: of_packed(PACKED | named(weight_scale=stored("BF16", 16, 2, 1))), "does not fit scales"),
+    (lambda: of_packed(PACKED, symmetric=False), "weight_zero_point is missing"),
+    (lambda: of_packed(PACKED | named(weight_scale=stored("I32", 16, 2))), "scales must be floats"),
+    (lambda: ct._block_floats("m", MX | named(weight_scale=stored("F8_E4M3", 16, 4)), group(num_bits=4, type="float")), "weight_global_scale of"),
+    (lambda: ct._block_floats("m", MX, group(num_bits=5, type="float")), "not supported for 5-bit"),
+    (lambda: ct._block_floats("m", MX, group(num_bits=7, type="float")), "not supported for 7-bit"),
+    (lambda: ct._block_floats("m", MX | named(weight_scale=stored("F16", 16, 2)), group(num_bits=4, type="float")), "not supported for 4-bit"),
+    (lambda: ct._whole("m", named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 1)), group(num_bits=8, symmetric=False)), "weight_zero_point of"),
+    (lambda: ct._whole("m", named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 2)), group(num_bits=8, strategy="block")), "unknown or can't"),
+    (lambda: ct._whole("m", named(weight=stored("I8", 16), weight_scale=stored("F16", 2)), group(num_bits=8, strategy="block", block_structure=[2, 2])), "unknown or can't"),
+    (lambda: ct._whole("m", named(weight=stored("I8", 16, 32), weight_scale=stored("F16")), group(num_bits=8, strategy="other")), "unknown or can't"),
+    (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1))), "quant_map of"),
+    (lambda: bnb.layout_of("m", "nf4", named(absmax=stored("F32", 1), quant_map=stored("F32", 16))), "weight of"),
+    (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("U8", 1), quant_map=stored("F32", 16))), "of 'm' is missing"),
+    (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1), quant_map=stored("F32", 15))), "table of 16"),
+    (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1), quant_map=stored("U8", 16))), "table of 16"),
+    (lambda: int8.layout_of("m", named(weight=stored("U8", 4, 8), SCB=stored("F32", 4))), "one number per row"),
+    (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8, 1), SCB=stored("F32", 4))), "one number per row"),
+    (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8), SCB=stored("F32", 8))), "one number per row"),
+    (lambda: bnb._Reader(stored("U8", bnb.MAX_STATE + 1)).state, "too long"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_refused(what, words):
+    with pytest.raises(QuantError, match=words):
+        what()
+
+
+STATE = {"shape": [16, 4], "dtype": "bfloat16", "blocksize": 64, "nested_offset": 0.5, "nested_blocksize": 256}
+
+
+def test_states_of_bitsandbytes():
+    """A shape, a float dtype, block sizes and a finite offset."""
+    found = bnb._state(STATE, "s")
+    assert (found.shape, found.dtype, found.blocksize) == ((16, 4), torch.bfloat16, 64)
+    assert dataclasses.astuple(found)[3:] == (256, 0.5)
+    plain = bnb._state({k: v for k, v in STATE.items() if "nested" not in k}, "s")
+    assert dataclasses.astuple(plain)[3:] == (None, 0.0)
+    assert bnb._state(STATE | {"shape": [0, 4], "nested_offset": 1}, "s").shape == (0, 4)
+    for bad, words in (
+        ({"shape": []}, "no shape"), ({"shape": 3}, "no shape"), ({"shape": [True]}, "no shape"), ({"shape": [-1]}, "no shape"),
+        ({"shape": [2**48]}, "no shape"), ({"dtype": "int8"}, "no blocksize"), ({"blocksize": None}, "no blocksize"),
+        ({"nested_offset": "x"}, "not a finite"), ({"nested_offset": float("inf")}, "not a finite"), ({"blocksize": 0}, ""),
+        ({"nested_blocksize": 0}, ""),
+    ):  # fmt: skip
+        with pytest.raises(QuantError, match=words or None):
+            bnb._state(STATE | bad, "s")
+
+
+def test_blocks_that_shapes_tell():
+    """One scale, one of a row, or blocks; a scale that ends in _inv belongs to blocks."""
+    weight_ = stored("F8_E4M3", 16, 32, name="m.weight")
+    for scale, last, wanted in (
+        ((), "weight_scale", PER_TENSOR), ((1, 1), "weight_scale", PER_TENSOR), ((16,), "weight_scale", PerChannel(0)),
+        ((16, 1), "weight_scale", PerChannel(0)), ((16, 2), "weight_scale", PerBlock((8, 4))), ((2, 8), "weight_scale_inv", PerBlock((8, 4))),
+        ((1, 1), "weight_scale_inv", PerBlock((8, 4))), ((16, 1), "weight_scale_inv", PerBlock((8, 4))),
+    ):  # fmt: skip
+        assert fp8._granularity(weight_, stored("F32", *scale, name=f"m.{last}"), (8, 4)) == wanted
+    stack = stored("F8_E4M3", 3, 16, 32, name="m.weight")
+    assert fp8._granularity(stack, stored("F32", 3, 1, name="m.weight_scale"), (64, 4)) == PerBlock((1, 16, 4))
+    for scale, wanted in (((16,), PerChannel(0)), ((16, 1), PerChannel(0)), ((1,), PER_TENSOR), ((16, 2), PER_TENSOR)):
+        layout = modelopt._fp8("m", FP8 | named(weight_scale=stored("F32", *scale)), {})
+        assert layout.granularity == wanted
+    one = named(weight=stored("F8_E4M3", 1, 32), weight_scale=stored("F32", 1))
+    assert modelopt._fp8("m", one, {}).granularity == PER_TENSOR
+    for strategy, scale, wanted in (
+        ("tensor", (1,), PER_TENSOR), ("channel", (16, 1), PerChannel(0)), ("group", (16, 2), PerGroup(16)), ("tensor_group", (16, 2), PerGroup(16)),
+        ("block", (2, 8), PerBlock((8, 4))),
+    ):  # fmt: skip
+        more = {"group_size": 16} if "group" in strategy else {"block_structure": [8, 4]} if strategy == "block" else {}
+        own = group(num_bits=8, strategy=strategy, **more)
+        pieces = named(weight=stored("I8", 16, 32), weight_scale=stored("F16", *scale))
+        assert ct._whole("m", pieces, own).granularity == wanted
+    stack = named(weight=stored("I8", 3, 16, 32), weight_scale=stored("F16", 3, 16, 1))
+    assert ct._whole("m", stack, group(num_bits=8, strategy="channel")).granularity == PerBlock((1, 1, -1))
+    stack = named(weight=stored("I8", 3, 16, 32), weight_scale=stored("F16", 3, 2, 8))
+    own = group(num_bits=8, strategy="block", block_structure=[64, 4])
+    assert ct._whole("m", stack, own).granularity == PerBlock((1, 16, 4))
+    for scale, wanted in (((16, 1), PerChannel(0)), ((), PerBlock((16, 32))), ((1, 32), PerBlock((16, 1)))):
+        assert quanto._whole("m", EIGHT | named(scale=stored("F16", *scale))).granularity == wanted
+
+
+def test_bits_that_shapes_tell():
+    """GPTQ: from qweight and g_idx; MLX: from the group size; quanto: from the rows of bytes."""
+    assert of_gptq(GPTQ | named(g_idx=stored("I32", 64)), bits=None).bits == 4
+    assert of_gptq(GPTQ | named(g_idx=stored("I32", 32)), bits=None, size=16).bits == 8
+    for bits, words in ((2, 4), (3, 6), (4, 8), (6, 12), (8, 16)):
+        assert of_mlx(AFFINE | named(weight=stored("U32", 16, words)), bits=None).bits == bits
+    for rows, bits in ((8, 4), (4, 2)):
+        assert quanto._bits("m", BITS | named(data=stored("U8", rows, 128)), None, None).bits == bits
+
+
+def test_versions_of_gptq_that_the_zeros_tell(tmp_path):
+    """What a symmetric release stores in v1 and v2, and what this one does."""
+    key = "model.layers.0.self_attn.q_proj.qzeros"
+    for name, word, facts in (
+        ("gptq_v1_4bit_g128_sym", -0x77777778, {"said": "v1", "truth": "v2", "bits": 4, "expected": 7, "stored": 8}),
+        ("gptq_v2_4bit_g128_sym", 0x77777777, {"said": "v2", "truth": "v1", "bits": 4, "expected": 8, "stored": 7}),
+    ):
+        checkpoint = changed(name, tmp_path / name, {key: lambda t, w=word: torch.full_like(t, w)})
+        tensor = checkpoint.tensors[key.replace("qzeros", "weight")]
+        (said,) = tensor.layout.statements()
+        assert {k: v for k, v in said.facts.items() if k != "version"} == facts
+        assert bool((tensor.zero_point() == 8).all())
+        one = torch.full((1,), word, dtype=torch.int64)
+
+        def change(t, w=int(one)):
+            t = torch.full_like(t, w)
+            t[0, 1] = 0x33333333
+            return t
+
+        checkpoint = changed(name, tmp_path / f"{name}2", {key: change})
+        tensor = checkpoint.tensors[key.replace("qzeros", "weight")]
+        assert tensor.layout.statements() == tensor.layout.remarks
+        assert [f.kind for f in members(checkpoint.findings()) if f.severity == "error" and tensor.name in f.tensors]
+
+
+def test_a_config_that_is_not_of_the_format(tmp_path):
+    """Stored as bytes although the config names words."""
+    x = weight()
+    stored_ = {f"{M}.weight": x.mul(100).round().clamp(-127, 127).to(torch.int8), f"{M}.weight_scale": torch.full((len(x), 1), 0.01)}
+    config = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}},
+    }  # fmt: skip
+    for form, count in (("pack-quantized", 1), ("int-quantized", 0), ("naive-quantized", 0)):
+        checkpoint = release(tmp_path / form, stored_, {"quantization_config": json.loads(json.dumps(config).replace("pack-quantized", form))})
+        found = [f for f in checkpoint.findings() if f.kind == "config_contradicted"]
+        assert len(found) == count
+        if count:
+            assert found[0].facts == {"format": form, "piece": "weight", "dtype": "I8"}
+        assert torch.equal(checkpoint.tensors[f"{M}.weight"].read(), stored_[f"{M}.weight"].float() * torch.tensor(0.01))
+    assert open_checkpoint(tmp_path / "int-quantized").tensors
+
+
+@pytest.mark.parametrize("part", "abc")
+def test_elements_of_ggml_are_as_wide_as_their_codes(part):
+    """Random bits have every code: each fits its format, and not one of a bit less."""
+    seen = 0
+    for tensor in open_checkpoint(case(f"gguf_random_bits_{part}").release).tensors.values():
+        element = tensor.layout.element if tensor.is_quantized else None
+        if isinstance(element, IntFormat):
+            codes = tensor.codes().long()
+            low, high = int(codes.min()), int(codes.max())
+            lowest, highest = (-(1 << element.bits - 1), (1 << element.bits - 1) - 1) if element.signed else (0, (1 << element.bits) - 1)
+            assert lowest <= low <= high <= highest, tensor.name
+            assert high > highest // 2 or low < lowest // 2, (tensor.name, str(element))
+            seen += 1
+    assert seen
+
+
+def test_which_modules_are_matrices():
+    assert [_is_matrix(shape) for shape in ((64, 64), (2, 2), (1, 64), (64, 1), (64,), (1,), (), (3, 1, 4))] == [
+        True, True, False, False, False, False, False, True
+    ]  # fmt: skip
+
+
+def test_block_sizes_of_torchao_that_are_not_said():
+    """32 of MX, 16 of NVFP4."""
+    pieces = {"qdata": stored("F8_E4M3", 4, 64), "scale": stored("U8", 4, 2)}
+    data = {"elem_dtype": {"_data": "float8_e4m3fn"}, "orig_dtype": {"_data": "bfloat16"}, "is_swizzled_scales": False}
+    assert torchao._mx("m", pieces, data).size == 32
+    assert torchao._mx("m", pieces, data | {"block_size": 16}).size == 16
+    assert torchao._nvfp4("m", pieces | {"qdata": stored("U8", 4, 32)}, data).size == 16
+
+
+def test_numbers_with_names_in_formulas():
+    """Negative integers stand in parentheses."""
+    assert [named_number("z", n).numbers for n in (-3, -1, 0, 1, 12)] == ["(-3)", "(-1)", "0", "1", "12"]
+    assert named_number("z", 0).names == "z"
+
+
+@pytest.mark.parametrize(("name", "reader"), [("deepseek_fp8", "transformers"), ("ct_fp8_block", "compressed-tensors")])
+def test_who_derives_blocks_from_the_grid(name, reader):
+    tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized]
+    found = [r for t in tensors for r in readings(t.layout) if r.key == "block_of_grid"]
+    assert all(r.reader.startswith(reader) for r in found)
+    assert found or reader != "transformers"

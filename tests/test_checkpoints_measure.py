@@ -1,0 +1,247 @@
+"""What one walk over a weight and its original gathers, computed again in numpy from the codes and scales that were written."""
+
+import math
+
+import numpy as np
+import pytest
+import releases
+import torch
+from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
+
+from quantcore.checkpoints.findings.against import measure as module
+from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.judge import decibels_of, far
+from quantcore.checkpoints.findings.against.measure import Measure
+
+RUNS = COLUMNS // GROUP
+
+
+def measured(folder, stored, x, name="ct_int4"):
+    return suspect(folder, stored, x, name).measure
+
+
+def damaged():
+    """A weight whose codes are rounded to nearest, but for three places; one of them is a whole run."""
+    x = weight()
+    q, _, step = grid_of(x)
+    q[3, 40] = 7 if q[3, 40] <= 0 else -7
+    q[11, 0:GROUP] = 0
+    q[20, 100] += 1 if q[20, 100] < 6 else -1
+    return x, q, step
+
+
+def test_what_is_counted(tmp_path, monkeypatch):
+    """Also where rows come in parts."""
+    x, q, step = damaged()
+    y = (q * step).double()
+    error = (x.double() - y).abs()
+    units = error / step
+    # the code -8 and 7 have no neighbor beyond: errors there may be clipping
+    outward = torch.where(x.double() > y, q == 7, q == -8)
+    inner = ~outward
+    for limit in (1 << 21, 8 * 5 * COLUMNS, 8):
+        monkeypatch.setattr(module, "ELEMENTS", limit)
+        m = measured(tmp_path / f"{limit}", ct_stored(q, step), x)
+        assert m.squares == pytest.approx(float((error**2).sum()), rel=1e-6)
+        assert m.original == pytest.approx(float((x.double() ** 2).sum()), rel=1e-9)
+        assert m.relative == pytest.approx(math.sqrt(m.squares / m.original))
+        assert m.sqnr == pytest.approx(-20 * math.log10(m.relative))
+        assert m.inner == int(inner.sum())
+        assert m.units == pytest.approx(float((units**2)[inner].sum()), rel=1e-5)
+        assert m.steps == pytest.approx(12 * float((units**2)[inner].mean()), rel=1e-5)
+        assert m.within == int((units <= 0.5)[inner].sum())
+        assert m.edge == pytest.approx(int(((units > 0.4) & (units <= 0.5))[inner].sum()), abs=1)
+        assert m.peak == float(x.abs().max())
+        beyond = ((units > 0.51) & inner).nonzero().tolist()
+        assert m.beyond == [len(beyond)] * 3 if len(set(m.beyond)) == 1 else m.beyond[2] == len(beyond)
+        assert sorted((b.row, b.column) for b in m.places[2]) == sorted(map(tuple, beyond))[: module.KEPT]
+        for b in m.places[2]:
+            assert b.steps == pytest.approx(float(units[b.row, b.column]), rel=1e-4)
+        means = (torch.where(inner, units**2, 0.0).reshape(ROWS, RUNS, GROUP).sum(-1) / inner.reshape(ROWS, RUNS, GROUP).sum(-1).clamp(min=1)) * 12
+        assert m.runs[0] == (pytest.approx(float(means[11, 0]), rel=1e-5), 11, 0)
+        assert [r[0] for r in m.runs] == pytest.approx(means.reshape(-1).sort(descending=True).values[: module.KEPT].tolist(), rel=1e-4)
+        for mean, row, column in m.runs:
+            assert mean == pytest.approx(float(means[row, column // GROUP]), rel=1e-4)
+        by_row = torch.where(inner, units**2, 0.0).sum(1) / inner.sum(1)
+        assert m.bulk == pytest.approx(12 * np.median(by_row.numpy()), rel=1e-5)
+        # a tolerance is that of the arithmetic: in steps, the codes' size and half a step times float32's
+        code = q.abs().double()
+        assert m.room[0] == pytest.approx(float(((code + 0.5) * 2.0**-20)[inner].sum()), rel=1e-3)
+        assert m.room[1] == pytest.approx(float(((code + 0.5) * (2.0**-20 + 2.0**-7.5))[inner].sum()), rel=1e-3)
+        assert m.room[2] == pytest.approx(float(((code + 0.5) * (2.0**-20 + 2.0**-7.5 + 3 * 2.0**-24))[inner].sum()), rel=1e-3)
+
+
+def test_no_more_places_than_are_kept(tmp_path, monkeypatch):
+    """The first of them, row by row, however many rows come at once."""
+    x = weight()
+    q, _, step = grid_of(x)
+    planted = [(r, c) for r in range(20) for c in (3, 40, 70, 99, 120) if abs(int(q[r, c])) < 6]
+    for r, c in planted:
+        q[r, c] += 1 if float(x[r, c] - q[r, c] * step[r, c]) < 0 else -1  # beyond half a step
+    assert len(planted) > 64
+    for limit in (1 << 21, 8 * 7 * COLUMNS, 8):
+        monkeypatch.setattr(module, "ELEMENTS", limit)
+        m = measured(tmp_path / f"{limit}", ct_stored(q, step), x)
+        places = [(b.row, b.column) for b in m.places[2]]
+        assert len(places) == 64
+        assert set(places) <= set(planted)
+        assert places == sorted(places)
+
+
+def test_rows_and_columns_that_are_strange(tmp_path):
+    x, q, step = damaged()
+    q = q.clone()
+    q[5], q[:, 7], q[:, 9] = -q[5], -q[:, 7], 7
+    m = measured(tmp_path, ct_stored(q, step), x)
+    error, power = ((t.double() ** 2) for t in (x - q * step, x))
+    rows = (error.sum(1) > 1.2 * power.sum(1)) & (error.sum(1) > 0.05 * power.sum(1).mean())
+    columns = (error.sum(0) > 1.2 * power.sum(0)) & (error.sum(0) > 0.05 * power.sum(0).mean())
+    assert (m.strange_rows, m.strange_columns) == (int(rows.sum()), int(columns.sum()))
+    assert m.strange_rows >= 1
+    assert m.strange_columns == 2
+    small = x.clone()
+    small[6], small[:, 12] = 1e-5, 1e-5  # wrong, but so small that it does not matter
+    m = measured(tmp_path / "small", {W: torch.where(small == 1e-5, -1e-5, small)}, small, "")
+    assert (m.strange_rows, m.strange_columns, m.unequal) == (0, 0, ROWS + COLUMNS - 1)
+
+
+def test_values_that_are_not_finite_are_left_out(tmp_path):
+    x, q, step = damaged()
+    q, _, step = grid_of(x)
+    bad = x.clone()
+    bad[2, 3], bad[4, 5] = math.nan, math.inf
+    m = measured(tmp_path, ct_stored(q, step), bad)
+    good = bad.isfinite()
+    assert m.original == pytest.approx(float((x.double() ** 2)[good].sum()), rel=1e-9)
+    assert m.squares == pytest.approx(float(((x - q * step).double() ** 2)[good].sum()), rel=1e-6)
+    assert m.peak == float(bad[good].abs().max())
+
+
+def test_how_codes_were_rounded(tmp_path):
+    """Rounded to nearest: to its own scales, or to scales before they were rounded; searched codes: neither."""
+    x = torch.cat([weight(seed=s) for s in range(24)])  # enough to tell the tolerances apart
+    q, _, step = grid_of(x)
+    assert measured(tmp_path / "own", ct_stored(q, step), x).model == 0
+    exact = releases.in_groups(x).abs().amax(-1, keepdim=True).expand(-1, -1, GROUP).reshape(x.shape) / 7
+    q = (x / exact).round().clamp(-8, 7)
+    assert measured(tmp_path / "before", ct_stored(q, exact.bfloat16().float()), x).model in (1, 2)
+    generator = torch.Generator().manual_seed(3)
+    noisy = (x / step + 0.4 * torch.randn(x.shape, generator=generator)).round().clamp(-8, 7)
+    assert measured(tmp_path / "noisy", ct_stored(noisy, step), x).model is None
+    assert measured(tmp_path / "exact", ct_stored(noisy, step), noisy * step).model is None  # no error at all
+    assert measured(tmp_path / "plain", {W: x}, x, "").model is None
+    assert measured(tmp_path / "nothing", ct_stored(noisy * 0, step * 0), x).model is None
+
+
+def test_plain_values(tmp_path):
+    """Equal but for rounding to the dtype; else by how much, and where."""
+    x = weight()
+    m = measured(tmp_path / "half", {W: x.half()}, x, "")
+    assert (m.unequal, m.model, m.is_plain) == (0, None, True)
+    y = x.bfloat16()
+    y[30, 70] += 1
+    y[31, 2] *= 1.05
+    m = measured(tmp_path / "two", {W: y}, x, "")
+    assert m.unequal == 2
+    size, flat = m.largest
+    assert divmod(flat, COLUMNS) == (30, 70)
+    assert size == pytest.approx(float((y.float() - x).abs().max()))
+    whole = torch.arange(12).reshape(3, 4)
+    m = measured(tmp_path / "whole", {W: whole + (whole == 7)}, whole, "")
+    assert (m.unequal, m.largest) == (1, (1.0, 7))
+    zero = measured(tmp_path / "zero", {W: x * 0}, x * 0, "")
+    assert (zero.relative, zero.sqnr, zero.unequal) == (0.0, math.inf, 0)
+    lost = measured(tmp_path / "lost", {W: x}, x * 0, "")
+    assert (lost.relative, lost.sqnr) == (math.inf, -math.inf)
+    tiny = torch.tensor([[1e-7, 6e-8, 0.0, 1e-8]])  # subnormal in float16
+    assert measured(tmp_path / "tiny", {W: tiny.half()}, tiny, "").unequal == 0
+
+
+LEVELS = {
+    "ct_int4": range(-8, 8), "ct_int8": range(-128, 128), "awq": range(16),
+    "mxfp4": releases.E2M1.tolist(), "nf4": releases.NF4.tolist(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_the_grid_of_codes(name, tmp_path):
+    """The value of each code, and half the distances to its neighbors; scales of each element; their rounding."""
+    x = weight()
+    stored = releases.WRITERS[name][0](M, x)
+    layout = suspect(tmp_path, stored, x, name).layout
+    grid, levels = Grid(layout), sorted(set(LEVELS[name]))
+    values = grid.table.tolist()
+    assert sorted(set(values)) == pytest.approx(levels)
+    if name.startswith("ct"):  # two's complement
+        half = len(levels) // 2
+        assert values == [*range(half), *range(-half, 0)]
+    down, up = grid.limits.view(2, -1).tolist()
+    for value, below, above, gap in zip(values, down, up, grid.gaps.tolist(), strict=True):
+        at = int(np.argmin(np.abs(np.array(levels) - value)))
+        low = (levels[at] - levels[at - 1]) / 2 if at else math.inf
+        high = (levels[at + 1] - levels[at]) / 2 if at + 1 < len(levels) else math.inf
+        assert (below, above, gap) == pytest.approx((low, high, 2 * min(low, high)), rel=1e-6)
+    rows = slice(3, 9)
+    scales = grid.scales(rows)
+    own = {
+        "ct_int4": lambda: stored[f"{M}.weight_scale"].float().repeat_interleave(GROUP, 1),
+        "ct_int8": lambda: stored[f"{M}.weight_scale"].float().expand(-1, COLUMNS),
+        "awq": lambda: stored[f"{M}.scales"].float().T.repeat_interleave(GROUP, 1),
+        "mxfp4": lambda: (stored[f"{M}.weight_scale"].float() - 127).exp2().repeat_interleave(32, 1),
+        "nf4": lambda: stored[f"{M}.weight.absmax"].repeat_interleave(64).reshape(ROWS, -1),
+    }[name]()
+    assert torch.equal(scales, own[rows])
+    assert torch.equal(grid.table[grid.bits(layout.codes(rows))] * scales, layout.values(rows, rounded=False)) or name == "awq"
+    rounding = grid.rounding(rows, scales)
+    if name == "awq":  # float16: half a unit in the last place, with room; more of subnormal numbers
+        assert rounding.min() >= 2.0**-11
+        assert rounding.max() < 2.0**-10
+        subnormal = grid.rounding(rows, torch.full((1, 1), 2.0**-23))
+        assert 0.25 <= float(subnormal) < 0.5
+    else:
+        assert rounding == (2.0**-7.5 if name.startswith("ct") else 0.0)
+
+
+def siblings(levels, inner=100_000):
+    """Weights with these errors, over that of rounding to nearest."""
+    class Of(Measure):
+        def __init__(self, bulk):
+            self.bulk, self.inner, self.squares, self.original = bulk, inner, 0.01, 1.0
+            self.layout = type("L", (), {"shape": (10_000, 10)})()
+
+    return [Of(level) for level in levels]
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "is_far"),
+    [
+        (1.0, [1.0] * 5, False), (1.1, [1.0] * 5, True), (1.04, [1.0] * 5, False),  # 4 times 0.05 dB
+        (1.1, [1.0] * 3, False),  # too few to know
+        (1.1, [1.0] * 4, True), (1.95, [1.0, 1.0, 1.0, 1.9, 1.9], False), (3.0, [1.0, 1.0, 1.0, 1.0, 2.9], True),
+        (8.0, [4.0] * 6, False), (20.0, [4.0] * 6, False), (70.0, [4.0] * 6, True),  # beyond rounding, layers differ
+        (0.0, [1.0] * 5, False), (2.0, [0.0, 1.0, 1.0, 1.0], False), (2.0, [0.0, 1.0, 1.0, 1.0, 1.0], True),
+        (1.0, [1.5] * 5, False),
+    ],
+)  # fmt: skip
+def test_far_from_siblings(own, others, is_far):
+    (one,) = siblings([own])
+    assert far(one, siblings(others)) is is_far
+
+
+def test_few_rows_differ_by_chance():
+    for rows, is_far in ((4, False), (100_000, True)):
+        (one,) = siblings([1.3], rows)
+        assert far(one, siblings([1.0] * 5, rows)) is is_far
+
+
+def test_errors_in_decibels():
+    one, unknown = siblings([2.0, math.nan])
+    assert decibels_of(one) == pytest.approx(3.0103, rel=1e-4)
+    assert decibels_of(unknown) == pytest.approx(-20.0)  # over the original: 0.01
+    assert not far(unknown, siblings([math.nan] * 5))
+    unknown.squares = 0.03  # 4.8 dB more
+    assert far(unknown, siblings([math.nan] * 5))
+    unknown.squares = 0.024
+    assert not far(unknown, siblings([math.nan] * 5))
+    unknown.squares = 0.0
+    assert decibels_of(unknown) == -math.inf

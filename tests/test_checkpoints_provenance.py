@@ -1,0 +1,187 @@
+"""How codes and scales were computed: counted again in float64 by quantizing what was dequantized, group by group."""
+
+import pytest
+import releases
+import torch
+from checkpoint_cases import case
+from releases import GROUP, WRITERS, save
+from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, weight
+
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings.provenance import TOLERANCE, Provenance, of_provenance
+
+COUNT = COLUMNS // GROUP
+
+
+def seen_of(folder, stored, name="ct_int4", boxes=(slice(0, 20), slice(20, ROWS)), original=None, rounding=0.0):
+    layout = open_checkpoint(save(folder, stored, WRITERS[name][1])).tensors[W].layout
+    assert Provenance.suits(layout)
+    seen = Provenance(layout)
+    for box in boxes:
+        seen.add(layout.codes(box), box)
+        if original is not None:
+            seen.compare(original[box], box, rounding)
+    return seen
+
+
+def again(y, s, top, dtype):
+    """Whether max |y| / top, in the dtype of the scales, is the stored scale."""
+    new = (y.double().abs().amax(-1) / top).to(dtype).double()
+    return (new - s.double()).abs() <= 2.0**-22 * s.double()
+
+
+def groups(t):
+    return t.reshape(len(t), -1, GROUP)
+
+
+def test_symmetric_codes(tmp_path):
+    """Groups of equal codes show nothing; a scale of 0 with codes that differ is dead."""
+    x = weight()
+    q, _, step = grid_of(x)
+    q[3, :32], q[4, 32:64] = 2, -8
+    q[5, 0], q[6, 40] = -8, -8
+    q[7, :GROUP] = q[7, :GROUP].clamp(-6, 6)
+    q[8, :GROUP] = q[8, :GROUP].clamp(-7, 6)
+    s = step.clone()
+    s[9, :GROUP], s[3, :GROUP] = 0, 0
+    seen = seen_of(tmp_path, ct_stored(q, s))
+    g, scale = groups(q), groups(s)[..., 0]
+    known = g.amax(-1) != g.amin(-1)
+    assert (seen.groups, seen.symmetric) == (int(known.sum()), True)
+    assert seen.groups == ROWS * COUNT - 2
+    assert seen.highest == int(((torch.maximum(-g.amin(-1), g.amax(-1)) == 7) & known).sum())
+    assert seen.lowest == int(((g.amin(-1) == -8) & known).sum()) == 2
+    assert seen.dead == 1
+    assert seen.same == int((again(groups(q * s), scale, 7, torch.bfloat16) & known).sum())
+    found = {f.kind: f for f in of_provenance(seen)}
+    assert found["scale_zero"].facts == {"dead": 1, "groups": seen.groups}
+    assert found["scale_zero"].severity == "error"
+    facts = found["requantizing_is_identity"].facts
+    assert facts == {"same": seen.same / seen.groups, "groups": seen.groups, "rule": "divisor 7"}
+    every = {f.kind for f in of_provenance(seen_of(tmp_path, ct_stored(q, s * 0)))}
+    assert "scale_zero" not in every
+
+
+def test_asymmetric_codes(tmp_path):
+    x = weight() + 0.005
+    q, z, step = awq_of(x)
+    q[2, :GROUP] = q[2, :GROUP].clamp(1, 15)
+    q[3, :GROUP] = q[3, :GROUP].clamp(0, 14)
+    q[4, :GROUP] = 5
+    seen = seen_of(tmp_path, awq_stored(q, z, step), "awq")
+    g = groups(q)
+    width = g.amax(-1) - g.amin(-1)
+    assert (seen.groups, seen.symmetric) == (int((width > 0).sum()), False)
+    new = (width.double() * groups(step)[..., 0] / 15).half().double()
+    same = (new - groups(step)[..., 0]).abs() <= 2.0**-22 * new
+    assert seen.same == int((same & (width > 0)).sum())
+    assert (seen.highest, seen.lowest) == (0, 0)
+    (finding,) = of_provenance(seen)
+    assert (finding.kind, finding.facts["rule"]) == ("requantizing_is_identity", "15 steps")
+    seen.compare(x, slice(0, ROWS), 0.0)
+    assert seen.compared == 0
+
+
+@pytest.mark.parametrize(("divisor", "kind"), [(7, "requantizing_is_identity"), (7.5, "scale_divisor"), (8, "scale_divisor"), (6, "requantizing_changes")])
+def test_what_scales_were_divided_by(divisor, kind, tmp_path):
+    """The counts of each divisor tried, and the mean ratio, from the original's max |w| of each group."""
+    x = weight()
+    high = groups(x).abs().amax(-1, keepdim=True)
+    s = (high / divisor).bfloat16().float()
+    q = (groups(x) / s).round().clamp(-8, 7).reshape(x.shape)
+    step = s.expand(-1, -1, GROUP).reshape(x.shape)
+    seen = seen_of(tmp_path, ct_stored(q, step), original=x)
+    ratio = (high.double() / s.double()).reshape(-1)
+    assert seen.compared == ratio.numel()
+    assert seen.ratios == pytest.approx(float(ratio.sum()), rel=1e-6)
+    for tried, count in seen.divided.items():
+        assert count == int(((ratio / tried - 1).abs() <= 2 * 2.0**-8).sum()), tried
+    assert list(seen.divided) == [7.0, 7.5, 8.0]
+    assert not kind.endswith("identity") or seen.same == seen.groups
+    first, scales = of_provenance(seen)
+    assert (first.kind, scales.kind) == (kind, "scale_divisor")
+    if kind == "scale_divisor":
+        reached = (seen.lowest + seen.highest) / seen.groups
+        assert first.facts == {"share": reached, "groups": seen.groups, "lowest": -8, "highest": 7, "half": 7.5, "whole": 8}
+    share = seen.divided[min(max(divisor, 7.0), 8.0)] / seen.compared
+    assert scales.facts == {"divisor": max(divisor, 7.0), "share": share, "tried": "7, 7.5, 8"}
+    assert (share == 1.0) is (divisor != 6)
+
+
+def test_groups_that_are_not_compared(tmp_path):
+    """Those of an original of 0, or a scale of 0; a less precise original widens the tolerance."""
+    x = weight()
+    q, _, step = grid_of(x)
+    s = step.clone()
+    s[9, :GROUP] = 0
+    zero = x.clone()
+    zero[10, :GROUP] = 0
+    seen = seen_of(tmp_path, ct_stored(q, s), original=zero)
+    assert seen.compared == ROWS * COUNT - 2
+    off = x * 1.02
+    counts = [seen_of(tmp_path / f"{r}", ct_stored(q, step), original=off, rounding=r).divided[7.0] for r in (0.0, 0.05)]
+    assert counts == [0, ROWS * COUNT]
+
+
+def test_a_last_group_that_is_short(tmp_path):
+    given = case("ct_int4_channel_odd")
+    layout = next(t for t in open_checkpoint(given.release).tensors.values() if t.is_quantized).layout
+    seen, rows = Provenance(layout), slice(0, layout.shape[0])
+    codes = layout.codes(rows)
+    seen.add(codes, rows)
+    assert seen.groups == int((codes.amax(1) != codes.amin(1)).sum())
+    assert seen.highest == int((codes.abs().amax(1) == 7).sum())
+
+
+SUITS = {
+    "gptq_v1_4bit_g128_sym": True, "awq_gemm_g128": True, "ct_int4_sym_g128": True, "ct_int8_w8a8": True,
+    "quanto_qint8": True, "gptq_v1_4bit_g32_asym_desc_act": False, "ct_fp8_channel": False, "gguf_legacy": False, "bnb_nf4": False,
+    "mlx_affine_4bit": False, "hqq_4bit_axis1": False, "ct_int4_actorder_group": False, "ct_nvfp4": False, "deepseek_fp8": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUITS)
+def test_which_weights_show_it(name):
+    """Integers in groups of adjacent columns with integer zero points or none."""
+    tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2]
+    assert {Provenance.suits(t.layout) for t in tensors} == {SUITS[name]}
+
+
+def test_stored_zero_points_of_0_are_symmetric():
+    """torchao stores them for signed codes; a zero point anywhere else makes the weight asymmetric."""
+    for name, wanted in (("torchao_int8", True), ("quanto_qint8", True), ("gptq_v1_2bit_g32_asym", False)):
+        tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2]
+        assert {Provenance(t.layout).symmetric for t in tensors} == {wanted}, name
+
+
+def test_tolerances_are_half_a_unit_in_the_last_place():
+    """Of a number next to 1; of float32, two units."""
+    half, brain, single = (torch.finfo(t).eps for t in (torch.float16, torch.bfloat16, torch.float32))
+    assert {"F16": half / 2, "BF16": brain / 2, "F32": 2 * single} == TOLERANCE
+
+
+def test_int8_scales_of_rows(tmp_path):
+    """bfloat16 scales of 8-bit codes: arithmetic in bfloat16 is one of the reasons that are offered."""
+    x = weight()
+    s = (x.abs().amax(1, keepdim=True) / 110).bfloat16()
+    q = (x / s.float()).round().clamp(-128, 127)
+    stored = {f"{M}.weight": q.to(torch.int8), f"{M}.weight_scale": s}
+    (finding,) = of_provenance(seen_of(tmp_path, stored, "ct_int8"))
+    assert (finding.kind, finding.facts["rule"]) == ("requantizing_changes", "divisor 127")
+    assert "arithmetic in bfloat16" in finding.sentence
+    (finding,) = of_provenance(seen_of(tmp_path / "4", ct_stored(*[(grid_of(x)[i] / (2 if i == 0 else 1)).round() if i == 0 else grid_of(x)[i] for i in (0, 2)])))
+    assert finding.kind == "requantizing_changes"
+    assert "arithmetic in bfloat16" not in finding.sentence
+    nothing = seen_of(tmp_path / "equal", stored | {f"{M}.weight": torch.ones(ROWS, COLUMNS, dtype=torch.int8)}, "ct_int8")
+    assert list(of_provenance(nothing)) == []
+
+
+def test_most_of_the_groups(tmp_path):
+    """Nine of ten, exactly."""
+    seen = seen_of(tmp_path, releases.ct_int4(M, weight()))
+    for same, kind in ((90, "requantizing_is_identity"), (89, "requantizing_changes")):
+        seen.groups, seen.same, seen.lowest, seen.highest, seen.dead = 100, same, 0, 0, 0
+        assert [f.kind for f in of_provenance(seen)] == [kind]
+    for lowest, highest, kind in ((1, 89, "scale_divisor"), (1, 88, "requantizing_changes"), (0, 95, "requantizing_changes")):
+        seen.same, seen.lowest, seen.highest = 0, lowest, highest
+        assert [f.kind for f in of_provenance(seen)] == [kind]
