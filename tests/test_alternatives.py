@@ -7,7 +7,7 @@ import torch
 
 import quantcore as qc
 from quantcore.diagnosis import alternatives
-from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.context import Context, Trial
 from quantcore.granularity import Blocks
 
 
@@ -46,3 +46,34 @@ def test_a_range_that_ends_at_0_includes_it():
         x = sign * torch.tensor([[0.0, 0.2, 0.6, 1.0]]) * 3e-44
         result = qc.apply(x, qc.Scheme.parse("uint8 asymmetric"))
         assert "zero_point_clamped" not in {f.kind for f in qc.diagnose(result)}
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (4, 32), (3, 2), (2, 4, 8), (2, 3, 1, 9)])
+def test_which_granularities_are_offered(shape):
+    """Every shape of block made of lengths 1, a power of two or the whole axis is one of five kinds, or not offered."""
+    powers = [2**k for k in range(1, 11)]
+    expected, rank = {shape}, len(shape)
+    for axis, n in enumerate(shape):
+        others = tuple(1 for _ in shape)
+        expected |= {(*others[:axis], size, *others[axis + 1 :]) for size in powers if size < n}
+        if rank > 1:
+            expected.add((*shape[:axis], 1, *shape[axis + 1 :]))
+    for size in powers if rank > 1 else []:
+        if size <= shape[-1] and size <= shape[-2]:
+            expected.add((*(1 for _ in shape[2:]), size, size))
+    found = [g for g in alternatives.granularities(shape) if not isinstance(g, qc.PerFlatGroup)]
+    assert {qc.block_shape(g, shape) for g in found} == expected
+    assert len(found) == len(set(found))
+    flat = {g.size for g in alternatives.granularities(shape) if isinstance(g, qc.PerFlatGroup)}
+    assert flat == ({size for size in powers if size < torch.Size(shape).numel()} if rank > 1 else set())
+
+
+@pytest.mark.parametrize(
+    ("trials", "kept"),
+    [([], None), ([("torchao", 10.0)], 0), ([("textbook", 20.0), ("torchao", 17.0)], 1),
+     ([("textbook", 20.0), ("torchao", 16.9)], 0), ([("torchao", 18.0), ("textbook", 20.0), ("torchao", 18.5)], 2),
+     ([("torchao", 20.0), ("textbook", 17.0)], 0), ([("textbook", 19.0), ("textbook", 20.0)], 1)],
+)  # fmt: skip
+def test_the_library_is_kept_within_half_a_bit(trials, kept):
+    enough = [Trial(qc.Scheme.parse(f"int4 {name}"), db, 4.0) for name, db in trials]
+    assert alternatives._kept("torchao", enough) is (None if kept is None else enough[kept])

@@ -111,7 +111,7 @@ def best_alternative(context: Context) -> Trial | None:
     now = context.report.sqnr_db
     if not now < LOSSY_DB or not context.largest.any():
         return None
-    own, least = context.scheme.convention.name, max(now + BETTER_DB, context.reached + NEAR_DB)
+    least = max(now + BETTER_DB, context.reached + NEAR_DB)
     enough: list[Trial] = []
     for estimate, shrink, expected in _promising(context):
         # what is computed on all of x settles it, unless more is to be expected of the others
@@ -120,14 +120,16 @@ def best_alternative(context: Context) -> Trial | None:
         setting = MIN_MAX if shrink == 1 else narrowed(context, estimate.granularity, shrink)
         tried = _computed(context, estimate, setting)
         enough += [trial for trial in tried if trial.sqnr_db >= least]
+    return _kept(context.scheme.convention.name, enough)
+
+
+def _kept(own: str, enough: list[Trial]) -> Trial | None:
+    """The best trial, or the best of the library ``own`` if that is nearly as good; None if there are none."""
     best = max(enough, key=lambda t: t.sqnr_db, default=None)
     if best is None:
         return None
-    return max(
-        (t for t in enough if t.scheme.convention.name == own and t.sqnr_db >= best.sqnr_db - NEAR_DB),
-        key=lambda t: t.sqnr_db,
-        default=best,
-    )
+    same = [t for t in enough if t.scheme.convention.name == own and t.sqnr_db >= best.sqnr_db - NEAR_DB]
+    return max(same, key=lambda t: t.sqnr_db, default=best)
 
 
 def _promising(context: Context) -> list[tuple[Estimate, float, float]]:

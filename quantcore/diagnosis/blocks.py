@@ -159,7 +159,7 @@ def _raised(context: Context) -> Tensor:
     least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
     if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
         return torch.zeros_like(context.largest, dtype=torch.bool)
-    needed = context.largest / max(1, (1 << fmt.bits - 1) - 1)
+    needed = context.largest / fmt.symmetric_max
     return context.result.scale.abs() > RAISED * needed
 
 

@@ -160,17 +160,11 @@ def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[i
 
 def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
     """The scales that give the codes with one zero_point if some codes wrapped, none more than once."""
-    count, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
-    if largest == 0:
+    if not x.any() or (codes[x == 0] != z).any():
         return []
-    # some code wraps, none twice
-    spans = np.array([[min(fmt.qmax - z, z - fmt.qmin), count * (_WRAPS + 0.5) + abs(z)]]) / largest
-    for xi, q in sorted(zip(x, codes, strict=True), key=lambda pair: -abs(pair[0])):
-        if xi == 0:
-            if q != z:
-                return []
-            continue
-        turns = np.arange(-_WRAPS, _WRAPS + 1) * count
+    turns = np.arange(-_WRAPS, _WRAPS + 1) * float(1 << fmt.bits)
+    spans = np.array([[np.finfo(np.float64).tiny, np.inf]])
+    for xi, q in sorted(zip(x[x != 0], codes[x != 0], strict=True), key=lambda pair: -abs(pair[0])):
         bounds = np.sort(np.stack([q + turns - z - 0.5, q + turns - z + 0.5]) / xi, 0).T
         low = np.maximum(spans[:, None, 0], bounds[None, :, 0]).reshape(-1)
         high = np.minimum(spans[:, None, 1], bounds[None, :, 1]).reshape(-1)
