@@ -165,10 +165,10 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
         if any(storage(s, shape) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
             yield own, symmetric
         each = 32 + (0 if symmetric else fmt.bits)
-        seen: set[tuple[str, int]] = set()
+        seen: set[tuple[type[Granularity], int | None]] = set()
         for granularity in granularities(shape):
-            kind = (type(granularity).__name__, getattr(granularity, "axis", 0))
-            if isinstance(granularity, PerFlatGroup) and ("PerGroup", -1) in seen:
+            kind = type(granularity), getattr(granularity, "axis", None)
+            if isinstance(granularity, PerFlatGroup) and (PerGroup, -1) in seen:
                 continue  # runs across the ends of rows are for rows too short for groups
             if kind in seen or context.blocks(granularity) * each > room:
                 continue
@@ -205,7 +205,8 @@ def narrowed(context: Context, granularity: Granularity, shrink: float) -> Range
 def shrunk(context: Context, shrink: float) -> RangeSetting:
     """The range of the whole tensor, made narrower, with three digits; min-MSE if that is too narrow for float32."""
     low, high = (float(f"{bound * shrink:.3g}") for bound in context.bounds)
-    return Fixed(min(low, 0.0), max(high, 0.0)) if min(low, 0.0) < max(high, 0.0) else MinMse()
+    low, high = min(low, 0.0), max(high, 0.0)
+    return Fixed(low, high) if np.float32(low) < np.float32(high) else MinMse()
 
 
 def changes(context: Context, scheme: Scheme) -> str:
