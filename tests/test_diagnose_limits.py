@@ -1,0 +1,129 @@
+"""Both sides of limits of findings that only some formats, blocks or sizes reach; every fact is recomputed (claims.py)."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from claims import check
+
+import quantcore as qc
+from quantcore.diagnosis.codes import outside
+from quantcore.diagnosis.context import Context
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+NORMAL = np.random.default_rng(5).standard_normal((16, 64)).astype(np.float32)
+
+
+def findings(x, scheme):
+    """The findings by kind, after checking each of them."""
+    result = qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme) if isinstance(scheme, str) else scheme)
+    found = qc.diagnose(result)
+    for finding in found:
+        check(result, finding)
+    return {finding.kind: finding for finding in found}
+
+
+@pytest.mark.parametrize("scheme", ["int4 percentile(99)", "int4 percentile(97)", "int4 fixed(-100, 100)", "nf4 percentile(99)"])
+def test_no_outlier_sets_the_scale_of_percentiles_and_fixed_ranges(scheme):
+    """Between two elements, a percentile of few moves with the largest, but it is not that element that sets the range."""
+    for x in (np.r_[NORMAL[0], 100], np.vstack([NORMAL[:4, :8], 100 * NORMAL[4:5, :8]])):
+        assert not {"outlier_element", "outlier_channel"} & set(findings(x, scheme))
+        assert {"outlier_element", "outlier_channel"} & set(findings(x, scheme.split()[0]))
+
+
+@pytest.mark.parametrize("shape", [(1100, 500), (550_000,), (3, 400, 450)])
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_flat_group(1000)"])
+def test_elements_outside_of_a_large_tensor_are_named_by_their_place(shape, granularity):
+    """More elements than are read at once; the worst comes first, the others in order."""
+    x = torch.zeros(shape)
+    flat = [7, 499_999, 524_287, 524_288, x.numel() - 1]
+    values = torch.tensor([9.0, -10.0, 30.0, 9.0, -12.0])
+    x.reshape(-1)[flat] = values
+    context = Context(qc.apply(x, qc.Scheme.parse(f"int4 {granularity} given(1)")))
+    places = [tuple(map(int, np.unravel_index(i, shape))) for i in flat]
+    pairs = list(zip(places, values.tolist(), strict=True))
+    assert outside(context) == [pairs[2], *pairs[:2], *pairs[3:]]
+
+
+@pytest.mark.parametrize(
+    ("low", "least", "found"), [(1, -0.2, True), (1, 1.2, False), (0, -0.2, True), (-1, -0.9, False), (-1, -1.9, False)]
+)
+def test_negatives_are_lost_where_the_minimum_of_a_block_is_not_negative(low, least, found):
+    """Codes of a format with minima begin at the minimum, here one that is given."""
+    x = np.linspace(least, 2, 64).reshape(2, 32)
+    finding = findings(x, f"uint4 asymmetric per_group(32) given(0.1, zero_point={low}) gguf.Q4_1").get("negatives_lost")
+    assert (finding is not None) == found
+    if finding is not None:
+        assert finding.facts["becomes"] == low
+
+
+@pytest.mark.parametrize(("rows", "words"), [(1, "become 0.5"), (2, "they become the lowest value of their block")])
+def test_what_negatives_become_in_blocks_of_different_scales(rows, words):
+    x = np.abs(NORMAL[:4, :8]) + np.float32(0.5)
+    x[0, 0], x[1, 0] = 4, 8
+    x[:rows] *= -1
+    x[0, 0], x[1, 0] = 4, 8
+    finding = findings(x, "codebook([0.5, 1, 2, 4]) per_channel(0)")["negatives_lost"]
+    assert finding.sentence.endswith(f"{words}.")
+
+
+@pytest.mark.parametrize(("times", "found"), [(3.5, False), (4.5, True)])
+def test_clipping_must_cost_so_many_times_what_rounding_does(times, found):
+    x = NORMAL / np.abs(NORMAL).max()
+    rounding = (qc.apply(x, qc.Scheme.parse("int8 fixed(-1, 1)")).error.double() ** 2).sum().item()
+    x = x.copy()
+    x[:4, 0] = 1 + math.sqrt(times * rounding / 4)
+    result = qc.apply(x, qc.Scheme.parse("int8 fixed(-1, 1)"))
+    cost = (result.error.numpy().astype(float) ** 2)[np.abs(x) > 1 + 0.5 / 127].sum()
+    rest = (result.error.numpy().astype(float) ** 2).sum() - cost
+    assert (cost > 4 * rest) == found, "the case must lie on this side"
+    assert ("clipped_too_much" in findings(x, "int8 fixed(-1, 1)")) == found
+
+
+@pytest.mark.parametrize("name", sorted(qc.CONVENTIONS))
+def test_a_block_of_zeros_is_not_too_small(name):
+    """Next to ordinary blocks, whatever scale a library gives it."""
+    x, tried = NORMAL.copy(), 0
+    x[3] = 0
+    for fmt in ("int8", "uint4 asymmetric", "e4m3fn", "nf4"):
+        for granularity in ("per_channel(0)", "per_group(32)"):
+            try:
+                result = qc.apply(x, qc.Scheme.parse(f"{fmt} {granularity} {name}"))
+            except qc.QuantError:
+                continue
+            tried += 1
+            assert "tiny_block" not in {f.kind for f in qc.diagnose(result)}
+
+
+@pytest.mark.parametrize("scheme", ["e2m1 per_channel(0)", "nf4 per_channel(0)", "int4 per_channel(0)"])
+def test_rows_of_zeros_are_on_neither_side(scheme):
+    x = np.abs(NORMAL)
+    x[3] = 0
+    assert "one_sided" in findings(x, scheme)
+    x[3] = -1 - x[4]
+    assert ("one_sided" in findings(x, scheme)) == ("int" in scheme)  # of tables, all blocks must be on one side
+    assert "one_sided" not in findings(np.zeros((4, 8)), scheme)
+
+
+@pytest.mark.parametrize(("fmt", "other"), [("binary", "uint2"), ("ternary", "uint2"), ("e2m1", "uint4"), ("nf4", "uint4"), ("e3m2", "uint6")])
+def test_the_integers_that_one_sided_data_are_better_off_with(fmt, other):
+    """Of as many bits, but at least 2."""
+    x = np.abs(NORMAL) if fmt != "binary" else np.abs(np.sign(NORMAL) + np.sign(NORMAL[::-1]) + 1)
+    finding = findings(x, fmt).get("one_sided")
+    if fmt in ("ternary", "e3m2"):
+        assert finding is None or str(finding.fix).startswith(f"{other} asymmetric")
+    else:
+        assert str(finding.fix).startswith(f"{other} asymmetric per_tensor min_max textbook")
+
+
+@pytest.mark.parametrize(("noise", "found"), [(0.001, False), (0.012, False), (0.07, True)])
+def test_asymmetry_is_not_credited_with_what_integers_gain(noise, found):
+    """Multiples of 1/7 with some noise: symmetric int4 loses about as little as asymmetric uint4 does."""
+    rng = np.random.default_rng(0)
+    x = np.clip(rng.integers(0, 8, (16, 64)) / 7 + noise * rng.uniform(-1, 1, (16, 64)), 0, 1)
+    x[0, 0] = 1
+    db = [qc.report(qc.apply(x.astype(np.float32), qc.Scheme.parse(s))).sqnr_db for s in ("e2m1", "int4", "uint4 asymmetric")]
+    assert db[2] > db[0] + 3, "asymmetric integers must be better"
+    assert (db[2] >= db[1] + 3) == found, "the case must lie on this side"
+    assert ("one_sided" in findings(x, "e2m1")) == found
