@@ -168,7 +168,12 @@ def nan(f, e):
     if f["elements"]:
         assert f["at"] == first_of(bad, e)
     if "value" in f:
-        assert f["value"] == e.x[e.at(f["at"])]
+        at = e.at(f["at"])
+        assert f["value"] == e.x[at]
+        told = re.search(r": (?:the (scale|zero point) of its block is (\S+)|.* can't represent it at this scale)\.$", e.finding.sentence)
+        parameters = {"scale": e.s[at], "zero point": e.z[at]}
+        assert told[1] == next((name for name, value in parameters.items() if not np.isfinite(value)), None)
+        assert told[1] is None or same(float(told[2]), float(parameters[told[1]]))
 
 
 def wrapped(f, e):
@@ -214,6 +219,9 @@ def negatives_lost(f, e):
     first = next(place for place, part in e.parts() if lost[part].any())
     assert same(f["becomes"], e.decoded(first)[0])
     assert f["zero_point"] == e.result.params.zero_point.numpy()[first]
+    lowest = {float(e.decoded(place)[0]) for place, part in e.parts() if lost[part].any()}
+    words = "lowest value of their block" if len(lowest) > 1 else f" {written(f['becomes'])}."
+    assert (" sign." if isinstance(e.fmt, qc.FloatFormat) else words) in e.finding.sentence
 
 
 def zero_not_exact(f, e):
@@ -405,6 +413,7 @@ def zero_block(f, e):
 def constant_block(f, e):
     found = marked_blocks(e, lambda x, s: x.min() == x.max() != 0)
     assert (f["blocks"], f["value"]) == (len(found), e.x[found[0][1]].flat[0])
+    assert ("per block is enough." in e.finding.sentence) == (len(found) > 1)
 
 
 def spare_bits(f, e):
@@ -474,13 +483,21 @@ def scale_out_of_range(f, e):
             marked = ((off > max(0.25, ulp)) | ~np.isfinite(decoded)) & (wanted != 0)
         else:
             marked = (np.abs(decoded - wanted) > np.abs(e.result.params.raw.numpy())) & (wanted != 0)
-    assert 0 < f["blocks"] <= marked.sum()
-    first = np.flatnonzero(np.isclose(wanted.reshape(-1), f["wanted"], rtol=1e-6, atol=0))
-    assert marked.reshape(-1)[first].any()
-    if f["blocks"] == marked.sum():
-        here = e.spread(marked.reshape(e.grid))
-        assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
+    top = max(abs(inner.qmin), abs(inner.qmax)) if table is None else np.abs(_finite(inner)).max()
+    with np.errstate(all="ignore"):
+        level_unit = level.scale if level.params.raw is None else level.params.raw
+        reach = top * np.abs(Evidence(level, None).spread(level_unit.numpy()).astype(np.float64)).reshape(codes.shape)
+        away = np.abs(wanted - (0 if level.params.center is None else float(level.params.center)))
+        large = np.isinf(decoded) | (away > 1.001 * reach)
+    marked &= (large if f["too_large"] else ~large) & np.isfinite(wanted) & (large | np.isfinite(decoded))
+    places = np.flatnonzero(marked.reshape(-1))
+    assert f["blocks"] == len(places) > 0
+    assert same(f["wanted"], wanted.reshape(-1)[places[0]])
+    assert same(f["stored"], float(level.dequantized.reshape(-1)[places[0]]))
+    here = e.spread(marked.reshape(e.grid))
+    assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
     assert f["sqnr_exact"] >= f["sqnr_stored"] + 3 or math.isnan(f["sqnr_stored"])
+    assert len(e.finding.boxes) == (0 if wanted.size == 1 else min(len(places), 256))
 
 
 CLAIMS = {

@@ -127,3 +127,10 @@ def test_asymmetry_is_not_credited_with_what_integers_gain(noise, found):
     assert db[2] > db[0] + 3, "asymmetric integers must be better"
     assert (db[2] >= db[1] + 3) == found, "the case must lie on this side"
     assert ("one_sided" in findings(x, "e2m1")) == found
+
+
+@pytest.mark.parametrize(("low", "found"), [(1.5, False), (2.0, True)])
+def test_a_zero_point_that_rounding_moves_is_not_clamped(low, found):
+    """In steps of 1, the zero point would be 255 + low, and 255 is the nearest code."""
+    x = np.linspace(low, low + 255, 32).reshape(4, 8)
+    assert ("zero_point_clamped" in findings(-x, "uint8 asymmetric brevitas")) == found

@@ -1,5 +1,6 @@
 """A trace shows what really happened: it agrees bit for bit with the result."""
 
+import dataclasses
 import itertools
 import re
 
@@ -9,6 +10,7 @@ import torch
 from parts import in_parts
 
 import quantcore as qc
+from quantcore.range_setting import Stored
 
 WRAP = qc.TEXTBOOK.changed(overflow="wrap")
 GRANULARITIES = {
@@ -264,3 +266,28 @@ def test_the_power_of_an_infinite_block_is_that_of_2_to_the_128(fmt, k):
     x[0, 3] = torch.inf
     t = qc.trace(qc.apply(x, qc.Scheme.parse(f"{fmt} per_group(32) torchao.mx.FLOOR")), (0, 0))
     assert (t.scale, t.steps()[1].formula) == (2.0 ** (128 - k), f"2^(128 - {k}), where ∞ counts as 2^128")
+
+
+@pytest.mark.parametrize("fmt", ["int4", "uint8 asymmetric", "e2m1", "e4m3fn", "nf4"])
+def test_codes_of_a_file_that_rounding_would_not_give(fmt):
+    """Every other code is moved by one; the trace says what rounding would give, and nothing of the others."""
+    scheme = qc.Scheme.parse(fmt)
+    scale, zero_point = torch.tensor([[0.25], [0.5]]), torch.tensor([[3], [5]] if "uint8" in fmt else [[0], [0]], dtype=torch.int32)
+    setting = Stored(scale=scale, zero_point=zero_point, origin="the file")
+    scheme = dataclasses.replace(scheme, granularity=qc.PerChannel(0), range_setting=setting)
+    x = torch.stack([torch.linspace(-0.9, 1.1, 9) * s * scheme.format.symmetric_max for s in (0.25, 0.5)])
+    made = qc.apply(x, scheme)
+    moved = made.codes.clone()
+    moved[:, ::2] += torch.where(moved[:, ::2] % 2 == 0, 1, -1).to(moved.dtype)
+    result = dataclasses.replace(made, codes=moved)
+    for index in np.ndindex(*x.shape):
+        t = qc.trace(result, index)
+        steps = {step.name.partition(" (")[0]: step for step in t.steps()}
+        assert t.code == int(moved[index])
+        assert steps["scale s"].formula == "read from the file"
+        assert (t.overflow == "stored") == (index[1] % 2 == 0), (index, t.overflow)
+        if t.overflow == "stored":
+            would = made.codes[index] if isinstance(scheme.format, qc.IntFormat) else scheme.format.table[int(made.codes[index])]
+            said = steps["code q" if isinstance(scheme.format, qc.IntFormat) else "value v"].formula
+            assert said.startswith("as stored; ")
+            assert read(said.rpartition(" ")[2]) == pytest.approx(float(would))

@@ -164,7 +164,7 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
 def _differs(found: dict[str, Any], code: int, scheme: Scheme) -> bool:
     """Whether rounding gives a different code from the one read from a file."""
     if isinstance(scheme.format, IntFormat):
-        return bool(found["shifted"] != code)
+        return bool(min(max(found["shifted"], scheme.format.qmin), scheme.format.qmax) != code)
     stored, rounded = found["rounded"], scheme.format.round_value(found["quotient"])
     return not (stored == rounded or (math.isnan(stored) and math.isnan(rounded)))
 
