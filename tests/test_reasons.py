@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import test_differences as library
 import test_trace_formulas as lines
 from claims import Evidence
@@ -59,6 +60,8 @@ class Side:
         at = evidence.at(index)
         self.name = str(result.scheme.convention)
         self.x, self.code = evidence.x[at], int(evidence.codes[at])
+        center = result.params.center
+        self.operand, self.words = (self.x, "x") if center is None else (self.x - f32(center), "(x - mean)")
         self.stored, self.zero_point = evidence.s[at], evidence.z[at]
         raw = result.params.raw
         self.raw = None if raw is None else evidence.spread(raw.numpy())[at]
@@ -75,7 +78,7 @@ class Side:
 
     def value(self, expression):
         with np.errstate(all="ignore"):
-            return EXPRESSIONS[expression](self.x, self.s, self.inverse, self.z)
+            return EXPRESSIONS[expression](self.operand, self.s, self.inverse, self.z)
 
     def rounded(self, value):
         return ROUND[self.rules.coding.rounding](value)
@@ -153,7 +156,8 @@ class Claim:
             # an end that both libraries take as the range setting finds it
             ends = [(side.trace.low, side.trace.high) for side in self.sides]
             assert ends[0] != ends[1], self.text
-            assert not isinstance(one.result.scheme.range_setting, qc.MinMax | qc.Percentile | qc.Fixed), self.text
+            plain = isinstance(one.result.scheme.range_setting, qc.MinMax | qc.Percentile | qc.Fixed)
+            assert not plain or one.words != other.words, self.text
         elif said == "the scale of the scales":
             assert one.raw == other.raw, self.text
             of_scales = [side.result.scales.params.scale for side in self.sides]
@@ -237,7 +241,9 @@ class Claim:
         match = ROUNDED.fullmatch(text)
         assert match, (self.text, text)
         value, rounded = f32(match[3]), f32(match[4])
-        assert same(value, f32(side.value(match[2]))), (self.text, side.value(match[2]))
+        assert side.words == "x" or match[2].startswith(side.words), self.text
+        expression = match[2].replace(side.words, "x", 1)
+        assert same(value, f32(side.value(expression))), (self.text, side.value(expression))
         if not isinstance(side.fmt, qc.IntFormat):
             assert same(rounded, f32(side.fmt.table[side.code])), self.text
             table = side.fmt.table.numpy()
@@ -334,6 +340,24 @@ def test_what_a_reason_says_is_what_happens(part):
             Claim(found, reason).check()
             seen |= {reason.kind}
     assert len(seen) > 5
+
+
+@pytest.mark.parametrize("name", ["gguf.Q4_0", "gguf.Q4_1", "torchao.nf4.scales"])
+@pytest.mark.parametrize("scheme", ["int4 per_group(32) given(0.5)", "int4 per_group(32)", "uint4 asymmetric per_group(32)"])
+def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, scheme):
+    """Quarters, so that half of the quotients by 0.5 are ties; either library may come first."""
+    x, seen = np.r_[np.arange(-15, 16) / 4, -4].astype(f32)[None], set()
+    for other in ("textbook", "torch.fake_quantize", "compressed_tensors", "gguf.Q8_0", "gguf.Q4_1", "torchao.nf4.scales"):
+        for pair in ((name, other), (other, name)):
+            try:
+                found = qc.compare(x, qc.Scheme.parse(scheme), *(CONVENTIONS[n] for n in pair))
+            except qc.QuantError:
+                continue
+            for reason in found.reasons:
+                Claim(found, reason).check()
+                seen.add(reason.kind)
+    assert "given" not in scheme or "tie" in seen or "scales" in name
+    assert seen
 
 
 def test_a_reason_that_is_false_is_found():

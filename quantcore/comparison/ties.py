@@ -38,6 +38,7 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     convention = result.scheme.rules
     kernel, params = KERNELS[convention.coding.kernel], result.params
     x, block = result.x.reshape(-1)[flat], blocks_of(result, flat)
+    x = x if params.center is None else x - params.center
     scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
     inverse = None if params.inverse is None else params.inverse.reshape(-1)[block]
     s = factor(scale, inverse, convention, stored=params.raw is not None)
