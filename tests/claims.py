@@ -399,6 +399,9 @@ def tiny_block(f, e):
         found = [(p, part) for p, part in e.parts() if e.x[part].any() and abs(numbers[p]) < 2.0**-126]
         assert f["scale"] == numbers[found[0][0]]
     assert f["blocks"] == len(found)
+    assert not {"least", "divisor"} & set(f) or f["scale"] > 0
+    if "underflows" in e.finding.sentence or "subnormal" in e.finding.sentence:
+        assert ("underflows" in e.finding.sentence) == (f["scale"] == 0)
     if "largest" in f:
         assert f["largest"] == max(float(np.abs(e.x[part]).max()) for _, part in found)
     if raw is None:
@@ -424,14 +427,14 @@ def spare_bits(f, e):
 
 
 def ties(f, e):
-    w = e.unrounded
+    if e.table is None and not e.scheme.rules.zero_point.is_integer:
+        ties_of_sums(f, e)
+        return
     with np.errstate(all="ignore"):
-        if e.table is None and e.scheme.rules.zero_point.is_integer:
+        if e.table is None:
             w = (e.x / e.coded_with[0]).astype(np.float64) + e.z  # a tie in float32, as libraries see it
             half = (w - np.floor(w) == 0.5) & (np.floor(w) >= e.fmt.qmin) & (np.ceil(w) <= e.fmt.qmax)
             taken = e.codes.astype(np.float64)
-        elif e.table is None:
-            return  # float zero points: the sum itself is rounded to float32
         else:
             values, w = np.unique(e.table[np.isfinite(e.table)]), (e.x / e.coded_with[0]).astype(np.float64)
             above = np.clip(np.searchsorted(values, w), 1, len(values) - 1)
@@ -441,7 +444,7 @@ def ties(f, e):
         assert abs(f["elements"] / f["of"] - half.mean()) < 2 / math.sqrt(f["of"])
     else:
         assert f["elements"] == half.sum()
-        assert len(e.finding.boxes) == min(256, half.sum())
+        assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
     steps = taken - (e.z if e.table is None else 0)
     ratio = w - (e.z if e.table is None else 0)
     so = {
@@ -457,6 +460,25 @@ def ties(f, e):
     if e.table is None:
         others = (np.rint(ratio), np.trunc(ratio + np.copysign(0.5, ratio)), np.floor(ratio + 0.5))
         assert any((other != steps)[half].any() for other in others) == ("rounding rules" in f["others"])
+
+
+def ties_of_sums(f, e):
+    """Float zero points and minima: what is rounded is a sum in float32, and the code is half a step away."""
+    s, z = (np.asarray(p, np.float32) for p in e.coded_with)
+    inverse = e.result.params.inverse
+    with np.errstate(all="ignore"):
+        inverse = np.float32(1) / s if inverse is None else e.spread(inverse.numpy())
+        exact = (e.x - z) / s if e.min else e.x * inverse + z
+    half = (exact - np.floor(exact) == 0.5) & (np.abs(e.codes - exact) == 0.5)
+    if f["of"] < e.x.size:
+        assert abs(f["elements"] / f["of"] - half.mean()) < 2 / math.sqrt(f["of"])
+    else:
+        assert f["elements"] == half.sum()
+        assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
+    codes, exact = e.codes[half], exact[half]
+    ways = {"to the even code": codes % 2 == 0, "up": codes > exact, "away from 0": np.abs(codes) > np.abs(exact)}
+    assert ways[f["way"]].all() if f["way"] in ways else f["way"] == "up or down" and not ways["up"].all() and (codes > exact).any()
+    assert f["others"] == ("rounding rules",)
 
 
 def scale_out_of_range(f, e):
@@ -498,6 +520,18 @@ def scale_out_of_range(f, e):
     assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
     assert f["sqnr_exact"] >= f["sqnr_stored"] + 3 or math.isnan(f["sqnr_stored"])
     assert len(e.finding.boxes) == (0 if wanted.size == 1 else min(len(places), 256))
+    own = not isinstance(level.scheme.range_setting, qc.Given)
+    among = own and not f["too_large"] and bool(level.params.scale.any())
+    assert (f" next to larger {f['what']}s" in e.finding.sentence) == among
+    fix, what = e.finding.fix, f["what"]
+    if fix is not None:
+        remedy = f"Keep the {what}s in float32." if fix.scales is None else "Add a scale for the whole tensor."
+    elif among:
+        remedy = f"Clip the outliers, or store the {what}s in float16."
+    else:
+        remedy = f"Scale the tensor {'down' if f['too_large'] else 'up'} first."
+    assert e.finding.sentence.partition(" The fix takes ")[0].endswith(f" {remedy}")
+    assert e.finding.severity == ("warning" if sqnr(e.x, e.error) >= 3 else "error")
 
 
 CLAIMS = {

@@ -134,3 +134,31 @@ def test_a_zero_point_that_rounding_moves_is_not_clamped(low, found):
     """In steps of 1, the zero point would be 255 + low, and 255 is the nearest code."""
     x = np.linspace(low, low + 255, 32).reshape(4, 8)
     assert ("zero_point_clamped" in findings(-x, "uint8 asymmetric brevitas")) == found
+
+
+@pytest.mark.parametrize(("least", "found"), [(-0.4, False), (-0.6, True)])
+@pytest.mark.parametrize("values", [[0, 1, 3], [2, 3, 5]])
+def test_negatives_within_half_a_step_are_not_lost_to_a_codebook(values, least, found):
+    """The step is that of the two lowest values."""
+    x = np.linspace(1, 5, 32)
+    x[3] = least
+    assert ("negatives_lost" in findings(x, f"codebook({values}) given(1)")) == found
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [((1, 0.6, 0.4, 0.3, 0.3, 0.2, 0.2, 0.2), True), ((1, 0.5, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2), True),
+     ((1, 0.7, 0.5, 0.3, 0.3, 0.3, 0.2, 0.2), False), ((0, 0, 0, 0, 0, 0, 0, 0), False)],
+)  # fmt: skip
+def test_a_scale_per_channel_must_gain_one_bit(axis, sizes, found):
+    """Uniform channels of these sizes: the squared step of the largest over the mean of all."""
+    x = np.random.default_rng(0).uniform(-1, 1, (8, 1500)) * np.array(sizes)[:, None]
+    x = x if axis == 0 else np.ascontiguousarray(x.T)
+    if any(sizes):
+        gain = 10 * math.log10(max(sizes) ** 2 / np.mean(np.square(sizes)))
+        assert (gain > 6.1, gain < 5.9) == (found, not found), "the case must lie on this side"
+    finding = findings(x, "int8").get("per_channel")
+    assert (finding is not None) == found
+    if finding is not None:
+        assert finding.facts["axis"] == axis

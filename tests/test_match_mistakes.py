@@ -809,6 +809,22 @@ def test_hypotheses_are_evaluated_in_steps():
         assert list(search._evaluate(list(range(25)))) == [i / 25 for i in steps]
 
 
+def test_of_what_fits_the_sample_the_simplest_400_are_evaluated():
+    """Zeros, which every scheme gives."""
+    x = torch.zeros(4, 8)
+    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((4, 8))), []
+    evaluator.evaluate = evaluated.append
+    search = _Search(evaluator)
+    task = Task(by_range(x, evaluator.searched), search.readings)
+    fractions = [fraction for fraction, _ in search._round([task])]
+    assert len(evaluated) == 400 < search.tried
+    assert fractions == sorted(fractions)
+    assert (fractions[0], max(f for f in fractions if f < 0.8)) == (0, 0.8 * (1 - 1 / len(task.formats())))
+    assert fractions[-1] == pytest.approx(0.8 + 0.2 * 390 / 400)
+    order = [(h.scheme.format.bits, evaluator.searched.index(h.scheme.granularity)) for h in evaluated]
+    assert order == sorted(order)
+
+
 def test_candidates_of_a_large_tensor_are_explained_in_part():
     for n, explained in ((1 << 20, 3), ((1 << 20) + 1, 2)):
         x = torch.zeros(n)

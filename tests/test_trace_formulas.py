@@ -204,3 +204,18 @@ def test_a_line_that_is_false_is_found():
             assert proved(step, t), step
             wrong = type(step)(step.name, step.formula, str(float(step.value) + 1))
             assert proved(wrong, t) is False, step
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "onnx", "compressed_tensors", "textbook"])
+def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
+    """There it matters whether s is divided by before or after it is rounded to float32."""
+    rng, differ = np.random.default_rng(0), 0
+    for _ in range(40):
+        k, high = int(rng.integers(20, 230)) + 0.5, f32(rng.uniform(0.5, 2))
+        low = f32(-k * float(high) / (255 - k))
+        exact = (float(high) - float(low)) / 255
+        differ += np.rint(float(low) / exact) != np.rint(low / f32(exact))
+        result = qc.apply(np.array([[low, high]]), qc.Scheme.parse(f"int8 asymmetric {name}"))
+        (step,) = [s for s in qc.trace(result, (0, 1)).steps() if s.name == "zero point z"]
+        assert proved(step, qc.trace(result, (0, 1))), step
+    assert differ > 5
