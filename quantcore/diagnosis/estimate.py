@@ -80,9 +80,9 @@ class Drawn:
         scale, least, most = (np.stack([np.broadcast_to(g[i], n) for g in grids]) for i in range(3))
         shrinks = FINE if n <= FEW else SHRINKS
         errors = np.empty((len(shrinks), len(pairs), n), np.float32)
-        together = max(1, _TOGETHER // errors[0].size)
-        for some in (slice(i, i + together) for i in range(0, len(shrinks), together)):
-            _square(self.values, scale * shrinks[some, None, None], least, most, fmt, errors[some])
+        parts = -(-errors.size // _TOGETHER)
+        for some, out in zip(np.array_split(shrinks, parts), np.array_split(errors, parts), strict=True):
+            _square(self.values, scale * some[:, None, None], least, most, fmt, out)
         return [self._estimate(*pair, errors[:, i], shrinks) for i, pair in enumerate(pairs)]
 
     def _estimate(self, granularity: Granularity, symmetric: bool, errors: Array, shrinks: Array) -> Estimate:
