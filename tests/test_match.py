@@ -337,18 +337,6 @@ def test_steps_tell_progress_and_can_be_left():
     begun.close()
 
 
-def test_every_round_of_a_search_takes_an_equal_share():
-    """Where nothing fits, ten rounds and the nearest schemes: each begins where the one before ends."""
-    begun = {}
-    for step in match_steps([[0.1, 0.7, -0.3], [1.0, 0.2, 0.4]], [[3, -5, 7], [-8, 1, 0]]):
-        begun.setdefault(step.what.partition(":")[0].partition(",")[0], step.fraction)
-    del begun["drawing samples"], begun["done"]
-    told = ["schemes", "gguf's formats", "the given scale", "other group sizes", "corrupted codes", "mistakes in the arithmetic",
-            "wider formats", "percentiles", "combined mistakes", "scales derived from the codes", "the nearest schemes"]  # fmt: skip
-    assert begun == {what: pytest.approx(told.index(what) / len(told)) for what in begun}
-    assert {"schemes", "combined mistakes", "scales derived from the codes", "the nearest schemes"} <= set(begun)
-
-
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 4), (2, 3, 4), (2, 2, 3, 2)])
 def test_every_rank(shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(5))

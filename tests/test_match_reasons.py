@@ -12,11 +12,12 @@ import torch
 
 import quantcore as qc
 from quantcore.matching import Candidate, Corruption, match_steps, mismatches, nearest, reproduce
-from quantcore.matching.candidates import _alternatives, _nearest
+from quantcore.matching.candidates import Evaluator, _alternatives, _nearest
 from quantcore.matching.elements import Element
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import changed
 from quantcore.matching.hypotheses.scale_sources import inferred, with_given_scale
+from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
 from quantcore.matching.reasons import _bounds_of, _scale_words, _wrapped, explain, reason
@@ -684,6 +685,21 @@ def test_other_explanations_are_counted():
     assert _alternatives([first, wrapped])[0].endswith(
         ", cast without a clamp: codes out of range wrapped around"
     )
+
+
+@pytest.mark.parametrize(("doubts", "told"), [((1, 3), ""), ((0, 1), None), ((1,), None), ((1, 2, 3), ", and 1 more"), ((0, 0, 0), None)])
+def test_other_explanations_are_told_where_the_scale_of_the_first_is_doubtful(doubts, told):
+    x = torch.tensor([0.1, 0.2, -0.3, 1.0])
+    evaluator = Evaluator(x, torch.tensor([1, 2, -3, 10]), None, None, [qc.PerTensor()])
+    for scale, doubt in zip((0.1, 0.101, 0.102), doubts, strict=False):
+        evaluator.evaluate(Hypothesis(qc.Scheme.parse(f"int8 per_tensor given({scale})"), Corruption(), 0.0, doubt))
+    assert not any(c.explanations for c in evaluator.candidates())
+    first, *others = evaluator.candidates(explained=True)
+    assert first.scheme.range_setting.scale == 0.1
+    said = [words for words in first.explanations if words.startswith("also possible: ")]
+    assert said == ([] if told is None else [f"also possible: int8 given(0.101){told}"])
+    assert len(others) == len(doubts) - 1
+    assert not any("also possible" in words for c in others for words in c.explanations)
 
 
 def test_progress_of_a_search_that_finds_nothing():
