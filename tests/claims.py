@@ -299,7 +299,11 @@ def outlier_channel(f, e):
     assert without >= now + 3
     marked = [box[axis][0] for box in e.finding.boxes]
     if len(marked) < 256:
-        assert f["runs"] == len({place // e.block[axis] for place in marked})
+        runs = {place // e.block[axis] for place in marked}
+        assert f["runs"] == len(runs)
+        near = {run: list(range(run * e.block[axis], min((run + 1) * e.block[axis], len(largest)))) for run in runs}
+        ratios = {r: max(largest[i] for i in own if i not in marked) / largest[own].max() for r, own in near.items()}
+        assert ratios[start // e.block[axis]] == min(ratios.values())
         assert named == sorted(place for place in marked if start <= place < stop)
 
 
@@ -324,6 +328,7 @@ def outlier_element(f, e):
         for box in e.finding.boxes
     }
     assert len(blocks) == len(e.finding.boxes) == f["blocks"]
+    assert abs(f["value"]) == max(abs(e.x[e.at([a for a, _ in box])]) for box in e.finding.boxes)
 
 
 def clipped_too_much(f, e):

@@ -162,3 +162,30 @@ def test_a_scale_per_channel_must_gain_one_bit(axis, sizes, found):
     assert (finding is not None) == found
     if finding is not None:
         assert finding.facts["axis"] == axis
+
+
+@pytest.mark.parametrize(("n", "found"), [(3, False), (4, True), (5, True)])
+@pytest.mark.parametrize("fmt", ["e2m1", "nf4", "int4"])
+def test_so_many_elements_of_a_block_are_on_one_side_by_chance(n, found, fmt):
+    x = (np.arange(4 * n).reshape(4, n) % 15 + 1) / 15
+    x[:, 0] = 1
+    assert ("one_sided" in findings(x, f"{fmt} per_channel(0)")) == found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "top", "found"),
+    [("codebook([-4, -3, -2, -1, 0, 1, 2, 3, 4]) given(1)", 1.0, True), ("codebook([-4, -3, -2, -1, 0, 1, 2, 3, 4]) given(1)", 2.0, False),
+     ("codebook([-4, -3, -2, -1, 0, 1, 2, 3]) given(1)", 1.0, True), ("codebook([-4, -3, -2, 0, 1, 3]) given(1)", 1.0, False)],
+)  # fmt: skip
+def test_half_of_the_values_of_a_table_are_used(scheme, top, found):
+    """3 of 9, 5 of 9, 3 of 8, and exactly half: -2, 0 and 1 of 6."""
+    x = np.linspace(-top, top, 33) if "-2, 0" not in scheme else np.linspace(-1.1, 1, 33)
+    assert ("codes_unused" in findings(x, scheme)) == found
+
+
+@pytest.mark.parametrize(("clipped", "found"), [(False, True), (True, False)])
+@pytest.mark.parametrize("scheme", ["nf4 fixed(-9, 9)", "int4 fixed(-90, 90)", "nf4 per_channel(0) given(9)"])
+def test_values_are_not_unused_where_some_are_clipped(scheme, clipped, found):
+    x = NORMAL / 4
+    x[0, 0] = 900 if clipped else 1
+    assert ("codes_unused" in findings(x, scheme)) == found

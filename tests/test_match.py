@@ -9,7 +9,16 @@ import torch
 from parts import some
 
 import quantcore as qc
-from quantcore.matching import Reinterpreted, Transposed, match, match_steps, mismatches, reproduce
+from quantcore.matching import (
+    Corruption,
+    Reinterpreted,
+    Transposed,
+    match,
+    match_steps,
+    mismatches,
+    reproduce,
+)
+from quantcore.matching.candidates import Evaluator
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 PER_LIBRARY = 8
@@ -402,3 +411,38 @@ def test_bad_parameters(scale, zero_point, words):
         match_steps(torch.ones(2, 4), torch.ones(2, 4), scale, zero_point)
     assert words in str(raised.value)
     assert str(raised.value).endswith(".")
+
+
+def preset_evaluator(x, codes, scale=None):
+    return Evaluator(x, codes.to(torch.int32), scale, None, [qc.PerTensor()])
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [((256,), "gguf.Q4_K"), ((3, 512), "gguf.Q4_0"), ((2, 2, 256), "gguf.Q6_K"), ((70, 256), "gguf.Q8_0")]
+)
+def test_a_preset_with_several_scales_counts_if_it_gives_every_code(shape, name):
+    """The last shape has more rows than are compared first."""
+    x, scheme = torch.randn(shape, generator=torch.Generator().manual_seed(1)), qc.PRESETS[name]
+    result = qc.apply(x, scheme)
+    for scale in (None, result.scale, result.scale * 2):
+        evaluator = preset_evaluator(x, result.codes, scale)
+        evaluator.evaluate_preset(scheme)
+        (found,) = evaluator.candidates(explained=True)
+        assert (found.scheme, found.differing, found.corruption) == (scheme, 0, Corruption())
+        assert [c.scheme for c in evaluator.candidates()] == [scheme]
+        agrees = scale is not None and torch.equal(scale, result.scale)
+        assert evaluator.explains() == (scale is None or agrees)
+        assert len(found.notes) == (scale is not None and not agrees)
+        assert evaluator.searched == [qc.PerTensor(), scheme.granularity]
+    for place in (0, -1):
+        wrong = result.codes.to(torch.int32)
+        wrong.reshape(-1)[place] += 1
+        evaluator = preset_evaluator(x, wrong)
+        evaluator.evaluate_preset(scheme)
+        assert not evaluator.evaluations
+
+
+def test_gguf_s_formats_are_found():
+    x, scheme = torch.randn(1, 256, generator=torch.Generator().manual_seed(1)), qc.PRESETS["gguf.Q4_K"]
+    found = match(x, qc.apply(x, scheme).codes)
+    assert scheme in [s for c in found.exact for s in c.schemes]

@@ -281,6 +281,8 @@ def test_scale_as_a_person_would_write_it():
         True,
     )
     # 1.57 / 127 is the shortest, but not a range that a person would write
+    assert likely(0.1225, 0.1235, INT8) == (0.123, False)  # nor is a scale with three digits
+    assert likely(0.0995, 0.1004, INT8) == (0.1, True)
     value, written = likely(0.01236, 0.012364, INT8)
     assert (value, written) == (1.57 / 127, False)
     low, high = 0.0123412, 0.0123433
@@ -549,6 +551,15 @@ def test_the_interval_that_holds_a_scale():
                 high,
             )
     assert interval(torch.from_numpy(x), torch.from_numpy(codes), IntFormat(4), 0, True, 9.0) == (9.0, 9.0)
+    # codes of 0 allow any scale from some on, which is no interval
+    zeros = torch.zeros(9)
+    assert interval(torch.from_numpy(x), zeros, IntFormat(4), 0, False, 9.0) == (9.0, 9.0)
+    assert interval(zeros, zeros, IntFormat(4), 0, False, 9.0) == (9.0, 9.0)
+    with_zeros = [torch.tensor(v) for v in ([0.0, -0.0, 1.0, -2.0, 0.0], [0.0, 0.0, 3.0, -6.0, 0.0])]
+    low, high = interval(*with_zeros, IntFormat(4), 0, False, 0.33)
+    assert (low, high) == pytest.approx((2 / 6.5, 2 / 5.5))
+    with_zeros[1][4] = 1
+    assert interval(*with_zeros, IntFormat(4), 0, False, 0.33) == (0.33, 0.33)
     clamped = np.round(x / s).clip(-8, 7)
     low, high = interval(torch.from_numpy(x), torch.from_numpy(clamped), IntFormat(4), 0, False, s)
     assert low < s < high

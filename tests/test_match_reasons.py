@@ -11,7 +11,17 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import Candidate, Corruption, match_steps, mismatches, nearest, reproduce
+from quantcore.matching import (
+    Candidate,
+    Corruption,
+    Transposed,
+    answer,
+    match_steps,
+    mismatches,
+    nearest,
+    reproduce,
+    rules,
+)
 from quantcore.matching.candidates import Evaluator, _alternatives, _nearest
 from quantcore.matching.elements import Element
 from quantcore.matching.explanations import explain_corruption
@@ -722,3 +732,44 @@ def test_progress_of_a_search_that_finds_nothing():
     tried = [s.matches.tried for s in steps]
     assert tried == sorted(tried)
     assert not steps[-1].matches.exact
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "words"),
+    [
+        ("int8", 2, "int8 symmetric, one scale"), ("uint4 asymmetric per_channel(0)", 2, "uint4 asymmetric, one scale per row (axis 0)"),
+        ("int8 per_channel(-1)", 2, "int8 symmetric, one scale per column (axis 1)"),
+        ("int8 per_channel(-1)", 3, "int8 symmetric, one scale per index of axis 2"),
+        ("int8 per_channel(0)", 1, "int8 symmetric, one scale per index of axis 0"),
+        ("int8 per_channel(0)", 0, "int8 symmetric, one scale per index of axis 0"),
+        ("int8 per_group(8)", 2, "int8 symmetric, one scale per 8 elements along axis 1"),
+        ("int8 per_group(8, axis=0)", 2, "int8 symmetric, one scale per 8 elements along axis 0"),
+        ("int8 per_group(8)", 0, "int8 symmetric, one scale per 8 elements along axis 0"),
+        ("int8 per_block([2, 3])", 2, "int8 symmetric, one scale per block of 2×3"),
+        ("e2m1 per_flat_group(8)", 2, "e2m1, per_flat_group(8)"), ("int4 given(0.5)", 2, "int4 symmetric, one scale, with fixed scales"),
+    ],
+)  # fmt: skip
+def test_rules_in_words(text, rank, words):
+    assert rules(qc.Scheme.parse(text), rank) == words
+    assert answer(Candidate(qc.Scheme.parse(text), 0), 1000, rank) == f"All 1,000 integers are {words}."
+
+
+def test_the_answer_tells_mistakes_first_and_how_many_differ():
+    scheme, mistakes = qc.Scheme.parse("int8"), Corruption(("wrapped",), (Transposed((1, 0)),))
+    told = "The cast has no clamp: codes out of range wrap around. The codes are transposed"
+    note = "the given scale is the inverse, 1/s"
+    made = "int8 symmetric, one scale"
+    for corruption, notes, lead in (
+        (Corruption(), (), ""), (mistakes, (), told), (mistakes, (note,), f"{told}. The given scale is the inverse, 1/s"),
+        (Corruption(), (note,), "The given scale is the inverse, 1/s"),
+    ):  # fmt: skip
+        of = lambda differing: answer(Candidate(scheme, differing, corruption, notes=notes), 2000, 2)  # noqa: E731, B023
+        assert of(0) == (f"{lead}; everything else is {made}." if lead else f"All 2,000 integers are {made}.")
+        start = f"{lead}. " if lead else ""
+        assert of(1) == f"{start}1 of 2,000 integers differs; all others are {made}."
+        assert of(999) == f"{start}999 of 2,000 integers differ; all others are {made}."
+        how = f" ({told.replace('. ', '; ').lower()})" if corruption else ""
+        for n in (1000, 2000):
+            assert of(n) == (
+                f"No rules that were tried make these integers: of {made}{how}, the closest, {n:,} of 2,000 differ."
+            )

@@ -150,11 +150,10 @@ def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interv
 def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[int, Interval]]:
     below = np.where(codes == fmt.qmin, -np.inf, codes - 0.5)[None] - zs[:, None]  # bounds of x / s
     above = np.where(codes == fmt.qmax, np.inf, codes + 0.5)[None] - zs[:, None]
-    none = (x == 0) & ((below > 0) | (above < 0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(x > 0, below / x, np.where(x < 0, above / x, 0.0)).max(1, initial=0.0)
-        high = np.where(x > 0, above / x, np.where(x < 0, below / x, np.inf)).min(1, initial=np.inf)
-    fine = (high > low * (1 + _SLACK)) & (low > 0) & np.isfinite(high) & ~none.any(1)
+    with np.errstate(divide="ignore"):  # 0 has no bounds, or infinite ones if its code is not the zero_point
+        low = (np.where(x < 0, -above, below) / np.abs(x)).max(1, initial=0.0)
+        high = (np.where(x < 0, -below, above) / np.abs(x)).min(1, initial=np.inf)
+    fine = (high > low * (1 + _SLACK)) & (low > 0) & np.isfinite(high)
     return [(int(z), (1 / b, 1 / a)) for z, a, b in zip(zs[fine], low[fine], high[fine], strict=True)]
 
 
