@@ -452,7 +452,7 @@ def ties(f, e):
         assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
     steps = taken - (e.z if e.table is None else 0)
     ratio = w - (e.z if e.table is None else 0)
-    so = {
+    ways = {
         "to the even multiple of the scale": steps % 2 == 0,
         "to the even code": e.codes % 2 == 0,
         "away from 0": np.abs(steps) > np.abs(ratio),
@@ -460,8 +460,11 @@ def ties(f, e):
         "up": steps > ratio,
         "down": steps < ratio,
         "up or down": np.full(e.shape, (steps[half] > ratio[half]).any() and (steps[half] < ratio[half]).any()),
-    }[f["way"]]  # fmt: skip
-    assert so[half].all()
+    }  # fmt: skip
+    assert ways[f["way"]][half].all()
+    assert e.table is None or f["way"] == "to the even code" or not ways["to the even code"][half].all()
+    if f["way"] == "up or down" and e.table is not None:
+        assert not any(so[half].all() for name, so in ways.items() if name not in ("up or down", "to the even multiple of the scale"))
     if e.table is None:
         others = (np.rint(ratio), np.trunc(ratio + np.copysign(0.5, ratio)), np.floor(ratio + 0.5))
         assert any((other != steps)[half].any() for other in others) == ("rounding rules" in f["others"])
@@ -483,6 +486,7 @@ def ties_of_sums(f, e):
     codes, exact = e.codes[half], exact[half]
     ways = {"to the even code": codes % 2 == 0, "up": codes > exact, "away from 0": np.abs(codes) > np.abs(exact)}
     assert ways[f["way"]].all() if f["way"] in ways else f["way"] == "up or down" and not ways["up"].all() and (codes > exact).any()
+    assert f["way"] == "to the even code" or not ways["to the even code"].all()
     assert f["others"] == ("rounding rules",)
 
 

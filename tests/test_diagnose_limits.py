@@ -189,3 +189,14 @@ def test_values_are_not_unused_where_some_are_clipped(scheme, clipped, found):
     x = NORMAL / 4
     x[0, 0] = 900 if clipped else 1
     assert ("codes_unused" in findings(x, scheme)) == found
+
+
+@pytest.mark.parametrize(
+    ("codebook", "way"),
+    [("[-3, -2, -1, 0, 1, 2, 3], tie=lower", "down"), ("[-3, -2, -1, 0, 1, 2, 3], tie=upper", "up"),
+     ("[-3, -2, -1, 0, 1, 2, 3], tie=away", "away from 0"), ("[0, 1, -1, 2, -2, 3, -3], tie=first", "toward 0"),
+     ("[3, -3, 2, -2, 1, -1, 0], tie=first", "away from 0"), ("[1, -1, 3, -3, 0, 2, -2], tie=first", "up or down")],
+)  # fmt: skip
+def test_which_way_ties_of_a_codebook_go(codebook, way):
+    x = np.resize([-2.5, -1.5, 0.25, 1.5, 2.5, 0.5, -0.5, 3.0], 64)
+    assert findings(x, f"codebook({codebook}) given(1)")["ties"].facts["way"] == way

@@ -79,8 +79,34 @@ def arithmetic(text):
     return f32(eval(code, names))
 
 
+def since(text, t):
+    """Assert what a line gives as the reason for its formula."""
+    told = re.search(r"(?:, since |, at )(.*?)(?:$|, for )", text)
+    if not told or "search" in text:
+        return
+    with np.errstate(all="ignore"):
+        low, high = (f32(np.nan if end is None else end) for end in (t.low, t.high))
+        raw = f32(t.scale if t.raw_scale is None else t.raw_scale)
+        least = re.fullmatch(r"high - low is (?:less than|at most) (\S+)", told[1])
+        exponent = np.log2(float(raw)) if raw > 0 else -np.inf
+        k = t.scheme.format.symmetric_max_exponent if isinstance(t.scheme.format, qc.IntFormat) else 0
+        true = high - low <= f32(least[1]) if least else {
+            "the range is 0": low == high == 0,
+            "the scale was replaced": t.replaced and t.zero_point == 0,
+            "low / s is NaN": np.isnan(low / raw),
+            "low / s is NaN before s is replaced": t.replaced and low == high == 0,
+            "1 / max|x| is not finite": not np.isfinite(f32(1) / high),
+            "the scale is stored as 0": t.scale == 0 or t.coded_scale == 0,
+            "the value is out of range": not t.scheme.format.qmin <= t.shifted <= t.scheme.format.qmax,
+            # E8M0 goes from 2^-127 to 2^127; integers are digits after the binary point
+            "the limits of the powers of two": high == 0 or exponent % 1 != 0 or not abs(exponent + k) < 127,
+        }[told[1]]  # fmt: skip
+    assert true, (text, t)
+
+
 def proved(step, t):
     """Whether a line's formula gives its value; None if it is words that can't be computed."""
+    since(step.formula, t)
     text, value = step.formula, f32(step.value)
     if not text or text in WORDS or " cast by " in text:
         return None
@@ -219,3 +245,18 @@ def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
         (step,) = [s for s in qc.trace(result, (0, 1)).steps() if s.name == "zero point z"]
         assert proved(step, qc.trace(result, (0, 1))), step
     assert differ > 5
+
+
+@pytest.mark.parametrize("scheme", [s for s in qc.PRESETS.values() if s.rules.scale.is_power], ids=str)
+def test_the_lines_of_blocks_at_the_limits_of_the_powers_of_two(scheme):
+    """Blocks from the smallest number to the largest; E8M0 begins at 2^-127."""
+    row, exponents = library.rows(scheme)[0], [*range(-149, -108, 3), *range(-129, -120), 0, 119, 127]
+    x = np.stack([row / f32(2) ** np.floor(np.log2(abs(row).max())) for _ in exponents])
+    x = np.nan_to_num(np.ldexp(x, np.array(exponents)[:, None]), posinf=3e38, neginf=-3e38).astype(f32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = qc.apply(x, scheme)
+    for place in range(len(x)):
+        t = qc.trace(result, (place, 3))
+        with np.errstate(all="ignore"):
+            assert all(proved(step, t) is not False for step in t.steps() if step.name in ("scale s", "1/s")), t.steps()
