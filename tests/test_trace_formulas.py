@@ -259,4 +259,4 @@ def test_the_lines_of_blocks_at_the_limits_of_the_powers_of_two(scheme):
     for place in range(len(x)):
         t = qc.trace(result, (place, 3))
         with np.errstate(all="ignore"):
-            assert all(proved(step, t) is not False for step in t.steps() if step.name in ("scale s", "1/s")), t.steps()
+            assert all(proved(step, t) in (None, True) for step in t.steps() if step.name in ("scale s", "1/s")), t.steps()
