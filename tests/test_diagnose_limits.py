@@ -200,3 +200,26 @@ def test_values_are_not_unused_where_some_are_clipped(scheme, clipped, found):
 def test_which_way_ties_of_a_codebook_go(codebook, way):
     x = np.resize([-2.5, -1.5, 0.25, 1.5, 2.5, 0.5, -0.5, 3.0], 64)
     assert findings(x, f"codebook({codebook}) given(1)")["ties"].facts["way"] == way
+
+
+@pytest.mark.parametrize(("rows", "words"), [((1,), "All elements of row 1 have"), ((1, 3), "All elements of 2 of 5 blocks (first: row 1) have")])
+@pytest.mark.parametrize("name", ["torchao.mxfp4", "torchao.mxfp8_e4m3", "compressed_tensors.mxfp4"])
+def test_blocks_that_are_divided_by_another_number_than_their_scale(name, rows, words):
+    """2^-127 is subnormal in float32, and torchao divides by 2^-126 instead."""
+    x = np.array(NORMAL[:5, :32])
+    for size, row in zip((1e-41, 3e-40), rows, strict=False):
+        x[row] = np.sign(x[row]) * size
+    finding = findings(x, qc.PRESETS[name]).get("tiny_block")
+    assert (finding is None) == ("torchao" not in name)
+    if finding is not None:
+        assert finding.sentence.startswith(words)
+        assert (finding.facts["scale"], finding.facts["divisor"]) == (2.0**-127, 2.0**-126)
+
+
+def test_an_error_is_fixed_before_anything_else():
+    """Where a fix of an error is proposed, no other scheme is; where that is not possible, one may be."""
+    for x, scheme in ((NORMAL, "int4 given(0.01) textbook(overflow=wrap)"), (NORMAL, "uint4 given(0.4)"), (NORMAL, "int4 given(0.1, zero_point=90)")):
+        found = findings(x, scheme)
+        assert any(f.severity == "error" and f.fix for f in found.values())
+        assert "better_scheme" not in found
+    assert "better_scheme" in findings(NORMAL, "int4 fixed(-60, 60)") or "codes_unused" in findings(NORMAL, "int4 fixed(-60, 60)")

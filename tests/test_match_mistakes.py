@@ -888,3 +888,15 @@ def test_a_scale_that_makes_codes_wrap_makes_one_wrap(bits):
             assert np.array_equal((values - codes) % (1 << bits), np.zeros(len(x)))
             assert values.min() < fmt.qmin or values.max() > fmt.qmax
     assert wrapped
+
+
+def test_mistakes_are_not_run_on_more_than_2_20_elements():
+    x = torch.randn((1 << 20) + 1, generator=torch.Generator().manual_seed(0)).reshape(1, -1)
+    codes = compare(MISTAKES["truncated"], x).wrong.codes
+    assert known_mistakes(x, codes) == ()
+    few = x[:, :100].clone()
+    codes = compare(MISTAKES["truncated"], few).wrong.codes
+    assert [m.name for m in known_mistakes(few, codes)] == ["truncated"]
+    assert known_mistakes(few, codes[:, :99]) == ()
+    few[0, 3] = math.inf
+    assert known_mistakes(few, codes) == ()
