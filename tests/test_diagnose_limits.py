@@ -223,3 +223,22 @@ def test_an_error_is_fixed_before_anything_else():
         assert any(f.severity == "error" and f.fix for f in found.values())
         assert "better_scheme" not in found
     assert "better_scheme" in findings(NORMAL, "int4 fixed(-60, 60)") or "codes_unused" in findings(NORMAL, "int4 fixed(-60, 60)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "scheme", "fix"),
+    [("zero_point_outside", (-100, 100), "int8 given(1, zero_point=128)", "uint8 given(1, zero_point=128)"),
+     ("zero_point_outside", (-100, 100), "uint8 given(1, zero_point=-20)", "int8 given(1, zero_point=-20)"),
+     ("wrapped", (0, 200), "int8 given(1) textbook(overflow=wrap)", "uint8 given(1)"),
+     ("wrapped", (-100, 100), "uint8 given(1) textbook(overflow=wrap)", "int8 given(1)"),
+     ("wrapped", (-90, 127.6), "int8 given(1) textbook(overflow=wrap)", "int8 given(1)"),
+     ("wrapped", (-508, 508), "int8 given(1) textbook(overflow=wrap)", "int8 min_max"),
+     ("negatives_lost", (-100, 100), "uint8 given(1)", "int8 given(1)"),
+     ("negatives_lost", (-100, 150), "uint8 given(1)", "uint8 asymmetric min_max")],
+)  # fmt: skip
+def test_the_fix_of_wrong_codes_keeps_what_it_can(kind, x, scheme, fix):
+    """Integers, or every fourth, that the other signedness, a clamp or the range of min-max gives exactly."""
+    low, high = x
+    values = np.arange(math.ceil(low), math.floor(high) + 1, 4 if high > 500 else 1)
+    finding = findings(np.append(values, high).astype(np.float32), scheme)[kind]
+    assert str(finding.fix) == str(qc.Scheme.parse(fix))

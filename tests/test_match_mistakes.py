@@ -670,6 +670,11 @@ def test_scales_are_tried_on_512_elements(n, all_drawn):
     of_signed = dataclasses.replace(trial, range=("signed_percentile",))
     (doubtful,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([of_signed]), 2.0)
     assert doubtful.doubt == 2
+    shifted = dataclasses.replace(trial, zero_point=torch.tensor([-9.0]), then=((), ("zero_point_negated",), ("zero_point_left_out",)))
+    for z, right in ((-9, 0), (9, 1), (0, 2)):
+        made = Reading(Corruption(), torch.round(x) + z, (INT8,))
+        fractions = [h.fraction for h in tried(x, made, iter([shifted]), 2.0)]
+        assert [fraction == 0 for fraction in fractions] == [i == right for i in range(3)]
 
 
 @pytest.mark.parametrize(
