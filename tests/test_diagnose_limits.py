@@ -8,6 +8,7 @@ import torch
 from claims import check
 
 import quantcore as qc
+from quantcore.diagnosis.blocks import tiny_block
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
 
@@ -32,8 +33,7 @@ def test_no_outlier_sets_the_scale_of_percentiles_and_fixed_ranges(scheme):
         assert {"outlier_element", "outlier_channel"} & set(findings(x, scheme.split()[0]))
 
 
-@pytest.mark.parametrize("shape", [(1100, 500), (550_000,), (3, 400, 450)])
-@pytest.mark.parametrize("granularity", ["per_tensor", "per_flat_group(1000)"])
+@pytest.mark.parametrize(("shape", "granularity"), [((3, 400, 450), "per_tensor"), ((1100, 500), "per_flat_group(1000)")])
 def test_elements_outside_of_a_large_tensor_are_named_by_their_place(shape, granularity):
     """More elements than are read at once; the worst comes first, the others in order."""
     x = torch.zeros(shape)
@@ -84,16 +84,14 @@ def test_clipping_must_cost_so_many_times_what_rounding_does(times, found):
 @pytest.mark.parametrize("name", sorted(qc.CONVENTIONS))
 def test_a_block_of_zeros_is_not_too_small(name):
     """Next to ordinary blocks, whatever scale a library gives it."""
-    x, tried = NORMAL.copy(), 0
+    x = NORMAL[:4, :32].copy()
     x[3] = 0
     for fmt in ("int8", "uint4 asymmetric", "e4m3fn", "nf4"):
-        for granularity in ("per_channel(0)", "per_group(32)"):
-            try:
-                result = qc.apply(x, qc.Scheme.parse(f"{fmt} {granularity} {name}"))
-            except qc.QuantError:
-                continue
-            tried += 1
-            assert "tiny_block" not in {f.kind for f in qc.diagnose(result)}
+        try:
+            result = qc.apply(x, qc.Scheme.parse(f"{fmt} per_group(32) {name}"))
+        except qc.QuantError:
+            continue
+        assert not list(tiny_block(Context(result)))
 
 
 @pytest.mark.parametrize("scheme", ["e2m1 per_channel(0)", "nf4 per_channel(0)", "int4 per_channel(0)"])

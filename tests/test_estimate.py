@@ -83,7 +83,7 @@ def test_several_estimates_at_once_are_those_one_by_one(monkeypatch):
     pairs = [(g, symmetric) for g in (qc.PerTensor(), qc.PerChannel(0), qc.PerGroup(8)) for symmetric in (True, False)]
     together = drawn(x, qc.PerTensor()).estimates(fmt, pairs)
     assert together == [drawn(x, qc.PerTensor()).estimates(fmt, [pair])[0] for pair in pairs]
-    monkeypatch.setattr(estimate, "_TOGETHER", 1)
+    monkeypatch.setattr(estimate, "_TOGETHER", 10_000)
     assert drawn(x, qc.PerTensor()).estimates(fmt, pairs) == together
     assert drawn(x, qc.PerTensor()).estimates(fmt, []) == []
 
