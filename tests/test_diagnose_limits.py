@@ -240,3 +240,26 @@ def test_the_fix_of_wrong_codes_keeps_what_it_can(kind, x, scheme, fix):
     values = np.arange(math.ceil(low), math.floor(high) + 1, 4 if high > 500 else 1)
     finding = findings(np.append(values, high).astype(np.float32), scheme)[kind]
     assert str(finding.fix) == str(qc.Scheme.parse(fix))
+
+
+@pytest.mark.parametrize(("scheme", "size", "found"), [("int2 per_group(32) scales(e2m1 given(1))", 0.3, False), ("int2 per_group(32) scales(uint8 given(1))", 0.5, False),
+                                                      ("int4 per_group(32) scales(e2m1 given(1))", 0.3, True)])  # fmt: skip
+def test_a_coarse_scale_that_costs_little_is_not_told(scheme, size, found):
+    """By chance, the stored scale suits the elements nearly as well."""
+    result = qc.apply(NORMAL * np.float32(size), qc.Scheme.parse(scheme))
+    off = abs(result.scales.dequantized - result.params.raw) > 0.25 * result.params.raw
+    assert off.any()
+    assert ("scale_out_of_range" in findings(NORMAL * np.float32(size), scheme)) == found
+
+
+@pytest.mark.parametrize(("zero_point", "others"), [(0, None), (1, ("orders of operations",))])
+def test_ties_that_all_rules_round_alike(zero_point, others):
+    """1.5 becomes 2 by every rule, but 2.5 does if an odd zero point is added first."""
+    finding = findings(np.resize([1.5, 3.5, 5.5, -6.25], 64), f"int8 asymmetric given(1, zero_point={zero_point})").get("ties")
+    assert (finding and finding.facts["others"]) == others
+
+
+@pytest.mark.parametrize(("scheme", "ends"), [("int4 given(1)", (-7.5, 6.5)), ("uint4 asymmetric given(1, zero_point=5)", (-4.5, 9.5))])
+def test_ties_next_to_the_ends_of_the_format_count_and_those_beyond_do_not(scheme, ends):
+    x = np.array([ends[0] - 1, ends[0], 0.25, ends[1], ends[1] + 1])
+    assert [box[0][0] for box in findings(x, scheme)["ties"].boxes] == [1, 3]

@@ -208,12 +208,13 @@ class Claim:
         values = [self.phrase(side, phrase) for side, phrase in zip(self.sides, phrases, strict=True)]
         ingredients = [i for i in self.reason.ingredients if i not in ("scale", "zero_point")]
         integer = isinstance(self.sides[0].fmt, qc.IntFormat)
+        lost = integer and {"nan", "cast"} & set(ingredients) and any(not abs(value) < 2.0**31 for value in values)
+        assert (lead == "not representable in the integer cast") == bool(lost), self.text
         if lead == "so":
             assert self.parameters, self.text
             assert ingredients == ["kernel"], self.text
         elif lead == "not representable in the integer cast":
-            assert integer, self.text
-            assert any(not abs(value) < 2.0**31 for value in values), self.text
+            pass
         elif lead == "out of range":
             assert any(not side.fmt.qmin <= v <= side.fmt.qmax for side, v in zip(self.sides, values, strict=True)), self.text
         elif lead.startswith("rounding rule, "):
@@ -358,6 +359,36 @@ def test_what_is_said_of_libraries_that_truncate_or_subtract_the_mean(name, sche
                 seen.add(reason.kind)
     assert "given" not in scheme or "tie" in seen or "scales" in name
     assert seen
+
+
+@pytest.mark.parametrize("zero_point", [0, 1])
+@pytest.mark.parametrize("pair", [("onnxruntime", "torch.fake_quantize"), ("torch.quantize_per_channel", "textbook"), ("compressed_tensors", "torchao")])
+def test_ties_of_one_library_or_of_both(pair, zero_point):
+    """Products that are halves in float32, or next to them."""
+    x, seen = (f32(0.3) * (np.arange(-12, 24) + f32(0.5)))[None], set()
+    for names in (pair, pair[::-1]):
+        scheme = qc.Scheme.parse(f"int8 asymmetric per_channel(0) given(0.3, zero_point={zero_point})")
+        found = qc.compare(x, scheme, *(CONVENTIONS[n] for n in names))
+        for i in np.argwhere(found.differs.numpy()):
+            reason = found.reason_at(tuple(i))
+            Claim(found, reason).check()
+            seen.add(reason.kind)
+    assert "tie" in seen
+
+
+def test_numbers_that_an_integer_cast_holds_and_does_not_hold():
+    """2^31 is the first that does not fit; in float32 the number before it is 2^31 - 128."""
+    x, seen = np.array([[2.0**31 - 128, 2.0**31, -(2.0**31), 2.0**32, np.inf, -np.inf, np.nan, 3.0]], f32), set()
+    for names in itertools.permutations(("torchao", "onnx", "torch.quantize_per_tensor"), 2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = qc.compare(x, qc.Scheme.parse("int8 given(1)"), *(CONVENTIONS[n] for n in names))
+            for i in np.argwhere(found.differs.numpy()):
+                reason = found.reason_at(tuple(i))
+                Claim(found, reason).check()
+                seen.add((reason.sentence.partition(":")[0], int(i[1])))
+    assert ("not representable in the integer cast", 1) in seen
+    assert ("not representable in the integer cast", 0) not in seen
 
 
 def test_a_reason_that_is_false_is_found():

@@ -291,3 +291,22 @@ def test_codes_of_a_file_that_rounding_would_not_give(fmt):
             said = steps["code q" if isinstance(scheme.format, qc.IntFormat) else "value v"].formula
             assert said.startswith("as stored; ")
             assert read(said.rpartition(" ")[2]) == pytest.approx(float(would))
+
+
+@pytest.mark.parametrize("name", ["gguf.Q3_K", "gguf.Q4_K", "gguf.Q6_K", "gguf.IQ4_NL"])
+def test_a_search_tells_the_trial_that_it_took_and_the_error_of_the_first(name):
+    result, seen = qc.apply(sample((2, 256), 4), qc.PRESETS[name]), set()
+    for index in itertools.product(range(2), range(0, 256, 16)):
+        t = qc.trace(result, index)
+        group, steps = t.search.group, {step.name: step for step in t.steps()}
+        best = max(i for i, trial in enumerate(group.trials) if trial.taken[0])
+        errors = [float(trial.error[0]) for trial in group.trials]
+        seen.add(best)
+        assert f"trial {best + 1} of {len(errors)}, " in steps["search"].formula
+        assert read(steps["search"].value) == np.float32(group.scale)
+        assert read(steps["search: error"].value) == np.float32(errors[best])
+        first = re.search(r"; (\S+) for the first trial", steps["search: error"].formula)
+        assert (first is None) == (best == 0)
+        assert first is None or read(first[1]) == np.float32(errors[0])
+        assert read(steps["weight w"].value) == group.weights[list(group.x).index(np.float32(t.x))]
+    assert len(seen) > 1
