@@ -1,5 +1,6 @@
 """Both sides of limits of findings that only some formats, blocks or sizes reach; every fact is recomputed (claims.py)."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,9 +9,11 @@ import torch
 from claims import check
 
 import quantcore as qc
+from quantcore.diagnosis import _has_error
 from quantcore.diagnosis.blocks import tiny_block
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
+from quantcore.range_setting import Stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 NORMAL = np.random.default_rng(5).standard_normal((16, 64)).astype(np.float32)
@@ -227,6 +230,8 @@ def test_an_error_is_fixed_before_anything_else():
     ("kind", "x", "scheme", "fix"),
     [("zero_point_outside", (-100, 100), "int8 given(1, zero_point=128)", "uint8 given(1, zero_point=128)"),
      ("zero_point_outside", (-100, 100), "uint8 given(1, zero_point=-20)", "int8 given(1, zero_point=-20)"),
+     # the codes fit uint8, but the zero point does not
+     ("zero_point_outside", (-200, -50), "int8 given(1, zero_point=300)", "int8 asymmetric min_max"),
      ("wrapped", (0, 200), "int8 given(1) textbook(overflow=wrap)", "uint8 given(1)"),
      ("wrapped", (-100, 100), "uint8 given(1) textbook(overflow=wrap)", "int8 given(1)"),
      ("wrapped", (-90, 127.6), "int8 given(1) textbook(overflow=wrap)", "int8 given(1)"),
@@ -263,3 +268,32 @@ def test_ties_that_all_rules_round_alike(zero_point, others):
 def test_ties_next_to_the_ends_of_the_format_count_and_those_beyond_do_not(scheme, ends):
     x = np.array([ends[0] - 1, ends[0], 0.25, ends[1], ends[1] + 1])
     assert [box[0][0] for box in findings(x, scheme)["ties"].boxes] == [1, 3]
+
+
+@pytest.mark.parametrize(("scale", "zero_point", "found"), [(-0.1, 255, True), (-0.1, 0, False), (0.1, 0, True), (0.1, 255, False)])
+def test_negatives_are_lost_where_all_values_of_a_file_s_scale_are_positive(scale, zero_point, found):
+    """A negative scale turns the codes around: those below the zero point stand for positive numbers."""
+    setting = Stored(scale=torch.tensor(scale), zero_point=torch.tensor(zero_point), origin="the file")
+    scheme = dataclasses.replace(qc.Scheme.parse("uint8"), range_setting=setting)
+    finding = findings(np.linspace(-2, 2, 33), scheme).get("negatives_lost")
+    assert (finding is not None) == found
+    assert finding is None or finding.facts["becomes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("x", "scheme", "severity"),
+    [(NORMAL, "int8 given(0.004) textbook(overflow=wrap)", "error"), (NORMAL, "uint8 symmetric aimet.2024.Quantize", "error"),
+     (NORMAL, "codebook([0, 1, 2])", "error"), (-5 - NORMAL**2, "uint8 asymmetric brevitas", "error"),
+     (NORMAL * np.float32(1e-4), "int4 per_group(32) scales(e4m3fn given(1))", "error"),
+     (NORMAL * np.float32(0.005), "e2m1 per_group(16) torchao.nvfp4 scales(e4m3fn given(1) torchao.nvfp4.scales)", "warning"), (NORMAL, "int2", None)],
+)  # fmt: skip
+def test_a_scheme_with_an_error_is_no_fix_and_one_with_a_warning_may_be(x, scheme, severity):
+    scheme = qc.Scheme.parse(scheme)
+    found = [f.severity for f in qc.diagnose(qc.apply(x, scheme)) if f.kind not in ("ties", "better_scheme")]
+    assert severity is None or severity in found
+    assert severity == "error" or "error" not in found
+    plain = qc.apply(x, qc.Scheme.parse("int16"))
+    trial = Context(plain, unfit=_has_error).trial(scheme)
+    assert (trial is None) == (severity == "error")
+    assert trial is None or trial.sqnr_db == qc.report(qc.apply(x, scheme)).sqnr_db
+    assert Context(plain).trial(scheme) is None

@@ -446,3 +446,14 @@ def test_gguf_s_formats_are_found():
     x, scheme = torch.randn(1, 256, generator=torch.Generator().manual_seed(1)), qc.PRESETS["gguf.Q4_K"]
     found = match(x, qc.apply(x, scheme).codes)
     assert scheme in [s for c in found.exact for s in c.schemes]
+
+
+def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
+    """Both the scale of min-max and the given one, 0.01 % larger, give these codes."""
+    x = torch.tensor([1.0, -0.4, 0.2])
+    result = qc.apply(x, qc.Scheme.parse("int8"))
+    other = result.scale * np.float32(1.0001)
+    found = match(x, result.codes, scale=other)
+    assert given(found.exact[0].scheme, other, torch.zeros_like(other))
+    assert found.exact[0].notes == ()
+    assert result.scheme in [s for c in found.exact for s in c.schemes]

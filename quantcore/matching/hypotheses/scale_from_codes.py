@@ -165,8 +165,8 @@ def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]
     spans = np.array([[np.finfo(np.float64).tiny, np.inf]])
     for xi, q in sorted(zip(x[x != 0], codes[x != 0], strict=True), key=lambda pair: -abs(pair[0])):
         bounds = np.sort(np.stack([q + turns - z - 0.5, q + turns - z + 0.5]) / xi, 0).T
-        low = np.maximum(spans[:, None, 0], bounds[None, :, 0]).reshape(-1)
-        high = np.minimum(spans[:, None, 1], bounds[None, :, 1]).reshape(-1)
+        low = np.maximum(spans[:, None, 0], bounds[None, :, 0]).ravel()
+        high = np.minimum(spans[:, None, 1], bounds[None, :, 1]).ravel()
         fine = high > low * (1 + _SLACK)
         spans = np.stack([low[fine], high[fine]], 1)
         if not len(spans):
