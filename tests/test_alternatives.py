@@ -222,3 +222,34 @@ def test_fixes_that_take_more_storage_say_so_and_do_not_count_as_reached():
     none = Finding("per_channel", "warning", "Words.")
     assert diagnosis._priced(none, context) is none
     assert diagnosis._reaches(none, context) == -math.inf
+
+
+@pytest.mark.parametrize("reached", [-math.inf, 12.0])
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [("steep", "int4"), ("steep", "int4 fixed(-20, 20)"), ("tails", "int3"), ("tails", "int3 per_channel(0)"), ("steep", "e2m1 fixed(-9, 9)"),
+     ("shifted", "uint4 per_channel(1) fixed(-9, 9)"), ("tails", "int3 per_channel(0) min_mse")],
+)  # fmt: skip
+def test_what_promises_most_is_computed(x, text, reached):
+    """Each estimate counts with min-max and with the range made narrower; half a decibel for every part that changes."""
+    rng = np.random.default_rng(0)
+    x = {"steep": rng.uniform(-1, 1, (8, 64)) * 0.5 ** np.arange(8)[:, None], "tails": rng.standard_t(2, (8, 64)),
+         "shifted": rng.uniform(2, 3, (8, 64))}[x]  # fmt: skip
+    context = context_of(x, text)
+    context.reached = reached
+    now = qc.report(context.result)
+    least = max(now.sqnr_db + 6 - 1.5, reached + 3)
+    ranked = []
+    for place, e in enumerate(context.estimates(alternatives._pairs(context))):
+        for shrink, mse in ((1.0, e.min_max), (min(e.shrink, 0.9), e.searched)):
+            gain = math.inf if mse == 0 else 10 * math.log10(now.mse / mse)
+            changes = alternatives._changed(context, e, shrink)
+            if now.sqnr_db + gain >= least:
+                ranked.append((0.5 * changes - gain, place, -shrink, e, shrink, now.sqnr_db + gain))
+    ranked = [r[3:] for r in sorted(ranked, key=lambda r: r[:3])]
+    wanted = ranked[:3]
+    if all(shrink < 1 for _, shrink, _ in wanted):
+        wanted += [r for r in ranked[3:] if r[1] == 1][:1]
+    found = alternatives._promising(context)
+    assert [f[:2] for f in found] == [w[:2] for w in wanted]
+    assert [f[2] for f in found] == pytest.approx([w[2] for w in wanted])

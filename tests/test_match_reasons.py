@@ -712,6 +712,16 @@ def test_other_explanations_are_told_where_the_scale_of_the_first_is_doubtful(do
     assert not any("also possible" in words for c in others for words in c.explanations)
 
 
+def test_what_libraries_make_of_nan_is_told_apart():
+    """With a given scale, equal arithmetic gives equal codes only of numbers."""
+    x = torch.tensor([0.3, math.nan, -0.2])
+    evaluator = Evaluator(x, torch.tensor([3, 0, -2]), None, None, [qc.PerTensor()])
+    names = ("torchao", "torch.fake_quantize", "compressed_tensors", "onnxruntime")
+    for name in names:
+        evaluator.evaluate(Hypothesis(qc.Scheme.parse(f"int8 per_tensor given(0.1) {name}"), Corruption(), 0.0))
+    assert [v.differing for v in evaluator.evaluations] == [0, 1, 0, 1]
+
+
 def test_progress_of_a_search_that_finds_nothing():
     """Progress is counted in elevenths; the last fifth of a round is spent on the whole tensor."""
     rng = np.random.default_rng(1)

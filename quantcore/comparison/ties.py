@@ -42,7 +42,7 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
     inverse = None if params.inverse is None else params.inverse.reshape(-1)[block]
     s = factor(scale, inverse, convention, stored=params.raw is not None)
-    if kernel.fused and len(s):  # one scale for the tensor
+    if kernel.fused:  # one scale for the tensor
         s, shift = s[:1], shift[:1]
     return kernel.run(x, s, shift if kernel.shift_first else None, torch.empty_like(x), unrounded)
 

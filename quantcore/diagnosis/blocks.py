@@ -155,7 +155,7 @@ def _small(context: Context, small: Tensor) -> Finding:
 def _raised(context: Context) -> Tensor:
     """Blocks whose range the library widened to its minimum: their scale is far above the min-max scale."""
     convention, fmt = context.scheme.convention, context.scheme.format
-    least = convention.range.widen_to_eps or convention.range.min_range > 0
+    least = convention.range.widen_to_eps or convention.range.min_range
     least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
     if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
         return torch.zeros_like(context.largest, dtype=torch.bool)
