@@ -166,6 +166,15 @@ def first_of(mask, e):
 def nan(f, e):
     bad = ~np.isfinite(e.x if f["tensor"] == "x" else e.x_hat)
     assert f["elements"] == bad.sum()
+    notes, finite = [note for note in e.result.warnings if "NaN" in note], np.isfinite(e.x).all()
+    assert f["tensor"] == ("x̂" if finite else "x")
+    assert ("value" in f) == bool(finite and not notes)
+    if "value" not in f:
+        n, rest = f["elements"], notes[0] if notes else "Replace them: most metrics are undefined."
+        what = "" if finite else f"{n:,} element{'s' * (n != 1)} of x {'is' if n == 1 else 'are'} NaN or infinite, first at {_at(f['at'])}. "
+        assert e.finding.sentence == what + rest
+    places = [tuple(a for a, _ in box) for box in e.finding.boxes]
+    assert [e.at(p) for p in places] == [tuple(p) for p in np.argwhere(bad)[:256]]
     if f["elements"]:
         assert f["at"] == first_of(bad, e)
     if "value" in f:
@@ -177,6 +186,10 @@ def nan(f, e):
         assert told[1] is None or same(float(told[2]), float(parameters[told[1]]))
 
 
+def _at(place):
+    return f"({', '.join(map(str, place))})"
+
+
 def wrapped(f, e):
     sure, maybe = e.clipped()
     assert sure.sum() <= f["codes"] <= maybe.sum()
@@ -184,6 +197,8 @@ def wrapped(f, e):
     away = 1.5 if KERNELS[e.scheme.rules.coding.kernel].half else 0.5
     assert abs(f["before"] - e.unrounded[at]) <= away + EDGE * abs(f["before"])
     lowest = -(2 ** (e.fmt.bits - 1)) if e.fmt.signed else 0
+    worst = np.unravel_index(np.nan_to_num(np.abs(e.error)).argmax(), e.shape)
+    assert len(e.finding.boxes) == 256 or not sure[worst] or abs(e.error[at]) == abs(e.error[worst])
     assert f["after"] == e.codes[at] == (f["before"] - lowest) % 2**e.fmt.bits + lowest
 
 
@@ -199,6 +214,13 @@ def zero_point_clamped(f, e):
     blocks = [e.x[part] for _, part in e.parts()]
     assert f["low"] * f["high"] > 0
     assert f["blocks"] <= sum(bool((b > 0).all() or (b < 0).all()) for b in blocks)
+    if isinstance(e.scheme.range_setting, qc.MinMax) and e.result.params.raw is None:
+        ends = [(p, float(e.x[part].min()), float(e.x[part].max())) for p, part in e.parts()]
+        wanted = {p: (low, high, e.fmt.qmin - low / float(e.result.scale.numpy()[p])) for p, low, high in ends if low > 0 or high < 0}
+        off = [w for p, w in wanted.items() if abs(w[2] - e.result.params.zero_point.numpy()[p]) > 1.5]
+        assert f["blocks"] == len(off)
+        assert (f["low"], f["high"]) == off[0][:2]
+        assert same(f["wanted"], off[0][2])
     assert f["zero_point"] in (e.fmt.qmin, e.fmt.qmax)
     assert not e.fmt.qmin <= f["wanted"] <= e.fmt.qmax
     sure, maybe = e.clipped()
@@ -229,6 +251,14 @@ def zero_not_exact(f, e):
     off = (e.x == 0) & (e.x_hat != 0)
     assert f["elements"] == off.sum() > 0
     assert f["worst"] == np.abs(e.x_hat[off]).max()
+    center = e.result.params.center
+    exact = 0 in e.table if e.table is not None else e.scheme.rules.zero_point.is_integer
+    why = "no code represents 0 there." if not exact else "stores another value instead of 0."
+    why = why if center is None else "is subtracted first and added back last."
+    assert e.finding.sentence.partition(" The fix takes ")[0].endswith(why)
+    assert center is None or f["mean"] == float(center)
+    assert len(e.finding.boxes) == min(256, f["elements"])
+    assert all(off[e.at([a for a, _ in box])] for box in e.finding.boxes)
     if "no code" in e.finding.sentence:
         for place, part in e.parts():
             assert not off[part].any() or 0 not in e.decoded(place)
@@ -603,7 +633,7 @@ def stray_numbers(finding, result):
         shown |= set(re.findall(r"\d+", str(finding.fix.granularity)))
     for scheme in filter(None, (result.scheme, finding.fix)):
         for part in sorted((str(scheme.format), *str(scheme).split()), key=len, reverse=True):
-            text = text.replace(part, " ") if re.search("[a-z]", part) else text
+            text = re.sub(rf"(?<![\d.]){re.escape(part)}", " ", text)
     for value in (
         fmt.qmin,
         fmt.qmax,
