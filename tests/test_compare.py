@@ -316,6 +316,13 @@ def test_the_first_differences_of_a_large_tensor(most):
     assert dataclasses.replace(found, differs=differs.reshape(1000, -1)).first(most).tolist() == places[:most]
 
 
+def test_65_536_differences_are_told_apart():
+    x = torch.full((70_000,), 0.75)
+    found = qc.compare(x, qc.Scheme.parse("int8 given(1)"), qc.TEXTBOOK.changed(rounding="floor"), qc.TEXTBOOK)
+    assert [(r.kind, r.count) for r in found.reasons] == [("rounding rule", 65_536)]
+    assert found.count == 70_000
+
+
 def test_every_choice_behind_a_parameter_has_words():
     assert all(choice.at_stake and choice.kind for choice in CHOICES.values())
     # two choices that are the same difference have one sentence

@@ -434,6 +434,7 @@ def test_a_preset_with_several_scales_counts_if_it_gives_every_code(shape, name)
         assert evaluator.explains() == (scale is None or agrees)
         assert len(found.notes) == (scale is not None and not agrees)
         assert evaluator.searched == [qc.PerTensor(), scheme.granularity]
+        assert evaluator.evaluations[0].doubt == 0
     for place in (0, -1):
         wrong = result.codes.to(torch.int32)
         wrong.reshape(-1)[place] += 1

@@ -245,6 +245,15 @@ def test_formula_of_a_range_beyond_float32_comes_to_the_scale():
     assert redone(formula) == t.scale
 
 
+@pytest.mark.parametrize("scheme", ["int8", "int8 per_flat_group(4)", "e2m1 per_flat_group(4)"])
+def test_a_number_alone(scheme):
+    result = qc.apply(np.float32(-2.5), qc.Scheme.parse(scheme))
+    t = qc.trace(result, ())
+    assert (t.index, t.x, t.code, t.scale) == ((), -2.5, int(result.codes), float(result.scale.reshape(-1)[0]))
+    assert t.block == tuple(0 for _ in result.blocked_shape)
+    assert t.dequantized == float(result.dequantized)
+
+
 def test_indices_from_the_end_and_of_numpy():
     result = qc.apply(sample((4, 5)), qc.Scheme())
     assert qc.trace(result, (-1, -2)) == qc.trace(result, (3, 3))

@@ -64,7 +64,7 @@ def zero_block(context: Context) -> Iterator[Finding]:
 def _by_chance(context: Context, zero: Tensor) -> float:
     """How many all-zero blocks may occur by chance, given the zeros elsewhere."""
     x, blocks = context.sample
-    others = x[~zero[blocks]] if zero.dim() else x[:0]
+    others = x[~zero[blocks]]
     zeros = float((others == 0).double().mean()) if len(others) else 0.0
     expected = zero.numel() * zeros**context.block_size
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
