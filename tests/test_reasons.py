@@ -393,6 +393,22 @@ def test_ties_of_one_library_or_of_both(pair, zero_point):
     assert "tie" in seen
 
 
+@pytest.mark.parametrize("fmt", ["e4m3fn", "nf4"])
+def test_near_ties_of_tables(fmt):
+    """Multiples of the scale halfway between two values: x / s and x · (1/s) differ in their last bit."""
+    table = np.unique(qc.Scheme.parse(fmt).format.table.numpy())
+    table, seen = table[np.isfinite(table)].astype(f64), set()
+    for scale in (0.3, 0.7):
+        x = (f32(scale) * ((table[1:] + table[:-1]) / 2).astype(f32)).astype(f32)
+        for kernels in ("AB", "BA"):
+            found = qc.compare(x, qc.Scheme.parse(f"{fmt} given({scale})"), *(qc.TEXTBOOK.changed(kernel=k) for k in kernels))
+            for i in np.argwhere(found.differs.numpy()):
+                reason = found.reason_at(tuple(i))
+                Claim(found, reason).check()
+                seen.add(reason.sentence.partition(":")[0])
+    assert seen == {"near a tie"}
+
+
 def test_numbers_that_an_integer_cast_holds_and_does_not_hold():
     """2^31 is the first that does not fit; in float32 the number before it is 2^31 - 128."""
     x, seen = np.array([[2.0**31 - 128, 2.0**31, -(2.0**31), 2.0**32, np.inf, -np.inf, np.nan, 3.0]], f32), set()

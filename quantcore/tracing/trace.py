@@ -62,7 +62,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         constant=dequantizer.constant,
         dequantized=float(x_hat),
         error=float(x - x_hat),
-        search=searched(result, position, inside[-1] % result.block[-1] if at else 0),
+        search=searched(result, position, inside),
     )
 
 
