@@ -303,6 +303,9 @@ def better_scheme(f, e):
     now, then = (bits(scheme, tuple(e.result.x.shape)) for scheme in (e.scheme, e.finding.fix))
     assert same(f["more_storage"], then / now - 1)
     assert f["more_storage"] < 0.05 + 1e-9
+    more = f["more_storage"]
+    cost = f"{percent(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same"
+    assert e.finding.sentence.endswith(f", for {cost} storage.")
     changed = [
         n for n in ("granularity", "range_setting") if getattr(e.scheme, n) != getattr(e.finding.fix, n)
     ]

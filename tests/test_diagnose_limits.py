@@ -10,6 +10,7 @@ from claims import check
 
 import quantcore as qc
 from quantcore.diagnosis import _has_error
+from quantcore.diagnosis.alternatives import better_scheme
 from quantcore.diagnosis.blocks import tiny_block
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
@@ -297,3 +298,25 @@ def test_a_scheme_with_an_error_is_no_fix_and_one_with_a_warning_may_be(x, schem
     assert (trial is None) == (severity == "error")
     assert trial is None or trial.sqnr_db == qc.report(qc.apply(x, scheme)).sqnr_db
     assert Context(plain).trial(scheme) is None
+
+
+@pytest.mark.parametrize(("zero_point", "found"), [(0, True), (-25, True), (-26, False), (-100, False), (127, True), (128, False), (200, False)])
+def test_codes_on_the_other_side_of_a_given_zero_point(zero_point, found):
+    """At least 40 % of the codes, and not all of them, lie below the zero point; the range of x is another matter."""
+    x = np.linspace(0, 60, 64)
+    assert ("one_sided" in findings(x, f"int8 given(1, zero_point={zero_point})")) == found
+
+
+@pytest.mark.parametrize(("shape", "scheme", "cost"), [((8, 64), "int4 per_channel(0) fixed(-60, 60)", "the same"), ((64, 64), "int4 per_group(8)", "less"),
+                                                       ((512, 64), "int4", "more")])  # fmt: skip
+def test_what_a_better_scheme_costs(shape, scheme, cost):
+    """Columns of different sizes, so that scales along the other axis are better; or a range that is too wide."""
+    x = np.random.default_rng(0).uniform(-1, 1, shape)
+    x = x if "fixed" in scheme else x * 0.5 ** (np.arange(shape[1]) % 8)
+    (finding,) = better_scheme(context_of(x, scheme))
+    check(finding=finding, result=qc.apply(x.astype(np.float32), qc.Scheme.parse(scheme)))
+    assert f"{cost} storage." in finding.sentence
+
+
+def context_of(x, scheme):
+    return Context(qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme)), unfit=_has_error)
