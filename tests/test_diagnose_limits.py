@@ -139,12 +139,12 @@ def test_a_zero_point_that_rounding_moves_is_not_clamped(low, found):
 
 
 @pytest.mark.parametrize(("least", "found"), [(-0.4, False), (-0.6, True)])
-@pytest.mark.parametrize("values", [[0, 1, 3], [2, 3, 5]])
-def test_negatives_within_half_a_step_are_not_lost_to_a_codebook(values, least, found):
+@pytest.mark.parametrize(("values", "scale"), [([0, 1, 3], 1), ([2, 3, 5], 0.25)])
+def test_negatives_within_half_a_step_are_not_lost_to_a_codebook(values, scale, least, found):
     """The step is that of the two lowest values."""
     x = np.linspace(1, 5, 32)
     x[3] = least
-    assert ("negatives_lost" in findings(x, f"codebook({values}) given(1)")) == found
+    assert ("negatives_lost" in findings(x * scale, f"codebook({values}) given({scale})")) == found
 
 
 @pytest.mark.parametrize("axis", [0, 1])
