@@ -559,6 +559,7 @@ def scale_out_of_range(f, e):
     assert f["blocks"] == len(places) > 0
     assert same(f["wanted"], wanted.reshape(-1)[places[0]])
     assert same(f["stored"], float(level.dequantized.reshape(-1)[places[0]]))
+    assert f["stored"] or not np.signbit(f["stored"])
     here = e.spread(marked.reshape(e.grid))
     assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
     assert f["sqnr_exact"] >= f["sqnr_stored"] + 3 or math.isnan(f["sqnr_stored"])

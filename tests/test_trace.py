@@ -319,3 +319,18 @@ def test_a_search_tells_the_trial_that_it_took_and_the_error_of_the_first(name):
         assert first is None or read(first[1]) == np.float32(errors[0])
         assert read(steps["weight w"].value) == group.weights[list(group.x).index(np.float32(t.x))]
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("scheme", ["int4 given(0.25)", "int4 asymmetric given(0.25, zero_point=3)", "int4 asymmetric given(0.25, zero_point=-2)"])
+@pytest.mark.parametrize("kernel", ["A", "C"])
+def test_the_rounding_of_a_random_rule_is_read_from_the_code(scheme, kernel):
+    scheme = qc.Scheme.parse(scheme)
+    scheme = dataclasses.replace(scheme, convention=qc.TEXTBOOK.changed(rounding="stochastic", kernel=kernel))
+    result, ways = qc.apply(torch.linspace(-1, 1, 60), scheme), set()
+    for i in range(60):
+        t = qc.trace(result, i)
+        value = t.quotient if t.summed is None else t.summed
+        assert t.rounded in (np.floor(value), np.ceil(value))
+        assert (t.shifted, t.overflow) == (t.code, None) or not -8 <= t.shifted <= 7
+        ways.add(t.rounded > value)
+    assert ways == {False, True}
