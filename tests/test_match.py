@@ -1,5 +1,6 @@
 """Match: each library is found from its recorded integers, and every corruption of them is named."""
 
+import math
 import warnings
 
 import golden_cases as golden
@@ -458,3 +459,15 @@ def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
     assert given(found.exact[0].scheme, other, torch.zeros_like(other))
     assert found.exact[0].notes == ()
     assert result.scheme in [s for c in found.exact for s in c.schemes]
+
+
+@pytest.mark.parametrize(
+    ("x", "codes"),
+    [(3.0, 5), ([3.0], [5]), ([[0.1, 0.7, -0.3]], [[3], [-5], [7]]), ([math.nan, 1.0], [9, 5])],
+)  # fmt: skip
+def test_every_kind_of_tensor_is_searched_to_the_end(x, codes):
+    """One number, codes in another shape, and NaN: what does not suit some of the rounds is left out there."""
+    steps = list(match_steps(x, codes))
+    assert steps[-1].fraction == 1
+    assert steps[-1].matches.candidates
+    assert "scales derived from the codes" in {step.what.partition(":")[0].partition(",")[0] for step in steps} or steps[-1].matches.exact

@@ -794,6 +794,7 @@ def test_formats_of_a_task_and_the_nearest_granularities():
 def test_tensors_that_are_sorted_and_searched_for_groups():
     """Percentiles are tried for up to 2^20 finite elements."""
     for x, parts in (
+        (torch.zeros(1), 1),
         (torch.zeros(1 << 20), 1),
         (torch.zeros((1 << 20) + 1), 0),
         (torch.full((4,), math.inf), 0),

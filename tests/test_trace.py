@@ -317,6 +317,10 @@ def test_a_search_tells_the_trial_that_it_took_and_the_error_of_the_first(name):
         first = re.search(r"; (\S+) for the first trial", steps["search: error"].formula)
         assert (first is None) == (best == 0)
         assert first is None or read(first[1]) == np.float32(errors[0])
+        for what, d in (("scale", "d"), ("min", "dmin")):
+            assert {f"{what} code", d, f"{d}, stored"} & set(steps) in (set(), {f"{what} code", d, f"{d}, stored"})
+            assert what == "min" or d in steps or "IQ4" in name
+        assert ("dmin" in steps) == (name == "gguf.Q4_K")
         assert read(steps["weight w"].value) == group.weights[list(group.x).index(np.float32(t.x))]
     assert len(seen) > 1
 

@@ -214,7 +214,7 @@ class _Search:
 
     def _tried(self, trials: Trials) -> list[Part]:
         x = self.evaluator.x
-        if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
+        if x.numel() > MOST or not bool(x.isfinite().all()):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         return [partial(self._run_trials, trials, r) for r in readings]
