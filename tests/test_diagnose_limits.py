@@ -14,6 +14,7 @@ from quantcore.diagnosis.alternatives import better_scheme
 from quantcore.diagnosis.blocks import tiny_block
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.ranges import clips_too_little
 from quantcore.range_setting import Stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -319,3 +320,11 @@ def test_what_a_better_scheme_costs(shape, scheme, cost):
 
 def context_of(x, scheme):
     return Context(qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme)), unfit=_has_error)
+
+
+@pytest.mark.parametrize(("n", "found"), [(15, False), (16, True), (17, True)])
+def test_so_many_elements_must_share_a_range_that_is_too_wide(n, found):
+    """In every row one element is 1.8 times the largest of the others, which 2 bits turn into 0."""
+    x = np.random.default_rng(0).uniform(0.5, 1, (64, n)) * np.random.default_rng(1).choice([-1, 1], (64, n))
+    x[:, 3] = 1.8
+    assert bool(list(clips_too_little(context_of(x, "int2 per_channel(0)")))) == found

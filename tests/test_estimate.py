@@ -48,6 +48,7 @@ CASES = [
     ((26, 5), "int4 asymmetric per_group(8, axis=0)"), ((3, 4, 10), "uint4 asymmetric per_group(4)"),
     ((7, 9), "int2 asymmetric per_block([2, 4])"), ((6, 7), "int4n per_flat_group(8)"), ((4, 24), "uint4 per_channel(0)"),
     ((90,), "int5 per_group(16)"), ((4, 24), "nf4 per_channel(0)"), ((4, 24), "e2m1 per_group(8)"), ((4, 300), "int4 per_group(32)"),
+    ((4, 256), "int4 per_group(32)"), ((5, 205), "int4 per_channel(0)"),
 ]  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def test_several_estimates_at_once_are_those_one_by_one(monkeypatch):
     assert drawn(x, qc.PerTensor()).estimates(fmt, []) == []
 
 
-@pytest.mark.parametrize("shape", [(4096,), (4097,), (3, 2000), (2000, 3), (64, 64), (65, 64), (40, 6, 50), (9, 8, 7, 30), ()])
+@pytest.mark.parametrize("shape", [(4096,), (4097,), (3, 2000), (2000, 3), (64, 64), (65, 64), (40, 6, 50), (9, 8, 7, 30), (50, 50, 50, 9), ()])
 def test_which_elements_are_drawn(shape):
     """All of 4,096, else nearly as many, in runs of 8 along the last axis where it is not drawn as a whole."""
     places = estimate._places(shape)
