@@ -282,6 +282,8 @@ def one_sided(f, e):
         up = (ends[:, 1] > 0) & (-ends[:, 0] <= np.float32(0.1) * ends[:, 1])
         down = (ends[:, 0] < 0) & (ends[:, 1] <= np.float32(0.1) * -ends[:, 0])
         assert (f["above"], f["below"]) == (up.sum(), down.sum())
+        lie = "block lies" if up.sum() == 1 else "blocks lie"
+        assert e.finding.sentence.startswith(f"{up.sum():,} {lie} above 0 and {down.sum():,} below, ")
         assert (f["unused"], f["codes"]) == (
             below[up].sum() + above[down].sum(),
             len(codes) * (up | down).sum(),

@@ -328,3 +328,19 @@ def test_so_many_elements_must_share_a_range_that_is_too_wide(n, found):
     x = np.random.default_rng(0).uniform(0.5, 1, (64, n)) * np.random.default_rng(1).choice([-1, 1], (64, n))
     x[:, 3] = 1.8
     assert bool(list(clips_too_little(context_of(x, "int2 per_channel(0)")))) == found
+
+
+@pytest.mark.parametrize("above", [1, 2, 7])
+def test_blocks_on_either_side_of_0_are_counted(above):
+    x = -np.abs(NORMAL[:8]) - 0.2
+    x[:above] *= -1
+    assert findings(x, "int8 per_channel(0)")["one_sided"].facts["above"] == above
+
+
+@pytest.mark.parametrize("scheme", ["int8 per_group(32)", "int4 per_group(32)", "e2m1 per_group(32)"])
+def test_a_power_of_two_may_be_half_a_step_away(scheme):
+    """Scales stored as the nearest power of two are off by up to a third, which their format can't help."""
+    result = qc.apply(NORMAL, qc.Scheme.parse(f"{scheme} scales(e8m0 given(1))"))
+    off = abs(result.scales.dequantized - result.params.raw) / result.params.raw
+    assert (off > 0.25).any()
+    assert "scale_out_of_range" not in findings(NORMAL, f"{scheme} scales(e8m0 given(1))")
