@@ -14,6 +14,7 @@ import quantcore as qc
 from quantcore.matching import (
     Candidate,
     Corruption,
+    Reinterpreted,
     Transposed,
     answer,
     match_steps,
@@ -765,6 +766,9 @@ def test_rules_in_words(text, rank, words):
 
 
 def test_the_answer_tells_mistakes_first_and_how_many_differ():
+    assert Reinterpreted(8, signed=False).told == "Signed 8-bit codes are read as unsigned"
+    assert Reinterpreted(3, signed=True).told == "Unsigned 3-bit codes are read as signed"
+    assert Transposed((0, 2, 1)).told == "The axes of the codes are permuted to (0, 2, 1)"
     scheme, mistakes = qc.Scheme.parse("int8"), Corruption(("wrapped",), (Transposed((1, 0)),))
     told = "The cast has no clamp: codes out of range wrap around. The codes are transposed"
     note = "the given scale is the inverse, 1/s"
