@@ -16,6 +16,7 @@ from torch import Tensor
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
+from quantcore.matching.hypotheses.sample import always_the_same
 from quantcore.matching.hypotheses.scale_sources import write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
 from quantcore.scheme import Scheme
@@ -118,7 +119,7 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
     x, codes = x.reshape(-1), codes.reshape(-1)
     if x.numel() > MOST:
         places = x.abs().topk(MOST // 2).indices
-        others = torch.randint(x.numel(), (MOST // 2,), generator=torch.Generator().manual_seed(0))
+        others = torch.randint(x.numel(), (MOST // 2,), generator=always_the_same())
         x, codes = (t[torch.cat([places, others])] for t in (x, codes))
     kept = x.isfinite()
     return x[kept].double().numpy(), codes[kept].double().numpy()
