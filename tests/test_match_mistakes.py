@@ -282,7 +282,7 @@ def test_scale_as_a_person_would_write_it():
     )
     # 1.57 / 127 is the shortest, but not a range that a person would write
     assert likely(0.1225, 0.1235, INT8) == (0.123, False)  # nor is a scale with three digits
-    assert likely(0.0995, 0.1004, INT8) == (0.1, True)
+    assert likely(0.01179, 0.01184, UINT8) == (1.5 / 127, True)  # a symmetric range of unsigned codes
     value, written = likely(0.01236, 0.012364, INT8)
     assert (value, written) == (1.57 / 127, False)
     low, high = 0.0123412, 0.0123433
