@@ -238,6 +238,7 @@ def negatives_lost(f, e):
     negative = lost & (e.x < 0)
     assert f["elements"] == negative.sum() > 0
     assert f["lowest"] == e.x[negative].min()
+    assert all(e.x[e.at([a for a, _ in box])] < 0 for box in e.finding.boxes)
     assert (e.x_hat[negative] >= 0).all()
     first = next(place for place, part in e.parts() if lost[part].any())
     assert same(f["becomes"], e.decoded(first)[0])

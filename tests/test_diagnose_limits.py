@@ -344,3 +344,9 @@ def test_a_power_of_two_may_be_half_a_step_away(scheme):
     off = abs(result.scales.dequantized - result.params.raw) / result.params.raw
     assert (off > 0.25).any()
     assert "scale_out_of_range" not in findings(NORMAL, f"{scheme} scales(e8m0 given(1))")
+
+
+@pytest.mark.parametrize("scheme", ["uint4 given(1)", "codebook([0, 3, 9]) given(1)"])
+def test_elements_above_the_range_are_not_those_that_lose_their_sign(scheme):
+    finding = findings(np.linspace(-5, 30, 64), scheme)["negatives_lost"]
+    assert finding.boxes

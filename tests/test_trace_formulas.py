@@ -268,3 +268,13 @@ def test_the_lines_of_blocks_at_the_limits_of_the_powers_of_two(scheme):
         t = qc.trace(result, (place, 3))
         with np.errstate(all="ignore"):
             assert all(proved(step, t) in (None, True) for step in t.steps() if step.name in ("scale s", "1/s")), t.steps()
+
+
+def test_the_inverse_of_a_symmetric_range_is_that_of_its_scale():
+    """hqq's rule for asymmetric ranges is another choice."""
+    rules = qc.TEXTBOOK.changed(asymmetric_scale="inverse_range", kernel="B")
+    t = qc.trace(qc.apply([0.3, -1.7, 0.9], qc.Scheme(convention=rules)), 1)
+    (step,) = [step for step in t.steps() if step.name == "1/s"]
+    assert proved(step, t)
+    assert scale_of_factor(step, t)
+    assert step.formula.startswith("1 / ")

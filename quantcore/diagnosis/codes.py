@@ -193,8 +193,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     lost = (lowest >= 0) & (step > 0) & (low < -0.5 * step)
     if not lost.any():
         return
-    below = context.scheme.format.bounds[0]
-    cells = [at for at, value in outside(context) if value < below]
+    cells = [at for at, _ in outside(context) if context.result.x[at] < 0]
     n = int(
         ((context.x_blocked < 0) & cells_of(lost, context.result.blocked_shape, context.result.block)).sum()
     )
