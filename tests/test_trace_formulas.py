@@ -278,3 +278,10 @@ def test_the_inverse_of_a_symmetric_range_is_that_of_its_scale():
     assert proved(step, t)
     assert scale_of_factor(step, t)
     assert step.formula.startswith("1 / ")
+
+
+@pytest.mark.parametrize("width", [0.0, 0.00005, 0.0002, 0.3, 15.0])
+def test_the_lines_of_hqq_s_ranges_of_every_width(width):
+    t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5), qc.Scheme.parse("uint4 asymmetric hqq")), 1)
+    with np.errstate(all="ignore"):
+        assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()

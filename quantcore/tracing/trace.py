@@ -73,8 +73,7 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
-    operand = x if params.center is None else x - params.center
-    operand = operand / convention.scale.divisor if convention.scale.divisor != 1 else operand
+    operand = (x if params.center is None else x - params.center) / convention.scale.divisor
     if _takes_searched(convention, float(params.scale[place])):
         kept = float(code)
         found: dict[str, Any] = {
