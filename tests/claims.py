@@ -105,6 +105,7 @@ class Evidence:
         x = x if center is None else x - float(center)
         s, z = (p.astype(np.float64) for p in self.coded_with)
         x = x / self.scheme.rules.scale.divisor
+        x = np.maximum(x, self.scheme.rules.coding.clamp_min * s) if self.scheme.rules.coding.clamp_min else x
         with np.errstate(all="ignore"):
             if self.min and not self.scheme.symmetric:
                 return (x - z) / s
@@ -165,10 +166,28 @@ def first_of(mask, e):
 def nan(f, e):
     bad = ~np.isfinite(e.x if f["tensor"] == "x" else e.x_hat)
     assert f["elements"] == bad.sum()
+    notes, finite = [note for note in e.result.warnings if "NaN" in note], np.isfinite(e.x).all()
+    assert f["tensor"] == ("x̂" if finite else "x")
+    assert ("value" in f) == bool(finite and not notes)
+    if "value" not in f:
+        n, rest = f["elements"], notes[0] if notes else "Replace them: most metrics are undefined."
+        what = "" if finite else f"{n:,} element{'s' * (n != 1)} of x {'is' if n == 1 else 'are'} NaN or infinite, first at {_at(f['at'])}. "
+        assert e.finding.sentence == what + rest
+    places = [tuple(a for a, _ in box) for box in e.finding.boxes]
+    assert [e.at(p) for p in places] == [tuple(p) for p in np.argwhere(bad)[:256]]
     if f["elements"]:
         assert f["at"] == first_of(bad, e)
     if "value" in f:
-        assert f["value"] == e.x[e.at(f["at"])]
+        at = e.at(f["at"])
+        assert f["value"] == e.x[at]
+        told = re.search(r": (?:the (scale|zero point) of its block is (\S+)|.* can't represent it at this scale)\.$", e.finding.sentence)
+        parameters = {"scale": e.s[at], "zero point": e.z[at]}
+        assert told[1] == next((name for name, value in parameters.items() if not np.isfinite(value)), None)
+        assert told[1] is None or same(float(told[2]), float(parameters[told[1]]))
+
+
+def _at(place):
+    return f"({', '.join(map(str, place))})"
 
 
 def wrapped(f, e):
@@ -178,6 +197,8 @@ def wrapped(f, e):
     away = 1.5 if KERNELS[e.scheme.rules.coding.kernel].half else 0.5
     assert abs(f["before"] - e.unrounded[at]) <= away + EDGE * abs(f["before"])
     lowest = -(2 ** (e.fmt.bits - 1)) if e.fmt.signed else 0
+    worst = np.unravel_index(np.nan_to_num(np.abs(e.error)).argmax(), e.shape)
+    assert len(e.finding.boxes) == 256 or not sure[worst] or abs(e.error[at]) == abs(e.error[worst])
     assert f["after"] == e.codes[at] == (f["before"] - lowest) % 2**e.fmt.bits + lowest
 
 
@@ -193,6 +214,13 @@ def zero_point_clamped(f, e):
     blocks = [e.x[part] for _, part in e.parts()]
     assert f["low"] * f["high"] > 0
     assert f["blocks"] <= sum(bool((b > 0).all() or (b < 0).all()) for b in blocks)
+    if isinstance(e.scheme.range_setting, qc.MinMax) and e.result.params.raw is None:
+        ends = [(p, float(e.x[part].min()), float(e.x[part].max())) for p, part in e.parts()]
+        wanted = {p: (low, high, e.fmt.qmin - low / float(e.result.scale.numpy()[p])) for p, low, high in ends if low > 0 or high < 0}
+        off = [w for p, w in wanted.items() if abs(w[2] - e.result.params.zero_point.numpy()[p]) > 1.5]
+        assert f["blocks"] == len(off)
+        assert (f["low"], f["high"]) == off[0][:2]
+        assert same(f["wanted"], off[0][2])
     assert f["zero_point"] in (e.fmt.qmin, e.fmt.qmax)
     assert not e.fmt.qmin <= f["wanted"] <= e.fmt.qmax
     sure, maybe = e.clipped()
@@ -210,16 +238,28 @@ def negatives_lost(f, e):
     negative = lost & (e.x < 0)
     assert f["elements"] == negative.sum() > 0
     assert f["lowest"] == e.x[negative].min()
+    assert all(e.x[e.at([a for a, _ in box])] < 0 for box in e.finding.boxes)
     assert (e.x_hat[negative] >= 0).all()
     first = next(place for place, part in e.parts() if lost[part].any())
     assert same(f["becomes"], e.decoded(first)[0])
     assert f["zero_point"] == e.result.params.zero_point.numpy()[first]
+    lowest = {float(e.decoded(place)[0]) for place, part in e.parts() if lost[part].any()}
+    words = "lowest value of their block" if len(lowest) > 1 else f" {written(f['becomes'])}."
+    assert (" sign." if isinstance(e.fmt, qc.FloatFormat) else words) in e.finding.sentence
 
 
 def zero_not_exact(f, e):
     off = (e.x == 0) & (e.x_hat != 0)
     assert f["elements"] == off.sum() > 0
     assert f["worst"] == np.abs(e.x_hat[off]).max()
+    center = e.result.params.center
+    exact = 0 in e.table if e.table is not None else e.scheme.rules.zero_point.is_integer
+    why = "no code represents 0 there." if not exact else "stores another value instead of 0."
+    why = why if center is None else "is subtracted first and added back last."
+    assert e.finding.sentence.partition(" The fix takes ")[0].endswith(why)
+    assert center is None or f["mean"] == float(center)
+    assert len(e.finding.boxes) == min(256, f["elements"])
+    assert all(off[e.at([a for a, _ in box])] for box in e.finding.boxes)
     if "no code" in e.finding.sentence:
         for place, part in e.parts():
             assert not off[part].any() or 0 not in e.decoded(place)
@@ -243,6 +283,8 @@ def one_sided(f, e):
         up = (ends[:, 1] > 0) & (-ends[:, 0] <= np.float32(0.1) * ends[:, 1])
         down = (ends[:, 0] < 0) & (ends[:, 1] <= np.float32(0.1) * -ends[:, 0])
         assert (f["above"], f["below"]) == (up.sum(), down.sum())
+        lie = "block lies" if up.sum() == 1 else "blocks lie"
+        assert e.finding.sentence.startswith(f"{up.sum():,} {lie} above 0 and {down.sum():,} below, ")
         assert (f["unused"], f["codes"]) == (
             below[up].sum() + above[down].sum(),
             len(codes) * (up | down).sum(),
@@ -263,7 +305,10 @@ def better_scheme(f, e):
     assert f["sqnr_db_after"] >= f["sqnr_db"] + 6
     now, then = (bits(scheme, tuple(e.result.x.shape)) for scheme in (e.scheme, e.finding.fix))
     assert same(f["more_storage"], then / now - 1)
-    assert f["more_storage"] <= 0.05
+    assert f["more_storage"] < 0.05 + 1e-9
+    more = f["more_storage"]
+    cost = f"{percent(abs(more))} {'more' if more > 0 else 'less'}" if more else "the same"
+    assert e.finding.sentence.endswith(f", for {cost} storage.")
     changed = [
         n for n in ("granularity", "range_setting") if getattr(e.scheme, n) != getattr(e.finding.fix, n)
     ]
@@ -291,7 +336,11 @@ def outlier_channel(f, e):
     assert without >= now + 3
     marked = [box[axis][0] for box in e.finding.boxes]
     if len(marked) < 256:
-        assert f["runs"] == len({place // e.block[axis] for place in marked})
+        runs = {place // e.block[axis] for place in marked}
+        assert f["runs"] == len(runs)
+        near = {run: list(range(run * e.block[axis], min((run + 1) * e.block[axis], len(largest)))) for run in runs}
+        ratios = {r: max(largest[i] for i in own if i not in marked) / largest[own].max() for r, own in near.items()}
+        assert ratios[start // e.block[axis]] == min(ratios.values())
         assert named == sorted(place for place in marked if start <= place < stop)
 
 
@@ -316,6 +365,7 @@ def outlier_element(f, e):
         for box in e.finding.boxes
     }
     assert len(blocks) == len(e.finding.boxes) == f["blocks"]
+    assert abs(f["value"]) == max(abs(e.x[e.at([a for a, _ in box])]) for box in e.finding.boxes)
 
 
 def clipped_too_much(f, e):
@@ -391,6 +441,9 @@ def tiny_block(f, e):
         found = [(p, part) for p, part in e.parts() if e.x[part].any() and abs(numbers[p]) < 2.0**-126]
         assert f["scale"] == numbers[found[0][0]]
     assert f["blocks"] == len(found)
+    assert not {"least", "divisor"} & set(f) or f["scale"] > 0
+    if "underflows" in e.finding.sentence or "subnormal" in e.finding.sentence:
+        assert ("underflows" in e.finding.sentence) == (f["scale"] == 0)
     if "largest" in f:
         assert f["largest"] == max(float(np.abs(e.x[part]).max()) for _, part in found)
     if raw is None:
@@ -405,6 +458,7 @@ def zero_block(f, e):
 def constant_block(f, e):
     found = marked_blocks(e, lambda x, s: x.min() == x.max() != 0)
     assert (f["blocks"], f["value"]) == (len(found), e.x[found[0][1]].flat[0])
+    assert ("per block is enough." in e.finding.sentence) == (len(found) > 1)
 
 
 def spare_bits(f, e):
@@ -415,14 +469,14 @@ def spare_bits(f, e):
 
 
 def ties(f, e):
-    w = e.unrounded
+    if e.table is None and not e.scheme.rules.zero_point.is_integer:
+        ties_of_sums(f, e)
+        return
     with np.errstate(all="ignore"):
-        if e.table is None and e.scheme.rules.zero_point.is_integer:
+        if e.table is None:
             w = (e.x / e.coded_with[0]).astype(np.float64) + e.z  # a tie in float32, as libraries see it
             half = (w - np.floor(w) == 0.5) & (np.floor(w) >= e.fmt.qmin) & (np.ceil(w) <= e.fmt.qmax)
             taken = e.codes.astype(np.float64)
-        elif e.table is None:
-            return  # float zero points: the sum itself is rounded to float32
         else:
             values, w = np.unique(e.table[np.isfinite(e.table)]), (e.x / e.coded_with[0]).astype(np.float64)
             above = np.clip(np.searchsorted(values, w), 1, len(values) - 1)
@@ -432,10 +486,10 @@ def ties(f, e):
         assert abs(f["elements"] / f["of"] - half.mean()) < 2 / math.sqrt(f["of"])
     else:
         assert f["elements"] == half.sum()
-        assert len(e.finding.boxes) == min(256, half.sum())
+        assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
     steps = taken - (e.z if e.table is None else 0)
     ratio = w - (e.z if e.table is None else 0)
-    so = {
+    ways = {
         "to the even multiple of the scale": steps % 2 == 0,
         "to the even code": e.codes % 2 == 0,
         "away from 0": np.abs(steps) > np.abs(ratio),
@@ -443,11 +497,34 @@ def ties(f, e):
         "up": steps > ratio,
         "down": steps < ratio,
         "up or down": np.full(e.shape, (steps[half] > ratio[half]).any() and (steps[half] < ratio[half]).any()),
-    }[f["way"]]  # fmt: skip
-    assert so[half].all()
+    }  # fmt: skip
+    assert ways[f["way"]][half].all()
+    assert e.table is None or f["way"] == "to the even code" or not ways["to the even code"][half].all()
+    if f["way"] == "up or down" and e.table is not None:
+        assert not any(so[half].all() for name, so in ways.items() if name not in ("up or down", "to the even multiple of the scale"))
     if e.table is None:
         others = (np.rint(ratio), np.trunc(ratio + np.copysign(0.5, ratio)), np.floor(ratio + 0.5))
         assert any((other != steps)[half].any() for other in others) == ("rounding rules" in f["others"])
+
+
+def ties_of_sums(f, e):
+    """Float zero points and minima: what is rounded is a sum in float32, and the code is half a step away."""
+    s, z = (np.asarray(p, np.float32) for p in e.coded_with)
+    inverse = e.result.params.inverse
+    with np.errstate(all="ignore"):
+        inverse = np.float32(1) / s if inverse is None else e.spread(inverse.numpy())
+        exact = (e.x - z) / s if e.min else e.x * inverse + z
+    half = (exact - np.floor(exact) == 0.5) & (np.abs(e.codes - exact) == 0.5)
+    if f["of"] < e.x.size:
+        assert abs(f["elements"] / f["of"] - half.mean()) < 2 / math.sqrt(f["of"])
+    else:
+        assert f["elements"] == half.sum()
+        assert [e.at([a for a, _ in box]) for box in e.finding.boxes] == [tuple(p) for p in np.argwhere(half)[:256]]
+    codes, exact = e.codes[half], exact[half]
+    ways = {"to the even code": codes % 2 == 0, "up": codes > exact, "away from 0": np.abs(codes) > np.abs(exact)}
+    assert ways[f["way"]].all() if f["way"] in ways else f["way"] == "up or down" and not ways["up"].all() and (codes > exact).any()
+    assert f["way"] == "to the even code" or not ways["to the even code"].all()
+    assert f["others"] == ("rounding rules",)
 
 
 def scale_out_of_range(f, e):
@@ -474,13 +551,34 @@ def scale_out_of_range(f, e):
             marked = ((off > max(0.25, ulp)) | ~np.isfinite(decoded)) & (wanted != 0)
         else:
             marked = (np.abs(decoded - wanted) > np.abs(e.result.params.raw.numpy())) & (wanted != 0)
-    assert 0 < f["blocks"] <= marked.sum()
-    first = np.flatnonzero(np.isclose(wanted.reshape(-1), f["wanted"], rtol=1e-6, atol=0))
-    assert marked.reshape(-1)[first].any()
-    if f["blocks"] == marked.sum():
-        here = e.spread(marked.reshape(e.grid))
-        assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
+    top = max(abs(inner.qmin), abs(inner.qmax)) if table is None else np.abs(_finite(inner)).max()
+    with np.errstate(all="ignore"):
+        level_unit = level.scale if level.params.raw is None else level.params.raw
+        reach = top * np.abs(Evidence(level, None).spread(level_unit.numpy()).astype(np.float64)).reshape(codes.shape)
+        away = np.abs(wanted - (0 if level.params.center is None else float(level.params.center)))
+        large = np.isinf(decoded) | (away > 1.001 * reach)
+    marked &= (large if f["too_large"] else ~large) & np.isfinite(wanted) & (large | np.isfinite(decoded))
+    places = np.flatnonzero(marked.reshape(-1))
+    assert f["blocks"] == len(places) > 0
+    assert same(f["wanted"], wanted.reshape(-1)[places[0]])
+    assert same(f["stored"], float(level.dequantized.reshape(-1)[places[0]]))
+    assert f["stored"] or not np.signbit(f["stored"])
+    here = e.spread(marked.reshape(e.grid))
+    assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
     assert f["sqnr_exact"] >= f["sqnr_stored"] + 3 or math.isnan(f["sqnr_stored"])
+    assert len(e.finding.boxes) == (0 if wanted.size == 1 else min(len(places), 256))
+    own = not isinstance(level.scheme.range_setting, qc.Given)
+    among = own and not f["too_large"] and bool(level.params.scale.any())
+    assert (f" next to larger {f['what']}s" in e.finding.sentence) == among
+    fix, what = e.finding.fix, f["what"]
+    if fix is not None:
+        remedy = f"Keep the {what}s in float32." if fix.scales is None else "Add a scale for the whole tensor."
+    elif among:
+        remedy = f"Clip the outliers, or store the {what}s in float16."
+    else:
+        remedy = f"Scale the tensor {'down' if f['too_large'] else 'up'} first."
+    assert e.finding.sentence.partition(" The fix takes ")[0].endswith(f" {remedy}")
+    assert e.finding.severity == ("warning" if sqnr(e.x, e.error) >= 3 else "error")
 
 
 CLAIMS = {
@@ -541,8 +639,8 @@ def stray_numbers(finding, result):
     if finding.fix is not None:  # which `better_scheme` describes in words
         shown |= set(re.findall(r"\d+", str(finding.fix.granularity)))
     for scheme in filter(None, (result.scheme, finding.fix)):
-        for part in sorted(str(scheme).split(), key=len, reverse=True):
-            text = text.replace(part, " ")
+        for part in sorted((str(scheme.format), *str(scheme).split()), key=len, reverse=True):
+            text = re.sub(rf"(?<![\d.]){re.escape(part)}", " ", text)
     for value in (
         fmt.qmin,
         fmt.qmax,

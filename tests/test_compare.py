@@ -1,5 +1,6 @@
 """Why two libraries differ: adopting what a reason names turns one library's code into the other's."""
 
+import dataclasses
 import importlib
 import itertools
 import json
@@ -303,6 +304,23 @@ def test_many_differences_are_counted_all_and_told_apart_in_part(monkeypatch):
     assert sum(r.count for r in part.reasons) == 10 < part.count == whole.count
     assert part.sets == whole.sets
     assert torch.equal(part.behind, whole.behind)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 9])
+def test_the_first_differences_of_a_large_tensor(most):
+    """More elements than are read at once."""
+    found, n = compared([[1.0, 2.0]], "int8", "onnxruntime", "onnx"), 1_100_000
+    differs = torch.zeros(n, dtype=torch.bool)
+    places = [3, 524_287, 524_288, 700_000, n - 1]
+    differs[places] = True
+    assert dataclasses.replace(found, differs=differs.reshape(1000, -1)).first(most).tolist() == places[:most]
+
+
+def test_65_536_differences_are_told_apart():
+    x = torch.full((70_000,), 0.75)
+    found = qc.compare(x, qc.Scheme.parse("int8 given(1)"), qc.TEXTBOOK.changed(rounding="floor"), qc.TEXTBOOK)
+    assert [(r.kind, r.count) for r in found.reasons] == [("rounding rule", 65_536)]
+    assert found.count == 70_000
 
 
 def test_every_choice_behind_a_parameter_has_words():

@@ -1,5 +1,6 @@
 """Match: each library is found from its recorded integers, and every corruption of them is named."""
 
+import math
 import warnings
 
 import golden_cases as golden
@@ -9,7 +10,17 @@ import torch
 from parts import some
 
 import quantcore as qc
-from quantcore.matching import Reinterpreted, Transposed, match, match_steps, mismatches, reproduce
+from quantcore.matching import (
+    Corruption,
+    Reinterpreted,
+    Transposed,
+    match,
+    match_steps,
+    mismatches,
+    reproduce,
+)
+from quantcore.matching.candidates import Evaluator
+from quantcore.matching.search import _Search
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
 PER_LIBRARY = 8
@@ -402,3 +413,58 @@ def test_bad_parameters(scale, zero_point, words):
         match_steps(torch.ones(2, 4), torch.ones(2, 4), scale, zero_point)
     assert words in str(raised.value)
     assert str(raised.value).endswith(".")
+
+
+def preset_evaluator(x, codes, scale=None):
+    return Evaluator(x, codes.to(torch.int32), scale, None, [qc.PerTensor()])
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"), [((256,), "gguf.Q4_K"), ((3, 512), "gguf.Q4_0"), ((2, 2, 256), "gguf.Q6_K"), ((70, 256), "gguf.Q8_0")]
+)
+def test_a_preset_with_several_scales_counts_if_it_gives_every_code(shape, name):
+    """The last shape has more rows than are compared first."""
+    x, scheme = torch.randn(shape, generator=torch.Generator().manual_seed(1)), qc.PRESETS[name]
+    result = qc.apply(x, scheme)
+    for scale in (None, result.scale, result.scale * 2):
+        evaluator = preset_evaluator(x, result.codes, scale)
+        evaluator.evaluate_preset(scheme)
+        (found,) = evaluator.candidates(explained=True)
+        assert (found.scheme, found.differing, found.corruption) == (scheme, 0, Corruption())
+        assert [c.scheme for c in evaluator.candidates()] == [scheme]
+        agrees = scale is not None and torch.equal(scale, result.scale)
+        assert evaluator.explains() == (scale is None or agrees)
+        assert len(found.notes) == (scale is not None and not agrees)
+        assert evaluator.searched == [qc.PerTensor(), scheme.granularity]
+        assert evaluator.evaluations[0].doubt == 0
+    for place in (0, -1):
+        wrong = result.codes.to(torch.int32)
+        wrong.reshape(-1)[place] += 1
+        evaluator = preset_evaluator(x, wrong)
+        evaluator.evaluate_preset(scheme)
+        assert not evaluator.evaluations
+
+
+def test_gguf_s_formats_are_found():
+    x, scheme = torch.randn(1, 256, generator=torch.Generator().manual_seed(1)), qc.PRESETS["gguf.Q4_K"]
+    found = match(x, qc.apply(x, scheme).codes)
+    assert scheme in [s for c in found.exact for s in c.schemes]
+
+
+def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
+    """Both the scale of min-max and the given one, 0.01 % larger, give these codes."""
+    x = torch.tensor([1.0, -0.4, 0.2])
+    result = qc.apply(x, qc.Scheme.parse("int8"))
+    other = result.scale * np.float32(1.0001)
+    found = match(x, result.codes, scale=other)
+    assert given(found.exact[0].scheme, other, torch.zeros_like(other))
+    assert found.exact[0].notes == ()
+    assert result.scheme in [s for c in found.exact for s in c.schemes]
+
+
+@pytest.mark.parametrize(("x", "codes"), [(3.0, 5), ([[0.1, 0.7, -0.3]], [[3], [-5], [7]]), ([math.nan, 1.0], [9, 5])])
+def test_presets_are_not_tried_on_what_they_do_not_suit(x, codes):
+    """One number, codes in another shape, and NaN."""
+    search = _Search(Evaluator(torch.tensor(x), torch.tensor(codes, dtype=torch.int32), None, None, [qc.PerTensor()]))
+    assert list(search._evaluate_presets(2.0)) == []
+    assert (search.tried, search.evaluator.evaluations) == (0, [])

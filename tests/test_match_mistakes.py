@@ -281,6 +281,8 @@ def test_scale_as_a_person_would_write_it():
         True,
     )
     # 1.57 / 127 is the shortest, but not a range that a person would write
+    assert likely(0.1225, 0.1235, INT8) == (0.123, False)  # nor is a scale with three digits
+    assert likely(0.01179, 0.01184, UINT8) == (1.5 / 127, True)  # a symmetric range of unsigned codes
     value, written = likely(0.01236, 0.012364, INT8)
     assert (value, written) == (1.57 / 127, False)
     low, high = 0.0123412, 0.0123433
@@ -373,16 +375,16 @@ def test_formats_of_codes():
 
 
 @pytest.mark.parametrize("n", [99, 100, 200, 201, 400, 401])
-@pytest.mark.parametrize("odd", [0, 1, 2, 3])
-def test_few_codes_beyond_a_format_do_not_rule_it_out(n, odd):
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (0, 2), (0, 3), (1, 0), (2, 0), (3, 0)])
+def test_few_codes_beyond_a_format_do_not_rule_it_out(n, low, high):
     """Up to half of 1 % at each end, rounded up, minus one."""
     codes = [-8, 7] * n
-    codes = codes[: n - 2 * odd] + [-100] * odd + [100] * odd
+    codes = codes[: n - low - high] + [-100] * low + [100] * high
     cut = math.ceil(0.005 * n) if n >= 100 else 1
     kept = sorted(codes)[cut - 1 : n - cut + 1]
-    narrowest = "int4" if kept[0] == -8 else "int8"
+    narrowest = "int4" if (kept[0], kept[-1]) == (-8, 7) else "int8"
     assert likely_of(codes).split()[0] == narrowest
-    wide = [*range(4, 6), 8, 9, 16] if odd else [4, 5, 8, 16]
+    wide = [*range(4, 6), 8, 9, 16] if low or high else [4, 5, 8, 16]
     assert {f.bits for f in likely_formats(torch.tensor(codes))} == {
         b for b in wide if b >= int(narrowest[3:])
     }
@@ -549,6 +551,15 @@ def test_the_interval_that_holds_a_scale():
                 high,
             )
     assert interval(torch.from_numpy(x), torch.from_numpy(codes), IntFormat(4), 0, True, 9.0) == (9.0, 9.0)
+    # codes of 0 allow any scale from some on, which is no interval
+    zeros = torch.zeros(9)
+    assert interval(torch.from_numpy(x), zeros, IntFormat(4), 0, False, 9.0) == (9.0, 9.0)
+    assert interval(zeros, zeros, IntFormat(4), 0, False, 9.0) == (9.0, 9.0)
+    with_zeros = [torch.tensor(v) for v in ([0.0, -0.0, 1.0, -2.0, 0.0], [0.0, 0.0, 3.0, -6.0, 0.0])]
+    low, high = interval(*with_zeros, IntFormat(4), 0, False, 0.33)
+    assert (low, high) == pytest.approx((2 / 6.5, 2 / 5.5))
+    with_zeros[1][4] = 1
+    assert interval(*with_zeros, IntFormat(4), 0, False, 0.33) == (0.33, 0.33)
     clamped = np.round(x / s).clip(-8, 7)
     low, high = interval(torch.from_numpy(x), torch.from_numpy(clamped), IntFormat(4), 0, False, s)
     assert low < s < high
@@ -659,6 +670,11 @@ def test_scales_are_tried_on_512_elements(n, all_drawn):
     of_signed = dataclasses.replace(trial, range=("signed_percentile",))
     (doubtful,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([of_signed]), 2.0)
     assert doubtful.doubt == 2
+    shifted = dataclasses.replace(trial, zero_point=torch.tensor([-9.0]), then=((), ("zero_point_negated",), ("zero_point_left_out",)))
+    for z, right in ((-9, 0), (9, 1), (0, 2)):
+        made = Reading(Corruption(), torch.round(x) + z, (INT8,))
+        fractions = [h.fraction for h in tried(x, made, iter([shifted]), 2.0)]
+        assert [fraction == 0 for fraction in fractions] == [i == right for i in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -778,6 +794,7 @@ def test_formats_of_a_task_and_the_nearest_granularities():
 def test_tensors_that_are_sorted_and_searched_for_groups():
     """Percentiles are tried for up to 2^20 finite elements."""
     for x, parts in (
+        (torch.zeros(1), 1),
         (torch.zeros(1 << 20), 1),
         (torch.zeros((1 << 20) + 1), 0),
         (torch.full((4,), math.inf), 0),
@@ -807,6 +824,22 @@ def test_hypotheses_are_evaluated_in_steps():
         assert search._limit() == 0.7
         evaluator.evaluate = lambda _: None
         assert list(search._evaluate(list(range(25)))) == [i / 25 for i in steps]
+
+
+def test_of_what_fits_the_sample_the_simplest_400_are_evaluated():
+    """Zeros, which every scheme gives."""
+    x = torch.zeros(4, 8)
+    evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((4, 8))), []
+    evaluator.evaluate = evaluated.append
+    search = _Search(evaluator)
+    task = Task(by_range(x, evaluator.searched), search.readings)
+    fractions = [fraction for fraction, _ in search._round([task])]
+    assert len(evaluated) == 400 < search.tried
+    assert fractions == sorted(fractions)
+    assert (fractions[0], max(f for f in fractions if f < 0.8)) == (0, 0.8 * (1 - 1 / len(task.formats())))
+    assert fractions[-1] == pytest.approx(0.8 + 0.2 * 390 / 400)
+    order = [(h.scheme.format.bits, evaluator.searched.index(h.scheme.granularity)) for h in evaluated]
+    assert order == sorted(order)
 
 
 def test_candidates_of_a_large_tensor_are_explained_in_part():
@@ -861,3 +894,15 @@ def test_a_scale_that_makes_codes_wrap_makes_one_wrap(bits):
             assert np.array_equal((values - codes) % (1 << bits), np.zeros(len(x)))
             assert values.min() < fmt.qmin or values.max() > fmt.qmax
     assert wrapped
+
+
+def test_mistakes_are_not_run_on_more_than_2_20_elements():
+    x = torch.randn((1 << 20) + 1, generator=torch.Generator().manual_seed(0)).reshape(1, -1)
+    codes = compare(MISTAKES["truncated"], x).wrong.codes
+    assert known_mistakes(x, codes) == ()
+    few = x[:, :100].clone()
+    codes = compare(MISTAKES["truncated"], few).wrong.codes
+    assert [m.name for m in known_mistakes(few, codes)] == ["truncated"]
+    assert known_mistakes(few, codes[:, :99]) == ()
+    few[0, 3] = math.inf
+    assert known_mistakes(few, codes) == ()

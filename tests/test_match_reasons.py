@@ -11,12 +11,24 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.matching import Candidate, Corruption, match_steps, mismatches, nearest, reproduce
-from quantcore.matching.candidates import _alternatives, _nearest
+from quantcore.matching import (
+    Candidate,
+    Corruption,
+    Reinterpreted,
+    Transposed,
+    answer,
+    match_steps,
+    mismatches,
+    nearest,
+    reproduce,
+    rules,
+)
+from quantcore.matching.candidates import Evaluator, _alternatives, _nearest
 from quantcore.matching.elements import Element
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import changed
 from quantcore.matching.hypotheses.scale_sources import inferred, with_given_scale
+from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
 from quantcore.matching.reasons import _bounds_of, _scale_words, _wrapped, explain, reason
@@ -686,6 +698,31 @@ def test_other_explanations_are_counted():
     )
 
 
+@pytest.mark.parametrize(("doubts", "told"), [((1, 3), ""), ((0, 1), None), ((1,), None), ((1, 2, 3), ", and 1 more"), ((0, 0, 0), None)])
+def test_other_explanations_are_told_where_the_scale_of_the_first_is_doubtful(doubts, told):
+    x = torch.tensor([0.1, 0.2, -0.3, 1.0])
+    evaluator = Evaluator(x, torch.tensor([1, 2, -3, 10]), None, None, [qc.PerTensor()])
+    for scale, doubt in zip((0.1, 0.101, 0.102), doubts, strict=False):
+        evaluator.evaluate(Hypothesis(qc.Scheme.parse(f"int8 per_tensor given({scale})"), Corruption(), 0.0, doubt))
+    assert not any(c.explanations for c in evaluator.candidates())
+    first, *others = evaluator.candidates(explained=True)
+    assert first.scheme.range_setting.scale == 0.1
+    said = [words for words in first.explanations if words.startswith("also possible: ")]
+    assert said == ([] if told is None else [f"also possible: int8 given(0.101){told}"])
+    assert len(others) == len(doubts) - 1
+    assert not any("also possible" in words for c in others for words in c.explanations)
+
+
+def test_what_libraries_make_of_nan_is_told_apart():
+    """With a given scale, equal arithmetic gives equal codes only of numbers."""
+    x = torch.tensor([0.3, math.nan, -0.2])
+    evaluator = Evaluator(x, torch.tensor([3, 0, -2]), None, None, [qc.PerTensor()])
+    names = ("torchao", "torch.fake_quantize", "compressed_tensors", "onnxruntime")
+    for name in names:
+        evaluator.evaluate(Hypothesis(qc.Scheme.parse(f"int8 per_tensor given(0.1) {name}"), Corruption(), 0.0))
+    assert [v.differing for v in evaluator.evaluations] == [0, 1, 0, 1]
+
+
 def test_progress_of_a_search_that_finds_nothing():
     """Progress is counted in elevenths; the last fifth of a round is spent on the whole tensor."""
     rng = np.random.default_rng(1)
@@ -698,7 +735,7 @@ def test_progress_of_a_search_that_finds_nothing():
     names = ["schemes", "gguf's formats", "other group sizes", "corrupted codes", "mistakes in the arithmetic", "wider formats", "percentiles",
              "combined mistakes", "scales derived from the codes", "the nearest schemes", "done"]  # fmt: skip
     assert list(starts) == names
-    assert list(starts.values()) == pytest.approx([n / 11 for n in (0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)])
+    assert list(starts.values()) == pytest.approx([n / 11 for n in (0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)])
     for step in steps:
         if step.what.endswith(", the whole tensor"):
             assert step.fraction * 10 % 1 >= 0.8 - 1e-9
@@ -706,3 +743,47 @@ def test_progress_of_a_search_that_finds_nothing():
     tried = [s.matches.tried for s in steps]
     assert tried == sorted(tried)
     assert not steps[-1].matches.exact
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "words"),
+    [
+        ("int8", 2, "int8 symmetric, one scale"), ("uint4 asymmetric per_channel(0)", 2, "uint4 asymmetric, one scale per row (axis 0)"),
+        ("int8 per_channel(-1)", 2, "int8 symmetric, one scale per column (axis 1)"),
+        ("int8 per_channel(-1)", 3, "int8 symmetric, one scale per index of axis 2"),
+        ("int8 per_channel(0)", 1, "int8 symmetric, one scale per index of axis 0"),
+        ("int8 per_channel(0)", 0, "int8 symmetric, one scale per index of axis 0"),
+        ("int8 per_group(8)", 2, "int8 symmetric, one scale per 8 elements along axis 1"),
+        ("int8 per_group(8, axis=0)", 2, "int8 symmetric, one scale per 8 elements along axis 0"),
+        ("int8 per_group(8)", 0, "int8 symmetric, one scale per 8 elements along axis 0"),
+        ("int8 per_block([2, 3])", 2, "int8 symmetric, one scale per block of 2×3"),
+        ("e2m1 per_flat_group(8)", 2, "e2m1, per_flat_group(8)"), ("int4 given(0.5)", 2, "int4 symmetric, one scale, with fixed scales"),
+    ],
+)  # fmt: skip
+def test_rules_in_words(text, rank, words):
+    assert rules(qc.Scheme.parse(text), rank) == words
+    assert answer(Candidate(qc.Scheme.parse(text), 0), 1000, rank) == f"All 1,000 integers are {words}."
+
+
+def test_the_answer_tells_mistakes_first_and_how_many_differ():
+    assert Reinterpreted(8, signed=False).told == "Signed 8-bit codes are read as unsigned"
+    assert Reinterpreted(3, signed=True).told == "Unsigned 3-bit codes are read as signed"
+    assert Transposed((0, 2, 1)).told == "The axes of the codes are permuted to (0, 2, 1)"
+    scheme, mistakes = qc.Scheme.parse("int8"), Corruption(("wrapped",), (Transposed((1, 0)),))
+    told = "The cast has no clamp: codes out of range wrap around. The codes are transposed"
+    note = "the given scale is the inverse, 1/s"
+    made = "int8 symmetric, one scale"
+    for corruption, notes, lead in (
+        (Corruption(), (), ""), (mistakes, (), told), (mistakes, (note,), f"{told}. The given scale is the inverse, 1/s"),
+        (Corruption(), (note,), "The given scale is the inverse, 1/s"),
+    ):  # fmt: skip
+        of = lambda differing: answer(Candidate(scheme, differing, corruption, notes=notes), 2000, 2)  # noqa: E731, B023
+        assert of(0) == (f"{lead}; everything else is {made}." if lead else f"All 2,000 integers are {made}.")
+        start = f"{lead}. " if lead else ""
+        assert of(1) == f"{start}1 of 2,000 integers differs; all others are {made}."
+        assert of(999) == f"{start}999 of 2,000 integers differ; all others are {made}."
+        how = f" ({told.replace('. ', '; ').lower()})" if corruption else ""
+        for n in (1000, 2000):
+            assert of(n) == (
+                f"No rules that were tried make these integers: of {made}{how}, the closest, {n:,} of 2,000 differ."
+            )

@@ -1,5 +1,6 @@
 """A trace shows what really happened: it agrees bit for bit with the result."""
 
+import dataclasses
 import itertools
 import re
 
@@ -9,6 +10,7 @@ import torch
 from parts import in_parts
 
 import quantcore as qc
+from quantcore.range_setting import Stored
 
 WRAP = qc.TEXTBOOK.changed(overflow="wrap")
 GRANULARITIES = {
@@ -243,6 +245,15 @@ def test_formula_of_a_range_beyond_float32_comes_to_the_scale():
     assert redone(formula) == t.scale
 
 
+@pytest.mark.parametrize("scheme", ["int8", "int8 per_flat_group(4)", "e2m1 per_flat_group(4)"])
+def test_a_number_alone(scheme):
+    result = qc.apply(np.float32(-2.5), qc.Scheme.parse(scheme))
+    t = qc.trace(result, ())
+    assert (t.index, t.x, t.code, t.scale) == ((), -2.5, int(result.codes), float(result.scale.reshape(-1)[0]))
+    assert t.block == tuple(0 for _ in result.blocked_shape)
+    assert t.dequantized == float(result.dequantized)
+
+
 def test_indices_from_the_end_and_of_numpy():
     result = qc.apply(sample((4, 5)), qc.Scheme())
     assert qc.trace(result, (-1, -2)) == qc.trace(result, (3, 3))
@@ -264,3 +275,66 @@ def test_the_power_of_an_infinite_block_is_that_of_2_to_the_128(fmt, k):
     x[0, 3] = torch.inf
     t = qc.trace(qc.apply(x, qc.Scheme.parse(f"{fmt} per_group(32) torchao.mx.FLOOR")), (0, 0))
     assert (t.scale, t.steps()[1].formula) == (2.0 ** (128 - k), f"2^(128 - {k}), where ∞ counts as 2^128")
+
+
+@pytest.mark.parametrize("fmt", ["int4", "uint8 asymmetric", "e2m1", "e4m3fn", "nf4"])
+def test_codes_of_a_file_that_rounding_would_not_give(fmt):
+    """Every other code is moved by one; the trace says what rounding would give, and nothing of the others."""
+    scheme = qc.Scheme.parse(fmt)
+    scale, zero_point = torch.tensor([[0.25], [0.5]]), torch.tensor([[3], [5]] if "uint8" in fmt else [[0], [0]], dtype=torch.int32)
+    setting = Stored(scale=scale, zero_point=zero_point, origin="the file")
+    scheme = dataclasses.replace(scheme, granularity=qc.PerChannel(0), range_setting=setting)
+    x = torch.stack([torch.linspace(-0.9, 1.1, 9) * s * scheme.format.symmetric_max for s in (0.25, 0.5)])
+    made = qc.apply(x, scheme)
+    moved = made.codes.clone()
+    moved[:, ::2] += torch.where(moved[:, ::2] % 2 == 0, 1, -1).to(moved.dtype)
+    result = dataclasses.replace(made, codes=moved)
+    for index in np.ndindex(*x.shape):
+        t = qc.trace(result, index)
+        steps = {step.name.partition(" (")[0]: step for step in t.steps()}
+        assert t.code == int(moved[index])
+        assert steps["scale s"].formula == "read from the file"
+        assert (t.overflow == "stored") == (index[1] % 2 == 0), (index, t.overflow)
+        if t.overflow == "stored":
+            would = made.codes[index] if isinstance(scheme.format, qc.IntFormat) else scheme.format.table[int(made.codes[index])]
+            said = steps["code q" if isinstance(scheme.format, qc.IntFormat) else "value v"].formula
+            assert said.startswith("as stored; ")
+            assert read(said.rpartition(" ")[2]) == pytest.approx(float(would))
+
+
+@pytest.mark.parametrize("name", ["gguf.Q3_K", "gguf.Q4_K", "gguf.Q6_K", "gguf.IQ4_NL"])
+def test_a_search_tells_the_trial_that_it_took_and_the_error_of_the_first(name):
+    result, seen = qc.apply(sample((2, 256), 4), qc.PRESETS[name]), set()
+    for index in itertools.product(range(2), range(0, 256, 16)):
+        t = qc.trace(result, index)
+        group, steps = t.search.group, {step.name: step for step in t.steps()}
+        best = max(i for i, trial in enumerate(group.trials) if trial.taken[0])
+        errors = [float(trial.error[0]) for trial in group.trials]
+        seen.add(best)
+        assert f"trial {best + 1} of {len(errors)}, " in steps["search"].formula
+        assert read(steps["search"].value) == np.float32(group.scale)
+        assert read(steps["search: error"].value) == np.float32(errors[best])
+        first = re.search(r"; (\S+) for the first trial", steps["search: error"].formula)
+        assert (first is None) == (best == 0)
+        assert first is None or read(first[1]) == np.float32(errors[0])
+        for what, d in (("scale", "d"), ("min", "dmin")):
+            assert {f"{what} code", d, f"{d}, stored"} & set(steps) in (set(), {f"{what} code", d, f"{d}, stored"})
+            assert what == "min" or d in steps or "IQ4" in name
+        assert ("dmin" in steps) == (name == "gguf.Q4_K")
+        assert read(steps["weight w"].value) == group.weights[list(group.x).index(np.float32(t.x))]
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("scheme", ["int4 given(0.25)", "int4 asymmetric given(0.25, zero_point=3)", "int4 asymmetric given(0.25, zero_point=-2)"])
+@pytest.mark.parametrize("kernel", ["A", "C"])
+def test_the_rounding_of_a_random_rule_is_read_from_the_code(scheme, kernel):
+    scheme = qc.Scheme.parse(scheme)
+    scheme = dataclasses.replace(scheme, convention=qc.TEXTBOOK.changed(rounding="stochastic", kernel=kernel))
+    result, ways = qc.apply(torch.linspace(-1, 1, 60), scheme), set()
+    for i in range(60):
+        t = qc.trace(result, i)
+        value = t.quotient if t.summed is None else t.summed
+        assert t.rounded in (np.floor(value), np.ceil(value))
+        assert (t.shifted, t.overflow) == (t.code, None) or not -8 <= t.shifted <= 7
+        ways.add(t.rounded > value)
+    assert ways == {False, True}

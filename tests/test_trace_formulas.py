@@ -79,8 +79,34 @@ def arithmetic(text):
     return f32(eval(code, names))
 
 
+def since(text, t):
+    """Assert what a line gives as the reason for its formula."""
+    told = re.search(r"(?:, since |, at )(.*?)(?:$|, for )", text)
+    if not told or "search" in text:
+        return
+    with np.errstate(all="ignore"):
+        low, high = (f32(np.nan if end is None else end) for end in (t.low, t.high))
+        raw = f32(t.scale if t.raw_scale is None else t.raw_scale)
+        least = re.fullmatch(r"high - low is (?:less than|at most) (\S+)", told[1])
+        exponent = np.log2(float(raw)) if raw > 0 else -np.inf
+        k = t.scheme.format.symmetric_max_exponent if isinstance(t.scheme.format, qc.IntFormat) else 0
+        true = high - low <= f32(least[1]) if least else {
+            "the range is 0": low == high == 0,
+            "the scale was replaced": t.replaced and t.zero_point == 0,
+            "low / s is NaN": np.isnan(low / raw),
+            "low / s is NaN before s is replaced": t.replaced and low == high == 0,
+            "1 / max|x| is not finite": not np.isfinite(f32(1) / high),
+            "the scale is stored as 0": t.scale == 0 or t.coded_scale == 0,
+            "the value is out of range": not t.scheme.format.qmin <= t.shifted <= t.scheme.format.qmax,
+            # E8M0 goes from 2^-127 to 2^127; integers are digits after the binary point
+            "the limits of the powers of two": high == 0 or exponent % 1 != 0 or not abs(exponent + k) < 127,
+        }[told[1]]  # fmt: skip
+    assert true, (text, t)
+
+
 def proved(step, t):
     """Whether a line's formula gives its value; None if it is words that can't be computed."""
+    since(step.formula, t)
     text, value = step.formula, f32(step.value)
     if not text or text in WORDS or " cast by " in text:
         return None
@@ -204,3 +230,58 @@ def test_a_line_that_is_false_is_found():
             assert proved(step, t), step
             wrong = type(step)(step.name, step.formula, str(float(step.value) + 1))
             assert proved(wrong, t) is False, step
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "onnx", "compressed_tensors", "textbook"])
+def test_the_line_of_a_zero_point_next_to_a_tie_comes_to_it(name):
+    """There it matters whether s is divided by before or after it is rounded to float32."""
+    rng, differ = np.random.default_rng(0), 0
+    for _ in range(40):
+        k, high = int(rng.integers(20, 230)) + 0.5, f32(rng.uniform(0.5, 2))
+        low = f32(-k * float(high) / (255 - k))
+        exact = (float(high) - float(low)) / 255
+        differ += np.rint(float(low) / exact) != np.rint(low / f32(exact))
+        result = qc.apply(np.array([[low, high]]), qc.Scheme.parse(f"int8 asymmetric {name}"))
+        (step,) = [s for s in qc.trace(result, (0, 1)).steps() if s.name == "zero point z"]
+        assert proved(step, qc.trace(result, (0, 1))), step
+    assert differ > 5
+    for size in (1e-6, 1e-20, 1e-37, 1e-42, 3e-44):  # where the scale is replaced
+        t = qc.trace(qc.apply(np.array([[-0.7, 1.9]]) * size, qc.Scheme.parse(f"int8 asymmetric {name}")), (0, 1))
+        with np.errstate(all="ignore"):
+            assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()
+
+
+# one for each convention with powers of two, and kind of format
+POWERS = {(s.convention.name, type(s.format)): s for s in qc.PRESETS.values() if s.rules.scale.is_power}
+
+
+@pytest.mark.parametrize("scheme", POWERS.values(), ids=str)
+def test_the_lines_of_blocks_at_the_limits_of_the_powers_of_two(scheme):
+    """Blocks from the smallest number to the largest; E8M0 begins at 2^-127."""
+    row, exponents = library.rows(scheme)[0], [-149, -140, *range(-129, -123), -120, 0, 127]
+    x = np.stack([row / f32(2) ** np.floor(np.log2(abs(row).max())) for _ in exponents])
+    x = np.nan_to_num(np.ldexp(x, np.array(exponents)[:, None]), posinf=3e38, neginf=-3e38).astype(f32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = qc.apply(x, scheme)
+    for place in range(len(x)):
+        t = qc.trace(result, (place, 3))
+        with np.errstate(all="ignore"):
+            assert all(proved(step, t) in (None, True) for step in t.steps() if step.name in ("scale s", "1/s")), t.steps()
+
+
+def test_the_inverse_of_a_symmetric_range_is_that_of_its_scale():
+    """hqq's rule for asymmetric ranges is another choice."""
+    rules = qc.TEXTBOOK.changed(asymmetric_scale="inverse_range", kernel="B")
+    t = qc.trace(qc.apply([0.3, -1.7, 0.9], qc.Scheme(convention=rules)), 1)
+    (step,) = [step for step in t.steps() if step.name == "1/s"]
+    assert proved(step, t)
+    assert scale_of_factor(step, t)
+    assert step.formula.startswith("1 / ")
+
+
+@pytest.mark.parametrize("width", [0.0, 0.00005, 0.0002, 0.3, 15.0])
+def test_the_lines_of_hqq_s_ranges_of_every_width(width):
+    t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5), qc.Scheme.parse("uint4 asymmetric hqq")), 1)
+    with np.errstate(all="ignore"):
+        assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()

@@ -45,9 +45,9 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     """
     place = torch.zeros(len(blocks), dtype=torch.int64)
     sets: list[Choices] = [(), None]
-    of_a, of_b = (_ranges(r, blocks) for r in (a, b))
-    if of_a is None or of_b is None:
+    if isinstance(a.scheme.range_setting, Given | Search):
         return place, sets
+    of_a, of_b = (_ranges(r, blocks) for r in (a, b))
     low, high = of_a
     ours, theirs = (r.scheme.rules for r in (a, b))
     is_stored = a.params.raw is not None  # then 1/s is computed from the stored scale
@@ -98,11 +98,9 @@ def _changed(record: Convention, other: Convention, names: tuple[str, ...]) -> C
     return record.changed(**{name: other.choices[name] for name in names})
 
 
-def _ranges(result: Quantized, blocks: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the range of each block as the range setting finds it; None where the scheme has no range."""
+def _ranges(result: Quantized, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the range of each block as the range setting finds it."""
     scheme = result.scheme
-    if isinstance(scheme.range_setting, Given | Search):
-        return None
     if isinstance(scheme.range_setting, MinMax):  # whatever the rule for the scale needs of it
         scheme = dataclasses.replace(scheme, convention=scheme.rules.changed(symmetric_scale="max_of_sides"))
     low, high = (t.reshape(-1)[blocks] for t in ranges(result.x, scheme))

@@ -132,7 +132,8 @@ def _rounded(who: str, t: Trace) -> str:
         operation = "· (1/s)" if kernel.inverse else "/ s"
         return f"{who} rounds {dividend(t)} {operation} = {number(t.quotient)} to {number(t.rounded)}"
     verb = "truncates" if kernel.half and t.scheme.convention.coding.rounding == "toward_zero" else "rounds"
-    text = f"{who} {verb} {kernel.rounded} = {number(t.unrounded)} to {number(t.rounded)}"
+    rounded = kernel.rounded if t.center is None else kernel.rounded.replace("x", dividend(t), 1)
+    text = f"{who} {verb} {rounded} = {number(t.unrounded)} to {number(t.rounded)}"
     if t.shift and not kernel.shift_first:
         text += f", + {signed(t.shift)} = {number(t.shifted)}"
     return f"{text}, {_ENDS[t.overflow]} {t.code}" if t.overflow else text

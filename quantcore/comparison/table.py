@@ -60,10 +60,10 @@ def _bare(convention: Convention, granularity: Granularity) -> Convention:
 
 
 def _report(result: Quantized, kept: list[tuple[Quantized, Report]]) -> Report:
-    """Return the report, reused from an earlier result with the same parameters and codes."""
+    """Return the report, reused from an earlier result of the same format with the same parameters and codes."""
     for other, known in kept:
         ours, theirs = ((r.params.scale, r.params.zero_point, r.codes) for r in (result, other))
-        if all(map(torch.equal, ours, theirs)) and result.scheme.format == other.scheme.format:
+        if all(map(torch.equal, ours, theirs)):
             return known
     found = report(result)
     kept.append((result, found))

@@ -8,7 +8,7 @@ from quantcore.numerics import KERNELS, unrounded
 from quantcore.qparams import factor
 from quantcore.quantization import Quantized
 
-NO_TIE, TIE, PARITY, NEAR = 0, 1, 2, 3
+NO_TIE, TIE, PARITY, NEAR = range(4)
 ROUNDING = 2.0**-21  # relative error of a value before it is rounded: a few operations in float32
 
 
@@ -38,10 +38,11 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     convention = result.scheme.rules
     kernel, params = KERNELS[convention.coding.kernel], result.params
     x, block = result.x.reshape(-1)[flat], blocks_of(result, flat)
+    x = x if params.center is None else x - params.center
     scale, shift = (p.reshape(-1)[block].to(torch.float32) for p in (params.scale, params.zero_point))
     inverse = None if params.inverse is None else params.inverse.reshape(-1)[block]
     s = factor(scale, inverse, convention, stored=params.raw is not None)
-    if kernel.fused and len(s):  # one scale for the tensor
+    if kernel.fused:  # one scale for the tensor
         s, shift = s[:1], shift[:1]
     return kernel.run(x, s, shift if kernel.shift_first else None, torch.empty_like(x), unrounded)
 

@@ -111,7 +111,7 @@ def best_alternative(context: Context) -> Trial | None:
     now = context.report.sqnr_db
     if not now < LOSSY_DB or not context.largest.any():
         return None
-    own, least = context.scheme.convention.name, max(now + BETTER_DB, context.reached + NEAR_DB)
+    least = max(now + BETTER_DB, context.reached + NEAR_DB)
     enough: list[Trial] = []
     for estimate, shrink, expected in _promising(context):
         # what is computed on all of x settles it, unless more is to be expected of the others
@@ -120,14 +120,16 @@ def best_alternative(context: Context) -> Trial | None:
         setting = MIN_MAX if shrink == 1 else narrowed(context, estimate.granularity, shrink)
         tried = _computed(context, estimate, setting)
         enough += [trial for trial in tried if trial.sqnr_db >= least]
+    return _kept(context.scheme.convention.name, enough)
+
+
+def _kept(own: str, enough: list[Trial]) -> Trial | None:
+    """The best trial, or the best of the library ``own`` if that is nearly as good; None if there are none."""
     best = max(enough, key=lambda t: t.sqnr_db, default=None)
     if best is None:
         return None
-    return max(
-        (t for t in enough if t.scheme.convention.name == own and t.sqnr_db >= best.sqnr_db - NEAR_DB),
-        key=lambda t: t.sqnr_db,
-        default=best,
-    )
+    same = [t for t in enough if t.scheme.convention.name == own and t.sqnr_db >= best.sqnr_db - NEAR_DB]
+    return max(same, key=lambda t: t.sqnr_db, default=best)
 
 
 def _promising(context: Context) -> list[tuple[Estimate, float, float]]:
@@ -163,10 +165,10 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
         if any(storage(s, shape) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
             yield own, symmetric
         each = 32 + (0 if symmetric else fmt.bits)
-        seen: set[tuple[str, int]] = set()
+        seen: set[tuple[type[Granularity], int | None]] = set()
         for granularity in granularities(shape):
-            kind = (type(granularity).__name__, getattr(granularity, "axis", 0))
-            if isinstance(granularity, PerFlatGroup) and ("PerGroup", -1) in seen:
+            kind = type(granularity), getattr(granularity, "axis", None)
+            if isinstance(granularity, PerFlatGroup) and (PerGroup, -1) in seen:
                 continue  # runs across the ends of rows are for rows too short for groups
             if kind in seen or context.blocks(granularity) * each > room:
                 continue
@@ -203,7 +205,8 @@ def narrowed(context: Context, granularity: Granularity, shrink: float) -> Range
 def shrunk(context: Context, shrink: float) -> RangeSetting:
     """The range of the whole tensor, made narrower, with three digits; min-MSE if that is too narrow for float32."""
     low, high = (float(f"{bound * shrink:.3g}") for bound in context.bounds)
-    return Fixed(min(low, 0.0), max(high, 0.0)) if min(low, 0.0) < max(high, 0.0) else MinMse()
+    low, high = min(low, 0.0), max(high, 0.0)
+    return Fixed(low, high) if np.float32(low) < np.float32(high) else MinMse()
 
 
 def changes(context: Context, scheme: Scheme) -> str:

@@ -46,8 +46,6 @@ def per_channel(context: Context) -> Iterator[Finding]:
 def _estimated_gain(context: Context, axis: int) -> float:
     """A gain in dB estimated from the steps alone: the tensor's squared step over the channels' mean squared step."""
     largest = context.channels(axis).double()
-    if not largest.any() or CHANNEL_STORAGE * context.bits * context.x_blocked.numel() < 32 * len(largest):
-        return 0.0
     return sqnr_of(float(largest.amax().square()), float(largest.square().mean()))
 
 
@@ -85,9 +83,7 @@ def _wider(context: Context) -> Iterator[Scheme]:
     axis = granularity.axis if isinstance(granularity, PerGroup) else -1
     sizes = [size for size in (16, 32, 64, 128) if context.block_size < size <= shape[axis]]
     others = [PerGroup(size, axis) for size in sizes]
-    per_block = (
-        context.bits * context.block_size - fmt.bits * context.block_size
-    )  # bits of scale and zero point
+    per_block = (context.bits - fmt.bits) * context.block_size  # bits of scale and zero point
     for size, other in zip(sizes, others, strict=True):
         room = int(context.bits - per_block / size)
         for bits in {b for b in (8, 16, room) if fmt.bits < b <= min(room, MAX_BITS)}:

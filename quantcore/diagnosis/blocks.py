@@ -64,7 +64,7 @@ def zero_block(context: Context) -> Iterator[Finding]:
 def _by_chance(context: Context, zero: Tensor) -> float:
     """How many all-zero blocks may occur by chance, given the zeros elsewhere."""
     x, blocks = context.sample
-    others = x[~zero[blocks]] if zero.dim() else x[:0]
+    others = x[~zero[blocks]]
     zeros = float((others == 0).double().mean()) if len(others) else 0.0
     expected = zero.numel() * zeros**context.block_size
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
@@ -155,11 +155,11 @@ def _small(context: Context, small: Tensor) -> Finding:
 def _raised(context: Context) -> Tensor:
     """Blocks whose range the library widened to its minimum: their scale is far above the min-max scale."""
     convention, fmt = context.scheme.convention, context.scheme.format
-    least = convention.range.widen_to_eps or convention.range.min_range > 0
+    least = convention.range.widen_to_eps or convention.range.min_range
     least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
     if not least or not isinstance(fmt, IntFormat) or not isinstance(context.scheme.range_setting, MinMax):
         return torch.zeros_like(context.largest, dtype=torch.bool)
-    needed = context.largest / max(1, (1 << fmt.bits - 1) - 1)
+    needed = context.largest / fmt.symmetric_max
     return context.result.scale.abs() > RAISED * needed
 
 

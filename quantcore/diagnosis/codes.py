@@ -193,8 +193,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     lost = (lowest >= 0) & (step > 0) & (low < -0.5 * step)
     if not lost.any():
         return
-    below = context.scheme.format.bounds[0]
-    cells = [at for at, value in outside(context) if value < below]
+    cells = [at for at, _ in outside(context) if context.result.x[at] < 0]
     n = int(
         ((context.x_blocked < 0) & cells_of(lost, context.result.blocked_shape, context.result.block)).sum()
     )
@@ -202,7 +201,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     becomes = f"{'it becomes' if n == 1 else 'all become'} {number(_at_first(lowest, lost))}"
     if isinstance(fmt, FloatFormat):
         becomes = f"{'it loses its' if n == 1 else 'they lose their'} sign"
-    elif int(lost.sum()) > 1 and bool((lowest[lost] != _at_first(lowest, lost)).any()):
+    elif bool((lowest[lost] != _at_first(lowest, lost)).any()):
         becomes = "they become the lowest value of their block"
     which, zero_point = "", context.result.params.zero_point
     if fmt.has_zero_point:

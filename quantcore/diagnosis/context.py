@@ -190,15 +190,16 @@ class Context:
         return tuple(int(i) for i in np.unravel_index(flat, self.shape)) if self.shape else ()
 
     def block_box(self, place: Iterable[int]) -> Box:
-        """The elements of a block, as a box of x; only the first element if the block crosses row boundaries."""
+        """The elements of a block, as a box of x; only the first element if they are not a box."""
         bounds = block_bounds(self.result.blocked_shape, self.result.block, tuple(place))
         if self.result.blocked_shape == self.shape:
             return bounds
-        (start, stop), row = bounds[0], self.shape[-1] if self.shape else 1
+        ((start, stop),) = bounds
         first, last = self.element(start), self.element(stop - 1)
-        if first[:-1] != last[:-1] and (start % row or stop % row or len(self.shape) > 2):
-            last = first
-        return tuple((a, b + 1) for a, b in zip(first, last, strict=True))
+        box = tuple((a, b + 1) for a, b in zip(first, last, strict=True))
+        if math.prod(max(0, b - a) for a, b in box) == stop - start:
+            return box
+        return tuple((a, a + 1) for a in first)
 
     def trial(self, scheme: Scheme) -> Trial | None:
         """Compute another scheme; None if it does not fit the tensor, its library does not support it, or it is no fix.

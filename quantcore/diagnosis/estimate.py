@@ -48,7 +48,7 @@ class Drawn:
         """Draw from x, float32 and finite, whose lowest and highest element are ``bounds``."""
         self.x, self.bounds = x, np.array(bounds, np.float32)
         self.places = _places(tuple(x.shape))
-        self.values: Array = _selected(x, self.places).reshape(-1).cpu().numpy()
+        self.values: Array = _selected(x, self.places).cpu().numpy().ravel()
 
     def range(self, granularity: Granularity) -> tuple[Array, Array]:
         """Return the lowest and the highest element of each drawn element's block, both of shape (drawn,) or (1,)."""
@@ -60,13 +60,13 @@ class Drawn:
         ):
             blocks, which = np.unique(places // block, return_inverse=True)
             # the last element of a shorter block is repeated, which does not change its extremes
-            members.append(np.minimum(blocks[:, None] * block + np.arange(block), n - 1).reshape(-1))
+            members.append(np.minimum(blocks[:, None] * block + np.arange(block), n - 1).ravel())
             sizes += [len(blocks), block]
             inverse.append(which)
         part = _selected(self.x, members).reshape(sizes)
         inner = tuple(range(1, len(sizes), 2))
         found = (part.amin(inner), part.amax(inner)) if inner else (part, part)
-        low, high = (t.cpu().numpy()[np.ix_(*inverse)].reshape(-1) for t in found)
+        low, high = (t.cpu().numpy()[np.ix_(*inverse)].ravel() for t in found)
         return low, high
 
     def estimates(self, fmt: Format, pairs: Iterable[tuple[Granularity, bool]]) -> list[Estimate]:
@@ -80,9 +80,9 @@ class Drawn:
         scale, least, most = (np.stack([np.broadcast_to(g[i], n) for g in grids]) for i in range(3))
         shrinks = FINE if n <= FEW else SHRINKS
         errors = np.empty((len(shrinks), len(pairs), n), np.float32)
-        together = max(1, _TOGETHER // errors[0].size)
-        for some in (slice(i, i + together) for i in range(0, len(shrinks), together)):
-            _square(self.values, scale * shrinks[some, None, None], least, most, fmt, errors[some])
+        parts = -(-errors.size // _TOGETHER)
+        for some, out in zip(np.array_split(shrinks, parts), np.array_split(errors, parts), strict=True):
+            _square(self.values, scale * some[:, None, None], least, most, fmt, out)
         return [self._estimate(*pair, errors[:, i], shrinks) for i, pair in enumerate(pairs)]
 
     def _estimate(self, granularity: Granularity, symmetric: bool, errors: Array, shrinks: Array) -> Estimate:
@@ -121,7 +121,7 @@ def _places(shape: Shape) -> list[npt.NDArray[np.int64]]:
             # neighbours in memory come in one read
             run = RUN if axis == len(shape) - 1 and each >= RUN else 1
             starts = np.unique(rng.integers(n // run, size=each // run)) * run
-            found[axis] = (starts[:, None] + np.arange(run)).reshape(-1)
+            found[axis] = (starts[:, None] + np.arange(run)).ravel()
         room /= len(found[axis])
     return [found[axis] for axis in range(len(shape))]
 

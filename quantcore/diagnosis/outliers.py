@@ -39,7 +39,7 @@ class _Far(NamedTuple):
 
 def outlier_element(context: Context) -> Iterator[Finding]:
     """One element of a block, much larger than all others, sets the scale."""
-    if not isinstance(context.scheme.range_setting, MinMax | Search) or context.block_size <= OTHERS:
+    if not isinstance(context.scheme.range_setting, MinMax | Search):
         return
     alone = _blocks_with_far_element(context)
     looked = alone[:LOOK_AT].tolist()

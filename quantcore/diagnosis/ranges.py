@@ -52,7 +52,7 @@ def one_sided(context: Context) -> Iterator[Finding]:
     if best is None or not best.sqnr_db >= symmetric + SIDED_DB:
         return
     if bool(positive.all()) or not bool(positive.any()):
-        low, high = float(context.extremes[0].amin()), float(context.extremes[1].amax())
+        low, high = context.bounds
         fact = f"x lies between {number(low)} and {number(high)}, but symmetric {fmt} spends {int(spent[0])} of "
         side = "below" if bool(positive[0]) else "above"
         fact += f"{fmt.available} codes on values {side} 0."
@@ -147,13 +147,13 @@ def codes_unused(context: Context) -> Iterator[Finding]:
         return
     codes, fmt = context.result.codes, context.fmt
     low, high = (int(v) for v in torch.aminmax(codes))
-    least, most = float(context.extremes[0].amin()), float(context.extremes[1].amax())
     reached = high - low + 1
     if reached >= UNUSED * fmt.available or context.report.clipped:
         return
     best = context.best([context.changed(range_setting=MIN_MAX)], UNUSED_DB)
     if best is None:
         return
+    least, most = context.bounds
     yield Finding(
         "codes_unused",
         "warning",

@@ -87,8 +87,9 @@ def _subject(context: Context, lost: _Lost, n: int) -> str:
 def _all_lost(context: Context) -> Iterator[_Lost]:
     result = context.result
     scales, mins = result.scales, result.mins
-    if scales is None or result.params.raw is None:
+    if scales is None:
         return
+    assert result.params.raw is not None
     wanted = _wanted(scales)
     stored = scales.dequantized
     coarse = max(COARSE, _half_step(scales))

@@ -52,7 +52,7 @@ def one_sided(context: Context) -> Iterator[Finding]:
     best, even = context.best([asymmetric], SIDED_DB), context.trial(plain)
     if best is None or even is None or not best.sqnr_db >= even.sqnr_db + SIDED_DB:
         return
-    low, high = float(context.extremes[0].amin()), float(context.extremes[1].amax())
+    low, high = context.bounds
     yield Finding(
         "one_sided",
         "warning",
@@ -76,7 +76,7 @@ def codes_unused(context: Context) -> Iterator[Finding]:
     best = context.best([context.changed(range_setting=MIN_MAX)], UNUSED_DB)
     if best is None:
         return
-    least, most = (float(t) for t in torch.aminmax(context.result.x))
+    least, most = context.bounds
     occur = f"Only the value {number(low)}" if low == high else f"Only values between {number(low)} and {number(high)}"
     yield Finding(
         "codes_unused",

@@ -128,10 +128,11 @@ def _of_table(context: Context) -> _Ties:
 
 def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
     """How the ties were rounded: by the convention's rule, or as the codes show if the order of operations changed it."""
+    side = (steps - ratio).sign()
     ways = {
         "half_even": ("to the even multiple of the scale", steps % 2 == 0),
-        "half_away": ("away from 0", steps.abs() > ratio.abs()),
-        "half_up": ("up", steps > ratio),
+        "half_away": ("away from 0", side == ratio.sign()),
+        "half_up": ("up", side == 1),
         "even code": ("to the even code", codes % 2 == 0),
     }
     for name in (rule, *(way for way in ways if rule in _HALVES), "half_up"):

@@ -136,7 +136,7 @@ class Evaluator:
         shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
         few = len(shown) if self.x.numel() <= LARGE else EXPLAINED_OF_LARGE
         found = [self._candidate(group, explained and i < few) for i, group in enumerate(shown)]
-        if explained and len(found) > 1 and not found[0].differing and shown[0][0].doubt:
+        if explained and len(found) > 1 and self.exact() and shown[0][0].doubt:
             found[0] = dataclasses.replace(
                 found[0], explanations=found[0].explanations + _alternatives(found)
             )
@@ -165,7 +165,7 @@ class Evaluator:
             differing = int(torch.count_nonzero(corruption.undo(self.given) != expected))
             # all hypotheses that fit have the same codes
             shown = expected.contiguous().numpy().tobytes() if differing else b""
-            self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
+            self._known[arithmetic] = differing, hashlib.blake2b(shown).digest()
         return self._known[arithmetic]
 
     def _notes(self, params: QParams) -> list[str]:

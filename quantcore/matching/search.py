@@ -48,7 +48,8 @@ FEW_NEAR = 12  # for large tensors
 # The arithmetic of handwritten code: dividing by s or multiplying by 1/s; max - min as it is, even if the range
 # does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
-Part = Task | Callable[[float], Iterator[Hypothesis]]
+Step = Callable[[float], Iterator[Hypothesis]]
+Part = Task | Step
 
 
 def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matches:
@@ -116,8 +117,8 @@ class _Search:
         ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
             ("schemes", lambda: [Task(ranged, self.readings)]),
-            ("gguf's formats", lambda: [self._evaluate_presets]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
+            ("gguf's formats", lambda: [self._evaluate_presets]),
             ("other group sizes", self._other_groups),
             ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
@@ -149,28 +150,29 @@ class _Search:
 
     def _round(self, parts: list[Part]) -> Iterator[tuple[float, str]]:
         """Score all parts, then evaluate what fits; yield the fraction done."""
-        steps: list[tuple[Part, IntFormat | None]] = []
-        for part in parts:
-            steps += [(part, fmt) for fmt in part.formats()] if isinstance(part, Task) else [(part, None)]
+        steps = [step for part in parts for step in self._steps_of(part)]
         fitting: list[Hypothesis] = []
-        for i, (part, fmt) in enumerate(steps):
-            for found in self._scored(part, fmt):
+        for i, (step, detail) in enumerate(steps):
+            for found in step(self._limit()):
                 (self.near if found.fraction else fitting).append(found)
             self.near = sorted(self.near, key=lambda h: h.fraction)[:MOST_NEAR]
-            yield 0.8 * i / len(steps), f": {fmt}" if fmt else ""
+            yield 0.8 * i / len(steps), detail
         fitting.sort(
             key=lambda h: (h.scheme.format.bits, self.evaluator.searched.index(h.scheme.granularity))
         )
         for done in self._evaluate(fitting[:MOST_FITTING]):
             yield 0.8 + 0.2 * done, ", the whole tensor"
 
-    def _scored(self, part: Part, fmt: IntFormat | None) -> Iterator[Hypothesis]:
-        if isinstance(part, Task) and fmt:
-            before = part.tried
-            yield from score(part, fmt, tuple(self.evaluator.x.shape), self._limit())
-            self.tried += part.tried - before
-        elif not isinstance(part, Task):
-            yield from part(self._limit())
+    def _steps_of(self, part: Part) -> list[tuple[Step, str]]:
+        """The steps of a part and what each is about: one for each format of a task."""
+        if isinstance(part, Task):
+            return [(partial(self._scored, part, fmt), f": {fmt}") for fmt in part.formats()]
+        return [(part, "")]
+
+    def _scored(self, task: Task, fmt: IntFormat, limit: float) -> Iterator[Hypothesis]:
+        before = task.tried
+        yield from score(task, fmt, tuple(self.evaluator.x.shape), limit)
+        self.tried += task.tried - before
 
     def _limit(self) -> float:
         return 2.0 if len(self.near) < MOST_NEAR else self.near[-1].fraction
@@ -212,7 +214,7 @@ class _Search:
 
     def _tried(self, trials: Trials) -> list[Part]:
         x = self.evaluator.x
-        if not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
+        if x.numel() > MOST or not bool(x.isfinite().all()):
             return []
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         return [partial(self._run_trials, trials, r) for r in readings]

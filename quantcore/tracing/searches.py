@@ -10,14 +10,14 @@ from quantcore.tracing.record import Level, Numbers, Searched, Step
 from quantcore.tracing.text import number, signed
 
 
-def searched(result: Quantized, position: tuple[int, ...], inside: int) -> Searched | None:
-    """Return what the search did for the group at ``position``; ``inside``: the element's place in it."""
+def searched(result: Quantized, position: tuple[int, ...], index: tuple[int, ...]) -> Searched | None:
+    """Return what the search did for the element at ``index`` of the blocked shape, in the group at ``position``."""
     setting = result.scheme.range_setting
     if not isinstance(setting, Search):
         return None
     group = search_of(result.x, result.scheme, result.blocks, result.importance, position)
     levels = [None if coded is None else _level(coded, position) for coded in (result.scales, result.mins)]
-    return Searched(setting, group, float(group.weights[inside]), *levels)
+    return Searched(setting, group, float(group.weights[index[-1] % result.block[-1]]), *levels)
 
 
 def _level(coded: Quantized, position: tuple[int, ...]) -> Level | None:

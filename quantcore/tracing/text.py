@@ -60,14 +60,14 @@ def _range_inverse(t: Numbers) -> float:
     """1/s as hqq computes it from the range, before s."""
     dtype = getattr(torch, t.convention.scale.scale_precision)
     low, high = (torch.tensor(end, dtype=dtype) for end in (t.low, t.high))
-    return float(inverse_range(low, high, t.scheme.format.qmax - t.scheme.format.qmin))
+    return float(inverse_range(low, high, t.scheme.format.qmax))  # its codes begin at 0
 
 
 def inverse_of_range(t: Numbers) -> str:
     """1/s as hqq computes it, before s."""
     assert t.low is not None
     assert t.high is not None
-    steps, inverse = t.scheme.format.qmax - t.scheme.format.qmin, _range_inverse(t)
+    steps, inverse = t.scheme.format.qmax, _range_inverse(t)
     if inverse == 1 and t.high - t.low < 0.5:
         return "1, since high - low is at most 0.0001"
     if inverse == 20000:

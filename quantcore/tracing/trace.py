@@ -62,7 +62,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
         constant=dequantizer.constant,
         dequantized=float(x_hat),
         error=float(x - x_hat),
-        search=searched(result, position, inside[-1] % result.block[-1] if at else 0),
+        search=searched(result, position, inside),
     )
 
 
@@ -73,8 +73,7 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
-    operand = x if params.center is None else x - params.center
-    operand = operand / convention.scale.divisor if convention.scale.divisor != 1 else operand
+    operand = (x if params.center is None else x - params.center) / convention.scale.divisor
     if _takes_searched(convention, float(params.scale[place])):
         kept = float(code)
         found: dict[str, Any] = {
@@ -164,7 +163,7 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
 def _differs(found: dict[str, Any], code: int, scheme: Scheme) -> bool:
     """Whether rounding gives a different code from the one read from a file."""
     if isinstance(scheme.format, IntFormat):
-        return bool(found["shifted"] != code)
+        return bool(min(max(found["shifted"], scheme.format.qmin), scheme.format.qmax) != code)
     stored, rounded = found["rounded"], scheme.format.round_value(found["quotient"])
     return not (stored == rounded or (math.isnan(stored) and math.isnan(rounded)))
 

@@ -21,7 +21,7 @@ from quantcore.matching.hypotheses.corruption import (
     into_format,
     mistaken_zero_point,
 )
-from quantcore.matching.hypotheses.sample import Grid, Sample, grid_of
+from quantcore.matching.hypotheses.sample import Grid, Sample, always_the_same, grid_of
 from quantcore.matching.hypotheses.scale_sources import Source, write_given
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, Hypothesis, Reading
 from quantcore.matching.hypotheses.scoring import Task as Scored
@@ -111,7 +111,7 @@ def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) ->
     """Yield the trials that fit the sampled elements, or whose fraction of wrong codes is below ``limit``."""
     drawn = torch.arange(x.numel())
     if x.numel() > DRAWN:
-        drawn = torch.randint(x.numel(), (DRAWN,), generator=torch.Generator().manual_seed(0))
+        drawn = torch.randint(x.numel(), (DRAWN,), generator=always_the_same())
     values, codes = x.reshape(-1)[drawn], reading.codes.reshape(-1)[drawn].to(torch.float32)
     for trial in trials:
         if not bool(((trial.scale > 0) & trial.scale.isfinite()).all()):

@@ -77,9 +77,14 @@ class Grid:
         return tuple(p.numpy().tobytes() for p in parts)
 
 
-def draw(x: Tensor, searched: list[Granularity], seed: int = 0) -> list[Sample]:
-    """Return a sample for each kind of granularity; the same for the same seed."""
-    chance = torch.Generator().manual_seed(seed)
+def always_the_same() -> torch.Generator:
+    """Return a generator of numbers that are the same in every search."""
+    return torch.Generator().manual_seed(0)
+
+
+def draw(x: Tensor, searched: list[Granularity]) -> list[Sample]:
+    """Return a sample for each kind of granularity, always the same."""
+    chance = always_the_same()
     kinds = [list(group) for _, group in itertools.groupby(searched, type)]
     return [_sample(x, kind, chance) for kind in kinds]
 

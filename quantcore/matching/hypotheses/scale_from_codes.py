@@ -16,6 +16,7 @@ from torch import Tensor
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
+from quantcore.matching.hypotheses.sample import always_the_same
 from quantcore.matching.hypotheses.scale_sources import write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
 from quantcore.scheme import Scheme
@@ -118,7 +119,7 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
     x, codes = x.reshape(-1), codes.reshape(-1)
     if x.numel() > MOST:
         places = x.abs().topk(MOST // 2).indices
-        others = torch.randint(x.numel(), (MOST // 2,), generator=torch.Generator().manual_seed(0))
+        others = torch.randint(x.numel(), (MOST // 2,), generator=always_the_same())
         x, codes = (t[torch.cat([places, others])] for t in (x, codes))
     kept = x.isfinite()
     return x[kept].double().numpy(), codes[kept].double().numpy()
@@ -150,30 +151,23 @@ def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interv
 def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[int, Interval]]:
     below = np.where(codes == fmt.qmin, -np.inf, codes - 0.5)[None] - zs[:, None]  # bounds of x / s
     above = np.where(codes == fmt.qmax, np.inf, codes + 0.5)[None] - zs[:, None]
-    none = (x == 0) & ((below > 0) | (above < 0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(x > 0, below / x, np.where(x < 0, above / x, 0.0)).max(1, initial=0.0)
-        high = np.where(x > 0, above / x, np.where(x < 0, below / x, np.inf)).min(1, initial=np.inf)
-    fine = (high > low * (1 + _SLACK)) & (low > 0) & np.isfinite(high) & ~none.any(1)
+    with np.errstate(divide="ignore"):  # 0 has no bounds, or infinite ones if its code is not the zero_point
+        low = (np.where(x < 0, -above, below) / np.abs(x)).max(1, initial=0.0)
+        high = (np.where(x < 0, -below, above) / np.abs(x)).min(1, initial=np.inf)
+    fine = (high > low * (1 + _SLACK)) & (low > 0) & np.isfinite(high)
     return [(int(z), (1 / b, 1 / a)) for z, a, b in zip(zs[fine], low[fine], high[fine], strict=True)]
 
 
 def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
     """The scales that give the codes with one zero_point if some codes wrapped, none more than once."""
-    count, largest = float(1 << fmt.bits), float(np.abs(x).max(initial=0.0))
-    if largest == 0:
+    if not x.any() or (codes[x == 0] != z).any():
         return []
-    # some code wraps, none twice
-    spans = np.array([[min(fmt.qmax - z, z - fmt.qmin), count * (_WRAPS + 0.5) + abs(z)]]) / largest
-    for xi, q in sorted(zip(x, codes, strict=True), key=lambda pair: -abs(pair[0])):
-        if xi == 0:
-            if q != z:
-                return []
-            continue
-        turns = np.arange(-_WRAPS, _WRAPS + 1) * count
+    turns = np.arange(-_WRAPS, _WRAPS + 1) * float(1 << fmt.bits)
+    spans = np.array([[np.finfo(np.float64).tiny, np.inf]])
+    for xi, q in sorted(zip(x[x != 0], codes[x != 0], strict=True), key=lambda pair: -abs(pair[0])):
         bounds = np.sort(np.stack([q + turns - z - 0.5, q + turns - z + 0.5]) / xi, 0).T
-        low = np.maximum(spans[:, None, 0], bounds[None, :, 0]).reshape(-1)
-        high = np.minimum(spans[:, None, 1], bounds[None, :, 1]).reshape(-1)
+        low = np.maximum(spans[:, None, 0], bounds[None, :, 0]).ravel()
+        high = np.minimum(spans[:, None, 1], bounds[None, :, 1]).ravel()
         fine = high > low * (1 + _SLACK)
         spans = np.stack([low[fine], high[fine]], 1)
         if not len(spans):

@@ -12,7 +12,7 @@ from quantcore.conventions import Convention
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_shape, cells_of, grid_shape
 from quantcore.matching.hypotheses.corruption import Kinds
-from quantcore.matching.hypotheses.sample import ELEMENTS, Grid, Sample, draw, grid_of
+from quantcore.matching.hypotheses.sample import ELEMENTS, Grid, Sample, always_the_same, draw, grid_of
 from quantcore.matching.inputs import on_grid
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme
@@ -56,7 +56,7 @@ def swapped_axes(x: Tensor) -> list[Source]:
     if x.dim() != 2 or x.shape[0] != x.shape[1]:
         return []
     n = len(x)
-    flat = torch.randint(n * n, (2, ELEMENTS), generator=torch.Generator().manual_seed(0))
+    flat = torch.randint(n * n, (2, ELEMENTS), generator=always_the_same())
     block = torch.cat(
         [flat[0] % n, n + flat[1] // n]
     )  # row scales are applied to columns, column scales to rows
