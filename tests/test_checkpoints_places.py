@@ -27,7 +27,6 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against import (
     global_scales,
-    numbers,
     places,
     plain,
     said,
@@ -37,7 +36,6 @@ from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.measure import measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
-from quantcore.checkpoints.findings.against.suspect import Fit
 
 # Places
 
@@ -443,12 +441,11 @@ def test_factors_that_cancel(tmp_path):
     assert not plain.undone(-1 / by, by)
     assert not plain.undone(1 / by, torch.exp(0.5 * torch.randn(COLUMNS, generator=generator)))
     x = 1 + 0.1 * torch.randn(COLUMNS, generator=generator)
-    cause = numbers.Explained("column_factors", "", {}, Fit(0, 0), 3, vector=by)
     layer = W.replace("q_proj", "k_proj")
     for number, (y, old, scaled, kind) in enumerate((
-        (x / by, x, {layer: cause}, "norm_scaled"), ((x / by) - 1, x - 1, {layer: cause}, "norm_scaled"),
-        (x / by, x, {layer.replace(".1.", ".2."): cause}, "plain_differs"), (x * by, x, {layer: cause}, "plain_differs"),
-        (x[:64] / by[:64], x[:64], {layer: cause}, "plain_differs"), (x / by * (torch.arange(COLUMNS) != 3), x, {layer: cause}, "plain_differs"),
+        (x / by, x, {layer: by}, "norm_scaled"), ((x / by) - 1, x - 1, {layer: by}, "norm_scaled"),
+        (x / by, x, {layer.replace(".1.", ".2."): by}, "plain_differs"), (x * by, x, {layer: by}, "plain_differs"),
+        (x[:64] / by[:64], x[:64], {layer: by}, "plain_differs"), (x / by * (torch.arange(COLUMNS) != 3), x, {layer: by}, "plain_differs"),
     )):  # fmt: skip
         (finding,) = of_values(tmp_path / f"{number}", y, old, scaled=scaled)
         assert finding.kind in ({kind, "not_the_original"} if kind != "norm_scaled" else {kind}), number

@@ -35,16 +35,16 @@ PARTS = {
     "w[0] rows 1–5, every 4th": Part("w", 0, (1, 6, 4)),
     "w transposed": Part("w", transposed=True),
     "w[2] transposed": Part("w", 2, transposed=True),
-    "w[1] rows 1–4 transposed": Part("w", 1, (1, 5, 1), True),
-    "w[0] rows 0–4, every 2nd transposed": Part("w", 0, (0, 5, 2), True),
+    "w[1] columns 1–4 transposed": Part("w", 1, (1, 5, 1), True),
+    "w[0] columns 0–4, every 2nd transposed": Part("w", 0, (0, 5, 2), True),
 }
 
 
 def cut(whole, part):
-    """What a part is, by its words: an expert, then some of its rows, then the last two axes swapped."""
+    """What a part is, by its words: an expert, then its last two axes swapped, then some rows, which are stored columns."""
     found = whole if part.index is None else whole[part.index]
-    found = found if part.rows is None else found[slice(*part.rows)]
-    return found.swapaxes(-1, -2) if part.transposed else found
+    found = found.swapaxes(-1, -2) if part.transposed else found
+    return found if part.rows is None else found[slice(*part.rows)]
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -143,8 +143,7 @@ def rows_of(layout: Layout, part: Part) -> Rows:
         TooLong: a row, or what must be read at once, has too many elements.
     """
     _ = layout.fields  # raises if it can't be read
-    every_row = part.rows is None or part.rows[2] == 1
-    if isinstance(layout, Plain | Gguf) and (every_row or not part.transposed):
+    if isinstance(layout, Plain | Gguf):
         return _by_bytes(layout, part)
     if part.transposed or part.index is not None:
         return _Held(layout, part)
