@@ -38,10 +38,23 @@ class _One:
 
     def away(self, constant: float) -> tuple[float, float]:
         """The relative difference from the scale that the constant gives, and this scale."""
+        nearest = min(self._computed(constant), key=lambda c: abs(self.value - c))
+        return self._difference(nearest), nearest
+
+    def flipped(self, constant: float) -> tuple[int, float, float] | None:
+        """The bit of the float32 by which this scale differs from one that the constant gives, the difference, and that scale."""
+        for computed in self._computed(constant):
+            changed = int(np.float32(self.value).view(np.uint32)) ^ int(np.float32(computed).view(np.uint32))
+            if changed and not changed & (changed - 1):
+                return changed.bit_length() - 1, self._difference(computed), computed
+        return None
+
+    def _computed(self, constant: float) -> list[float]:
         own = np.float32(constant)
-        computed = [own / np.float32(p) if self.divides else np.float32(p) / own for p in self.peaks]
-        nearest = min((float(c) for c in computed), key=lambda c: abs(self.value - c))
-        return abs(self.value / nearest - 1) if nearest else math.inf, nearest
+        return [float(own / np.float32(p) if self.divides else np.float32(p) / own) for p in self.peaks]
+
+    def _difference(self, computed: float) -> float:
+        return abs(self.value / computed - 1) if computed else math.inf
 
 
 def has_one(layout: Layout) -> bool:
@@ -84,14 +97,16 @@ class GlobalScales:
         room = 2 * max(agree, default=0.0)
         if len(agree) < max(_SIBLINGS, 0.9 * len(others)) or own <= room:
             return None
-        changed = int(np.float32(one.value).view(np.uint32)) ^ int(np.float32(computed).view(np.uint32))
+        flipped = one.flipped(constant)
+        if flipped is not None:
+            bit, own, computed = flipped
         facts: dict[str, Fact] = {
             "scale": one.value, "computed": computed, "by": own, "constant": constant, "siblings": len(agree), "room": room,
         }  # fmt: skip
         rule = "{constant} / max |w|" if one.divides else "max |w| / {constant}"
         words = f"{{has}} a global scale of {{scale}}, but {rule} of the original is {{computed}}: a relative difference of {{by}}"
-        if changed and not changed & (changed - 1):
-            facts["bit"] = changed.bit_length() - 1
+        if flipped is not None:
+            facts["bit"] = bit
             words += " (bit {bit} of the stored number is flipped)"
         words += ". Those of {siblings:other weight} agree " + ("within {room}." if room else "exactly.")
         return error(measure.layout, "global_scale_wrong", words, **facts)

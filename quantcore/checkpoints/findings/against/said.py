@@ -103,7 +103,7 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     places = [p for p in measure.places[model] if (p.row, lines.start_of(p.column)) not in taken]
     if not places:
         return None
-    if len(places) > 8 and sorted(p.steps for p in places)[len(places) // 2] < 0.55:
+    if len(places) > 2 and sorted(p.steps for p in places)[len(places) // 2] < 0.55:
         return None  # a tail that has no edge: not rounded to nearest
     places.sort(key=lambda p: -p.steps)
     first = places[0]
