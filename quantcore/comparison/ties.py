@@ -8,7 +8,7 @@ from quantcore.numerics import KERNELS, unrounded
 from quantcore.qparams import factor
 from quantcore.quantization import Quantized
 
-NO_TIE, TIE, PARITY, NEAR = range(4)
+NO_TIE, TIE, PARITY, NEAR = 0, 1, 2, 3
 ROUNDING = 2.0**-21  # relative error of a value before it is rounded: a few operations in float32
 
 

@@ -120,7 +120,7 @@ def _percentile(t: _Explained) -> str:
     elements = f"in {beyond:,} of {t.x.numel():,} elements"
     if not isinstance(t.scheme.granularity, PerTensor):
         return f"|x| exceeds the range {elements}"
-    high = t.scale.max()  # there is one scale
+    high = t.scale.reshape(-1)[0]
     fits = [p for p in PERCENTILES if torch.quantile(t.x.reshape(-1), p / 100) / t.format.qmax == high]
     name = f"{fits[0]:g}th percentile of x" if fits else "range"
     return f"{name} = {(high * t.format.qmax).item():.7g}; |x| exceeds it {elements}"
@@ -186,7 +186,7 @@ def _allowed(t: _Explained) -> str:
         return ""
     if fmt.bits > MAX_BITS or t.x.numel() > MOST or "unclamped" in t.corruption.computed:
         return ""
-    z, s = int(t.zero_point.max()), float(t.scale.max())  # there is one of each
+    z, s = int(t.zero_point.reshape(-1)[0]), float(t.scale.reshape(-1)[0])
     low, high = interval(t.x, t.codes, fmt, z, "wrapped" in t.corruption.computed, s)
     return f"the codes allow scales from {low:.7g} to {high:.7g}" if low < s < high else ""
 

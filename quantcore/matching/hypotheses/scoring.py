@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 NEAREST = 3  # granularities kept per convention and format if none fits
 # `Hypothesis.doubt` of a scale that no library computes: a number that a person would write, an unusual
 # percentile, any other number derived from the codes
-WRITTEN, OF_PERCENTILE, WORKED_OUT = range(1, 4)
+WRITTEN, OF_PERCENTILE, WORKED_OUT = 1, 2, 3
 _INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
 
 

@@ -82,7 +82,7 @@ def likely_formats(codes: Tensor) -> list[IntFormat]:
         ranges.append((ranges[0][0] + next(places), ranges[0][0] + next(places)))
     narrowest = min(_needed(low, high) for low, high in ranges)
     widths = {narrowest, narrowest + 1, _needed(*ranges[0]), _needed(*ranges[0]) + 1}
-    held = {*COMMON_BITS} - {*range(_needed(*ranges[0]))}
+    held = {bits for bits in COMMON_BITS if bits >= _needed(*ranges[0])}
     return _formats(sorted(b for b in widths | held if MIN_BITS <= b <= MAX_BITS), *ranges[-1])
 
 
