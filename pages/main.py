@@ -29,14 +29,13 @@ if NAVIGATION not in st.session_state:
     st.session_state[NAVIGATION] = for_navigation(PAGES)
 opened = st.navigation(st.session_state[NAVIGATION], position="top", expanded=True)
 page = next(page for page in PAGES if page.url_path == opened.url_path)
-identity.draw(page, list(st.session_state[NAVIGATION]))
+identity.draw(page, list(st.session_state[NAVIGATION]), large.switch())
 if not frame.is_lesson(page):
     frame.unfold()
 before = link.raw_parameters()
 link.drop_unusable(KEYS - FREE_TEXT, REQUIRED)
 notice = st.container()
 with turn.of_run(notice):
-    large.switch()
     link_place = sharing.place()
     with st.sidebar:
         sidebar.draw(page)
@@ -44,6 +43,7 @@ with turn.of_run(notice):
     scripts.run("" if page.is_captioned else selection.get().words, sidebar.show_file_field)
     opened.run()
     sharing.draw(link_place)
-    with st.sidebar:
-        sidebar.show_used(page)
+    if page.used() != selection.get().used:
+        with st.sidebar:
+            sidebar.show_used(page.used())
 link.report_dropped(before, KEYS, notice)

@@ -201,9 +201,9 @@ def test_edited_tensor_of_a_link_wins() -> None:
 
 
 def hidden(at: AppTest) -> str:
-    """The last style on the page that hides something."""
-    styles = [e.proto.body for e in at.get("html") if "display:none" in e.proto.body]
-    return str(styles[-1])
+    """The style that hides parts of the sidebar; empty if the page uses both."""
+    styles = [e.proto.body for e in at.get("html") if "_controls{display:none}" in e.proto.body]
+    return "".join(styles[-1:])
 
 
 def assert_shown(at: AppTest, parts: set[str]) -> None:

@@ -8,6 +8,7 @@ import streamlit as st
 from pages.browser import streamlit_dom
 from pages.shared.page import Page
 
+_TITLE = "_tab_title"  # of the browser's tab, since the last run: to set it again is work for the browser at every key press
 NAME, PURPOSE = "Quantscope", "see what quantization does to a tensor"
 _MARKED = streamlit_dom.filled(
     "%top_nav%>:nth-child({}) button{{box-shadow:inset 0 -2px light-dark(#0b6e99,#4db6e2)}}"
@@ -17,7 +18,7 @@ _MARKED = streamlit_dom.filled(
 
 def configure() -> None:
     """Configure the page; call it before st.navigation, which would else show a page's icon from another host."""
-    st.set_page_config(NAME, "🔬", layout="wide")
+    st.set_page_config(st.session_state.get(_TITLE, NAME), "🔬", layout="wide")
 
 
 def title(page: Page) -> str:
@@ -25,17 +26,20 @@ def title(page: Page) -> str:
     return f"{page.title} · {NAME}"
 
 
-def draw(page: Page, sections: Sequence[str]) -> None:
+def draw(page: Page, sections: Sequence[str], style: str) -> None:
     """Give the browser's tab its title, draw name and purpose, which the style of the pages moves into the header, and mark the
     menu of the page's section; call it once per run.
 
     Args:
         sections: of the navigation, in the order of their menus.
+        style: further rules for every page, which so take no element of their own.
     """
-    st.set_page_config(title(page))
+    if st.session_state.get(_TITLE) != title(page):
+        st.session_state[_TITLE] = title(page)
+        st.set_page_config(title(page))
     menu = sections.index(page.section) + 1
     st.container(key="qs_name").html(
-        f"<style>{_MARKED.format(menu, menu)}</style><p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
+        f"<style>{_MARKED.format(menu, menu)}{style}</style><p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
     )
 
 

@@ -20,12 +20,14 @@ def is_large() -> bool:
     return bool(st.session_state.get(LARGE))
 
 
-def switch() -> None:
-    """Draw the switch, which the style of the pages moves into the header; call it once per run."""
+def switch() -> str:
+    """Draw the switch, which the style of the pages moves into the header, and return the rules that its state asks for; call it
+    once per run.
+    """
     st.toggle(
         "Large",
         key=LARGE,
         bind="query-params",
         help="Larger text and figures for a projector, on every page. A copied link leaves it out.",
     )
-    st.html(f"<style>{_STYLE if is_large() else 'html{}'}</style>")
+    return _STYLE if is_large() else ""

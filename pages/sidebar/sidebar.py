@@ -1,5 +1,7 @@
 """The sidebar: the tensor, then the scheme, each shown on the pages that use it."""
 
+from collections.abc import Set
+
 import streamlit as st
 
 import quantcore as qc
@@ -43,7 +45,7 @@ def draw(page: Page) -> None:
     every = tuple(problem for _, problem in problems)
     acting = tuple(problem for part, problem in problems if part in used)
     selection.put(selection.Current(tensor, scheme, every, acting, hint, cards, used))
-    show_used(page)
+    show_used(used)
 
 
 def show_file_field() -> None:
@@ -51,16 +53,14 @@ def show_file_field() -> None:
     st.session_state["src"] = tensor_controls.UPLOAD
 
 
-def show_used(page: Page) -> None:
-    """Hide the parts of the sidebar that the page does not use, or the whole sidebar if it uses none.
+def show_used(used: Set[str]) -> None:
+    """Hide the parts of the sidebar that are not used, or the whole sidebar if none is.
 
     On narrow windows the sidebar stays: there, Streamlit puts the navigation into it.
 
-    Call it again after the page: a step back in the browser's history changes the page's controls as they are drawn.
+    Call it again when the page has changed what it uses: a step back in the browser's history changes its controls as they
+    are drawn.
     """
-    used = page.used()
     hidden = [f".st-key-{part}_controls" for part in (TENSOR, SCHEME) if part not in used]
-    style = f"{','.join(hidden) or '.nothing'}{{display:none}}"
-    if not used:
-        style += WITHOUT_SIDEBAR
-    st.html(f"<style>{style}</style>")
+    if hidden:
+        st.html(f"<style>{','.join(hidden)}{{display:none}}{'' if used else WITHOUT_SIDEBAR}</style>")

@@ -113,6 +113,7 @@ def test_a_phone_has_the_navigation(
 
 
 SOMETIMES = {
+    "unseen",
     "skeleton",
     "element_toolbar",
     "full_screen",
