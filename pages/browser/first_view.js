@@ -28,7 +28,7 @@
     now += Math.max(Math.min(time - frame, 17), (time - frame) / SLOWEST);
     frame = time;
     if (frames++ % FRAMES) return void requestAnimationFrame(look);
-    if (!drawn && document.querySelector("%unseen% style")) drawn = now; // of sidebar.show_used
+    if (!drawn && document.querySelector(".st-key-scheme_controls")) drawn = now; // of the sidebar, which every page has, if hidden
     const shown = drawn && heights();
     if (shown !== last) [last, moved] = [shown, now];
     const wait = loading() ? LOADING : running() || now - moved < STILL ? COMPUTING : 0;

@@ -22,7 +22,6 @@ _TEST_IDS = {
     "main": "stMain",
     "vertical": "stVerticalBlock",
     "layout": "stLayoutWrapper",
-    "unseen": "stEvent",  # where elements go that take no space, such as styles
     "skeleton": "stSkeleton",
     "toolbar": "stToolbar",
     "top_nav": "stTopNav",

@@ -113,7 +113,6 @@ def test_a_phone_has_the_navigation(
 
 
 SOMETIMES = {
-    "unseen",
     "skeleton",
     "element_toolbar",
     "full_screen",
