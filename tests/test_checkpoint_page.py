@@ -76,7 +76,7 @@ def table(page):
 def test_nothing_is_open():
     page = at()
     assert not page.error
-    assert "What does a checkpoint hold?" in [h.value for h in page.title]
+    assert "What does a checkpoint hold?" in [h.value for h in page.header]
 
 
 @pytest.fixture(scope="module")

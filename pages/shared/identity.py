@@ -27,8 +27,8 @@ def title(page: Page) -> str:
 
 
 def draw(page: Page, sections: Sequence[str], style: str) -> None:
-    """Give the browser's tab its title, draw name and purpose, which the style of the pages moves into the header, and mark the
-    menu of the page's section; call it once per run.
+    """Give the browser's tab its title, draw name and purpose, which the style of the pages moves into the header, mark the menu
+    of the page's section, and draw an unseen heading, where the page has one; call it once per run.
 
     Args:
         sections: of the navigation, in the order of their menus.
@@ -38,11 +38,6 @@ def draw(page: Page, sections: Sequence[str], style: str) -> None:
         st.session_state[_TITLE] = title(page)
         st.set_page_config(title(page))
     menu = sections.index(page.section) + 1
-    st.container(key="qs_name").html(
-        f"<style>{_MARKED.format(menu, menu)}{style}</style><p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
-    )
-
-
-def unseen_heading(text: str) -> None:
-    """Draw the heading of a page whose space is for something else: for screen readers and outlines alone."""
-    st.container(key="qs_unseen").html(f"<h1>{html.escape(text)}</h1>")
+    name = f"<p><b>{NAME}</b> <span>{PURPOSE}</span></p>"
+    heading = f"<h1>{html.escape(page.heading)}</h1>" if page.heading else ""
+    st.container(key="qs_name").html(f"<style>{_MARKED.format(menu, menu)}{style}</style>{name}{heading}")

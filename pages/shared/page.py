@@ -50,6 +50,7 @@ class Page:
         maps: whether it opens with maps or a treemap, which plotly.js draws.
         is_captioned: whether the page itself says what it shows, for the small print of pictures: in the attribute
             data-shown of an element that it draws in any case.
+        heading: of a page whose space is for something else: for screen readers and outlines alone. Other pages draw theirs.
     """
 
     script: str
@@ -63,6 +64,7 @@ class Page:
     free_text: Set[str] = frozenset()
     maps: bool = False
     is_captioned: bool = False
+    heading: str = ""
 
     def for_navigation(self) -> StreamlitPage:
         """The page for st.navigation."""

@@ -52,8 +52,7 @@ def drag(page, start, stop):
     page.mouse.up()
 
 
-def test_cold_link_drag_and_back(fresh_server, new_app):
-    app = new_app(fresh_server)
+def test_cold_link_drag_and_back(app):
     page = opened(app, LINK + "&mode=asymmetric")
     x = qc.tensors.generate(qc.tensors.Generated("normal", (6, 10), seed=3))
     low, high = float(x.min()), float(x.max())

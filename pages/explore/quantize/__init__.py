@@ -14,4 +14,5 @@ PAGE = Page(
     required={"table"},
     maps=True,
     is_captioned=True,
+    heading="What does quantization do to this tensor?",
 )

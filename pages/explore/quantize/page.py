@@ -5,14 +5,12 @@ import streamlit as st
 import quantcore as qc
 from pages.explore.quantize import findings, header, summary, tabs
 from pages.maps import arithmetic, four_maps
-from pages.shared import identity
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import pinned
 from pages.sidebar import unsupported
 
 with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_line) as frame:
-    identity.unseen_heading("What does quantization do to this tensor?")
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor is not None and scheme is not None:
         try:

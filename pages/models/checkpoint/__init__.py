@@ -13,4 +13,5 @@ PAGE = Page(
     required=controls.REQUIRED,
     free_text=controls.FREE_TEXT,
     maps=True,
+    heading="What does a checkpoint hold?",
 )

@@ -3,13 +3,11 @@
 import streamlit as st
 
 from pages.models import opening
-from pages.models.checkpoint import controls, example, findings, tensor, views
+from pages.models.checkpoint import PAGE, controls, example, findings, tensor, views
 from pages.models.opening import Opened
-from pages.shared import identity
 from pages.shared.page_frame import page_frame
 from pages.shared.state.selection import Current
 
-TITLE = "What does a checkpoint hold?"
 found: dict[str, Opened | None] = {"": None, "original": None}
 
 
@@ -27,10 +25,9 @@ controls.keep()
 with page_frame(top=top):
     opened, original = found[""], found["original"]
     if opened is None:
-        st.title(TITLE, anchor=False)
+        st.header(PAGE.heading, anchor=False)
         example.draw()
     else:
-        identity.unseen_heading(TITLE)
         is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))
         with st.container(
             horizontal=True, vertical_alignment="center", key="ck_tensor_row" if is_open else "ck_hidden"
