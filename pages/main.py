@@ -17,7 +17,7 @@ from pages.serving import warm
 from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
-from pages.shared.state import link, selection, sharing
+from pages.shared.state import link, sharing
 from pages.sidebar import sidebar
 
 NAVIGATION = "_navigation"
@@ -40,8 +40,7 @@ with turn.of_run(notice):
     link_place = sharing.place()
     with st.sidebar:
         sidebar.draw(page)
-    # a change of these words is work for the browser at every key press
-    scripts.run("" if page.is_captioned else selection.get().words, sidebar.show_file_field)
+    scripts.run(sidebar.show_file_field)
     opened.run()
     sharing.draw(link_place)
     with st.sidebar:

@@ -13,5 +13,4 @@ PAGE = Page(
     keys=tabs.KEYS,
     required={"table"},
     maps=True,
-    is_captioned=True,
 )
