@@ -46,12 +46,13 @@ def head(name: str) -> str:
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     choice, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
-        with link.named(key, {name: step_words(name) for name in names}):
+        titles = {name: _title(name) for name in names}
+        with link.named(key, titles):
             step = choice.segmented_control(
                 "Step",
                 names,
                 default=names[0],
-                format_func=step_words,
+                format_func=titles.__getitem__,
                 key=key,
                 required=True,
                 label_visibility="collapsed",
@@ -70,6 +71,12 @@ def head(name: str) -> str:
         class_plan.draw(part)
     progress.visited(name, step)
     return str(step)
+
+
+def _title(step: str) -> str:
+    """The title of a step's button, as those of tabs and pages."""
+    words = step_words(step)
+    return words[:1].upper() + words[1:]
 
 
 def _one_of_many(name: str, place: Any) -> str:
