@@ -39,8 +39,7 @@ with turn.of_run(notice):
     link_place = sharing.place()
     with st.sidebar:
         sidebar.draw(page)
-    # a change of these words is work for the browser at every key press
-    scripts.run("" if page.is_captioned else selection.get().words, sidebar.show_file_field)
+    scripts.run(sidebar.show_file_field)
     opened.run()
     sharing.draw(link_place)
     if page.used() != selection.get().used:

@@ -157,3 +157,34 @@ def test_a_number_and_a_code_are_marked_on_every_axis():
     assert (list(inside.x), list(inside.y)) == ([0.5, 1 / 400], ["a", "wide"])
     assert (list(beyond.y), beyond.marker.symbol) == (["b"], "triangle-right")  # 1 is twice b's largest value
     assert (list(code.x), list(code.customdata)) == ([1.0], [2.0])
+
+
+@pytest.mark.parametrize("metric", ["sqnr_db", "mse"])
+def test_names_on_the_frontier_leave_each_other_room(metric):
+    """On a page, and those that a narrow window shows there too: measured with the widths of its plot and of a letter."""
+    rng = np.random.default_rng(5)
+    texts = [
+        "int8 asymmetric per_channel(axis=1)", "e2m1 min_mse(candidates=20)", "int8", "e3m2", "nf4 per_group(32)",
+        "int4 per_group(64) min_mse", "int2", "uint6 asymmetric", "e4m3fn per_channel", "int5", "int3", "e5m2",
+    ]  # fmt: skip
+    shown = np.zeros(2)
+    for _ in range(20):
+        bits = np.sort(rng.uniform(2, 16, len(texts)))
+        sqnr = np.sort(rng.uniform(5, 90, len(texts)))
+        points = pd.DataFrame({"scheme": texts, "name": rng.permutation(texts), "format": "int4", "refused": "",
+                               "bits_per_element": bits, "sqnr_db": sqnr, "mse": 10 ** (-sqnr / 10)})  # fmt: skip
+        narrow, wide = figures.pareto(points, metric, own="int8").data[-2:]
+        assert narrow.name == wide.name == "names"
+        shown += len(narrow.x) - 1, len(wide.x) - 1
+        top = 20 * math.log10(2) * bits.max() if metric == "sqnr_db" else np.ptp(np.log10(points["mse"]))
+        for traces, width, height in (([narrow], 286, 230), ([narrow, wide], 720, 300)):
+            boxes = []
+            for trace in traces:
+                for x, y, text in zip(trace.x[:-1], trace.y[:-1], trace.text[:-1], strict=True):
+                    right, base = x / bits.max() * width, (y if metric == "sqnr_db" else np.log10(y)) / top * height
+                    boxes.append((right - 5.9 * len(text), right, base, base + 14))
+            assert min(left for left, *_ in boxes) > 0
+            for i, (left, right, low, high) in enumerate(boxes):
+                for other in boxes[:i]:
+                    assert right < other[0] or left > other[1] or high < other[2] or low > other[3], (boxes[i], other)
+    assert shown.min() > 20

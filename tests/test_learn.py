@@ -99,7 +99,7 @@ def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(lesson_plan.LESSONS[name].steps)
     words = steps if name == "mistakes" else [lesson_plan.step_words(step) for step in steps]
-    assert list(widget(at, lesson_plan.step_key(name)).options) == words
+    assert [word.lower() for word in widget(at, lesson_plan.step_key(name)).options] == [word.lower() for word in words]
     for here, there in itertools.pairwise(steps):
         assert widget(at, lesson_plan.step_key(name)).value == here
         widget(at, f"learn_{name}_next").click().run()

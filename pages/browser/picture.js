@@ -66,7 +66,7 @@
     const address = document.qsAddress(), pen = new OffscreenCanvas(1, 1).getContext("2d");
     pen.font = `${size}px sans-serif`; // where the page's font is missing, in whose place others are wider
     const fits = (text) => pen.measureText(text.trimEnd()).width <= width;
-    const words = document.querySelector("[data-shown]")?.dataset.shown || document.qsShown || document.querySelector("%main% h1")?.innerText || "";
+    const words = document.querySelector("[data-shown]")?.dataset.shown || document.querySelector("%main% h1")?.innerText || "";
     const state = lines(clean([document.title, words].filter(Boolean).join(" · ")), fits, LINES).found;
     let { found, whole } = lines(address, fits, LINES);
     if (!whole) found = lines(`${window.location.origin}${window.location.pathname} (the link has ${address.length.toLocaleString("en")} characters, too many to print)`, fits, LINES).found;

@@ -5,8 +5,6 @@
 // recolored: figures get their colors from Python. Streamlit calls a component again once it has changed its theme, and
 // sends the new one along with a run.
 // pasted: an image was pasted, and the file field is to be drawn (paste.js).
-//
-// What the page shows, in words, comes along for the small print of pictures (picture.js).
 const watchers = new WeakMap();
 
 function watch() {
@@ -24,7 +22,6 @@ export default ({ data, parentElement, setTriggerValue }) => {
   const state = watchers.get(parentElement) ?? watch(), theme = getComputedStyle(state.app).colorScheme;
   watchers.set(parentElement, state);
   state.ask = document.qsAsk = setTriggerValue;
-  document.qsShown = data.shown;
   // once per change, lest a page whose theme does not reach Python asks forever
   if (theme === data.theme) state.asked = "";
   else if (theme !== state.asked) setTriggerValue("recolored", state.asked = theme);

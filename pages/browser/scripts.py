@@ -86,13 +86,12 @@ def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
 
 
-def run(shown: str, on_pasted: Callable[[], None]) -> None:
+def run(on_pasted: Callable[[], None]) -> None:
     """Run the scripts on pages served without `in_head`; call it once per run. It takes no space on the page.
 
     A page that reconnects or changes its theme triggers a run; nothing else happens.
 
     Args:
-        shown: what the page shows, in words; printed beneath its pictures.
         on_pasted: called when an image was pasted and the page has no file field, which it should then draw.
     """
     if not _served_in_head:
@@ -100,7 +99,7 @@ def run(shown: str, on_pasted: Callable[[], None]) -> None:
         st.html(_PAGE_STYLE)
     _RERUN(
         key="qs_rerun",
-        data={"theme": st.context.theme.type or "light", "shown": shown},
+        data={"theme": st.context.theme.type or "light"},
         on_reconnected_change=lambda: None,
         on_recolored_change=lambda: None,
         on_pasted_change=on_pasted,

@@ -11,10 +11,11 @@ import streamlit as st
 from pages.browser import streamlit_dom
 from pages.learn import class_plan, progress
 from pages.learn.lesson_pages import LESSON_URL, OVERVIEW
+from pages.shared import small_print
 from pages.shared.large import is_large
 from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
 from pages.shared.page import Page
-from pages.shared.state import link
+from pages.shared.state import link, selection
 from pages.shared.state.mirrored import key_at, typed
 from pages.shared.theme import theme
 from quantcore.figures import typography
@@ -40,16 +41,18 @@ def head(name: str) -> str:
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
     names, part = list(lesson.steps), class_plan.presented(name)
     _fold()
+    small_print.draw(selection.get().words)
     title, st.session_state[_PLACE] = st.columns([6, 1.3], vertical_alignment="center")
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     choice, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
-        with link.named(key, {name: step_words(name) for name in names}):
+        titles = {name: _title(name) for name in names}
+        with link.named(key, titles):
             step = choice.segmented_control(
                 "Step",
                 names,
                 default=names[0],
-                format_func=step_words,
+                format_func=titles.__getitem__,
                 key=key,
                 required=True,
                 label_visibility="collapsed",
@@ -68,6 +71,12 @@ def head(name: str) -> str:
         class_plan.draw(part)
     progress.visited(name, step)
     return str(step)
+
+
+def _title(step: str) -> str:
+    """The title of a step's button, as those of tabs and pages."""
+    words = step_words(step)
+    return words[:1].upper() + words[1:]
 
 
 def _one_of_many(name: str, place: Any) -> str:

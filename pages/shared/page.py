@@ -48,7 +48,6 @@ class Page:
         required: keys that always have a value, so that a link must not leave them empty.
         free_text: keys for which any text is valid, even "inf".
         maps: whether it opens with maps or a treemap, which plotly.js draws.
-        is_captioned: whether the page itself says what it shows, for the small print of pictures: in the attribute
             data-shown of an element that it draws in any case.
         heading: of a page whose space is for something else: for screen readers and outlines alone. Other pages draw theirs.
     """
@@ -63,7 +62,6 @@ class Page:
     required: Set[str] = frozenset()
     free_text: Set[str] = frozenset()
     maps: bool = False
-    is_captioned: bool = False
     heading: str = ""
 
     def for_navigation(self) -> StreamlitPage:

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cards, messages
+from pages.shared import cards, messages, small_print
 from pages.shared.state import selection
 from pages.shared.state.selection import Current
 
@@ -46,7 +46,7 @@ def page_frame(
     A QuantError that the page does not catch is shown where the page stopped.
 
     Args:
-        top: draws the page's own top instead of title and caption.
+        top: draws the page's own top instead of title and caption; what the page shows, it says itself (`small_print`).
         problems: errors besides those of the sidebar; empty strings are ignored.
     """
     chosen = selection.get()
@@ -54,6 +54,7 @@ def page_frame(
     if top is not None:
         top(chosen)
     else:
+        small_print.draw(chosen.words)
         st.title(title, anchor=False)
         if caption:
             st.caption(caption)

@@ -8,7 +8,7 @@ from quantcore.comparison.causes import Choices
 from quantcore.comparison.ties import NEAR, PARITY, ROUNDING, TIE
 from quantcore.conventions import CHOICES
 from quantcore.quantization import Quantized
-from quantcore.tracing import Trace, dividend, number, scale_formula, signed, trace, zero_point_formula
+from quantcore.tracing import Trace, dividend, number, signed, trace
 
 _PARAMETERS = {"scale": "scale", "zero_point": "zero point"}
 _KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
@@ -69,22 +69,24 @@ def _inverse(t: Trace) -> float:
 
 
 def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
-    """``scale: a max|x| / 127.5 = … against b max|x| / 127 = …``, of the element's block."""
-    formula = scale_formula if ingredient == "scale" else zero_point_formula
+    """``scale (what max|x| is divided by): a 0.0166 against b 0.0167``, of the element's block: the first number that
+    differs. How each was computed is said by the steps of its trace.
+    """
     traces = [t for _, t in sides]
-    values = [getattr(t, ingredient) for t in traces]
     if choices is None:
         stakes = ["the range setting finds a different range for each library"]
     else:
         stakes = list(dict.fromkeys(CHOICES[c].at_stake for c in choices))
+    name, values = _PARAMETERS[ingredient], [getattr(t, ingredient) for t in traces]
     if ingredient == "scale" and traces[0].raw_scale == traces[1].raw_scale:
         if values[0] == values[1]:
-            stakes = ["1/s is computed separately"]
+            name, values, stakes = "1/s", [_inverse(t) for t in traces], ["computed separately"]
         elif traces[0].raw_scale is not None:
             stakes = ["the scale of the scales"]
-    phrases = [f"{who} {formula(t)} = {number(v)}" for (who, t), v in zip(sides, values, strict=True)]
-    what = f"{_PARAMETERS[ingredient]} ({'; '.join(stakes)})" if stakes else _PARAMETERS[ingredient]
-    return f"{what}: {' against '.join(phrases)}"
+    elif ingredient == "scale" and values[0] == values[1]:
+        name, values = "scale before it is quantized", [t.raw_scale for t in traces]
+    what = f"{name} ({'; '.join(stakes)})" if stakes else name
+    return f"{what}: {' against '.join(f'{who} {number(v)}' for (who, _), v in zip(sides, values, strict=True))}"
 
 
 _LOST, _OUTSIDE = "not representable in the integer cast", "out of range"

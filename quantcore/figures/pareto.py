@@ -59,11 +59,11 @@ def pareto(
         marker = {"color": colors[theme], "size": 8, "opacity": 0.75, "symbol": symbol}
         if len(points):
             traces.append(_points(points, metric, kind, marker))
-    traces += _labels(best, metric)
     ringed = known[known["scheme"] == own]
     if len(ringed):
         marker = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
         traces.append(_points(ringed, metric, "the scheme in the sidebar", marker))
+    traces += _labels(best, metric)  # last: narrow windows hide the last one (page.css)
     return go.Figure(traces, _layout(metric, limit, theme))
 
 
@@ -87,12 +87,15 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     return layout
 
 
-_LETTER, _LINE = 0.0085, 0.055  # of the axes, on a page: the width of a letter, and the height of a line
+# of the axes, in a narrow and in a wide window: the width of a letter, and the height of a line
+_ROOM = ((0.0215, 0.075), (0.0085, 0.055))
 _LABEL = 30  # characters
 
 
 def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
-    """The names of points on the frontier, beside them where they leave each other room; the tooltips name the others."""
+    """The names of points on the frontier, beside them where they leave each other room: those that have it in a narrow
+    window, and those that only a wide one has room for. The tooltips name the others.
+    """
     x, y = best["bits_per_element"].to_numpy(float), best[metric].to_numpy(float)
     shown = y > 0 if metric != "sqnr_db" else np.isfinite(y)
     best, x, y = best[shown], x[shown], y[shown]
@@ -104,25 +107,33 @@ def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
     else:
         heights = np.log10(y) / (float(np.ptp(np.log10(y))) or 1.0)
     ends = x / (float(x.max()) or 1.0)
+    drawn: list[go.Scatter] = []
     kept: list[int] = []
-    for i in range(len(best)):
-        start = ends[i] - _LETTER * len(names[i])
-        free = all(start > ends[j] or abs(heights[i] - heights[j]) > _LINE for j in kept)
-        if free and start > 0:
-            kept.append(i)
-    return [
-        go.Scatter(
-            x=x[kept],
-            y=y[kept],
-            mode="text",
-            text=[html.escape(names[i]) for i in kept],
-            textposition="top left" if AXES[metric][1] > 0 else "bottom left",
-            cliponaxis=False,
-            showlegend=False,
-            hoverinfo="skip",
-            name="names",
+    for letter, line in _ROOM:
+        added = []
+        for i in range(len(best)):
+            start = ends[i] - letter * len(names[i])
+            free = all(
+                start > ends[j] or ends[j] - letter * len(names[j]) > ends[i] or abs(heights[i] - heights[j]) > line
+                for j in kept
+            )
+            if i not in kept and free and start > 0:
+                kept.append(i)
+                added.append(i)
+        drawn.append(
+            go.Scatter(
+                x=[*x[added], None],  # one without points would not be drawn, and the page finds it by its place
+                y=[*y[added], None],
+                mode="text",
+                text=[*(html.escape(names[i]) for i in added), ""],
+                textposition="top left" if AXES[metric][1] > 0 else "bottom left",
+                cliponaxis=False,
+                showlegend=False,
+                hoverinfo="skip",
+                name="names",
+            )
         )
-    ]
+    return drawn
 
 
 def _short(name: str) -> str:

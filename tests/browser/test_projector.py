@@ -98,7 +98,7 @@ def test_the_plan_is_presented(app: Any) -> None:
             app.expect_parameter("plan", "7")
     app.page.keyboard.press("PageUp")
     shown(app, "zero_point", "asymmetric")
-    app.press("learn_zero_point_step", "zero")  # a step that the plan leaves out
+    app.press("learn_zero_point_step", "Zero")  # a step that the plan leaves out
     expect(app.page.locator(".qs-ask")).to_contain_text("not in the plan")
     app.page.keyboard.press("PageUp")
     stands(app, "zero_point", "asymmetric")

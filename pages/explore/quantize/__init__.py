@@ -13,6 +13,5 @@ PAGE = Page(
     keys=tabs.KEYS,
     required={"table"},
     maps=True,
-    is_captioned=True,
     heading="What does quantization do to this tensor?",
 )

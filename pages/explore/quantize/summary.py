@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.shared import small_print
 from pages.shared.state import selection
 from pages.shared.state.pinned import Reference
 from pages.shared.state.selection import Tensor
@@ -89,7 +90,7 @@ def draw(
     scales = parameters(result, trace)
     facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
     first = (
-        f'<p class="qs-line" data-run="{_next_run()}" data-shown="{html.escape(selection.get().words)}"><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<p class="qs-line" data-run="{_next_run()}" {small_print.attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)

@@ -10,6 +10,7 @@ import quantcore as qc
 from pages.maps.places import around, integers, read_element, read_span
 from pages.models import opening
 from pages.shared import messages
+from pages.shared.state import link
 from quantcore.checkpoints import plane_shape
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -20,6 +21,7 @@ PARTS = ["Tensors", "Findings"]
 SORTS = ["Order of the files", "Name", "Bytes", "Bits per weight", "SQNR, lowest first"]
 BITS, SQNR = "Bits per weight", "SQNR"  # what colors the treemap
 COLORS = [BITS, SQNR]
+WORDS = {name: name if name.startswith(SQNR) else name.lower() for name in (*SORTS, *COLORS)}  # option -> what it is called
 OWN = {TENSOR, ROWS, COLUMNS, CELL, AT, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
 KEYS = OWN | opening.KEYS
 FREE_TEXT = {TENSOR, SEARCH, ROWS, COLUMNS, CELL, AT} | opening.KEYS
@@ -48,19 +50,21 @@ def close_tensor() -> None:
 
 def color() -> str:
     """Draw the choice of what colors the treemap, and return it."""
-    return str(
-        st.segmented_control(
-            "Color",
-            COLORS,
-            default=BITS,
-            key=COLOR,
-            required=True,
-            label_visibility="collapsed",
-            width="content",
-            help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
-            **_BIND,
+    with link.named(COLOR, WORDS):
+        return str(
+            st.segmented_control(
+                "Color",
+                COLORS,
+                default=BITS,
+                format_func=WORDS.__getitem__,
+                key=COLOR,
+                required=True,
+                label_visibility="collapsed",
+                width="content",
+                help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
+                **_BIND,
+            )
         )
-    )
 
 
 def name() -> str:

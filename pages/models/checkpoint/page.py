@@ -25,7 +25,7 @@ controls.keep()
 with page_frame(top=top):
     opened, original = found[""], found["original"]
     if opened is None:
-        st.header(PAGE.heading, anchor=False)
+        st.html(f'<p class="qs-title" aria-hidden="true">{PAGE.heading}</p>')
         example.draw()
     else:
         is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))

@@ -15,7 +15,7 @@ from pages.models import cell
 from pages.models.checkpoint import controls, findings, run
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Opened, Partner, pairs_of, partner
-from pages.shared import messages
+from pages.shared import messages, small_print
 from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.checkpoints import CheckpointTensor
@@ -120,8 +120,8 @@ def _facts(
         for text, hint in facts
     )
     with line.container(horizontal=True, vertical_alignment="center"):
-        words = html.escape(printable(f"{tensor.name} · {tensor.storage}", 300))
-        st.html(f'<p class="qs-line qs-facts" data-shown="{words}">{cells}</p>')
+        words = small_print.attribute(printable(f"{tensor.name} · {tensor.storage}", 300))
+        st.html(f'<p class="qs-line qs-facts" {words}>{cells}</p>')
         if maps is not None and maps.sums is not None:
             worst = element(View(index=shown.at), shown.shape, *maps.sums.worst)
             hint = f"Show the elements around the largest |error|, at {worst}"

@@ -14,6 +14,7 @@ from pages.models.checkpoint import controls, harm, run, treemap
 from pages.models.opening import Opened
 from pages.shared import headers, messages
 from pages.shared.computing import cache
+from pages.shared.state import link
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
@@ -137,13 +138,15 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
         placeholder="Search: words in name, shape or storage",
         label_visibility="collapsed",
     )
-    order = right.selectbox(
-        "Sort by",
-        controls.SORTS if lost else controls.SORTS[:-1],
-        key=controls.SORT,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    with link.named(controls.SORT, controls.WORDS):
+        order = right.selectbox(
+            "Sort by",
+            controls.SORTS if lost else controls.SORTS[:-1],
+            format_func=controls.WORDS.__getitem__,
+            key=controls.SORT,
+            bind="query-params",
+            label_visibility="collapsed",
+        )
     found = arranged(every, typed, order, lost or {})
     rows = found[:TABLE_ROWS]
     frame = pd.DataFrame(

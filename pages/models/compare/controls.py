@@ -18,6 +18,7 @@ SORTS = {
     BYTES: "the largest first",
     BITS: "the fewest bits first",
 }
+SORT_WORDS = {name: name.lower() for name in SORTS}
 TENSORS, BLOCKS, REMARKS = "Tensors", "Worst blocks", "Remarks"
 PARTS = [TENSORS, BLOCKS, REMARKS]
 DEFAULTS: dict[str, Any] = {METRIC: "sqnr_db", SORT: HARM, FILTER: "", PART: TENSORS}
@@ -44,9 +45,11 @@ def draw() -> Chosen:
                 "Metric", list(labels), default=DEFAULTS[METRIC], format_func=labels.__getitem__, key=METRIC,
                 required=True, width="content", **_BIND,
             )  # fmt: skip
-        sort = st.segmented_control(
-            "Sort by", list(SORTS), default=DEFAULTS[SORT], key=SORT, required=True, width="content", **_BIND
-        )
+        with link.named(SORT, SORT_WORDS):
+            sort = st.segmented_control(
+                "Sort by", list(SORTS), default=DEFAULTS[SORT], format_func=SORT_WORDS.__getitem__, key=SORT,
+                required=True, width="content", **_BIND,
+            )  # fmt: skip
         words = st.text_input(
             "Filter", key=FILTER, max_chars=500, **_BIND,
             placeholder="words that a row must contain, such as attn_k Q4_K",
