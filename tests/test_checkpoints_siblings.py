@@ -61,6 +61,12 @@ def zeros(tensor):
     return torch.zeros(tensor.shape).to(tensor.dtype)
 
 
+def unwritten(tensor):
+    """As a file whose last eighth was never written."""
+    tensor.view(-1)[-tensor.numel() // 8 :] = 0
+    return tensor
+
+
 def shuffled(tensor):
     return tensor[torch.randperm(len(tensor), generator=torch.Generator().manual_seed(0))]
 
@@ -108,6 +114,21 @@ BROKEN = {
     "another format": (["int8"], config(format="float-quantized"), "config_contradicted", None, {"tensors": 14}),
     "strategy": (["int8", "mxfp4"], arguments(strategy="row"), "unreadable_tensor", None, {"tensors": 14}),
     "sym": (["gptq"], config(sym="yes"), "unreadable_tensor", None, {"tensors": 14}),
+    "a layer gone": (["plain", "gptq"], without("model.layers.2."), "missing_layer", "model.layers.2", {"layer": 2, "layers": 5}),
+    "the last layer gone": (
+        ["awq", "plain"], without("model.layers.5."), "missing_layer", "model.layers.5", {"said": 6, "last": 4},
+    ),
+    "the end never written": (
+        ["plain", "fp8", "int8", "mlx"], put(f"{UP}.weight", unwritten), "flat_rows", f"{UP}.weight", {"alive": 5, "lines": 16},
+    ),
+    "the end of codes never written": (
+        ["gptq", "awq"], put(f"{UP}.qweight", unwritten), "flat_columns", f"{UP}.weight", {"lines": 8, "first": 56},
+    ),
+    "one value": (["plain"], put(f"{UP}.weight", lambda t: t * 0 + 0.01), "flat_rows", f"{UP}.weight", {"lines": 128, "first": 0}),
+    "zero points off by one": (["awq"], put(f"{UP}.qzeros", lambda t: t + 0x11111111), "far_mean", f"{UP}.weight", {"siblings": 5}),
+    "bits of bfloat16 as float16": (
+        ["plain"], put(f"{UP}.weight", lambda t: t.view(torch.float16)), "far_spread", f"{UP}.weight", {"siblings": 5},
+    ),
     "bits": (["pack_quantized"], arguments(num_bits=8), "unreadable_tensor", None, {"tensors": 14}),
 }  # fmt: skip
 MLX = "model.layers.1.self_attn.q_proj"

@@ -19,6 +19,7 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against import Measure, Norms, Ordered, in_order, judge, measure_of
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.extremes import of_siblings
+from quantcore.checkpoints.findings.flat import FlatLines
 from quantcore.checkpoints.findings.grouping import grouped
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
@@ -164,16 +165,17 @@ class _Check:
         measure, floats = self._measure(layout), layout.dtype.is_floating_point
         if not floats and measure is None:
             return
-        nonfinite, extremes = 0, Extremes(layout)
+        nonfinite, extremes, flat = 0, Extremes(layout), FlatLines(layout)
         for box in boxes(layout):
             values = layout.values(box)
             if floats:
                 nonfinite += int((~values.isfinite()).sum())
                 extremes.add(values, box.start)
+                flat.add(values, box.start)
             if measure is not None and self.original is not None:
                 measure.add(self.original.read(box), values, box, None)
             yield box.stop / layout.shape[0]
-        self.summary = extremes.summary() if floats else None
+        self.summary = replace(extremes.summary(), flat=flat.found()) if floats else None
         if nonfinite:
             self.findings.append(
                 error(
@@ -186,7 +188,7 @@ class _Check:
         self.findings += of_parameters(layout)
         self.summary = of_quantized(layout)
         measure = self._measure(layout)
-        histogram = Histogram(layout) if Histogram.suits(layout) else None
+        histogram, flat = Histogram(layout) if Histogram.suits(layout) else None, FlatLines(layout)
         self.provenance = Provenance(layout) if Provenance.suits(layout) else None
         if histogram is None and self.provenance is None and measure is None:
             return
@@ -194,6 +196,7 @@ class _Check:
             codes = layout.codes(box)
             if histogram is not None:
                 histogram.add(codes)
+                flat.add(codes, box.start)
             if self.provenance is not None:
                 self.provenance.add(codes, box)
             if measure is not None:
@@ -201,6 +204,7 @@ class _Check:
             yield box.stop / layout.shape[0]
         if histogram is not None:
             self.findings += of_codes(histogram)
+            self.summary = replace(self.summary, flat=flat.found())
         self.measure = None if measure is None else measure.done()
 
     def _against(self, layout: Layout, box: slice, codes: Tensor, measure: Measure) -> None:

@@ -1,4 +1,4 @@
-"""Weights that are far from their siblings: in spread, in their largest value or scale, or because they are all 0.
+"""Weights that are far from their siblings: in spread, in their mean, in their largest value or scale, or because much of them is 0.
 
 A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the others
 is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the median absolute
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from quantcore.checkpoints.findings.flat import of_flat
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.findings.rotations import rotations
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
@@ -30,6 +31,10 @@ DEVIATION = 1.4826  # standard deviation of a normal distribution / median absol
 # largest element of a weight by more than its spread.
 LEAST: Mapping[str, float] = {"matrix": 0.5, "vector": 1.0, "bias": 2.0}
 LEAST_LARGEST = 1.0
+# |mean| / RMS of a matrix, whose siblings have a fifth of it at most; a zero point of 4 bits that is off by one makes about 0.4
+SHIFTED, LIKE_OTHERS = 0.2, 0.2
+MANY = 1024  # elements; the mean of fewer differs from 0 by chance
+_FLOATS = frozenset({"plain float16", "plain bfloat16", "plain float32", "plain float64"})
 # model types whose RMSNorm multiplies by 1 + weight, as in their modeling files in transformers 5.23
 ADDS_ONE = (
     "gemma", "gemma2", "gemma3", "gemma3_text", "minimax_m3_vl", "muse_glimmer", "muse_spark", "nemotron", "paligemma",
@@ -42,14 +47,21 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
     """Yield the weights that are far from their siblings, and those that are all 0."""
     roles: dict[tuple[str, str, tuple[int, ...]], list[Summary]] = {}
     for summary in summaries:
-        roles.setdefault((role_of(summary.name), summary.storage, summary.shape), []).append(summary)
+        # floats of several dtypes are comparable, and bits that are read as another dtype are not
+        storage = summary.storage.partition(" ")[0] if summary.storage in _FLOATS else summary.storage
+        roles.setdefault((role_of(summary.name), storage, summary.shape), []).append(summary)
     norms = [s for s in summaries if _is_norm(s.name)]
     # levels differ between layers where norms are folded into weights
     quantities = [q for q in QUANTITIES if q.kind.startswith("isolated")] if rotations(release) else QUANTITIES
     for of_role in roles.values():
         yield from _zeros(of_role, norms, release)
+        sound = [s for s in of_role if not s.zero and not s.zero_scales and not s.damaged]
+        flat = list(of_flat({s.name: s.flat for s in sound}))
+        yield from flat
         if len(of_role) > SIBLINGS and math.prod(of_role[0].shape) >= ENOUGH:
             yield from _far(of_role, quantities)
+            said = {name for finding in flat for name in finding.tensors}
+            yield from _shifted([s for s in sound if s.name not in said])
 
 
 _LIKE = "{alive} of the {siblings} in other layers"
@@ -157,6 +169,22 @@ def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator
             if summary.name not in said and not summary.damaged:
                 said.add(summary.name)
                 yield _finding(summary, quantity, middle, low, high, len(of_role) - 1)
+
+
+def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
+    """Yield the matrices whose values lie to one side of 0, as those of no sibling do: their zero points or codes are off."""
+    means = {s.name: abs(s.mean) / s.spread for s in of_role if s.spread and math.prod(s.shape) >= MANY}
+    if len(means) <= SIBLINGS or not sum(n > 1 for n in of_role[0].shape) > 1:
+        return
+    name = max(means, key=means.__getitem__)
+    share, others = means.pop(name), max(means.values())
+    if share > SHIFTED and others < LIKE_OTHERS * share:
+        words = (
+            "{has} a mean of {share} times {its} RMS, where the {siblings} in other layers have at most {high}: zero points or "
+            "codes are off."
+        )
+        facts: Facts = {"share": share, "high": others, "siblings": len(means)}
+        yield finding_of("error", "far_mean", (name,), words, facts)
 
 
 def _outside(of_role: Sequence[Summary], quantity: Quantity) -> Iterator[tuple[Summary, float, float, float]]:

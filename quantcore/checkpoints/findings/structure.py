@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.findings.layers import of_layers
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.protocol.release import Release
@@ -45,13 +46,14 @@ _OPTIONAL = ("input_scale", "output_scale", "k_scale", "v_scale", "input_global_
 
 
 def of_structure(release: Release, reported: Container[str] = ()) -> Iterator[CheckpointFinding]:
-    """Yield the modules and stored tensors that a layer lacks.
+    """Yield the layers that are missing, and the modules and stored tensors that a layer lacks.
 
     Args:
         reported: modules of which something is already known to be missing.
     """
     if _is_in_part(release):
         return
+    yield from of_layers(release)
     modules = _modules(release)
     of_sets = list(_of_sets(modules, shares_keys(release.config)))
     yield from of_sets

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.findings.flat import Flat
 from quantcore.checkpoints.findings.parameters import scale_boxes
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import boxes
@@ -21,10 +22,10 @@ TRIMMED = 1e-3  # the largest values of a sample, which belong to `largest`
 class Summary:
     """A weight in four numbers.
 
-    ``spread``: the RMS of a sample without its largest values; ``largest``: the largest finite |w|, of a quantized
+    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the largest finite |w|, of a quantized
     weight that of the sample; ``at``: its index; ``largest_scale``: 0 without scales; ``scale_at``: its place in the
     grid of blocks; ``next_largest``, ``next_scale``: the second largest of each. ``zero``: whether every value is 0; ``zero_scales``: whether every scale is.
-    ``damaged``: whether an error was found in the weight alone.
+    ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Summary:
     next_largest: float = 0.0
     next_scale: float = 0.0
     damaged: bool = False
+    flat: tuple[Flat, ...] = ()
+    mean: float = 0.0
 
 
 class _Largest:
@@ -72,19 +75,18 @@ class Extremes:
 
     def add(self, values: Tensor, first_row: int) -> None:
         """Add some rows, of which ``first_row`` is the first."""
-        magnitudes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
-        self.largest.add(magnitudes, first_row)
-        self._sample.append(magnitudes.reshape(-1)[:: self._step].clone())
+        self.largest.add(values.abs().nan_to_num_(0.0, 0.0, 0.0), first_row)
+        self._sample.append(values.reshape(-1)[:: self._step].nan_to_num(0.0, 0.0, 0.0))
 
     def summary(self) -> Summary:
         """Return what has been added."""
         sample = torch.cat(self._sample).to(torch.float64)
-        kept = sample.sort().values[: max(1, sample.numel() - 1 - int(TRIMMED * sample.numel()))]
+        kept = sample[sample.abs().argsort()[: max(1, sample.numel() - 1 - int(TRIMMED * sample.numel()))]]
         spread = float(kept.square().mean().sqrt())
         layout, largest = self.layout, self.largest
         return Summary(
             layout.name, layout.storage, layout.shape, spread, largest.first, largest.at,
-            zero=not largest.first, next_largest=largest.second,
+            zero=not largest.first, next_largest=largest.second, mean=float(kept.mean()),
         )  # fmt: skip
 
 

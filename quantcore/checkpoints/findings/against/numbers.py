@@ -156,9 +156,9 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
         6 * min(1.0, s.now.relative) / math.sqrt(s.x.shape[1])
     )  # what a factor differs from 1 by noise alone
     wrong = ((factor - 1).abs() > max(0.02, chance))[:, 0]
-    before, after = ((s.x - y).double().square_().sum(1) for y in (s.y, s.y * factor))
+    before, after, power = ((s.x - y).double().square_().sum(1) for y in (s.y, s.y * factor, 0 * s.y))
     if 4 * int(wrong.sum()) < len(wrong):
-        wrong &= after < _EXPLAINED * before
+        wrong &= after < _EXPLAINED * torch.minimum(before, power)  # a factor near 0 halves any error
     else:  # rows are multiplied on purpose, some by almost 1
         wrong = ((factor - 1).abs() > 0.02)[:, 0]
     n = int(wrong.sum())
