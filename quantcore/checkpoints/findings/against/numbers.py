@@ -9,6 +9,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against.grid import sums_by_run, width_of
 from quantcore.checkpoints.findings.against.orders import AFTER
+from quantcore.checkpoints.findings.against.others import with_scales
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.protocol.layout import CODES, SCALE
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
@@ -113,7 +114,7 @@ def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
     if scale is None:
         return
     other = scale.to(_TYPES[dtype]).view(_OTHER[dtype]).float()
-    factor = _spread(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
+    factor = with_scales(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
     if factor is None:
         return
     words = f"{{has}} scales with the bits of {{truth}}, but their dtype says {{stored}}: read so, {AFTER}."
@@ -138,13 +139,6 @@ def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
 
 def _dtypes(truth: torch.dtype, stored: str) -> dict[str, object]:
     return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
-
-
-def _spread(s: Suspect, grid: Tensor) -> Tensor | None:
-    """Return a number per block, in the shape of the layout's scales, for each element."""
-    from quantcore.checkpoints.findings.against.others import with_scales
-
-    return with_scales(s, grid)
 
 
 def factor_per_row(s: Suspect) -> Iterator[Explained]:

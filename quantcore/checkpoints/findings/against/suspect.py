@@ -12,9 +12,11 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.diagnosis import Severity
 
 MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight, its first rows
 FEW = 1 << 16  # elements on which they are tried first
@@ -148,6 +150,12 @@ class Suspect:
     def now(self) -> "Fit":
         """As it is stored."""
         return self.fit(self.y)
+
+    def finding(self, cause: "Explained") -> CheckpointFinding:
+        """Return the finding on what explains the error."""
+        severity: Severity = "note" if cause.legitimate else "error"
+        facts = {**cause.facts, "before": self.now.relative, "after": cause.fit.relative}
+        return finding_of(severity, cause.kind, (self.tensor.name,), cause.words, facts)
 
     def explains(self, fit: "Fit") -> bool:
         """Whether a prediction leaves an error like that of siblings, and much less than before."""
