@@ -500,8 +500,8 @@ def test_which_weights_have_one_scale(tmp_path):
 
 @pytest.mark.parametrize(
     ("relative", "bulk", "is_far", "kind"),
-    [(1.1, 9.0, False, "not_the_original"), (1.1, 1.9, False, ""), (1.1, math.nan, False, "not_the_original"), (0.9, 9.0, False, "far_from_original"),
-     (0.9, 7.0, False, ""), (0.7, 9.0, False, ""), (0.9, math.nan, False, "far_from_original"), (0.3, 9.0, True, "far_from_siblings")],
+    [(1.1, 9.0, False, "not_the_original"), (1.1, 1.9, False, ""), (1.1, 2.0, False, ""), (1.0, 9.0, False, "far_from_original"), (0.75, 9.0, False, ""), (1.1, math.nan, False, "not_the_original"), (0.9, 9.0, False, "far_from_original"),
+     (0.9, 7.0, False, ""), (0.9, 8.0, False, ""), (0.9, 8.1, False, "far_from_original"), (0.7, 9.0, False, ""), (0.9, math.nan, False, "far_from_original"), (0.3, 9.0, True, "far_from_siblings")],
 )  # fmt: skip
 def test_errors_that_nothing_explains(relative, bulk, is_far, kind, tmp_path):
     """By the relative error and that of a typical row over rounding's; beside siblings, theirs is said."""
