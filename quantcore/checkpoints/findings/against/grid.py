@@ -74,8 +74,7 @@ class Grid:
 
     def bits(self, codes: Tensor) -> Tensor:
         """Return codes as indices into the table."""
-        flat = codes.contiguous().view(torch.uint8) if codes.element_size() == 1 else codes
-        return flat.to(torch.int32) & (len(self.table) - 1)
+        return codes.to(torch.int32) & (len(self.table) - 1)
 
     def scales(self, rows: slice) -> Tensor:
         """Return the scale of each element of some rows, float32."""
@@ -133,7 +132,7 @@ def _half_rounding(sizes: Tensor) -> Tensor:
 
 def has_min(layout: Layout) -> bool:
     """Whether something is added that the scale does not multiply."""
-    return layout.min(slice(0, 1)) is not None
+    return layout.parameters(slice(0, 1)).min is not None  # some formats store a min as the zero point
 
 
 def rounding_of(dtype: torch.dtype) -> float:

@@ -24,7 +24,7 @@ _EXPLAINED = 0.25  # of the squared error of a row may be left
 def sign_flipped(s: Suspect) -> Iterator[Explained]:
     """Every value has the other sign."""
     yield Explained(
-        "sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y), 0
+        "sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y)
     )
 
 

@@ -31,7 +31,6 @@ def transposed(s: Suspect) -> Iterator[Explained]:
         f"{{is}} the transpose of the original's: transposed back, {AFTER}.",
         {},
         s.fit(turned, step),
-        0,
     )
 
 

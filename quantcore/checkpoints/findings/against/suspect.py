@@ -65,10 +65,8 @@ class Suspect:
         return bool(self.rows.stop == self.layout.shape[0])
 
     def matrix(self, values: Tensor) -> Tensor:
-        """Return values as rows and columns."""
-        return (
-            values.reshape(-1, self.layout.shape[-1]) if len(self.layout.shape) > 1 else values.reshape(1, -1)
-        )
+        """Return values as rows and columns; a vector is one row."""
+        return values.reshape(-1, self.layout.shape[-1])
 
     @cached_property
     def in_place(self) -> bool:
@@ -196,6 +194,6 @@ class Explained:
     words: str
     facts: dict[str, Any]
     fit: Fit
-    complexity: float
+    complexity: float = 0
     legitimate: bool = False
     vector: Tensor | None = None
