@@ -7,7 +7,20 @@ import pytest
 import random_releases
 import releases
 import torch
-from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, fit_of, grid_of, of_layers, sound, suspect, weight
+from suspects import (
+    COLUMNS,
+    GROUP,
+    ROWS,
+    THIRD,
+    M,
+    W,
+    ct_stored,
+    grid_of,
+    of_layers,
+    sound,
+    suspect,
+    weight,
+)
 
 from quantcore.checkpoints.comparison.boxes import Work
 from quantcore.checkpoints.comparison.orders import Orders
