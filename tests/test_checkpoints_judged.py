@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import releases
 import torch
-from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, of_layers, suspect, weight
+from suspects import COLUMNS, ROWS, M, W, ct_stored, grid_of, of_layers, suspect, weight
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
@@ -149,4 +149,3 @@ def test_the_spread_of_siblings_in_a_sentence(tmp_path):
     assert finding.facts["sqnr"] == pytest.approx(10 * math.log10(bad.measure.original / bad.measure.squares))
     assert finding.facts["high"] == pytest.approx(s.measure.sqnr)
     assert finding.facts["low"] == pytest.approx(s.measure.sqnr - 10 * math.log10(1.04))
-    assert GROUP < COLUMNS

@@ -1,0 +1,99 @@
+"""What the sentences about other readings claim, taken apart and compared with the numbers and places of both readings."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from checkpoint_cases import case, sound
+from suspects import W, ct_stored, grid_of, suspect, weight
+
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.comparison.orders import Heads
+from quantcore.checkpoints.findings.against.judge import _Judgement
+from quantcore.checkpoints.origin import origin_of
+from quantcore.checkpoints.origin.expression import text_of
+from quantcore.checkpoints.origin.readings import readings
+
+NUMBER = re.compile(r": (\w+) = ([^ ,]+)(, as here| instead of (.+))\.$")
+BITS = re.compile(r"read from (?:the same bits|bits (\d+)–(\d+) of (\S+?)(?: instead of bits (\d+)–(\d+)(?: of (\S+))?)?)\.$")
+SCALE = re.compile(r"the (?:same )?scale(?: at \[([\d, ]+)\])?(?:, as here| instead of \[([\d, ]+)\]| as here)\.$")
+HALVES = re.compile(r"read from byte \+(\w+), (upper|lower) half, instead of \+(\w+), (upper|lower) half\.$")
+
+
+def claims(key, said, here, there):
+    """Whether the numbers, bits or scales that a sentence names are those of both readings; None: it names none."""
+    if key in ("g_idx_ignored", "block_of_grid"):
+        theirs, mine = (None if t is None else [int(n) for n in t.split(", ")] for t in SCALE.search(said).groups())
+        own, other = (list(o.parameters["scale"].words[0].index) for o in (here, there))
+        return (mine or other) == own and (theirs or own) == other
+    found = HALVES.search(said)
+    if found:
+        start = here.code.words[0].offset
+        (theirs, mine) = (o.code.place.bits[0] for o in (there, here))
+        wanted = [f"{theirs[0] - start:02x}", ["lower", "upper"][theirs[1] >= 4], f"{mine[0] - start:02x}", ["lower", "upper"][mine[1] >= 4]]
+        return list(found.groups()) == wanted
+    found = BITS.search(said)
+    if found:
+        own, other = (o.code.words[0] for o in (here, there))
+        if "the same bits" in said:
+            return (own.name, own.own) == (other.name, other.own)
+        low, high, name, mine_low, mine_high, mine_name = found.groups()
+        assert own.name.rpartition(".")[2] == (mine_name or name)
+        return (int(low), int(high), name) == (min(other.own), max(other.own), other.name.rpartition(".")[2]) and (
+            (int(mine_low), int(mine_high)) == (min(own.own), max(own.own))
+        )
+    found = NUMBER.search(said)
+    if found:
+        symbol, theirs, as_here, mine = found.groups()
+        own, other = (text_of(o.numbers[symbol]) for o in (here, there))
+        return (theirs, mine) == (other, None if own == other else own) and (as_here == ", as here") is (own == other)
+    if key == "e8m0_nan":
+        code = here.numbers.get("sc", here.numbers.get("scale_code"))
+        return said.endswith("this one is not 255.") is (code != 255)
+    return None
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_sentences_about_other_readings(given):
+    """Of three elements of two weights: the last, and two that are drawn."""
+    checkpoint, generator = open_checkpoint(given.release), np.random.default_rng(5)
+    for name in list(given.record["tensors"])[:2]:
+        layout = checkpoint.tensors[name].layout
+        for reading in readings(layout):
+            if reading.layout.shape != layout.shape:
+                continue
+            for index in [tuple(n - 1 for n in layout.shape), *(tuple(int(generator.integers(n)) for n in layout.shape) for _ in range(2))]:
+                here, there = origin_of(layout, index), origin_of(reading.layout, index)
+                said = reading.difference(here, there)
+                assert claims(reading.key, said, here, there) is not False, (reading.key, index, said)
+
+
+EXPECTED = {
+    "gptq_v1_4bit_g32_asym_desc_act": {"gptq_version": "z", "zero_point_unwrapped": "z", "zero_point_carried": "z", "g_idx_ignored": "scale"},
+    "gptq_v1_3bit_g128": {"gptq_version": "z"}, "gptq_v2_4bit_g128_sym": {"gptq_version": "z"}, "awq_gemm_g128": {"awq_interleave": "bits"},
+    "ct_int4_actorder_group": {"g_idx_ignored": "scale"}, "hqq_4bit_axis1": {"part_order": "bits"}, "quanto_qint4": {"part_order": "bits"},
+    "torchao_int4": {"nibble_order": "bits"}, "ct_nvfp4": {"global_scale_left_out": "s", "global_scale_inverse": "s", "nibble_order": "bits"},
+    "bnb_nf4": {"nibble_order": "bits"}, "ct_mxfp4": {"nibble_order": "bits", "e8m0_nan": "255"}, "bitnet_offline": {"linear_class": "scale"},
+    "mlx_affine_4bit": {}, "quanto_qint8": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_which_readings_there_are(name):
+    """But for the roundings of the result."""
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized)
+    found = {r.key for r in readings(tensor.layout)} - {"rounded_once", "float32", "float16", "bfloat16"}
+    assert found == set(EXPECTED[name])
+
+
+def test_factors_of_rows_of_0(tmp_path):
+    """A row that is 0 on either side is multiplied by 1."""
+    x = weight()
+    x[3] = 0
+    q, _, step = grid_of(weight())
+    q[9] = 0
+    s = suspect(tmp_path, ct_stored(q, step), x)
+    by = _Judgement({W: s.measure}, s.release, s.source, Heads())._by_row(s.measure)
+    assert (by.shape[0], bool(by.isfinite().all()), float(by[9])) == (len(x), True, 1.0)
+    assert torch.equal(by, by.clamp(min=1e-30))
