@@ -1,6 +1,7 @@
 """What the sentences about other readings claim, taken apart and compared with the numbers and places of both readings."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,3 +98,21 @@ def test_factors_of_rows_of_0(tmp_path):
     by = _Judgement({W: s.measure}, s.release, s.source, Heads())._by_row(s.measure)
     assert (by.shape[0], bool(by.isfinite().all()), float(by[9])) == (len(x), True, 1.0)
     assert torch.equal(by, by.clamp(min=1e-30))
+
+
+@pytest.mark.parametrize("calls", [-3, 0, 1, 2, 7])
+def test_sums_of_an_imatrix(calls):
+    """Divided by the calls of a legacy file if there were any, else by the count of each row; 1 where that is 0."""
+    for tensor in open_checkpoint(case("imatrix").release).tensors.values():
+        layout = tensor.layout
+        sums = layout.stored()["in_sum2"].numpy()
+        alone = replace(layout, pieces={"in_sum2": layout.pieces["in_sum2"]}, calls=calls)
+        wanted = sums / np.float32(calls) if calls > 0 else sums
+        assert np.array_equal(alone.values().numpy(), wanted)
+        index = tuple(n - 1 for n in sums.shape)
+        found = origin_of(alone, index)
+        assert np.float32(found.value) == wanted[index]
+        assert ("/" in str(found.lines[-1])) is (calls > 0)
+        if "counts" in layout.pieces:
+            counts = layout.stored()["counts"].numpy()[:, None]
+            assert np.array_equal(layout.values().numpy(), np.where(counts == 0, np.float32(1), sums / np.where(counts == 0, 1, counts)))
