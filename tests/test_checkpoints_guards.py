@@ -312,3 +312,12 @@ def test_how_much_of_a_method_is_shown():
     release = Release({"m.qweight": stored("I32", 4, 4)}, {}, {"quant_method": method})
     (refused,) = unreadable.find(release, "a and b")
     assert f"quant_method '{'x' * 59}…', which" in refused.reason
+
+
+def test_block_sizes_of_compressed_tensors_that_are_not_said():
+    """32 columns of OCP's formats, 16 of NVFP4; else as the config says."""
+    nvfp4 = named(weight_packed=stored("U8", 16, 32), weight_scale=stored("F8_E4M3", 16, 4), weight_global_scale=stored("F32", 1))
+    mxfp8 = named(weight=stored("F8_E4M3", 16, 32), weight_scale=stored("U8", 16, 1))
+    for make, pieces, size in ((ct._block_floats, MX, 32), (ct._block_floats, nvfp4, 16), (ct._mxfp8, mxfp8, 32)):
+        assert make("m", pieces, group(num_bits=4, type="float")).size == size
+        assert make("m", pieces, group(num_bits=4, type="float", group_size=8)).size == 8
