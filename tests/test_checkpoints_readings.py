@@ -13,7 +13,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.origin import origin_of
-from quantcore.checkpoints.origin.expression import text_of
+from quantcore.checkpoints.origin.expression import named, power_of_two, text_of
 from quantcore.checkpoints.origin.readings import readings
 
 NUMBER = re.compile(r": (\w+) = ([^ ,]+)(, as here| instead of (.+))\.$")
@@ -116,3 +116,22 @@ def test_sums_of_an_imatrix(calls):
         if "counts" in layout.pieces:
             counts = layout.stored()["counts"].numpy()[:, None]
             assert np.array_equal(layout.values().numpy(), np.where(counts == 0, np.float32(1), sums / np.where(counts == 0, 1, counts)))
+
+
+A, B, C = (named(name, value) for name, value in (("a", 7), ("b", -2), ("c", np.float32(0.5))))
+FORMULAS = [
+    (A + B * C, "a + b · c", "7 + (-2) · 0.5"), (A - (B - C), "a - (b - c)", "7 - ((-2) - 0.5)"), (A - B - C, "a - b - c", "7 - (-2) - 0.5"),
+    (A * (B * C), "a · (b · c)", "7 · ((-2) · 0.5)"), (A * B * C, "a · b · c", "7 · (-2) · 0.5"), ((A + B) * C, "(a + b) · c", "(7 + (-2)) · 0.5"),
+    (A % 3 + B, "(a mod 3) + b", "(7 mod 3) + (-2)"), ((A + B) % 4, "(a + b) mod 4", "(7 + (-2)) mod 4"), (A * B % 4, "a · b mod 4", "7 · (-2) mod 4"),
+    (A >> 1, "a >> 1", "7 >> 1"), ((A + 1) >> 1, "(a + 1) >> 1", "(7 + 1) >> 1"), ((A >> 1) * B, "(a >> 1) · b", "(7 >> 1) · (-2)"),
+    (A / (B * C), "a / (b · c)", "7 / ((-2) · 0.5)"), (A * power_of_two(A - 5), "a · (2^(a - 5))", "7 · (2^(7 - 5))"),
+    (power_of_two(A - 5) * A, "2^(a - 5) · a", "2^(7 - 5) · 7"), (A - power_of_two(A - 5), "a - 2^(a - 5)", "7 - 2^(7 - 5)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("formula", "names", "numbers"), FORMULAS)
+def test_parentheses_only_where_they_are_needed(formula, names, numbers):
+    """The text has the value of the formula by Python's own rules."""
+    assert (formula.names, formula.numbers) == (names, numbers)
+    python = names.replace("·", "*").replace("^", "**").replace("mod", "%")
+    assert formula.value == eval(python, {"a": 7, "b": -2, "c": 0.5})
