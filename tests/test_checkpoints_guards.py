@@ -12,6 +12,7 @@ from test_checkpoints_findings import changed, members, release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
 from quantcore.checkpoints.layouts import gptq, unreadable
 from quantcore.checkpoints.layouts.compressed_tensors.groups import read_groups
@@ -321,3 +322,27 @@ def test_block_sizes_of_compressed_tensors_that_are_not_said():
     for make, pieces, size in ((ct._block_floats, MX, 32), (ct._block_floats, nvfp4, 16), (ct._mxfp8, mxfp8, 32)):
         assert make("m", pieces, group(num_bits=4, type="float")).size == size
         assert make("m", pieces, group(num_bits=4, type="float", group_size=8)).size == 8
+
+
+def test_which_codes_a_group_may_have():
+    """Integers of up to 8 bits in words, small floats in bytes, and whole numbers of the kind that the config says."""
+    words, halves = named(weight_packed=stored("I32", 16, 8)), named(weight_packed=stored("U8", 16, 32))
+    whole, float8 = named(weight=stored("I8", 16, 32)), named(weight=stored("F8_E4M3", 16, 32))
+    wanted = {
+        ("int", 4): (True, False, True, False), ("int", 8): (True, False, True, False), ("int", 16): (False, False, True, False),
+        ("float", 4): (False, True, False, True), ("float", 8): (False, False, False, True),
+    }  # fmt: skip
+    for (kind, bits), fits in wanted.items():
+        own = dataclasses.replace(group(num_bits=4), kind=kind, bits=bits)
+        assert tuple(ct._fits(own, pieces) for pieces in (words, halves, whole, float8)) == fits, (kind, bits)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("bnb_nf4_nested", 0), ("bnb_nf4", 31), ("ct_mxfp4", 2), ("ct_nvfp4", 6), ("gguf_ternary_fp4", 0), ("gptq_v1_4bit_g128_sym", 14)])
+def test_which_bits_of_a_scale_have_a_meaning(name, bits):
+    """Those of floats and of E8M0; a code of bitsandbytes is the place of a number in a table."""
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.kind.name == "MXFP4"))
+    nothing = torch.zeros(4)
+    run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, nothing, nothing)
+    found = dict(places._flips(run))
+    assert len(found) >= bits
+    assert bool(found) is (bits > 0)
