@@ -8,6 +8,7 @@ from suspects import COLUMNS, ROWS, M, W, suspect, weight
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import numbers
+from quantcore.checkpoints.findings.against.grid import nearest_power
 from quantcore.checkpoints.findings.against.suspect import Fit
 from quantcore.checkpoints.findings.group_index import of_group_index
 from quantcore.checkpoints.ggml.block_type import BlockType
@@ -151,3 +152,9 @@ def test_what_bits_of_a_block_are_called(name):
         codes = {o for o in owners if o.startswith("(")}
         assert codes <= {f"(3, {kind.elements + i})" for i in range(kind.elements)}
     assert kinds
+
+
+@pytest.mark.parametrize(("factor", "power"), [(1.0, 1.0), (1.4, 1.0), (1.42, 2.0), (-3.1, -4.0), (0.36, 0.5), (-0.35, -0.25), (-1e-3, -(2.0**-10))])
+def test_the_nearest_power_of_two(factor, power):
+    """By the ratio: between 1 and 2, the square root of 2 is in the middle."""
+    assert nearest_power(factor) == power

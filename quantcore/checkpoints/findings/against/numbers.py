@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.against.grid import sums_by_run, width_of
+from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.orders import AFTER
 from quantcore.checkpoints.findings.against.others import with_scales
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
@@ -33,7 +33,7 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
     factor = _ratio(s.x, s.y)
     if factor is None or abs(factor - 1) < 1e-3:
         return
-    nearest = _round_factor(factor, s)
+    nearest = _round_factor(factor)
     for own in dict.fromkeys((nearest, factor)):
         too = 1 / own
         words = "{is} the original's times {factor}: divided by that, " + AFTER
@@ -42,9 +42,9 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
         )
 
 
-def _round_factor(factor: float, s: Suspect) -> float:
-    """Return the power of two, or its like, that a measured factor is close enough to."""
-    near = 2.0 ** torch.tensor(abs(factor)).log2().round().item() * (1 if factor > 0 else -1)
+def _round_factor(factor: float) -> float:
+    """Return the power of two that a measured factor is close enough to, else the factor."""
+    near = nearest_power(factor)
     return near if abs(near / factor - 1) < 0.02 else factor
 
 

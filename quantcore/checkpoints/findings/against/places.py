@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min
+from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min, nearest_power
 from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.protocol.fields import e8m0
@@ -193,7 +193,7 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     flips = list(_flips(run))
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
-        near = 2.0 ** round(math.log2(abs(middle))) * math.copysign(1, middle)
+        near = nearest_power(middle)
         factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
         factors.append((middle, -1))
     for factor, bit in factors:
