@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, sound
+from releases import save
 from suspects import W, ct_stored, grid_of, suspect, weight
 
 from quantcore.checkpoints import open_checkpoint
@@ -15,6 +17,7 @@ from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.origin import origin_of
 from quantcore.checkpoints.origin.expression import named, power_of_two, text_of
 from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.origin.rivals import _counted
 
 NUMBER = re.compile(r": (\w+) = ([^ ,]+)(, as here| instead of (.+))\.$")
 BITS = re.compile(r"read from (?:the same bits|bits (\d+)–(\d+) of (\S+?)(?: instead of bits (\d+)–(\d+)(?: of (\S+))?)?)\.$")
@@ -135,3 +138,36 @@ def test_parentheses_only_where_they_are_needed(formula, names, numbers):
     assert (formula.names, formula.numbers) == (names, numbers)
     python = names.replace("·", "*").replace("^", "**").replace("mod", "%")
     assert formula.value == eval(python, {"a": 7, "b": -2, "c": 0.5})
+
+
+NOTES = {
+    "gptq_v1_4bit_g32_asym_desc_act": ("z", "stored with 1 subtracted"), "gptq_v2_4bit_g128_sym": ("z", None), "awq_gemm_g128": ("z", None),
+    "ct_int4_sym_g128": ("q", "stored with the middle of the codes added"), "torchao_int4": ("q", "two's complement"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_how_codes_and_zero_points_are_stored(name):
+    symbol, note = NOTES[name]
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized)
+    notes = [line.note for line in origin_of(tensor.layout, (0, 0)).lines if line.name == symbol]
+    assert notes == ([] if note is None else [note])
+
+
+def test_scales_rounded_up_to_powers_of_two(tmp_path):
+    """A power of two stays; all others become the next one; 0 stays 0."""
+    scales = {0.25: 0.25, 0.3: 0.5, 0.5: 0.5, 0.50001: 1.0, 3.0: 4.0, 0.0: 0.0}
+    stored = {"m.weight": torch.ones(2 * len(scales), 4).to(torch.float8_e4m3fn), "m.weight_scale_inv": torch.tensor(list(scales))[:, None]}
+    layout = open_checkpoint(save(tmp_path, stored, {"quant_method": "fp8", "weight_block_size": [2, 4]})).tensors["m.weight"].layout
+    (reading,) = [r for r in readings(layout) if r.key == "ue8m0"]
+    assert reading.layout.values()[::2, 0].tolist() == list(scales.values())
+    for row, power in enumerate(scales.values()):
+        there = origin_of(reading.layout, (2 * row, 1))
+        assert (float(there.value), float(there.numbers["s"])) == (power, power)
+
+
+def test_rows_that_are_too_long_to_count():
+    """More than 2^24 elements; they are not read."""
+    wide = SimpleNamespace(shape=(2, (1 << 24) + 1))
+    assert _counted(wide, (wide, wide), slice(0, 2)) == [None, None]
+    assert _counted(SimpleNamespace(shape=(2, 3)), (), slice(1, 1)) == []
