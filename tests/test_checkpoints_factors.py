@@ -4,7 +4,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
-from suspects import COLUMNS, ROWS, M, W, suspect, weight
+from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, suspect, weight
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import numbers
@@ -158,3 +158,15 @@ def test_what_bits_of_a_block_are_called(name):
 def test_the_nearest_power_of_two(factor, power):
     """By the ratio: between 1 and 2, the square root of 2 is in the middle."""
     assert nearest_power(factor) == power
+
+
+@pytest.mark.parametrize("zeros", [0, 10, 40])
+def test_zero_points_where_most_scales_are_0(zeros, tmp_path):
+    """Rows whose scale is 0 say nothing about their zero points."""
+    x = weight().abs() + 0.01
+    q, z, step = awq_of(x)
+    z = z + 2
+    q = (x / step).round() + z
+    step[:zeros] = 0
+    (found,) = numbers.zero_point_off(suspect(tmp_path, awq_stored(q, z + 1, step), x, "awq"))
+    assert (found.facts["by"], found.facts["way"]) == (1, "large")

@@ -229,9 +229,8 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
 
 def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
     """Return the factor of each row (axis 1) or column (axis 0) by which y is multiplied to be x, in the middle."""
-    power = y.double().square().sum(axis, keepdim=True)
-    first = (x.double() * y).sum(axis, keepdim=True) / power
-    return torch.where((power > 0) & first.isfinite() & (first != 0), first, 1.0).float()
+    first = (x.double() * y).sum(axis, keepdim=True) / y.double().square().sum(axis, keepdim=True)
+    return torch.where(first.isfinite() & (first != 0), first, 1.0).float()
 
 
 def factor_per_block(s: Suspect) -> Iterator[Explained]:
@@ -244,7 +243,7 @@ def factor_per_block(s: Suspect) -> Iterator[Explained]:
     starts = torch.arange(0, s.x.shape[1], width)
     sizes = torch.diff(torch.cat((starts, torch.tensor([s.x.shape[1]]))))
     xy, yy = (torch.from_numpy(sums_by_run((a.double() * s.y).numpy(), width)) for a in (s.x, s.y))
-    factor = torch.where((yy > 0) & (xy != 0), xy / yy, 1.0)
+    factor = torch.where(xy != 0, xy / yy, 1.0)
     wrong = (factor - 1).abs() > 0.15
     n = int(wrong.sum())
     if not n or n > 0.9 * wrong.numel():
