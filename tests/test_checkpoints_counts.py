@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 import releases
 import torch
+from checkpoint_cases import case
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 from test_checkpoints_findings import members
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import codes as histograms
+from quantcore.checkpoints.findings import siblings
 from quantcore.checkpoints.findings import summary as summaries
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
 from quantcore.checkpoints.findings.extremes import QUANTITIES, _by_gap, _by_scatter, _outside
 from quantcore.checkpoints.findings.record import some
+from quantcore.checkpoints.findings.siblings import subject_of
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.problem import named
 
@@ -63,6 +66,54 @@ def test_codes_that_never_occur(change, wanted, tmp_path):
     for f in found:
         if f.kind == "codes_never_used":
             assert ("uses the codes " if len(f.facts["codes"]) > 1 else "uses the code ") in f.sentence
+
+
+UNUSED = {
+    "ct_int4_sym_g128": -15, "awq_gemm_g128": 1, "mlx_affine_3_6": 1, "ct_int8_w8a8": None, "gptq_v1_8bit_channel": None, "ct_mxfp4": 0.5,
+    "gptq_v1_2bit_g32_asym": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_code_that_never_occurs(name):
+    """The number or the bits of a code, of formats up to 6 bits; of wider ones, the tails are rare."""
+    for tensor in open_checkpoint(case(name).release).tensors.values():
+        if not tensor.is_quantized:
+            continue
+        histogram = Histogram(tensor.layout)
+        bits = tensor.layout.element.bits
+        signed = name.startswith("ct_int")
+        for code in (1, (1 << bits) - 1):
+            histogram.counts[:] = 100
+            histogram.counts[code] = 0
+            found = [f for f in of_codes(histogram) if f.kind == "codes_never_used"]
+            number = code - (1 << bits) if signed and code > 1 else code
+            assert [f.facts["codes"] for f in found] == ([(number,)] if bits <= 6 else [])
+        histogram.counts[:] = 64
+        assert not [f for f in of_codes(histogram) if f.kind == "codes_never_used"]
+
+
+SUBJECTS = [
+    (3, 3, "'l.0.w', 'l.1.w' and 'l.2.w'"), (4, 4, "All 4 tensors"), (4, 7, "4 of 7 tensors (all but 'x4', 'x5' and 'x6')"),
+    (4, 8, "4 tensors 'l.*.w' (layers 0–3)"), (3, 9, "'l.0.w', 'l.1.w' and 'l.2.w'"), (1, 1, "'l.0.w'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "of", "wanted"), SUBJECTS)
+def test_what_several_weights_are_called(n, of, wanted):
+    names = [f"l.{i}.w" for i in range(n)]
+    assert subject_of(names, [*names, *(f"x{i}" for i in range(n, of))]) == wanted
+
+
+def test_several_roles_and_many_layers():
+    mixed = ["l.0.w", "l.0.v", "l.1.w", "l.1.v", "l.2.v"]
+    assert subject_of(mixed, [*mixed, *"abcd"]) == "5 of 9 tensors ('l.0.w', 'l.0.v', 'l.1.w' and 2 more)"
+    assert siblings._layers([f"l.{i}.w" for i in range(0, 16, 2)]) == "0, 2, 4, 6, 8, 10, 12 and 14"
+    assert siblings._layers([f"l.{i}.w" for i in range(0, 20, 2)]) == "0, 2, 4, 6, 8, 10, 12, 14 and 2 more"
+    assert siblings._layers(["a.3.w", "a.1.w", "b.2.w", "a.7.w", "c"]) == "1–3 and 7"
+    assert (siblings.layer_of("a.123456789.b"), siblings.layer_of("a.1234567890.b")) == (123456789, None)
+    order = ["b", "l.1234567890.w", "l.10.w", "l.9.w", "l.2.w.1"]
+    assert sorted(order, key=siblings.in_layer_order) == ["b", "l.2.w.1", "l.9.w", "l.10.w", "l.1234567890.w"]
 
 
 def test_few_codes_show_nothing(tmp_path):

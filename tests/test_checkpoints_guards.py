@@ -12,8 +12,9 @@ from test_checkpoints_findings import changed, members, release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
-from quantcore.checkpoints.layouts import gptq
+from quantcore.checkpoints.layouts import gptq, unreadable
 from quantcore.checkpoints.layouts.compressed_tensors.groups import read_groups
 from quantcore.checkpoints.layouts.floats import fp8, modelopt
 from quantcore.checkpoints.layouts.in_parts import quanto
@@ -22,6 +23,7 @@ from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
 from quantcore.checkpoints.layouts.libraries import mlx, torchao
 from quantcore.checkpoints.origin.expression import named as named_number
 from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.protocol.release import Release
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
@@ -118,6 +120,8 @@ REFUSED = [
     (lambda: ct._whole("m", named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 2)), group(num_bits=8, strategy="block")), "unknown or can't"),
     (lambda: ct._whole("m", named(weight=stored("I8", 16), weight_scale=stored("F16", 2)), group(num_bits=8, strategy="block", block_structure=[2, 2])), "unknown or can't"),
     (lambda: ct._whole("m", named(weight=stored("I8", 16, 32), weight_scale=stored("F16")), group(num_bits=8, strategy="other")), "unknown or can't"),
+    (lambda: ct._whole("m", named(weight=stored("I8"), weight_scale=stored("F16", 2)), group(num_bits=8, strategy="group", group_size=32)), "fit groups of a weight of shape"),
+    (lambda: ct._whole("m", named(weight=stored("I8", 16, 32), weight_scale=stored("F16")), group(num_bits=8, strategy="group", group_size=32)), "fit groups of a weight of shape"),
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1))), "quant_map of"),
     (lambda: bnb.layout_of("m", "nf4", named(absmax=stored("F32", 1), quant_map=stored("F32", 16))), "weight of"),
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("U8", 1), quant_map=stored("F32", 16))), "of 'm' is missing"),
@@ -286,3 +290,59 @@ def test_who_derives_blocks_from_the_grid(name, reader):
     found = [r for t in tensors for r in readings(t.layout) if r.key == "block_of_grid"]
     assert all(r.reader.startswith(reader) for r in found)
     assert found or reader != "transformers"
+
+
+@pytest.mark.parametrize(("outputs", "hidden", "shape"), [(4, None, (4, 512)), (None, None, (16, 128)), (None, 512, (4, 512)), (8, 512, (8, 256)), (5, None, (16, 128))])
+def test_what_tells_the_columns_of_quanto(outputs, hidden, shape):
+    """A bias has as many elements as rows; else the config's hidden size; else a group is a row."""
+    parts = {"m.fc1.weight._data._data": stored("U8", 8, 128), "m.fc1.weight._scale": stored("F16", 16, 1), "m.fc1.weight._shift": stored("F16", 16, 1)}
+    bias = {} if outputs is None else {"m.fc1.bias": stored("F16", outputs)}
+    (layout,) = quanto.find(Release(parts | bias, {"hidden_size": hidden} if hidden else {}))
+    assert (layout.name, layout.shape, layout.bits) == ("m.fc1.weight", shape, 4)
+
+
+def test_what_is_not_of_quanto():
+    """A tensor beside a scale, or codes without one."""
+    for names in (("w", "w._scale"), ("w._data",), ("w._data._data",), ("w._data", "v._scale")):
+        assert list(quanto.find(Release({name: stored("I8", 16, 32) for name in names}, {}))) == []
+
+
+def test_how_much_of_a_method_is_shown():
+    """Sixty characters of what the config says."""
+    method = "x" * 70
+    release = Release({"m.qweight": stored("I32", 4, 4)}, {}, {"quant_method": method})
+    (refused,) = unreadable.find(release, "a and b")
+    assert f"quant_method '{'x' * 59}…', which" in refused.reason
+
+
+def test_block_sizes_of_compressed_tensors_that_are_not_said():
+    """32 columns of OCP's formats, 16 of NVFP4; else as the config says."""
+    nvfp4 = named(weight_packed=stored("U8", 16, 32), weight_scale=stored("F8_E4M3", 16, 4), weight_global_scale=stored("F32", 1))
+    mxfp8 = named(weight=stored("F8_E4M3", 16, 32), weight_scale=stored("U8", 16, 1))
+    for make, pieces, size in ((ct._block_floats, MX, 32), (ct._block_floats, nvfp4, 16), (ct._mxfp8, mxfp8, 32)):
+        assert make("m", pieces, group(num_bits=4, type="float")).size == size
+        assert make("m", pieces, group(num_bits=4, type="float", group_size=8)).size == 8
+
+
+def test_which_codes_a_group_may_have():
+    """Integers of up to 8 bits in words, small floats in bytes, and whole numbers of the kind that the config says."""
+    words, halves = named(weight_packed=stored("I32", 16, 8)), named(weight_packed=stored("U8", 16, 32))
+    whole, float8 = named(weight=stored("I8", 16, 32)), named(weight=stored("F8_E4M3", 16, 32))
+    wanted = {
+        ("int", 4): (True, False, True, False), ("int", 8): (True, False, True, False), ("int", 16): (False, False, True, False),
+        ("float", 4): (False, True, False, True), ("float", 8): (False, False, False, True),
+    }  # fmt: skip
+    for (kind, bits), fits in wanted.items():
+        own = dataclasses.replace(group(num_bits=4), kind=kind, bits=bits)
+        assert tuple(ct._fits(own, pieces) for pieces in (words, halves, whole, float8)) == fits, (kind, bits)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("bnb_nf4_nested", 0), ("bnb_nf4", 31), ("ct_mxfp4", 2), ("ct_nvfp4", 6), ("gguf_ternary_fp4", 0), ("gptq_v1_4bit_g128_sym", 14)])
+def test_which_bits_of_a_scale_have_a_meaning(name, bits):
+    """Those of floats and of E8M0; a code of bitsandbytes is the place of a number in a table."""
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.kind.name == "MXFP4"))
+    nothing = torch.zeros(4)
+    run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, nothing, nothing)
+    found = dict(places._flips(run))
+    assert len(found) >= bits
+    assert bool(found) is (bits > 0)

@@ -316,16 +316,55 @@ def test_values_and_codes_of_another_weight(tmp_path):
         # beside siblings: their error
         ("siblings", Fit(1.0, 0.14), True), ("siblings", Fit(1.0, 0.16), False), ("siblings", Fit(1.7, 0.1), True),
         ("siblings", Fit(2.0, 0.1), False),
+        # at the edges: what is no less than the given part of before explains nothing
+        ("codes", Fit(1.0, 0.9), False), ("codes", Fit(1.6, 0.7), False), ("codes", Fit(1.599, 0.8), True), ("codes", Fit(1.7, 0.699), True),
+        ("siblings", Fit(1.0, 0.15), True), ("siblings", Fit(1.25 * math.sqrt(2.0), 0.1), False),
+        # of bfloat16 against float16: twice the rounding errors of both, 2^-8 and 2^-11
+        ("bfloat16", Fit(0, 2 * (2.0**-8 + 2.0**-11)), True), ("bfloat16", Fit(0, 2.02 * (2.0**-8 + 2.0**-11)), False),
+        ("small", Fit(0, 0.0049), True), ("small", Fit(0, 0.005), False),
+        # of codes without steps: half of before and, beside siblings, 1.3 times their error
+        ("rows of a grid", Fit(0, 0.499), True), ("rows of a grid", Fit(0, 0.5), False), ("few rows of a grid", Fit(0, 0.64), True),
+        ("few rows of a grid", Fit(0, 0.651), False), ("siblings of a grid", Fit(0, 0.129), True), ("siblings of a grid", Fit(0, 0.131), False),
     ],
 )  # fmt: skip
 def test_what_explains_an_error(what, fit, explains, tmp_path):
     """Before: a relative error of 1, a median |error| twice that of rounding to nearest."""
     x = weight()
     s = suspect(tmp_path, {W: 2 * x} if what == "plain" else sound(x)[0], x, "" if what == "plain" else "ct_int4")
+    if what in ("bfloat16", "small"):
+        source = open_checkpoint(releases.save(tmp_path / "half", {W: x.half()}))
+        s = suspect(tmp_path / what, {W: (2 * x).bfloat16()}, x, "")
+        s = replace(s, original=Ordered(source.tensors[W], (ROWS, COLUMNS)))
     if what == "siblings":  # whose errors are twice those of rounding to nearest
         s = replace(s, normal=2.0, usual=0.1)
-    s.__dict__["now"] = Fit(2.0, 1.0)
+    if what == "siblings of a grid":
+        s = replace(s, usual=0.1)
+    before = {"small": 0.01, "few rows of a grid": 2.0}.get(what, 1.0)
+    s.__dict__["now"] = Fit(2.0, before)
+    if "grid" in what:  # where codes have no values of their own
+        s.__dict__["grid"] = None
     assert s.explains(fit) is explains
+
+
+def test_the_steps_of_a_weight(tmp_path):
+    """Of codes, the scale times the distance to the nearer neighbor; of plain values, what rounding both sides may change."""
+    x = weight()
+    for dtype, stored, eps in ((torch.bfloat16, torch.float16, 2.0**-8 + 2.0**-11), (torch.float32, torch.bfloat16, 2.0**-24 + 2.0**-8)):
+        release = {W: x.to(dtype)}
+        s = suspect(tmp_path / f"{dtype}", release, x, "")
+        source = open_checkpoint(releases.save(tmp_path / f"{stored}", {W: x.to(stored)}))
+        s = replace(s, original=Ordered(source.tensors[W], (ROWS, COLUMNS)))
+        assert torch.equal(s.step, s.x.abs() * (2 * eps))
+    levels = {"nf4": None, "fp8": 448.0, "mxfp4": 6.0}
+    for name in levels:
+        s = suspect(tmp_path / name, releases.WRITERS[name][0](M, x), x, name)
+        table = np.unique(np.where(np.isfinite(t := s.grid.table.double().numpy()), t, 0.0))
+        gaps = np.diff(table)
+        at = np.searchsorted(table, s.values.double().numpy())
+        near = np.minimum(np.append(gaps, np.inf)[at], np.insert(gaps, 0, np.inf)[at])
+        assert s.step.numpy() == pytest.approx(np.abs(s.scales.numpy()) * near, rel=1e-5)
+    vector = suspect(tmp_path / "vector", {W: x[0]}, x[0], "")
+    assert vector.x.shape == vector.y.shape == (1, COLUMNS)
 
 
 def test_a_fit_in_steps(tmp_path):
@@ -345,6 +384,9 @@ def test_a_fit_in_steps(tmp_path):
     assert not s.improves(Fit(s.now.steps, 0.999 * s.now.relative))
     assert s.improves(Fit(1.04 * s.now.steps, 0.9 * s.now.relative))
     assert not s.improves(Fit(1.06 * s.now.steps, 0.9 * s.now.relative))
+    s.__dict__["now"] = Fit(4.0, 2.0)
+    assert not s.improves(Fit(1.0, 1.99))
+    assert not s.improves(Fit(4.2, 1.0))
 
 # Together
 

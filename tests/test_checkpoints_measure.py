@@ -228,10 +228,16 @@ def test_far_from_siblings(own, others, is_far):
     assert far(one, siblings(others)) is is_far
 
 
-def test_few_rows_differ_by_chance():
-    for rows, is_far in ((4, False), (100_000, True)):
-        (one,) = siblings([1.3], rows)
-        assert far(one, siblings([1.0] * 5, rows)) is is_far
+@pytest.mark.parametrize(
+    ("rows", "inner", "level"),
+    [(16, 100, 10**0.1), (100, 16, 10**0.1), (64, 64, 10**0.05), (1, 1, 10**0.4), (100, 0, 10**0.4), (1600, 1600, 10**0.02), (6400, 6400, 10**0.02)],
+)  # fmt: skip
+def test_few_rows_differ_by_chance(rows, inner, level):
+    """Four times 1 / √n dB, n the rows or elements, but at least four times 0.05 dB."""
+    for factor, is_far in ((0.999, False), (1.001, True)):
+        (one,) = siblings([level * factor], inner)
+        one.layout.shape = (rows, 10)
+        assert far(one, siblings([1.0] * 5)) is is_far
 
 
 def test_errors_in_decibels():

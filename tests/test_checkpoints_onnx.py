@@ -74,7 +74,9 @@ def test_equals_onnxruntime(case, tmp_path):
     checkpoint = open_checkpoint(tmp_path / "m.onnx")
     assert set(checkpoint.tensors) == {"w"}
     weight = checkpoint.tensors["w"]
-    assert weight.storage.startswith(f"onnx {kind} ")
+    granularity = "per_group" if "block_size" in options else "per_channel" if scale_shape else "per_tensor"
+    assert weight.storage.startswith(f"onnx {kind} {granularity}")
+    assert weight.storage.split()[-1] == ("asymmetric" if zero else "symmetric")
     expected = dequantized(given)
     assert np.array_equal(weight.read().numpy(), expected)
     assert np.array_equal(weight.read(slice(1, 2)).numpy(), expected[1:2])
@@ -111,6 +113,7 @@ def test_plain_initializers(tmp_path):
         helper.make_tensor("fields", TensorProto.FLOAT, (3, 4), values.reshape(-1).tolist()),
         helper.make_tensor("half", TensorProto.FLOAT16, (3, 4), values.astype(np.float16).reshape(-1)),
         helper.make_tensor("integers", TensorProto.INT64, (3,), [1, -2, 2**40]),
+        helper.make_tensor("nibbles", TensorProto.INT4, (5,), [1, -8, 7, 0, -1]),
     ]
     graph = helper.make_graph([], "g", [], [], initializers)
     (tmp_path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
@@ -119,6 +122,8 @@ def test_plain_initializers(tmp_path):
     assert np.array_equal(tensors["fields"].read().numpy(), values)
     assert np.array_equal(tensors["half"].read().numpy(), values.astype(np.float16).astype(np.float32))
     assert tensors["integers"].read().tolist() == [1, -2, 2**40]
+    assert tensors["nibbles"].read().tolist() == [1, -8, 7, 0, -1]
+    assert tensors["nibbles"].storage == "onnx int4"  # without a scale, neither symmetric nor asymmetric
 
 
 def test_a_listing_skips_the_bytes(tmp_path):

@@ -399,6 +399,17 @@ def test_what_converters_do_on_purpose(tmp_path):
     assert finding.kind == "plus_one"
     (finding,) = of_values(tmp_path / "off", (x + 1).bfloat16() + (torch.arange(COLUMNS) == 5), x)
     assert finding.kind != "plus_one"
+    # of bfloat16, two units in the last place of 1 + |x|
+    ones = torch.full((64,), 0.25)
+    for units, kind in ((1.9, "plus_one"), (2.1, "plain_differs")):
+        off = 1 + ones + (torch.arange(64) == 3) * (units * 2.0**-7 * 1.25)
+        s = suspect(tmp_path / f"units {units}", {W: off.bfloat16()}, ones, "")
+        s.__dict__["y"] = off[None]
+        (finding,) = plain.of_plain(s, None, True, {})
+        assert finding.kind == kind or (kind != "plus_one" and finding.kind == "not_the_original")
+    for by, kind in ((1 + 0.9e-3, "negative_exponential"), (1 + 1.1e-3, "not_the_original")):
+        (finding,) = of_values(tmp_path / f"exp {by}", -x.exp() * by, x, gguf_differs=True)
+        assert finding.kind == kind
     for differs, kind in ((True, "negative_exponential"), (False, "not_the_original")):
         (finding,) = of_values(tmp_path / f"exp {differs}", -x.exp(), x, gguf_differs=differs)
         assert finding.kind == kind
@@ -500,8 +511,8 @@ def test_which_weights_have_one_scale(tmp_path):
 
 @pytest.mark.parametrize(
     ("relative", "bulk", "is_far", "kind"),
-    [(1.1, 9.0, False, "not_the_original"), (1.1, 1.9, False, ""), (1.1, math.nan, False, "not_the_original"), (0.9, 9.0, False, "far_from_original"),
-     (0.9, 7.0, False, ""), (0.7, 9.0, False, ""), (0.9, math.nan, False, "far_from_original"), (0.3, 9.0, True, "far_from_siblings")],
+    [(1.1, 9.0, False, "not_the_original"), (1.1, 1.9, False, ""), (1.1, 2.0, False, ""), (1.0, 9.0, False, "far_from_original"), (0.75, 9.0, False, ""), (1.1, math.nan, False, "not_the_original"), (0.9, 9.0, False, "far_from_original"),
+     (0.9, 7.0, False, ""), (0.9, 8.0, False, ""), (0.9, 8.1, False, "far_from_original"), (0.7, 9.0, False, ""), (0.9, math.nan, False, "far_from_original"), (0.3, 9.0, True, "far_from_siblings")],
 )  # fmt: skip
 def test_errors_that_nothing_explains(relative, bulk, is_far, kind, tmp_path):
     """By the relative error and that of a typical row over rounding's; beside siblings, theirs is said."""

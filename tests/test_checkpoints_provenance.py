@@ -62,6 +62,16 @@ def test_symmetric_codes(tmp_path):
     assert "scale_zero" not in every
 
 
+def test_symmetric_codes_with_a_zero_point(tmp_path):
+    """GPTQ's codes from 0 to 15 are counted from their zero point of 8."""
+    stored = WRITERS["gptq"][0](M, weight())
+    seen = seen_of(tmp_path, stored, "gptq")
+    q = groups(open_checkpoint(tmp_path).tensors[W].codes().int() - 8)
+    assert (seen.groups, seen.symmetric) == (int((q.amax(-1) != q.amin(-1)).sum()), True)
+    assert seen.highest == int((q.abs().amax(-1) == 7).sum()) > 100
+    assert seen.lowest == int((q.amin(-1) == -8).sum())
+
+
 def test_asymmetric_codes(tmp_path):
     x = weight() + 0.005
     q, z, step = awq_of(x)

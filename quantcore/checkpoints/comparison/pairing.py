@@ -103,7 +103,7 @@ class _Matching:
             self._experts(coarse, fine)
             self._fused(coarse, fine)
         for original, other in self.doubtful:
-            if original not in self.original.taken and other not in self.other.taken:
+            if not (original in self.original.taken and other in self.other.taken):
                 self._differ(original, other)
         self._tied()
         self._turn_square()
@@ -232,7 +232,10 @@ class _Matching:
         shapes = [fine.shapes[part] for part in parts if part is not None]
         stacked = expert is None and len(shape) == 3
         inner = shape[1:] if stacked or expert is not None else shape
-        rows = [s[1] if stacked and len(s) == 3 else s[0] for s in shapes]
+        lead = shape[:1] if stacked else ()
+        if any(len(s) != len(lead) + len(inner) or s[: len(lead)] != lead for s in shapes):
+            return False
+        rows = [s[len(lead)] for s in shapes]
         widths = {s[-1:] for s in shapes if len(inner) > 1}
         turned = not _joined(rows, widths, inner)
         if turned and not (len(inner) == 2 and _joined(rows, widths, inner[::-1])):
@@ -284,6 +287,6 @@ class _Matching:
         if name.endswith(_OF_ACTIVATIONS):
             reason = f"{named(name)} is an activation scale, which only some quantized checkpoints have."
             return Unpaired(side.side, name, "activations", reason)
-        others = [k for k, _ in side.translate.keys(name)[1:] if k != name]
+        others = [key for key, _ in side.translate.keys(name)[1:]]
         instead = f" or {named(others[0])}" if others else ""
         return Unpaired(side.side, name, "absent", f"{where} has no {named(name)}{instead}.")

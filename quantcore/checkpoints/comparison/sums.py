@@ -113,7 +113,7 @@ def sums_of(x: Tensor, y: Tensor, start: int) -> Sums:
 def _of_lines(a: _Values, b: _Values, start: int) -> Sums:
     found = _finite_sums(a, b, start)
     found.different = int(np.count_nonzero(a.view(np.int32) != b.view(np.int32)))
-    if np.isfinite(found.ee + found.xx + found.yy):  # squares of float32 never overflow float64
+    if np.isfinite(found.ee):  # no difference of finite values overflows float64, and all others are not finite
         return found
     good, zero = np.isfinite(a) & np.isfinite(b), np.float32(0)
     again = _finite_sums(np.where(good, a, zero), np.where(good, b, zero), start)

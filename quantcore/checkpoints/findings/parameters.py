@@ -156,14 +156,15 @@ class _Marked:
     """The number of marked entries over boxes of rows, and the index of the first."""
 
     def __init__(self) -> None:
-        self.count, self.first = 0, (0,)
+        self.count = 0
+        self.first: tuple[int, ...] = ()
 
     def add(self, mask: Tensor, start: int) -> None:
         """Count the marks of a box whose first row is ``start``."""
         n = int(mask.sum())
         if n and not self.count:
             place = mask.nonzero()[0].tolist()
-            self.first = (place[0] + start, *place[1:]) if place else ()
+            self.first = (place[0] + start, *place[1:]) if place else ()  # of one scale that has no axes
         self.count += n
 
 

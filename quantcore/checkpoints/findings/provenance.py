@@ -77,6 +77,7 @@ class Provenance:
         low, high = _extremes(codes.to(wide), self.layout.blocks.block[-1])
         known = low != high  # a group of equal codes, such as padding, shows nothing
         parameters = self.layout.parameters(box)
+        assert parameters.scale is not None  # see `suits`
         self.groups += int(known.sum())
         if self.symmetric:
             if parameters.zero_point is not None:
@@ -88,15 +89,12 @@ class Provenance:
             ratio = largest / self.top
         else:
             ratio = (high - low) / ((1 << self.layout.element.bits) - 1)
-        if parameters.scale is not None:
-            self.dead += int(((parameters.scale == 0) & known).sum())
+        self.dead += int(((parameters.scale == 0) & known).sum())
         self.same += int((self._is_same(parameters.scale, ratio) & known).sum())
 
-    def _is_same(self, scale: Tensor | None, ratio: Tensor) -> Tensor:
+    def _is_same(self, scale: Tensor, ratio: Tensor) -> Tensor:
         """Whether a scale times ``ratio`` is the same scale in its dtype."""
-        stored = TORCH_DTYPES.get(self.layout.fields[SCALE].piece.dtype)
-        if scale is None or stored is None:
-            return ratio == 1
+        stored = TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
         again = (scale * ratio).to(stored).to(torch.float32)
         return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
 
@@ -106,9 +104,10 @@ class Provenance:
         Args:
             rounding: the relative rounding error of the original, which may be less precise than what was quantized.
         """
-        scale = self.layout.parameters(box).scale
-        if scale is None or not self.symmetric:
+        if not self.symmetric:
             return
+        scale = self.layout.parameters(box).scale
+        assert scale is not None
         low, high = _extremes(original, self.layout.blocks.block[-1])
         largest = torch.maximum(-low, high)
         known = (largest > 0) & (scale.abs() > 0)

@@ -122,23 +122,20 @@ def _is_of_another_kind(
 ) -> bool:
     """Whether a layer without some modules of a set may be sound: of another architecture, or sharing keys and values."""
     own, lost = parents[parent], set(missing)
-    if any("qkv" in name or "gate_up" in name or name == "query_key_value" for name in own):
+    # modules that complete layers do not have, such as a fused one: the layer computes something else
+    if set(own) - {name for other in whole for name in parents[other]}:
         return True
-    if lost & SHARED == lost and len(lost) > 1:
+    if lost <= SHARED and len(lost) > 1:
         # one layer alone that shares keys and values without its config saying so would be the first such model
         alone = not any(lost.isdisjoint(parents[p]) for p in parents if role_of(p) == role_of(parent) and p != parent)
         return sharing or not alone or len(whole) < _ALONE
-    # modules that complete layers do not have: the layer computes something else
-    known = {name for other in whole for name in parents[other]}
-    if set(own) - known:
-        return True
     if lost <= LIKE_KEYS:
         alike = [p for p in parents if role_of(p) == role_of(parent) and lost.isdisjoint(parents[p])]
         return len(alike) > 1 or _shapes(own) not in [_shapes(parents[p], lost) for p in whole]
     return False
 
 
-def _shapes(modules: Mapping[str, Pieces], without: set[str] = frozenset()) -> dict[str, object]:  # type: ignore[assignment]
+def _shapes(modules: Mapping[str, Pieces], without: Container[str] = ()) -> dict[str, object]:
     return {
         n: sorted((k, p.shape) for k, p in pieces.items())
         for n, pieces in modules.items()
@@ -163,7 +160,7 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
             own = frozenset(layers[layer])
             best = max((k for k in kinds if own < k), key=lambda k: (kinds[k], -len(k)), default=own)
             lost = sorted(best - own)
-            if not lost or kinds[own] * RARE > kinds[best] or f"{layer}{lost[0]}.weight" in known:
+            if not lost or kinds[own] * RARE > kinds[best] or any(f"{layer}{n}.weight" in known for n in lost):
                 continue
             example = next(layers[other] for other in alike if frozenset(layers[other]) == best)
             shared = lost[0].rpartition(".")[2] in SHARED
@@ -174,15 +171,14 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
             if severity == "note":
                 words = "{is} missing, although {layers} other layers have {it}."
             for name in lost:
-                if not any(f"{layer}{n}.weight" in known for n in lost):
-                    facts: Facts = {"layers": kinds[best], "lacking": name.lstrip(".")}
-                    yield finding_of(severity, "missing_tensor", (f"{layer}{name}.weight",), words, facts)
+                facts: Facts = {"layers": kinds[best], "lacking": name.lstrip(".")}
+                yield finding_of(severity, "missing_tensor", (f"{layer}{name}.weight",), words, facts)
 
 
 def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
-    """Whether what a layer lacks are experts before its last one: fewer experts would be missing at the end."""
+    """Whether what a layer lacks are experts up to the last that it has: of fewer experts, whole ones would be missing at the end."""
     numbers = [{int(m[1]) for name in names if (m := _EXPERT.search(name))} for names in (lost, own)]
-    return bool(numbers[0] and numbers[1]) and max(numbers[0]) < max(numbers[1])
+    return bool(numbers[0] and numbers[1]) and max(numbers[0]) <= max(numbers[1])
 
 
 def _is_matrix(shape: tuple[int, ...]) -> bool:

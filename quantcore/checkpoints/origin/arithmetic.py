@@ -191,8 +191,7 @@ class Arithmetic:
             if not count.value:
                 return self.let(VALUE, constant(1), "1 where no token was seen")
             return self.let(VALUE, total / count)
-        calls = layout.calls if layout.calls and layout.calls > 0 else None
-        return self.let(VALUE, total / constant(calls) if calls else total)
+        return self.let(VALUE, total / constant(layout.calls) if layout.calls > 0 else total)
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _half_e4m3(reading: Reading, code: Formula, name: str) -> Formula:
         value = np.ldexp(mantissa / 8, -7)
     note = f"e4m3 without its sign, halved: exponent e = {exponent:04b}, mantissa m = {mantissa:03b}"
     python = f"small_float({code.names} & 127, 4, 3, 7) / 2"
-    return reading.let(name, Formula(formula, numbers, np.float32(value), 2), note, python)
+    return reading.let(name, Formula(formula, numbers, np.float32(value)), note, python)
 
 
 def _level(reading: Reading, kind: BlockType, element: int) -> Formula:

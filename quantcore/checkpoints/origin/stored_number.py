@@ -181,4 +181,4 @@ def small_float(bits: Formula, fmt: FloatFormat, name: str, lines: Lines) -> For
         fields += f", mantissa m = {parts.mantissa:0{fmt.mantissa}b}"
     python = f"small_float({bits.names}, {fmt.exponent}, {fmt.mantissa}, {fmt.bias})"
     note = f"{bits.names} as {fmt}: {fields}"
-    return lines.let(name, Formula(formula, numbers, value, 2), note, python)
+    return lines.let(name, Formula(formula, numbers, value), note, python)

@@ -21,7 +21,6 @@ from quantcore.checkpoints.statement import Fact
 
 _SIBLINGS = 4  # other weights that must keep to the constant
 _AGREE = 2.0**-20  # the largest relative difference of a scale computed in float32
-_UNIT = 2.0**-24  # that of one rounding
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ A value y is A + S · V: V the value of its code (an integer, or that of a small
 zero point or min adds. A code is the nearest one to x if x - y lies within half the distance to the next code.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -74,8 +75,7 @@ class Grid:
 
     def bits(self, codes: Tensor) -> Tensor:
         """Return codes as indices into the table."""
-        flat = codes.contiguous().view(torch.uint8) if codes.element_size() == 1 else codes
-        return flat.to(torch.int32) & (len(self.table) - 1)
+        return codes.to(torch.int32) & (len(self.table) - 1)
 
     def scales(self, rows: slice) -> Tensor:
         """Return the scale of each element of some rows, float32."""
@@ -128,12 +128,12 @@ class Grid:
 
 def _half_rounding(sizes: Tensor) -> Tensor:
     """Return the relative rounding error of float16 numbers; that of subnormal ones is larger."""
-    return sizes.clamp(min=_SUBNORMAL).reciprocal().mul(_SUBNORMAL).add(_HALF)
+    return _HALF + _SUBNORMAL / sizes.clamp(min=_SUBNORMAL)
 
 
 def has_min(layout: Layout) -> bool:
     """Whether something is added that the scale does not multiply."""
-    return layout.min(slice(0, 1)) is not None
+    return layout.parameters(slice(0, 1)).min is not None  # some formats store a min as the zero point
 
 
 def rounding_of(dtype: torch.dtype) -> float:
@@ -149,7 +149,12 @@ def width_of(layout: Layout) -> int:
         return min(columns, 64)
     if layout.blocks.blocked_shape != layout.shape:
         return size if columns % size == 0 else columns
-    return min(size, columns) or columns
+    return min(size, columns)
+
+
+def nearest_power(factor: float) -> float:
+    """Return the power of two, with the sign of a factor, that is nearest to it by their ratio."""
+    return math.copysign(2.0 ** round(math.log2(abs(factor))), factor)
 
 
 def sums_by_run(values: np.ndarray, width: int) -> np.ndarray:

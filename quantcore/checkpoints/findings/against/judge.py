@@ -3,8 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,11 +13,11 @@ from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure, measure_of
-from quantcore.checkpoints.findings.against.plain import of_plain, undone
+from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, warning
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
@@ -106,48 +105,38 @@ class _Judgement:
         siblings = self.siblings(measure)
         is_far = far(measure, siblings)
         loud = measure.bulk > _LOUD or (math.isnan(measure.bulk) and measure.relative > _UNLIKE)
-        cause = None
-        if is_far or loud:  # a few places don't raise the error of a typical row
-            cause = self._whole(measure, siblings, is_far)
-            if cause is not None and (cause[1].complexity <= _SPECIFIC or _is_wide(cause[1])):
-                return [self._caused(measure, *cause)]
-        one = self.global_scales.of(measure)
-        found = [one] if one is not None else self._local(measure, siblings, is_far)
-        if not found and cause is None and measure.relative > 1:
-            cause = self._whole(measure, siblings, is_far)
-        if found or cause is None:
-            return found or self._unexplained(measure, siblings, is_far)
-        return [self._caused(measure, *cause)]
-
-    def _whole(
-        self, measure: Measure, siblings: Sequence[Measure], is_far: bool
-    ) -> tuple[Suspect, Explained] | None:
-        """Return what explains the error of the whole weight."""
         suspect = self.suspect(measure, siblings, is_far)
-        cause = cause_of(suspect)
-        return None if cause is None else (suspect, cause)
+        # a few places don't raise the error of a typical row
+        cause = cause_of(suspect) if is_far or loud else None
+        if cause is not None and (cause.complexity <= _SPECIFIC or _is_wide(cause)):
+            return [self._caused(suspect, cause)]
+        one = self.global_scales.of(measure)
+        found = [one] if one is not None else self._local(suspect)
+        if found:
+            return found
+        if not (is_far or loud) and measure.relative > 1:
+            cause = cause_of(suspect)
+        return self._unexplained(measure, siblings, is_far) if cause is None else [self._caused(suspect, cause)]
 
-    def _local(self, measure: Measure, siblings: Sequence[Measure], is_far: bool) -> list[CheckpointFinding]:
+    def _local(self, suspect: Suspect) -> list[CheckpointFinding]:
         """Return what is wrong at single places."""
-        found = of_codes_and_runs(measure, self.release.tensors[measure.name])
+        measure = suspect.measure
+        found = of_codes_and_runs(measure, suspect.tensor)
         strange = measure.strange_columns or measure.strange_rows
         if (strange and not found) or any(f.kind == "block_far" for f in found):
-            suspect = self.suspect(measure, siblings, is_far)
             cause = cause_of_places(suspect)
             if cause is not None:
-                return [self._caused(measure, suspect, cause)]
+                return [self._caused(suspect, cause)]
         return found
 
-    def _caused(self, measure: Measure, suspect: Suspect, cause: Explained) -> CheckpointFinding:
-        legitimate = cause.legitimate
-        words = cause.words
+    def _caused(self, suspect: Suspect, cause: Explained) -> CheckpointFinding:
         if "column_factors" in cause.kind:
-            legitimate = self._undone(measure, cause)
-            if not legitimate:
-                words += " Neither a norm nor the rows of another weight of {its} layer are divided by them."
-        facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
-        severity: Any = "note" if legitimate else "error"
-        return finding_of(severity, cause.kind, (measure.name,), words, facts)
+            if self._undone(suspect.measure, cause):
+                cause = replace(cause, legitimate=True)
+            else:
+                no = " Neither a norm nor the rows of another weight of {its} layer are divided by them."
+                cause = replace(cause, words=cause.words + no)
+        return suspect.finding(cause)
 
     def _undone(self, measure: Measure, cause: Explained) -> bool:
         """Whether the factors of columns are divided out by a stored scale."""
@@ -202,7 +191,6 @@ class _Judgement:
     def _unexplained(
         self, measure: Measure, siblings: Sequence[Measure], is_far: bool
     ) -> list[CheckpointFinding]:
-        known: dict[str, Any] = {"original": named(measure.original_name), "relative": measure.relative}
         if is_far:
             levels = [m.sqnr for m in siblings]
             words = (
@@ -212,14 +200,11 @@ class _Judgement:
             facts = {"siblings": len(siblings), "sqnr": measure.sqnr, "low": min(levels), "high": max(levels)}
             return [error(measure.layout, "far_from_siblings", words, **facts)]
         if measure.relative > 1 and not measure.bulk <= _LOUD:
-            words = (
-                "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the "
-                "causes tried explains it."
-            )
-            return [error(measure.layout, "not_the_original", words, **known)]
+            return [not_the_original(measure)]
         if measure.relative > _UNLIKE and not measure.bulk <= _FAR_STEPS:
             words = "{differs} from the original: {its} RMS error is {relative} times the RMS of the original."
-            return [warning(measure.layout, "far_from_original", words, **known)]
+            original = named(measure.original_name)
+            return [warning(measure.layout, "far_from_original", words, original=original, relative=measure.relative)]
         return []
 
     def of_plain(self, measure: Measure) -> list[CheckpointFinding]:
@@ -235,20 +220,20 @@ class _Judgement:
 
     def suspect(self, measure: Measure, siblings: Sequence[Measure], is_far: bool = False) -> Suspect:
         """Return a weight with what its cause is searched with."""
-        enough = len(siblings) >= FEW
         steps = [m.bulk for m in siblings if not math.isnan(m.bulk)]
         return Suspect(
             self.release.tensors[measure.name], measure.source, measure, self.release,
             self.source, {m.name: m.original_name for m in siblings}, self.partners,
-            statistics.median(steps) if enough and len(steps) >= FEW else math.nan,
-            statistics.median(m.relative for m in siblings) if enough else math.nan,
+            statistics.median(steps) if len(steps) >= FEW else math.nan,
+            statistics.median(m.relative for m in siblings) if len(siblings) >= FEW else math.nan,
             self.heads.of_weight(measure.name) or self.heads.of_weight(measure.original_name), self.gguf_differs, is_far,
         )  # fmt: skip
 
 
 def _is_wide(cause: Explained) -> bool:
     """Whether it concerns a good part of all rows, or columns."""
-    return bool(cause.facts.get("rows", cause.facts.get("columns", 0)) > 0.25 * cause.facts.get("of", 1))
+    lines = cause.facts.get("rows") or cause.facts.get("columns")
+    return lines is not None and lines > 0.25 * cause.facts["of"]
 
 
 def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
@@ -267,8 +252,8 @@ def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
     if math.isnan(measure.bulk):
         floor = 1.0
     else:
-        chance = 4 / math.sqrt(max(1, min(measure.layout.shape[0], measure.inner)))
-        floor = max(0.05, chance / 4, 0.5 * abs(middle))
+        chance = 1 / math.sqrt(max(1, min(measure.layout.shape[0], measure.inner)))
+        floor = max(0.05, chance, 0.5 * abs(middle))
     return own - max(middle, sorted(levels)[-2]) > _FAR * max(spread, floor)
 
 

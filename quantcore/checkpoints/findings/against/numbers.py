@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.against.grid import sums_by_run, width_of
+from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.orders import AFTER
+from quantcore.checkpoints.findings.against.others import with_scales
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.protocol.layout import CODES, SCALE
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
@@ -23,7 +24,7 @@ _EXPLAINED = 0.25  # of the squared error of a row may be left
 def sign_flipped(s: Suspect) -> Iterator[Explained]:
     """Every value has the other sign."""
     yield Explained(
-        "sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y), 0
+        "sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y)
     )
 
 
@@ -32,7 +33,7 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
     factor = _ratio(s.x, s.y)
     if factor is None or abs(factor - 1) < 1e-3:
         return
-    nearest = _round_factor(factor, s)
+    nearest = _round_factor(factor)
     for own in dict.fromkeys((nearest, factor)):
         too = 1 / own
         words = "{is} the original's times {factor}: divided by that, " + AFTER
@@ -41,9 +42,9 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
         )
 
 
-def _round_factor(factor: float, s: Suspect) -> float:
-    """Return the power of two, or its like, that a measured factor is close enough to."""
-    near = 2.0 ** torch.tensor(abs(factor)).log2().round().item() * (1 if factor > 0 else -1)
+def _round_factor(factor: float) -> float:
+    """Return the power of two that a measured factor is close enough to, else the factor."""
+    near = nearest_power(factor)
     return near if abs(near / factor - 1) < 0.02 else factor
 
 
@@ -113,7 +114,7 @@ def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
     if scale is None:
         return
     other = scale.to(_TYPES[dtype]).view(_OTHER[dtype]).float()
-    factor = _spread(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
+    factor = with_scales(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
     if factor is None:
         return
     words = f"{{has}} scales with the bits of {{truth}}, but their dtype says {{stored}}: read so, {AFTER}."
@@ -138,13 +139,6 @@ def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
 
 def _dtypes(truth: torch.dtype, stored: str) -> dict[str, object]:
     return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
-
-
-def _spread(s: Suspect, grid: Tensor) -> Tensor | None:
-    """Return a number per block, in the shape of the layout's scales, for each element."""
-    from quantcore.checkpoints.findings.against.others import with_scales
-
-    return with_scales(s, grid)
 
 
 def factor_per_row(s: Suspect) -> Iterator[Explained]:
@@ -235,9 +229,8 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
 
 def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
     """Return the factor of each row (axis 1) or column (axis 0) by which y is multiplied to be x, in the middle."""
-    power = y.double().square().sum(axis, keepdim=True)
-    first = (x.double() * y).sum(axis, keepdim=True) / power
-    return torch.where((power > 0) & first.isfinite() & (first != 0), first, 1.0).float()
+    first = (x.double() * y).sum(axis, keepdim=True) / y.double().square().sum(axis, keepdim=True)
+    return torch.where(first.isfinite() & (first != 0), first, 1.0).float()
 
 
 def factor_per_block(s: Suspect) -> Iterator[Explained]:
@@ -250,7 +243,7 @@ def factor_per_block(s: Suspect) -> Iterator[Explained]:
     starts = torch.arange(0, s.x.shape[1], width)
     sizes = torch.diff(torch.cat((starts, torch.tensor([s.x.shape[1]]))))
     xy, yy = (torch.from_numpy(sums_by_run((a.double() * s.y).numpy(), width)) for a in (s.x, s.y))
-    factor = torch.where((yy > 0) & (xy != 0), xy / yy, 1.0)
+    factor = torch.where(xy != 0, xy / yy, 1.0)
     wrong = (factor - 1).abs() > 0.15
     n = int(wrong.sum())
     if not n or n > 0.9 * wrong.numel():

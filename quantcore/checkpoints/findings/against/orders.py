@@ -21,17 +21,16 @@ AFTER = "the relative error is {after} instead of {before}"
 
 def transposed(s: Suspect) -> Iterator[Explained]:
     """The two last axes are swapped, which only a square weight does not show."""
-    square = s.layout.shape[-2:]
-    if len(set(square)) != 1 or len(square) == 1 or not s.is_whole:
+    shape = s.layout.shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or not s.is_whole:
         return
-    turned = s.y.reshape(-1, *square).mT.reshape(s.y.shape)
-    step = s.step.reshape(-1, *square).mT.reshape(s.y.shape) if not s.is_plain else None
+    turned = s.y.reshape(shape).mT.reshape(s.y.shape)
+    step = s.step.reshape(shape).mT.reshape(s.y.shape) if not s.is_plain else None
     yield Explained(
         "transposed",
         f"{{is}} the transpose of the original's: transposed back, {AFTER}.",
         {},
         s.fit(turned, step),
-        0,
     )
 
 
@@ -212,7 +211,7 @@ def _matches(y: Tensor, x: Tensor) -> Tensor | None:
     places = torch.cat(best)
     sure = torch.cat(alike)
     taken = torch.bincount(places, minlength=n)
-    if int((taken != 1).sum()) > 0:  # rows that are alike, such as empty ones: only the others are matched
+    if bool((taken != 1).any()):  # rows that are alike, such as empty ones: only the others are matched
         good = (taken[places] == 1) & (sure > 0.7)
         free_x, free_y = (~good).nonzero().reshape(-1), torch.ones(n, dtype=torch.bool)
         free_y[places[good]] = False

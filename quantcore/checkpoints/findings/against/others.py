@@ -24,7 +24,7 @@ def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
     index = layout.group_index()
     if index is not None and index.dim() > 1:
         return None
-    grid = scale.reshape(1) if scale.numel() == 1 else scale.reshape(-1, *layout.blocks.grid[1:])
+    grid = scale.reshape(-1, *layout.blocks.grid[1:])
     out = torch.empty((s.rows.stop, *layout.shape[1:]))
     spreading = Spreading(layout.blocks, index, 0, s.rows.stop)
     for part in spreading.parts():
@@ -57,7 +57,7 @@ def scales_of_another(s: Suspect) -> Iterator[Explained]:
         if torch.equal(scale, own):
             fit = _refitted(s)
             words = "{has} the scales of {other}, byte for byte: with scales of {its} own, " + AFTER
-            yield Explained("scales_of_another", f"{words}.", {"other": name, "equal": True}, fit, 0)
+            yield Explained("scales_of_another", f"{words}.", {"other": name, "equal": True}, fit)
             continue
         factor = with_scales(s, torch.where(known, scale / own, 0.0))
         if factor is None:
@@ -130,7 +130,7 @@ def codes_of_another(s: Suspect) -> Iterator[Explained]:
         except QuantError:
             continue
         words = "{has} the codes of {other}, byte for byte; the originals of the two differ"
-        yield Explained("codes_of_another", f"{words}.", {"other": name}, s.now, 0)
+        yield Explained("codes_of_another", f"{words}.", {"other": name}, s.now)
         return
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min
+from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min, nearest_power
 from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.protocol.fields import e8m0
@@ -158,7 +158,7 @@ def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Pla
     found = []
     for what, number, y, gap, bit in _changes(run):
         after = run.error(y)
-        steps = float((((run.x - y).abs() / gap) ** 2).mean()) * 12 if bool((gap > 0).all()) else math.inf
+        steps = float((((run.x - y).abs() / gap) ** 2).mean()) * 12
         rounded = model is not None and _nearest(run, y, gap, measure, model)
         typical = steps < 3 * max(1.0, bulk) and after < _EXPLAINED * before
         if rounded or typical:
@@ -193,7 +193,7 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     flips = list(_flips(run))
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
-        near = 2.0 ** round(math.log2(abs(middle))) * math.copysign(1, middle)
+        near = nearest_power(middle)
         factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
         factors.append((middle, -1))
     for factor, bit in factors:
@@ -225,7 +225,8 @@ def _flips(run: Run) -> Iterator[tuple[float, int]]:
     column = tuple(int(i) for i in np.unravel_index(int(run.columns[0]), inner)) if inner else ()
     places = run.layout.locate((run.row, *column)).parameters
     role = next((r for r in ("scale", "d", "scale_code") if r in places), None)
-    if role is None:
+    # a scale code of bitsandbytes is the place of a number in a table
+    if role is None or "nested_absmax" in places:
         return
     place, piece = places[role], run.layout.fields[role].piece
     kind = "F16" if role == "d" else piece.dtype  # of ggml's blocks

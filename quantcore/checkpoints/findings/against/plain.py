@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note
+from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.siblings import layer_of
 from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import Facts
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version
 
@@ -32,28 +33,14 @@ def of_plain(
         return [factors]
     measure = suspect.measure
     if cause is not None:
-        facts: dict[str, Any] = {**cause.facts, "before": suspect.now.relative, "after": cause.fit.relative}
-        severity: Any = "note" if cause.legitimate else "error"
-        return [finding_of(severity, cause.kind, (measure.name,), cause.words, facts)]
+        return [suspect.finding(cause)]
     if measure.relative > 1:
-        words = (
-            "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the "
-            "causes tried explains it."
-        )
-        return [
-            error(
-                suspect.layout,
-                "not_the_original",
-                words,
-                original=named(measure.original_name),
-                relative=measure.relative,
-            )
-        ]
+        return [not_the_original(measure)]
     size, flat = measure.largest
     row, column = divmod(flat, measure.width)
     at = (row, column) if len(suspect.layout.shape) > 1 else (row,)
     total = math.prod(suspect.layout.shape)
-    facts = {
+    facts: Facts = {
         "values": measure.unequal,
         "of": total,
         "largest": size,
@@ -64,6 +51,16 @@ def of_plain(
     if alone or measure.relative > _LITTLE:
         return [error(suspect.layout, "plain_differs", words, **facts)]
     return [note(suspect.layout, "plain_differs", words, **facts)]
+
+
+def not_the_original(measure: Measure) -> CheckpointFinding:
+    """Return the finding on a weight whose errors are larger than the original."""
+    words = (
+        "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the causes "
+        "tried explains it."
+    )
+    original = named(measure.original_name)
+    return error(measure.layout, "not_the_original", words, original=original, relative=measure.relative)
 
 
 def _known_change(s: Suspect) -> CheckpointFinding | None:
@@ -101,7 +98,7 @@ def undone(ratio: Tensor, factors: Tensor) -> bool:
 
 def divided(s: Suspect, factors: Tensor) -> bool:
     """Whether a vector, such as a norm, is that of the original divided by the factors."""
-    if len(factors) != s.x.numel() or not bool((s.x != 0).all() and (s.y != 0).all()):
+    if not bool((s.x != 0).all() and (s.y != 0).all()):
         return False
     # Gemma's norms multiply by 1 + weight
     return any(undone(((s.y + added) / (s.x + added)).reshape(-1), factors) for added in (0.0, 1.0))
@@ -119,5 +116,3 @@ def _factors(s: Suspect, scaled: Mapping[str, Tensor]) -> CheckpointFinding | No
             )  # fmt: skip
     return None
 
-
-__all__ = ["Fit", "divided", "of_plain", "undone"]

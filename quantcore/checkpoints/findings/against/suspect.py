@@ -12,9 +12,11 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.diagnosis import Severity
 
 MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight, its first rows
 FEW = 1 << 16  # elements on which they are tried first
@@ -63,10 +65,8 @@ class Suspect:
         return bool(self.rows.stop == self.layout.shape[0])
 
     def matrix(self, values: Tensor) -> Tensor:
-        """Return values as rows and columns."""
-        return (
-            values.reshape(-1, self.layout.shape[-1]) if len(self.layout.shape) > 1 else values.reshape(1, -1)
-        )
+        """Return values as rows and columns; a vector is one row."""
+        return values.reshape(-1, self.layout.shape[-1])
 
     @cached_property
     def in_place(self) -> bool:
@@ -149,6 +149,12 @@ class Suspect:
         """As it is stored."""
         return self.fit(self.y)
 
+    def finding(self, cause: "Explained") -> CheckpointFinding:
+        """Return the finding on what explains the error."""
+        severity: Severity = "note" if cause.legitimate else "error"
+        facts = {**cause.facts, "before": self.now.relative, "after": cause.fit.relative}
+        return finding_of(severity, cause.kind, (self.tensor.name,), cause.words, facts)
+
     def explains(self, fit: "Fit") -> bool:
         """Whether a prediction leaves an error like that of siblings, and much less than before."""
         if self.is_plain:
@@ -188,6 +194,6 @@ class Explained:
     words: str
     facts: dict[str, Any]
     fit: Fit
-    complexity: float
+    complexity: float = 0
     legitimate: bool = False
     vector: Tensor | None = None

@@ -56,9 +56,9 @@ def _of_gguf(name: str, pieces: Mapping[str, StoredTensor]) -> "Imatrix":
 
 @dataclass(frozen=True, eq=False)
 class Imatrix(Layout):
-    """The mean squares of a weight's inputs, [matrices, inputs]; ``calls``: the factor in a legacy file's values."""
+    """The mean squares of a weight's inputs, [matrices, inputs]; ``calls``: the factor in a legacy file's values, 0 without."""
 
-    calls: int | None = None
+    calls: int = 0
 
     @property
     def storage(self) -> str:
@@ -106,7 +106,7 @@ class Imatrix(Layout):
             counts = self.fields[COUNTS].read(rows)
             found = torch.where(counts == 0, torch.ones(()), sums / counts)
         else:
-            found = sums / self.calls if self.calls and self.calls > 0 else sums
+            found = sums / self.calls if self.calls > 0 else sums
         return found if out is None else out.copy_(found)
 
     def locate(self, index: Sequence[int]) -> Location:

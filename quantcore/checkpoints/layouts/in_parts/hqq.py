@@ -37,6 +37,7 @@ from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerFlatGroup, Shape
+from quantcore.numerics import round_to
 
 NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
 DESCRIBED = (
@@ -180,9 +181,7 @@ class HqqColumns(Hqq):
             mine = parameters.each(partial(_columns, cut=of_run))
             piece, goal = (t[a - start : b - start].view(-1, min(b - a, count)) for t in (flat, target))
             self.dequantize(piece, mine, goal, rounded)
-        if rounded and not self.rounds_each and self.dtype != torch.float32:
-            out.copy_(out.to(self.dtype))
-        return out
+        return round_to(out, self.dtype) if rounded and not self.rounds_each else out
 
     def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
         """Return the place of the scale or zero point of a column."""
