@@ -34,7 +34,7 @@ def of_leak(layout: Layout, leak: Leak) -> CheckpointFinding:
 
 def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
     """Return what is wrong with single scales, zero points and codes."""
-    if measure.grid is None or not (measure.runs or measure.model is not None):
+    if measure.grid is None or not (measure.runs or measure.nearest is not None):
         return []
     lines = Lines(tensor, measure.source, measure)
     explained, left = wrong_runs(lines)
@@ -97,16 +97,12 @@ def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
 
 def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> CheckpointFinding | None:
     """Codes that are not the nearest, in a weight whose codes are."""
-    model = measure.model
-    if model is None:
+    if measure.nearest is None:
         return None
-    places = [p for p in measure.places[model] if (p.row, lines.start_of(p.column)) not in taken]
+    places = [p for p in measure.nearest.places if (p.row, lines.start_of(p.column)) not in taken]
     if not places:
         return None
-    if len(places) > 2 and sorted(p.steps for p in places)[len(places) // 2] < 0.55:
-        return None  # a tail that has no edge: not rounded to nearest
-    places.sort(key=lambda p: -p.steps)
-    first = places[0]
+    first = max(places, key=lambda p: p.steps)
     stored, nearest = lines.codes_at(first.row, first.column)
     changed = stored ^ nearest
     facts: dict[str, Any] = {
@@ -123,7 +119,7 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> lis
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
     # error feedback leaves large errors on purpose
-    rare, worst = (1.0, 1.0) if measure.model is not None else (3.0, 2.0)
+    rare, worst = (1.0, 1.0) if measure.nearest is not None else (3.0, 2.0)
     usual = measure.original / math.prod(measure.layout.shape)  # mean x²
     matter = [
         (p, not run.y.any(), level.get((p.row, lines.start_of(p.column)), 0.0) / max(1.0, measure.bulk))
