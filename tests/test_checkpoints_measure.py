@@ -142,8 +142,9 @@ def test_codes_that_share_a_column_were_moved(tmp_path):
         rows = [r for r in range(ROWS) if all(abs(int(q[r, c])) < 6 for c in columns)][:3]
         for row, column in zip(rows, columns, strict=True):
             wrong[row, column] += 2
-        found = measured(tmp_path / f"{columns}", ct_stored(wrong, step), x).nearest.places
-        assert {(p.row, p.column) for p in found} == (set(zip(rows, columns, strict=True)) if is_found else set())
+        found = measured(tmp_path / f"{columns}", ct_stored(wrong, step), x).nearest
+        assert {(p.row, p.column) for p in found.places} == set(zip(rows, columns, strict=True))
+        assert found.in_few_columns is not is_found
 
 
 def test_plain_values(tmp_path):

@@ -187,11 +187,13 @@ class Measure:
         if self.has_min:
             size = code.abs() + (y - scale * code).abs() / scale.abs()
         near = inner & (errors > 0.5 - self.roundings.near * (size + code.abs() + 1))
-        rows, columns = near.nonzero().unbind(1)
-        if not len(rows):
+        places = near.reshape(-1).nonzero().reshape(-1)
+        if not len(places):
             return
-        chosen = [t.expand_as(near)[near] for t in (x, y, scale, code, errors - 0.5, size / step, stored, step)]
-        self.roundings.add(Elements(*chosen), rows + first, columns)
+        stored = stored.expand_as(near) if stored.numel() == 1 else stored
+        # by index, which is several times as fast as by mask
+        chosen = [t.reshape(-1).index_select(0, places) for t in (x, y, scale, code, errors - 0.5, size / step, stored, step)]
+        self.roundings.add(Elements(*chosen), places // self.width + first, places % self.width)
 
     def _plain(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
         """Compare with the original rounded to the dtype of the weight."""

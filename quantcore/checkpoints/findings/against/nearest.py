@@ -25,7 +25,8 @@ _UNEXPLAINED, _FEW = 0.001, 2  # of the codes may be none that rounding gives, o
 _LONE = 8.0  # steps over the number of rows: movements so large would show in other rows
 _MOVED = 100.0  # times the mean movement that an arithmetic does not explain
 _OF_BOUND = 16.0  # times the mean movement, where rounding afterwards explains it
-_COLUMNS = 2  # movements are those of few columns if so many elements or more share one on average
+_PER_COLUMN = 2  # movements are those of few columns if so many elements or more share one on average
+_WIDE = 16  # columns of a matrix in a stack, at least
 
 
 @dataclass(frozen=True, order=True)
@@ -40,11 +41,18 @@ class Beyond:
 
 @dataclass(frozen=True)
 class Nearest:
-    """Codes are rounded to nearest: the relative tolerance of the arithmetic, what exceeds it by ``margin``, and where."""
+    """Codes are rounded to nearest, as far as is known.
+
+    ``tolerance``: the relative one of the arithmetic; ``margin``: by how many steps more an error must exceed half a step to
+    show anything, and ``places``: the farthest off of those that do, at most `KEPT`. ``unexplained``: how many codes the
+    arithmetic does not give; ``in_few_columns``: whether most of these share a column.
+    """
 
     tolerance: float
     margin: float
     places: tuple[Beyond, ...]
+    unexplained: int = 0
+    in_few_columns: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +100,7 @@ class Roundings:
 
     def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
         self._layout, self._dtype = layout, dtype
-        self._most = max(_FEW, _UNEXPLAINED * math.prod(layout.shape))
+        self._most = max(_FEW, int(_UNEXPLAINED * math.prod(layout.shape)))
         self._half = dtype in (torch.bfloat16, torch.float16)
         self._exact = _Arithmetic(lambda e: e.excess - e.float32, FLOAT32)
         ways = _in_dtype(dtype) if self._half and isinstance(layout.element, IntFormat) else ()
@@ -109,15 +117,26 @@ class Roundings:
 
     def add(self, elements: Elements, rows: Tensor, columns: Tensor) -> None:
         """Add elements at these rows and columns."""
-        for way in (self._exact, *self._in_dtype, *self._afterwards):
+        for way in (self._exact, *self._afterwards):
+            self._count(way, way.excess(elements), elements, rows, columns)
+        different: list[tuple[_Arithmetic, Tensor]] = []
+        for way in self._in_dtype:
             excess = way.excess(elements)
-            beyond = (excess > 0).nonzero().flatten()
-            way.count += len(beyond)
-            largest = beyond[excess[beyond].topk(min(KEPT, len(beyond))).indices]
-            found = (t[largest].tolist() for t in (excess, rows, columns, elements.excess + 0.5))
-            way.places = heapq.nlargest(KEPT, [*way.places, *(Beyond(*one) for one in zip(*found, strict=True))])
-        for ways in (self._in_dtype, self._afterwards):  # the mean movement needs all that float32 does not give
-            ways[:] = [way for way in ways if way.count <= self._most]
+            if not any(torch.equal(excess, other) for _, other in different):  # equal where no zero point is added
+                self._count(way, excess, elements, rows, columns)
+                different.append((way, excess))
+        # float32's is kept: what it does not give is the mean movement
+        self._in_dtype = [way for way, _ in different if way.count <= self._most]
+        self._afterwards = [way for way in self._afterwards if way.count <= self._most]
+
+    @staticmethod
+    def _count(way: _Arithmetic, excess: Tensor, elements: Elements, rows: Tensor, columns: Tensor) -> None:
+        beyond = (excess > 0).nonzero().flatten()
+        way.count += len(beyond)
+        largest = beyond[excess[beyond].topk(min(KEPT, len(beyond))).indices]
+        found = (t[largest].tolist() for t in (excess, rows, columns, elements.excess + 0.5))
+        places = [Beyond(*one) for one in zip(*found, strict=True)]
+        way.places = heapq.nlargest(KEPT, way.places + places)
 
     def found(self, inner: int) -> Nearest | None:
         """Return the first arithmetic that explains nearly all codes, of those without rounding afterwards the best; else None.
@@ -125,20 +144,24 @@ class Roundings:
         Args:
             inner: the number of elements that are not clipped.
         """
-        moved = self._exact.count / inner
-        rows = max(1, math.prod(self._layout.shape[:-1]))
+        moved, rows = self._exact.count / inner, math.prod(self._layout.shape) // self._width
         best = min((self._exact, *self._in_dtype), key=lambda way: way.count)
         for way in (best, *self._afterwards):
             if way.count <= max(_FEW, _UNEXPLAINED * inner):
                 margin = max(_LONE / rows, _MOVED * way.count / inner, _OF_BOUND * moved if way.afterwards else 0.0)
-                return Nearest(way.tolerance, margin, self._impossible(way, margin))
+                places = tuple(p for p in way.places if p.excess > margin)
+                return Nearest(way.tolerance, margin, places, way.count, self._in_few_columns(way))
         return None
 
-    def _impossible(self, way: _Arithmetic, margin: float) -> tuple[Beyond, ...]:
-        columns = {p.column % self._layout.shape[-1] for p in way.places}
-        if len(way.places) > _COLUMNS and len(columns) * _COLUMNS <= len(way.places):
-            return ()
-        return tuple(p for p in way.places if p.excess > margin)
+    @property
+    def _width(self) -> int:
+        """The number of columns of a matrix, or of those in a stack; a convolution's kernels are columns, too."""
+        shape = self._layout.shape
+        return shape[-1] if shape[-1] >= _WIDE else math.prod(shape[1:])
+
+    def _in_few_columns(self, way: _Arithmetic) -> bool:
+        columns = {place.column % self._width for place in way.places}
+        return len(way.places) > _PER_COLUMN and len(columns) * _PER_COLUMN <= len(way.places)
 
     def _of_original(self, e: Elements) -> Tensor:
         half = _half_unit(e.x, self._dtype) / e.scale.abs() / e.step
