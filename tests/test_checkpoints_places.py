@@ -35,6 +35,7 @@ from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.nearest import Nearest
 from quantcore.checkpoints.findings.against.ordered import Ordered
 
 # Places
@@ -293,29 +294,30 @@ def test_a_run_that_rounding_explains(tmp_path):
     """Every error within half a step, of those that are not at the ends, and at least three that were not."""
     x = weight()
     q, _, step = grid_of(x)
-    s, lines = lines_of(tmp_path, ct_stored(q, step), x)
+    _, lines = lines_of(tmp_path, ct_stored(q, step), x)
     run = lines.run(20, 64)
-    for model in (0, 1, 2):
-        assert places._nearest(scaled_run(run, 1.5), run.y, run.gap, s.measure, model)
-        assert not places._nearest(run, run.y, run.gap, s.measure, model)  # nothing was wrong
-        assert not places._nearest(scaled_run(run, 1.5), run.y * 1.2, run.gap, s.measure, model)
+    exact, of_scale = Nearest(2.0**-20, 0.1, ()), Nearest(2.0**-7.5, 0.1, ())
+    for nearest in (exact, of_scale):
+        assert places._rounded(scaled_run(run, 1.5), run.y, run.gap, nearest)
+        assert not places._rounded(run, run.y, run.gap, nearest)  # nothing was wrong
+        assert not places._rounded(scaled_run(run, 1.5), run.y * 1.2, run.gap, nearest)
     inner = ((run.value.abs() < 6) & ((run.x - run.y).abs() < 0.3 * run.gap)).nonzero().reshape(-1)
     for count, enough in ((2, False), (3, True)):
         off = run.y.clone()
         off[inner[:count]] += run.gap[inner[:count]]
-        assert places._nearest(replace(run, y=off), run.y, run.gap, s.measure, 0) is enough
+        assert places._rounded(replace(run, y=off), run.y, run.gap, exact) is enough
     off = run.y.clone()
     off[inner[:5]] += run.gap[inner[:5]]
     left = run.y.clone()
     left[inner[0]] += run.gap[inner[0]]
-    assert not places._nearest(replace(run, y=off), left, run.gap, s.measure, 0)
+    assert not places._rounded(replace(run, y=off), left, run.gap, exact)
     ends = run.value == run.value.max()  # clipping may leave more there
     clipped = torch.where(ends, run.y - run.gap, run.y)
-    assert places._nearest(replace(run, y=off), clipped, run.gap, s.measure, 0)
+    assert places._rounded(replace(run, y=off), clipped, run.gap, exact)
     # a tolerance in proportion to the code, for scales that were rounded: 7 · 2^-7.5 of a step, not 2^-20
     near = run.y + 0.49 * run.gap * (run.x - run.y).sign()
     almost = replace(run, x=near + 0.02 * run.gap * (near - run.y).sign(), y=run.y + 2 * run.gap)
-    assert [places._nearest(almost, run.y, run.gap, s.measure, m) for m in (0, 1, 2)] == [False, True, True]
+    assert [places._rounded(almost, run.y, run.gap, n) for n in (exact, of_scale)] == [False, True]
 
 
 @pytest.mark.parametrize(("factor", "is_power"), [(1.0, True), (0.5, True), (-4.0, True), (3.0, False), (0.75, False), (1.001, False)])
@@ -363,14 +365,14 @@ def test_runs_with_a_min(tmp_path):
 def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
     x = weight()
     q, _, step = grid_of(x)
-    s, lines = lines_of(tmp_path, ct_stored(q, step), x)
+    _, lines = lines_of(tmp_path, ct_stored(q, step), x)
     wrong = scaled_run(lines.run(20, 64), 2.0)
-    assert places._place_of(wrong, s.measure, 1.0, None).what == "scale"
+    assert places._place_of(wrong, 1.0, None).what == "scale"
     for n, what in ((6, "scale"), (5, "")):
         short = replace(wrong, **{k: getattr(wrong, k)[:n] for k in ("columns", "x", "y", "scale", "value", "gap")})
-        assert places._place_of(short, s.measure, 1.0, None).what == what
+        assert places._place_of(short, 1.0, None).what == what
     dead = replace(wrong, scale=torch.where(torch.arange(32) == 3, 0.0, wrong.scale))
-    place = places._place_of(dead, s.measure, 1.0, None)
+    place = places._place_of(dead, 1.0, None)
     assert (place.what, place.factor, place.bit, place.after) == ("", 1.0, -1, math.inf)
     assert (place.row, place.column, place.stop) == (20, 64, 96)
 

@@ -335,6 +335,42 @@ def test_experts_stored_as_in_out(kind, tmp_path):
             assert stack[block.original_index] == was[block.index]
 
 
+def biases_of_experts(experts=3, width=8):
+    """gate, up and down of all experts: what the names of each library have of them, and how gpt-oss stores them."""
+    draw = torch.Generator().manual_seed(0)
+    parts = {n: torch.randn(experts, width, generator=draw) for n in ("gate", "up", "down")}
+    at = "model.layers.0.mlp.experts."
+    both = torch.stack([parts["gate"], parts["up"]], 2).reshape(experts, 2 * width)  # they alternate
+    return parts, {
+        "transformers": {f"{at}gate_up_proj_bias": both, f"{at}down_proj_bias": parts["down"]},
+        "apart": {f"{at}{e}.{n}_proj.bias": b[e] for e in range(experts) for n, b in parts.items()},
+        "stacks": {f"{at}{n}_proj.bias": b for n, b in parts.items()},
+        "mlx": {f"{at.replace('experts', 'switch_mlp')}{n}_proj.bias": b for n, b in parts.items()},
+        "llama.cpp": {f"blk.0.ffn_{n}_exps.bias": b for n, b in parts.items()},
+        "square": {f"{at}gate_up_proj_bias": both, f"{at}down_proj_bias": parts["down"]},
+    }
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("other", ["transformers", "apart", "stacks", "mlx", "llama.cpp", "square"])
+def test_biases_of_experts(other, turned, tmp_path):
+    """gpt-oss stacks them as [experts, out], and gate and up alternate; also where there are as many experts as rows."""
+    parts, stored = biases_of_experts(*((8, 8) if other == "square" else ()))
+    weights = {"model.layers.0.mlp.experts.down_proj": torch.ones(2, 4, 6)}  # stored as [in, out]
+    first = release(tmp_path / "a", stored["transformers"] | weights, {"model_type": "gpt_oss"})
+    second = release(tmp_path / "b", stored[other] | {n: w.mT for n, w in weights.items()}, {"model_type": "gpt_oss"})
+    comparison, _, results = compare(*((second, first) if turned else (first, second)))
+    assert not comparison.pairing.unpaired, comparison.pairing.unpaired
+    assert all(result.equal for result in results.values())
+    total = sum(math.prod(pair.shape) for pair in comparison.pairing.pairs)
+    assert total == sum(b.numel() for b in parts.values()) + weights.popitem()[1].numel()
+    wrong = {name: t + (torch.arange(t.numel()).reshape(t.shape) == 5) for name, t in stored[other].items() if "down" in name}
+    changed = release(tmp_path / "c", stored[other] | wrong | {n: w.mT for n, w in weights.items()}, {"model_type": "gpt_oss"})
+    if not turned and other != "llama.cpp":
+        errors = [f for f in changed.findings(first) if f.kind == "plain_differs"]
+        assert {name for f in errors for name in f.tensors} == set(wrong)
+
+
 def test_stacks_of_a_format_that_is_read_whole(tmp_path):
     """gpt-oss: a stack of MXFP4 experts against separate tensors per expert."""
     given = case("gptoss_mxfp4")

@@ -112,7 +112,7 @@ class Refused(Exception):
 def computed(formula, dtype, **names):
     """The value of a formula as written, each operation rounded to ``dtype``."""
     text = formula.replace("·", "*").replace("^", "**").replace("½", "0.5").replace("1/s", "inverse")
-    text = re.sub(r"max\|x\||max\(\|low\|, \|high\|\)", "largest", text)
+    text = re.sub(r"max\|x( - mean)?\||max\(\|low\|, \|high\|\)", "largest", text)
     text = re.sub(r"(?<![\w.])\d+(\.\d+)?(e[-+]\d+)?(?!\w)", r"number(\g<0>)", text)
     functions = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "fma": fma, "max": np.maximum}
     return eval(text, {"number": dtype, **functions, **names})

@@ -10,6 +10,7 @@ import torch
 from parts import in_parts
 
 import quantcore as qc
+from quantcore.conventions import SYMMETRIC_SCALES
 from quantcore.conventions.record import CONVENTIONS
 
 f32 = np.float32
@@ -25,13 +26,14 @@ LINES = {
     r", where ∞ counts as 2\^128": "",
     r", since the scale is stored as 0": "",
     r", since low / s is NaN before s is replaced": "",
-    r", max\|x\| and 1 / .*": "",
+    r", max(\|x\||\(\|low\|, \|high\|\)) and 1 / .*": "",
     r", since the value is out of range": "",
     r", on the grid of step .*": "",
     r", since (the (range is 0|scale was replaced)|high - low is .*|low / s is NaN)": "",
     r", the maximum of 1/s": "",
     r", at the limits of the powers of two, .*": "",
     r", since 1 / max\|x\| is not finite": "",
+    r", of x - mean": "",
     r", symmetric( and (un)?signed)?": "",
     r", half to even": "rint",
     r", half away from zero": "away",
@@ -188,6 +190,35 @@ def code(text, q, t):
 
 def same(found, value):
     return found == value or (np.isnan(found) and np.isnan(value))
+
+
+CENTERED = [n for n, record in CONVENTIONS.items() if record.scale.center == "mean"]
+RULES = [f"symmetric per_group(8) {name}" for name in CENTERED] + [
+    f"{kind} textbook({rule}center=mean)"
+    for rule in ("", *(f"symmetric_scale={r}, " for r in SYMMETRIC_SCALES))
+    for kind in ("symmetric per_group(8)", "symmetric per_tensor percentile(80)", "symmetric per_tensor fixed(-1, 2)", "asymmetric per_channel(0)")
+    if not rule or kind.startswith("symmetric")
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_where_a_mean_is_subtracted_the_range_is_that_of_what_is_left(rule):
+    """What a line calls max|x - mean|, low or high is that number, and every line comes to its value."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(2, 16)) + 3).astype(np.float32)
+    result = qc.apply(torch.from_numpy(x), qc.Scheme.parse(f"int8 {rule}"))
+    left = x - f32(x.astype(np.float64).mean())
+    for index in ((0, 3), (1, 9)):
+        t = qc.trace(result, index)
+        block = left[index[0], index[1] // 8 * 8 :][:8] if "per_group" in rule else left[index[0]] if "per_channel" in rule else left
+        for step in t.steps():
+            assert proved(step, t) in (True, None), step
+            assert "max|x|" not in step.formula
+        (line,) = (step.formula for step in t.steps() if step.name == "scale s")
+        assert "mean" in line
+        if "fixed" not in rule and "percentile" not in rule:
+            ends = {round(float(abs(v)), 4) for v in (block.max(), block.min())}
+            assert ends & {round(float(n), 4) for n in re.findall(r"\d+\.\d+", line)}, line
 
 
 # the lines of searches are checked in test_trace.py and test_kquants.py

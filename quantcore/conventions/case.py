@@ -129,7 +129,12 @@ class Case:
     @property
     def amax(self) -> str:
         """What symmetric scales are computed from, in words."""
-        return "max|x|" if self.min_max else "max(|low|, |high|)"
+        return f"max|{self.centered}|" if self.min_max else "max(|low|, |high|)"
+
+    @property
+    def centered(self) -> str:
+        """What is quantized: ``x``, or what is left of it without its mean."""
+        return "x - mean" if self.rules.scale.center == "mean" else "x"
 
     @property
     def nan(self) -> str:

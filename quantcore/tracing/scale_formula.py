@@ -37,6 +37,8 @@ def _own_scale_formula(t: Numbers) -> str:
     if t.low == t.high == 0 and t.replaced:
         return f"{number(c.scale.eps_replacement)}, since the range is 0"
     formula = _symmetric(t, t.low, t.high) if t.scheme.symmetric else _asymmetric(t, c, t.low, t.high)
+    if t.center is not None and "mean" not in formula:  # low and high are bounds
+        formula += ", of x - mean"
     if c.scale.scale_precision == "float64":
         formula += ", in float64"
     if t.replaced:

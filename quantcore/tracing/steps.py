@@ -8,6 +8,7 @@ from quantcore.tracing.text import (
     code_formula,
     dividend,
     factor_formula,
+    largest,
     number,
     rule,
     signed,
@@ -123,7 +124,7 @@ def _scaled_back(t: Numbers) -> str:
     if t.decoding == "divided":
         return f"{inner} / {signed(t.decoded_with)}, the stored 1/s"
     divisor = number(t.scheme.format.symmetric_max)
-    return f"({inner} · {number(t.decoded_with)}) · {number(t.constant)}, max|x| and 1 / {divisor}"
+    return f"({inner} · {number(t.decoded_with)}) · {number(t.constant)}, {largest(t)} and 1 / {divisor}"
 
 
 def _bits(fmt: FloatFormat, code: int) -> str:

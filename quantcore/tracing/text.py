@@ -7,6 +7,7 @@ import torch
 from quantcore.numerics import WORDS, decimal
 from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
+from quantcore.scheme import case_of
 from quantcore.tracing.record import Numbers
 
 number = decimal  # how a trace writes a number
@@ -34,6 +35,11 @@ def dividend(t: Numbers) -> str:
     if t.center is not None:
         return "(x - mean)"
     return "x" if t.convention.scale.divisor == 1 else "(x / d)"
+
+
+def largest(t: Numbers) -> str:
+    """What a symmetric scale is computed from: ``max|x|``, or what stands for it."""
+    return case_of(t.scheme).amax
 
 
 def factor_formula(t: Numbers) -> str:
@@ -76,14 +82,14 @@ def inverse_of_range(t: Numbers) -> str:
 
 
 def _inverse_of_largest(t: Numbers) -> str:
-    c, high = t.convention, number(t.high or 0.0)
+    c, amax, high = t.convention, largest(t), number(t.high or 0.0)
     if c.scale.bad_inverse == "one" and t.factor == 1:
-        return "1, since 1 / max|x| is not finite"
+        return f"1, since 1 / {amax} is not finite"
     if c.scale.symmetric_scale == "amax_over_half_codes":
         codes = 1 << t.scheme.format.bits
-        return f"{codes} · (1 / (2 · max|x|)) = {codes} · (1 / (2 · {high}))"
+        return f"{codes} · (1 / (2 · {amax})) = {codes} · (1 / (2 · {high}))"
     top = number(t.scheme.format.symmetric_max * c.scale.divisor)
-    return f"{top} · (1 / max|x|) = {top} · (1 / {high})"
+    return f"{top} · (1 / {amax}) = {top} · (1 / {high})"
 
 
 def given_by(t: Numbers) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from quantcore.checkpoints.comparison.parts import Part
-from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, translations
+from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, as_expert, translations
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import named
 from quantcore.granularity import Shape
@@ -71,6 +71,15 @@ class Pairing:
 def pair_up(original: Opened, other: Opened) -> Pairing:
     """Pair the tensors of two checkpoints; reads no data."""
     return _Matching(original, other).run()
+
+
+def _is_bias(name: str) -> bool:
+    return as_expert(name).endswith(".bias")
+
+
+def _is_stack(name: str, shape: Shape) -> bool:
+    """Whether a tensor has the matrices, or the biases, of all experts."""
+    return len(shape) == (2 if _is_bias(name) else 3)
 
 
 def _squeezed(shape: Shape) -> Shape:
@@ -175,7 +184,7 @@ class _Matching:
         shapes = {"original": self.original.shapes[pair.original.name], "other": self.other.shapes[pair.other.name]}
         side = max(shapes, key=lambda side: len(shapes[side]))  # of the stack, if one is a single expert
         part, stored = parts[side], shapes[side]
-        if len(stored) < 2 or stored[-1] != stored[-2] or pair.original.transposed or pair.other.transposed:
+        if _is_bias(part.name) or len(stored) < 2 or stored[-1] != stored[-2] or pair.original.transposed or pair.other.transposed:
             return [pair]
         if all(p.is_whole for p in parts.values()):
             experts = range(stored[0]) if len(stored) == 3 else (None,)
@@ -203,14 +212,15 @@ class _Matching:
         for name, shape in coarse.shapes.items():
             if name in coarse.taken or not shape:
                 continue
-            match = _FUSED_NAME.search(name)
+            usual = as_expert(name)
+            match = _FUSED_NAME.search(usual)
             if match is None:
                 continue
             keys = [
-                coarse.translate.keys(f"{name[: match.start()]}{part}{name[match.end() :]}")
+                coarse.translate.keys(f"{usual[: match.start()]}{part}{usual[match.end() :]}")
                 for part in FUSED[match[0]]
             ]
-            if self._fused_whole(coarse, fine, name, shape, keys) or len(shape) < 3:
+            if self._fused_whole(coarse, fine, name, shape, keys) or not _is_stack(name, shape):
                 continue
             for expert in range(shape[0]):
                 of_expert: list[list[Key]] = [[(key, expert) for key, _ in options] for options in keys]
@@ -230,7 +240,7 @@ class _Matching:
         if any(part is None or part in fine.taken for part in parts):
             return False
         shapes = [fine.shapes[part] for part in parts if part is not None]
-        stacked = expert is None and len(shape) == 3
+        stacked = expert is None and _is_stack(name, shape)
         inner = shape[1:] if stacked or expert is not None else shape
         lead = shape[:1] if stacked else ()
         if any(len(s) != len(lead) + len(inner) or s[: len(lead)] != lead for s in shapes):

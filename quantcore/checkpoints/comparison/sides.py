@@ -24,6 +24,7 @@ _OF_WEIGHT = re.compile(
 
 _MIXTRAL = re.compile(r"(\.experts\.\d+\.)w([123])(?=\.)")
 _OF_MIXTRAL = {"1": "gate_proj", "2": "down_proj", "3": "up_proj"}
+_GPT_OSS_BIAS = re.compile(r"(?<=_proj)_bias$")  # of all experts, beside the stack of their matrices
 
 
 class Opened(Protocol):
@@ -129,7 +130,7 @@ class Translation:
 
     def keys(self, name: str) -> list[Key]:
         """Return the common names for a name, the most likely first."""
-        names = dict.fromkeys((name, _as_expert(name)))
+        names = dict.fromkeys((name, as_expert(name)))
         found: list[Key] = [(n, None) for n in names]
         if self._gguf is not None:
             found += [key for n in names for key in self._gguf.of_name(n)]
@@ -143,13 +144,17 @@ class Translation:
         return list(dict.fromkeys(found))
 
 
-def _as_expert(name: str) -> str:
-    """Return the usual name of a weight of experts that MLX or Mixtral names otherwise; other names as they are.
+def as_expert(name: str) -> str:
+    """Return the usual name of a weight of experts that MLX, Mixtral or gpt-oss names otherwise; other names as they are.
 
-    >>> _as_expert("model.layers.0.block_sparse_moe.experts.5.w2.weight")
+    >>> as_expert("model.layers.0.block_sparse_moe.experts.5.w2.weight")
     'model.layers.0.block_sparse_moe.experts.5.down_proj.weight'
+    >>> as_expert("model.layers.0.mlp.experts.gate_up_proj_bias")
+    'model.layers.0.mlp.experts.gate_up_proj.bias'
     """
     name = name.replace(".switch_mlp.", ".experts.")
+    if ".experts." in name:
+        name = _GPT_OSS_BIAS.sub(".bias", name)
     return _MIXTRAL.sub(lambda found: f"{found[1]}{_OF_MIXTRAL[found[2]]}", name)
 
 

@@ -17,8 +17,11 @@ def rotations(release: Release) -> tuple[str, ...]:
 
 
 def _moves_weights(group: Any) -> bool:
+    """Whether a group of the config, which may be malformed, applies its transform to weights."""
     applied = group.get("apply") if isinstance(group, dict) else None
-    places = [one.get("location") for one in applied if isinstance(one, dict)] if isinstance(applied, list) else []
+    if not isinstance(applied, list):
+        return False
+    places = [one.get("location") for one in applied if isinstance(one, dict)]
     return any(isinstance(place, str) and place.startswith("weight") for place in places)
 
 

@@ -31,7 +31,7 @@ SymmetricScale = Literal[
 ]
 # phrases in a formula that a trace replaces with a number
 HALF_STEP = r"half a step of (?:the format|e2m1)"
-EXTREME = r"the (?:first x of the largest|bound of the larger) magnitude"
+EXTREME = r"the (?:first x(?: - mean)? of the largest|bound of the larger) magnitude"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _aligned_grid(case: Case) -> Formula:
 
 
 def _signed_amax(case: Case) -> Formula:
-    extreme = "the first x of the largest magnitude" if case.min_max else "the bound of the larger magnitude"
+    extreme = f"the first {case.centered} of the largest magnitude" if case.min_max else "the bound of the larger magnitude"
     return Formula(f"({extreme}) / (-{1 << (case.fmt.bits - 1)})")
 
 

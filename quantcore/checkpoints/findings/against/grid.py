@@ -22,7 +22,7 @@ from quantcore.formats import IntFormat
 # relative rounding errors of arithmetic in float32, several operations
 FLOAT32 = 2.0**-20
 # half a unit in the last place, relative, with room for the operation that divides by the rounded number
-_HALF, _BFLOAT16 = 2.0**-10.5, 2.0**-7.5
+_HALF, BFLOAT16 = 2.0**-10.5, 2.0**-7.5
 _SUBNORMAL = 2.0**-24.5  # half the smallest float16, with the same room
 
 
@@ -118,7 +118,7 @@ class Grid:
         dtype = "" if field is None else field.piece.dtype
         if dtype == "F16":
             return _half_rounding(scales.abs())
-        return _BFLOAT16 if dtype == "BF16" else 0.0
+        return BFLOAT16 if dtype == "BF16" else 0.0
 
     @property
     def is_exact(self) -> bool:

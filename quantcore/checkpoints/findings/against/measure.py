@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,34 +10,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, rounding_of, sums_by_run, width_of
+from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.leak import Leak, leak_of
+from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.rescaled import Rescaled
 from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.tensor import CheckpointTensor
-from quantcore.formats import IntFormat
 
-KEPT = 64  # runs of columns, and elements beyond half a step, that are kept
+KEPT = 64  # runs of columns that are kept
 _EDGE = (
     0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
 )
-# of `Measure.room`: a tenth would lie beyond if it were needed
-_FEW_BEYOND, _MANY = 0.002, 2000
 _STRANGE, _MATTERS = 1.2, 0.05  # Σe² of a column over its Σx², and over the mean Σx² of columns
-_ROUNDED = 0.999  # of the errors must be within half a step
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
-
-
-@dataclass(frozen=True)
-class Beyond:
-    """An element whose error exceeds half a step: its row and column (of the flattened rest), and by how many steps."""
-
-    row: int
-    column: int
-    steps: float
 
 
 @dataclass
@@ -44,9 +33,7 @@ class Measure:
     """The errors of one weight against its original, summed over boxes of rows.
 
     ``squares``, ``original``: Σe² and Σx². ``units``: the sum of squared errors in steps of their own codes over the
-    ``inner`` elements that are not clipped. ``edge``, ``within``: how many of these have errors near half a step, and
-    within it. ``beyond``: how many exceed half a step by more than each tolerance (that of float32, then that of rounded scales, then
-    that of the original's dtype), and ``room``: the sum of each tolerance, in steps. ``places``: some of the elements that exceed the largest tolerance. ``unequal``: elements of a plain weight
+    ``inner`` elements that are not clipped. ``edge``: how many of these have errors near half a step. ``unequal``: elements of a plain weight
     that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² and
     Σx² of each column until `done`; ``strange_columns``,
     ``strange_rows``: how many no longer resemble the original's. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column), where ``order``
@@ -60,10 +47,6 @@ class Measure:
     units: float = 0.0
     inner: int = 0
     edge: int = 0
-    within: int = 0
-    beyond: list[int] = field(default_factory=lambda: [0, 0, 0])
-    room: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    places: list[list[Beyond]] = field(default_factory=lambda: [[], [], []])
     unequal: int = 0
     largest: tuple[float, int] = (0.0, 0)
     rows: list[npt.NDArray[np.float64]] = field(default_factory=list)
@@ -76,9 +59,9 @@ class Measure:
         """Prepare what every box needs."""
         self.grid = Grid(self.layout) if Grid.suits(self.layout) else None
         self.width = math.prod(self.layout.shape[1:])
+        self.has_min = self.grid is not None and has_min(self.layout)
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
-        # the quotient may have been computed in the original's dtype, and the original rounded to it afterwards
-        self.of_original = 3 * rounding_of(self.source.layout.dtype)
+        self.roundings = Roundings(self.layout, self.source.layout.dtype) if self.grid else None
         self.leak: Leak | None = None
         self.strange_columns, self.strange_rows = 0, 0
         index = self.layout.group_index() if self.grid else None
@@ -119,23 +102,13 @@ class Measure:
         return 12 * self.units / self.inner if self.inner else math.nan
 
     @property
-    def model(self) -> int | None:
-        """The tightest tolerance that the errors of codes rounded to nearest agree with; None if they are not rounded so.
-
-        If a wider tolerance were needed, a tenth of ``room`` elements would lie beyond the tighter one.
-        """
-        if self.grid is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
+    def nearest(self) -> Nearest | None:
+        """How its codes are rounded to nearest; None if they are not, as far as is known."""
+        if self.grid is None or self.roundings is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
             return None
         if isinstance(self.source, Rescaled):  # what was quantized is not known exactly
             return None
-        last = len(self.beyond) - 1
-        if self.beyond[last] > (1 - _ROUNDED) * self.inner:
-            return None
-        for tight in range(last):
-            wider = self.room[last] - self.room[tight]
-            if self.beyond[tight] - self.beyond[last] <= _FEW_BEYOND * wider and wider > _MANY:
-                return tight
-        return last
+        return self.roundings.found(self.inner)
 
     def add(self, x: Tensor, values: Tensor, box: slice, codes: Tensor | None) -> None:
         """Add some rows: the original's, their values (not rounded to the output dtype if there are codes), their codes."""
@@ -193,7 +166,6 @@ class Measure:
         self.units += float(square.sum())
         count = int(inner.sum())
         self.inner += count
-        self.within += int((inner & (counted <= 0.5)).sum())
         self.edge += int((inner & (counted > _EDGE) & (counted <= 0.5)).sum())
         by_group = (square, inner) if self.order is None else (square[:, self.order], inner[:, self.order])
         by_run, of_run = (sums_by_run(t.double().numpy(), self.run) for t in by_group)
@@ -203,33 +175,25 @@ class Measure:
             row, run = divmod(flat, mean.shape[1])
             self.runs.append((12 * float(mean[row, run]), first + row, run * self.run))
         self.runs = heapq.nlargest(KEPT, self.runs)
-        over = torch.where(inner, units - limit, -1.0)
-        rests = (y - scale * code).abs() / size
-        magnitude = torch.where(inner, code.abs() + limit + rests, 0.0)
-        tolerances = (torch.full((1, 1), FLOAT32), FLOAT32 + stored, FLOAT32 + stored + self.of_original)
-        for i, tolerance in enumerate(tolerances):
-            room = tolerance * magnitude
-            self.room[i] += float((room / (2 * limit)).sum(dtype=torch.float64))
-            beyond = over > room + FLOAT_ROOM
-            if i + 1 < len(tolerances) and bool(beyond.any()):
-                beyond[beyond.clone()] = ~self._coarse(*(t[beyond] for t in (x, y, scale, code)))
-            n = int(beyond.sum())
-            self.beyond[i] += n
-            if n and len(self.places[i]) < KEPT:
-                for row, column in beyond.nonzero()[: KEPT - len(self.places[i])].tolist():
-                    self.places[i].append(Beyond(first + row, column, float(counted[row, column])))
+        self._near(inner, counted, 2 * limit, (x, y, scale, code), stored, first)
 
-    def _coarse(self, x: Tensor, y: Tensor, scale: Tensor, code: Tensor) -> Tensor:
-        """Whether integer codes are what rounding gives if the original's dtype holds the quotients x / s."""
-        dtype = self.source.layout.dtype
-        if dtype not in (torch.bfloat16, torch.float16) or not isinstance(self.layout.element, IntFormat):
-            return torch.zeros_like(code, dtype=torch.bool)
-        zero_point = code - y / scale
-        found = torch.zeros_like(code, dtype=torch.bool)
-        for quotient in (x / scale, x * (1 / scale).to(dtype).float()):
-            exact = (quotient.to(dtype).float() + zero_point).to(dtype).float()
-            found |= (exact - code).abs() <= 0.5 + FLOAT_ROOM
-        return found
+    def _near(
+        self, inner: Tensor, errors: Tensor, step: Tensor, values: Sequence[Tensor], stored: Tensor, first: int
+    ) -> None:
+        """Add the elements near half a step and beyond to what ways of rounding explain; errors are in steps."""
+        assert self.roundings is not None
+        x, y, scale, code = values
+        size = y.abs() / scale.abs()
+        if self.has_min:
+            size = code.abs() + (y - scale * code).abs() / scale.abs()
+        near = inner & (errors > 0.5 - self.roundings.near * (size + code.abs() + 1))
+        places = near.reshape(-1).nonzero().reshape(-1)
+        if not len(places):
+            return
+        stored = stored.expand_as(near) if stored.numel() == 1 else stored
+        # by index, which is several times as fast as by mask
+        chosen = [t.reshape(-1).index_select(0, places) for t in (x, y, scale, code, errors - 0.5, size / step, stored, step)]
+        self.roundings.add(Elements(*chosen), places // self.width + first, places % self.width)
 
     def _plain(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
         """Compare with the original rounded to the dtype of the weight."""
@@ -257,9 +221,6 @@ class Measure:
         self.strange_columns = int(((errors > _STRANGE * powers) & matters).sum())
         self.rows, self.columns = [], np.zeros((2, 1))
         return self
-
-
-FLOAT_ROOM = 2.0**-16  # steps
 
 
 def measure_of(tensor: CheckpointTensor, original: Ordered) -> Measure:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min, nearest_power
-from quantcore.checkpoints.findings.against.measure import FLOAT_ROOM, KEPT, Measure
+from quantcore.checkpoints.findings.against.measure import KEPT, Measure
+from quantcore.checkpoints.findings.against.nearest import FLOAT_ROOM, Nearest
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.protocol.fields import e8m0
 from quantcore.checkpoints.protocol.layout import Layout
@@ -19,7 +20,6 @@ from quantcore.formats import IntFormat
 
 STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of columns are looked at
 _MOST_OFFSET = 1 << 16  # steps
-_SCALE = 2.0**-7.5  # relative rounding error of a bfloat16 scale
 _LEAST = 6  # elements that a factor is estimated from
 _CLOSE = 1.1  # causes whose errors differ by less than this factor fit alike
 _EXPLAINED = 0.25  # of the squared error may be left
@@ -127,10 +127,10 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     """Return runs of columns with a wrong scale or zero point, and those that stand out for another reason."""
     measure = lines.measure
     bulk = measure.bulk
-    model = measure.model
+    nearest = measure.nearest
     wanted: dict[tuple[int, int], None] = {}
-    if model is not None:
-        for beyond in measure.places[model]:
+    if nearest is not None:
+        for beyond in nearest.places:
             wanted[beyond.row, lines.start_of(beyond.column)] = None
     level = STANDS_OUT * max(bulk, 0.1)
     for mean, row, column in measure.runs:
@@ -140,7 +140,7 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     left: list[tuple[Place, Run]] = []
     for row, column in sorted(wanted)[:KEPT]:
         run = lines.run(row, column)
-        place = _place_of(run, measure, bulk, model)
+        place = _place_of(run, bulk, nearest)
         if place.what:
             explained.append(place)
         else:
@@ -148,7 +148,7 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     return explained, left
 
 
-def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Place:
+def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> Place:
     before = run.error(run.y)
     power = run.power or 1.0
     ends = int(run.columns[0]), int(run.columns[-1]) + 1
@@ -159,7 +159,7 @@ def _place_of(run: Run, measure: Measure, bulk: float, model: int | None) -> Pla
     for what, number, y, gap, bit in _changes(run):
         after = run.error(y)
         steps = float((((run.x - y).abs() / gap) ** 2).mean()) * 12
-        rounded = model is not None and _nearest(run, y, gap, measure, model)
+        rounded = nearest is not None and _rounded(run, y, gap, nearest)
         typical = steps < 3 * max(1.0, bulk) and after < _EXPLAINED * before
         if rounded or typical:
             found.append(Place(run.row, *ends, what, number, bit, best.before, math.sqrt(after / power)))
@@ -173,14 +173,11 @@ def _is_power(factor: float) -> bool:
     return math.frexp(abs(factor))[0] == 0.5
 
 
-def _nearest(run: Run, y: Tensor, gap: Tensor, measure: Measure, model: int) -> bool:
-    """Whether every error is within half a step, and some were not."""
-    tolerance = (FLOAT32, _SCALE, _SCALE + measure.of_original)[model]
-    room = (
-        tolerance * (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs())
-        + FLOAT_ROOM
-    )
-    now = ((run.x - run.y).abs() / run.gap > 0.5 + room).sum()
+def _rounded(run: Run, y: Tensor, gap: Tensor, nearest: Nearest) -> bool:
+    """Whether every error is within half a step, and some were beyond by more than rounding explains."""
+    size = (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs())
+    room = nearest.tolerance * size + FLOAT_ROOM
+    now = ((run.x - run.y).abs() / run.gap > 0.5 + room + nearest.margin).sum()
     inner = (run.value != run.value.max()) & (run.value != run.value.min())
     beyond = ((run.x - y).abs() / gap > 0.5 + room + 1e-3) & inner
     return int(now) >= 3 and not bool(beyond.any())

@@ -5,6 +5,7 @@ rows are estimated. Whether the columns of a weight are multiplied by them is me
 by what the factors explain.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,8 +46,9 @@ class Rescaled(Ordered):
     @classmethod
     def of(cls, inner: Ordered, factors: Tensor, axis: int, other: str, words: str) -> "Rescaled":
         """Return the products of a weight of the original."""
-        same = (inner.tensor, inner.shape, inner.order)
-        return cls(*same, inner=inner, factors=factors, axis=axis, other=other, words=words)
+        return cls(
+            inner.tensor, inner.shape, inner.order, inner=inner, factors=factors, axis=axis, other=other, words=words
+        )
 
     def read(self, rows: slice) -> Tensor:
         """Return the products of the rows that the release has at ``rows``."""
@@ -126,9 +128,12 @@ def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: fl
     """
     x, y = _sample(original, layout)
     scaled = x * factors
-    by_row = x * _of_rows(x, y)[:, None], scaled * _of_rows(scaled, y)[:, None]
-    shares = _share(y, x, scaled, factors, least), _share(y, *by_row, factors / factors.median(), least)
-    return any(abs(share - 1) < _SURE for share in shares)
+    share = _share(y, x, scaled, factors, least)
+    if abs(share - 1) < _SURE:
+        return True
+    of_rows, of_scaled_rows = _of_rows(x, y)[:, None], _of_rows(scaled, y)[:, None]
+    share = _share(y, x * of_rows, scaled * of_scaled_rows, factors / factors.median(), least)
+    return abs(share - 1) < _SURE
 
 
 def error_of(original: Ordered, layout: Layout) -> float:
@@ -139,16 +144,22 @@ def error_of(original: Ordered, layout: Layout) -> float:
 
 def _sample(original: Ordered, layout: Layout) -> tuple[Tensor, Tensor]:
     """Return the first rows of the original and of the release."""
-    size = max(1, int(torch.Size(layout.shape[1:]).numel()))
+    size = max(1, math.prod(layout.shape[1:]))
     rows = slice(0, min(layout.shape[0], max(1, _SAMPLE // size)))
-    x, y = original.read(rows), layout.values(rows, rounded=False)
-    x, y = (t.reshape(-1, layout.shape[-1]).nan_to_num(0.0, 0.0, 0.0).double() for t in (x, y))
-    return x, y
+    return _finite(original.read(rows), layout.shape[-1]), _finite(layout.values(rows, rounded=False), layout.shape[-1])
+
+
+def _finite(values: Tensor, width: int) -> Tensor:
+    """Return values as float64 rows of a width, with 0 for what is not finite."""
+    return values.reshape(-1, width).nan_to_num(0.0, 0.0, 0.0).double()
 
 
 def _share(y: Tensor, without: Tensor, scaled: Tensor, factors: Tensor, least: float) -> float:
-    before, after, most = ((a - b).square_().sum(0) for a, b in ((without, y), (scaled, y), (without, scaled)))
-    for enough in dict.fromkeys((CLEAR, least)):
+    """Return by how much factors reduce the errors of a typical column, over what they would add to them; 0 if few show it."""
+    before = (without - y).square().sum(0)
+    after = (scaled - y).square().sum(0)
+    most = (without - scaled).square().sum(0)
+    for enough in (CLEAR, least):
         known = ((factors - 1).abs() > enough) & (most > 0)
         if int(known.sum()) >= _ENOUGH:
             return float(((before - after) / most)[known].median())
@@ -164,6 +175,7 @@ def row_factors(original: Ordered, layout: Layout) -> Tensor:
     """Return the factor by which each row of a weight is multiplied, by least squares."""
     found = []
     for box in boxes(layout):
-        x, y = (t.flatten(1).nan_to_num(0.0, 0.0, 0.0).double() for t in (original.read(box), layout.values(box, rounded=False)))
+        width = math.prod(layout.shape[1:])
+        x, y = _finite(original.read(box), width), _finite(layout.values(box, rounded=False), width)
         found.append(_of_rows(x, y).float())
     return torch.cat(found)

@@ -6,6 +6,7 @@ from typing import Any
 from quantcore.checkpoints.comparison.row_order import RowOrder
 from quantcore.checkpoints.findings.against.leak import Leak
 from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.nearest import KEPT
 from quantcore.checkpoints.findings.against.places import Lines, Place, Run, wrong_runs
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.protocol.layout import Layout
@@ -14,6 +15,8 @@ from quantcore.checkpoints.tensor import CheckpointTensor
 _MATTERS = 0.05  # of the mean x² of the weight: smaller errors don't count
 _ZEROED = 10.0  # times the error of a typical run, for one whose codes are all 0: some of its elements are steps away
 _WORSE = 30.0  # times the error of a typical run, for one that no cause explains
+_FEEDBACK = 3.0  # times more where codes are not rounded to nearest: error feedback leaves large errors on purpose
+_KINDS = {"scale": "scale_wrong", "zero point": "zero_point_wrong", "min": "min_wrong"}
 
 
 def of_leak(layout: Layout, leak: Leak) -> CheckpointFinding:
@@ -34,7 +37,7 @@ def of_leak(layout: Layout, leak: Leak) -> CheckpointFinding:
 
 def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
     """Return what is wrong with single scales, zero points and codes."""
-    if measure.grid is None or not (measure.runs or measure.model is not None):
+    if measure.grid is None or not (measure.runs or measure.nearest is not None):
         return []
     lines = Lines(tensor, measure.source, measure)
     explained, left = wrong_runs(lines)
@@ -58,61 +61,56 @@ def of_order(layout: Layout, order: RowOrder) -> CheckpointFinding:
 
 
 def _alike(places: list[Place]) -> list[list[Place]]:
-    """Group places with the same cause."""
+    """Group places with the same cause, by about the same factor."""
     groups: dict[tuple[str, float, int], list[Place]] = {}
     for place in places:
-        key = (
-            place.what,
-            round(place.factor, 1) if abs(place.factor) > 1 else round(place.factor, 3),
-            place.bit,
-        )
-        groups.setdefault(key, []).append(place)
+        digits = 1 if abs(place.factor) > 1 else 3
+        groups.setdefault((place.what, round(place.factor, digits), place.bit), []).append(place)
     return list(groups.values())
 
 
 def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
-    first = places[0]
+    """Return the finding on scales, zero points or mins that are wrong for the same reason."""
+    first, rows = places[0], len({place.row for place in places})
     facts: dict[str, Any] = {
-        "factor": first.factor, "row": first.row, "first": first.column, "last": first.stop - 1, "rows": len({p.row for p in places}),
+        "factor": first.factor, "row": first.row, "first": first.column, "last": first.stop - 1, "rows": rows,
         "runs": len(places), "bit": first.bit, "before": first.before, "after": first.after,
     }  # fmt: skip
-    where = "row {row}, columns {first} to {last}"
-    if len(places) > 1:
-        one = facts["rows"] == 1
-        where = (
-            "{runs:block} of row {row}"
-            if one
-            else "{runs:block} in {rows:row}, the first of them row {row}, columns {first} to {last}"
-        )
+    if len(places) == 1:
+        where = "row {row}, columns {first} to {last}"
+    elif rows == 1:
+        where = "{runs:block} of row {row}"
+    else:
+        where = "{runs:block} in {rows:row}, the first of them row {row}, columns {first} to {last}"
     after = "with that undone, the relative error there is {after} instead of {before}"
-    kind = {"scale": "scale_wrong", "zero point": "zero_point_wrong", "min": "min_wrong"}[first.what]
     if first.what == "zero point":
         facts["steps"] = int(first.factor)
         words = f"{{has}} a zero point that is off by {{steps}} in {where}: {after}."
     else:
         bit = " (bit {bit} of the stored number is flipped)" if first.bit >= 0 else ""
         words = f"{{has}} a {first.what} that is wrong by the factor {{factor}} in {where}{bit}: {after}."
-    return error(layout, kind, words, **facts)
+    return error(layout, _KINDS[first.what], words, **facts)
 
 
 def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> CheckpointFinding | None:
     """Codes that are not the nearest, in a weight whose codes are."""
-    model = measure.model
-    if model is None:
+    if measure.nearest is None or measure.nearest.in_few_columns:  # moved before they were rounded
         return None
-    places = [p for p in measure.places[model] if (p.row, lines.start_of(p.column)) not in taken]
+    places = [p for p in measure.nearest.places if (p.row, lines.start_of(p.column)) not in taken]
     if not places:
         return None
-    if len(places) > 2 and sorted(p.steps for p in places)[len(places) // 2] < 0.55:
-        return None  # a tail that has no edge: not rounded to nearest
-    places.sort(key=lambda p: -p.steps)
-    first = places[0]
+    first = max(places, key=lambda p: p.steps)
     stored, nearest = lines.codes_at(first.row, first.column)
     changed = stored ^ nearest
     facts: dict[str, Any] = {
         "elements": len(places), "row": first.row, "column": first.column, "steps": first.steps, "code": stored, "nearest": nearest,
     }  # fmt: skip
-    words = "{has} {elements:code} that rounding can't give, although all others are rounded to nearest: at row {row}, column {column}, the error is {steps} steps"
+    least = "at least " * (len(places) == KEPT)
+    others = "all" if measure.nearest.unexplained == len(places) else "nearly all"
+    words = (
+        f"{{has}} {least}{{elements:code}} that rounding can't give, although {others} others are rounded to nearest: at row "
+        "{row}, column {column}, the error is {steps} steps"
+    )
     if changed and not changed & (changed - 1):
         facts["bit"] = changed.bit_length() - 1
         words += "; bit {bit} of its code is flipped"
@@ -122,31 +120,33 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
 def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
-    # error feedback leaves large errors on purpose
-    rare, worst = (1.0, 1.0) if measure.model is not None else (3.0, 2.0)
     usual = measure.original / math.prod(measure.layout.shape)  # mean x²
-    matter = [
-        (p, not run.y.any(), level.get((p.row, lines.start_of(p.column)), 0.0) / max(1.0, measure.bulk))
-        for p, run in left if run.error(run.y) > _MATTERS * usual * len(run.x)
-    ]  # fmt: skip
-    zeroed = [p for p, is_zero, times in matter if is_zero and times > _ZEROED]
+    zeroed, bad = [], []
+    for place, run in left:
+        if run.error(run.y) <= _MATTERS * usual * len(run.x):
+            continue
+        times = level.get((place.row, lines.start_of(place.column)), 0.0) / max(1.0, measure.bulk)
+        if not run.y.any() and times > _ZEROED:
+            zeroed.append(place)
+        if measure.nearest is not None:
+            is_bad = place.before > 1 and times > _WORSE
+        else:
+            is_bad = place.before > 2 and times > _FEEDBACK * _WORSE
+        if is_bad:
+            bad.append(place)
     if zeroed:
-        first = zeroed[0]
-        return [
-            error(
-                measure.layout, "zeroed",
-                "{is} 0 in {runs:block} where the original is not, the first of them in row {row}, columns {first} to {last}.",
-                runs=len(zeroed), row=first.row, first=first.column, last=first.stop - 1,
-            )
-        ]  # fmt: skip
-    bad = [p for p, _, times in matter if p.before > worst and times > _WORSE * rare]
+        words = "{is} 0 in {runs:block} where the original is not, the first of them in row {row}, columns {first} to {last}."
+        return [error(measure.layout, "zeroed", words, **_where(zeroed, zeroed[0]))]
     if not bad:
         return []
-    first = max(bad, key=lambda p: p.before)
-    words = "{has} {runs:block} that no longer resemble the original, the first of them in row {row}, columns {first} to {last}: the relative error there is {before}"
-    return [
-        error(
-            measure.layout, "block_far", words + ".", runs=len(bad), row=first.row,
-            first=first.column, last=first.stop - 1, before=first.before,
-        )
-    ]  # fmt: skip
+    worst = max(bad, key=lambda p: p.before)
+    words = (
+        "{has} {runs:block} that no longer resemble the original, the worst of them in row {row}, columns {first} to {last}: the "
+        "relative error there is {before}."
+    )
+    return [error(measure.layout, "block_far", words, **_where(bad, worst), before=worst.before)]
+
+
+def _where(places: list[Place], one: Place) -> dict[str, int]:
+    """Return the number of runs, and the place of one of them."""
+    return {"runs": len(places), "row": one.row, "first": one.column, "last": one.stop - 1}
