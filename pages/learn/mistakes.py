@@ -133,8 +133,9 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 leaving.leave()
 step = frame.head("mistakes")
 both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
-# room for two results or large numbers, else for code in lines of 80 characters
-words, beside = st.columns((2, 3) if both or is_large() else (11, 10), gap="medium")
+# room for the lines of code, and for large numbers or two results
+widths = ((1, 1), (4, 5)) if is_large() else ((2, 3), (1, 1))
+words, beside = st.columns(widths[0 if both else 1], gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
     left, right = st.columns(2, vertical_alignment="center")
