@@ -162,13 +162,19 @@ def figures(*shown: tuple[str, str]) -> None:
 
 
 def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
-    """Draw a table of few rows; without a figure beside it, it takes the height that the window leaves it.
+    """Draw a table of few rows; in large mode, without a figure beside it, it takes the height that the window leaves it.
 
     Args:
         key: tells two tables of a step apart.
     """
-    with st.container(key=f"lesson_table_{len(rows)}{key and '_'}{key}"):
-        st.table(rows)
+    name = f"lesson_fill_{len(rows)}" if is_large() else "lesson_table"
+    with st.container(key=f"{name}{key and '_'}{key}"):
+        st.table(headed(rows))
+
+
+def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows of a table whose headers begin with a capital, as those of all tables do."""
+    return [{name[:1].upper() + name[1:]: value for name, value in row.items()} for row in rows]
 
 
 NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words before lesson 2 introduces it
