@@ -2,7 +2,6 @@
 
 import dataclasses
 import html
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,7 +196,7 @@ def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True)
     names = [step.name for step in steps]
     start = names.index(first) if first else 0
     stop = next(i for i, name in enumerate(names) if name.startswith(last)) + 1 if last else len(steps)
-    return [_line(step) for step in steps[start:stop]]
+    return [arithmetic.line(step) for step in steps[start:stop]]
 
 
 def formula(*lines: str, narrow: bool = False) -> None:
@@ -208,14 +207,6 @@ def formula(*lines: str, narrow: bool = False) -> None:
     """
     rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
     st.html(f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>')
-
-
-def _line(step: qc.Step) -> str:
-    """Name, formula and value of a step."""
-    term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
-    value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
-    hat = step.name.count("\u0302")  # combining: takes no width
-    return f"{step.name:<{14 + hat}} {value}{words}"
 
 
 def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:
