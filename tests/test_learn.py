@@ -238,7 +238,7 @@ def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
 
 def test_one_more_bit() -> None:
     shown = opened("scale", "bits").table[0].value
-    assert list(shown["scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
+    assert list(shown["Scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
 
 
 @pytest.mark.parametrize("low", ["0", "-20"])

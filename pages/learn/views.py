@@ -203,9 +203,10 @@ def formula(*lines: str, narrow: bool = False) -> None:
     """Draw arithmetic with its numbers; a line that is too long continues, indented, on the next.
 
     Args:
-        narrow: for a narrow place, where the formulas are not aligned.
+        narrow: for a narrow place, where the formulas are not aligned, but their names are dimmed.
     """
-    rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
+    parts = [arithmetic.parted(line) if narrow else ("", line) for line in lines]
+    rows = "\n".join(f"<span>{name and f'<i>{html.escape(name)}</i> '}{html.escape(rest)}</span>" for name, rest in parts)
     st.html(f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>')
 
 

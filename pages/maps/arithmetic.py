@@ -97,6 +97,12 @@ def line(step: qc.Step) -> str:
     return f"{_pad(step.name, HANG - 1)} {value}{words}"
 
 
+def parted(text: str) -> tuple[str, str]:
+    """The name in a `line`, and the rest."""
+    place = next(i for i in range(len(text)) if len(_wide(text[:i])) == HANG)
+    return text[:place].rstrip(), text[place:]
+
+
 def _wide(text: str) -> str:
     """The text without zero-width characters such as the hat of x̂."""
     return "".join(c for c in text if not unicodedata.combining(c))
