@@ -570,13 +570,17 @@ def test_table_of_numbers(name: str, label: str) -> None:
 
 
 def test_key_figures_are_those_of_quantcore() -> None:
-    at = opened(bits="5")
+    at = opened(bits="5", per="channel", mode="asymmetric")
     report = qc.report(qc.apply(drawn(at, "x"), qc.Scheme.parse(scheme(at))))
     values = figures(at)
     assert values["SQNR"] == f"{report.sqnr_db:.2f} dB"
     assert values["MSE"] == f"{report.mse:.3g}"
     assert values["max |error|"] == f"{report.max_abs_error:.3g}"
-    assert values["Bits per element"] == "5.5"
+    (body,) = [e.proto.body for e in at.get("html") if "<dl class=" in e.proto.body]
+    (sum_,) = re.findall(r"Storage per element: ([\d.]+) for the code \+ ([\d,]+) / ([\d,]+) for scales", body)
+    code, shared, elements = (float(n.replace(",", "")) for n in sum_)
+    assert (code, shared, elements) == (5, 8 * (32 + 5), 64)
+    assert float(values["Bits per element"]) == pytest.approx(code + shared / elements, abs=0.05)
 
 
 def told_change(at: AppTest, label: str) -> tuple[float, str, str]:

@@ -238,7 +238,7 @@ def test_the_scale_of_a_thermometer(bits: int, low: int, high: int) -> None:
 
 def test_one_more_bit() -> None:
     shown = opened("scale", "bits").table[0].value
-    assert list(shown["scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
+    assert list(shown["Scale"]) == [f"{100 / (2**b - 1):.4g} °C" for b in range(2, 9)]
 
 
 @pytest.mark.parametrize("low", ["0", "-20"])
@@ -364,6 +364,10 @@ def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -
     wrong = np.atleast_2d(comparison.wrong_cells.numpy())
     revealed = np.array(marks(tables(at)["x"]))
     np.testing.assert_array_equal(revealed == "wrong", wrong)
+    drawn = [table for c in at.get("bidi_component") for table in json.loads(c.proto.json or "{}").get("tables", [])]
+    errors = [text for table in drawn if table["title"].startswith("x - x̂") for row in table["cells"] for text, _ in row]
+    assert len(errors) == 2 * wrong.size
+    assert len({len(text.partition(".")[2]) for text in errors if "e" not in text}) <= 1  # of both, equally many decimals
     verb = "is" if wrong.sum() == 1 else "are"
     assert f"{int(wrong.sum())} of {wrong.size} cells {verb} wrong." in " ".join(said(at.markdown))
     assert MISTAKES[name].why in " ".join(said(at.markdown))

@@ -189,10 +189,10 @@ def test_the_curve_shows_the_rows_of_quantcore() -> None:
     )
     at = opened("choose", train_afford="10.0")
     rows = at.table[0].value
-    assert list(rows["bits computed"]) == ["2, 3, 4, 5, 6, 8", "2", "2"]
+    assert list(rows["Bits computed"]) == ["2, 3, 4, 5, 6, 8", "2", "2"]
     best = [method for method in training.METHODS if points[method].mean >= points["float"].mean - 0.1]
     assert best == ["lsq"]
-    assert list(rows["fewest bits"])[2] == "2"
+    assert list(rows["Fewest bits"])[2] == "2"
 
 
 def test_a_format_of_one_width_has_no_curve() -> None:
@@ -208,7 +208,7 @@ def test_choosing_by_what_can_be_lost() -> None:
     curve = training.accuracy_curve([2, 3, 4, 5, 6, 8], [0], ["ptq"], scheme)
     accuracy = {row.bits: row.accuracy for row in curve}
     fits = min(bits for bits, share in accuracy.items() if bits < 32 and share >= accuracy[32] - 0.005)
-    assert list(rows["fewest bits"]) == [str(fits), "not computed yet", "not computed yet"]
+    assert list(rows["Fewest bits"]) == [str(fits), "not computed yet", "not computed yet"]
 
 
 class Counted:

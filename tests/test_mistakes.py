@@ -201,6 +201,7 @@ def test_shown_code_is_the_code_that_runs(name):
     mistake = MISTAKES[name]
     for way, shown in zip((mistake.wrong, mistake.right), lines(mistake), strict=True):
         source = "\n".join(line.text for line in shown)
+        assert max(len(line.text) for line in shown) <= 52  # the lesson shows them whole in large mode
         assert source == inspect.getsource(way).rstrip().replace("(x: Tensor) -> Parts:", "(x):")
         scope = {"torch": torch}
         exec(source, scope)

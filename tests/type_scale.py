@@ -41,3 +41,17 @@ def odd(page) -> list[str]:
     """What a page shows in a size outside the scale, or in another family."""
     families = [family.split(",")[0].strip('"') for family in (FAMILY, MONO)]
     return list(page.evaluate(_ODD, [list(SCALE.values()), families]))
+
+
+# The cells of tables of HTML: padding, above and at the left, and height of a line, all as parts of their type's size
+_CELLS = """[...document.querySelectorAll("[data-testid=stTable] :is(td, th), .qs-cell-rivals :is(td, th)")].map((e) => {
+    const look = getComputedStyle(e), size = parseFloat(look.fontSize);
+    return ["paddingTop", "paddingLeft", "lineHeight"].map((name) => Math.round(100 * parseFloat(look[name]) / size) / 100);
+})"""
+CELL = (0.52, 0.65, 1.4)
+ROW = (2 * CELL[0] + CELL[2]) * SCALE["small"] + 1  # px, with its line: the height of a row in small type
+
+
+def cells(page) -> set[tuple[float, ...]]:
+    """How cells of tables are spaced: {CELL}, if there are any."""
+    return {tuple(cell) for cell in page.evaluate(_CELLS)}

@@ -60,15 +60,22 @@ def difference(wrong: list[Line], right: list[Line]) -> str:
 
 
 def outcome_tables(
-    outcome: qc.mistakes.Outcome, marks: np.ndarray | None, pick: bool = False
+    outcome: qc.mistakes.Outcome,
+    marks: np.ndarray | None,
+    pick: bool = False,
+    beside: qc.mistakes.Outcome | None = None,
 ) -> list[cells.Table]:
-    """The tables of one implementation."""
+    """The tables of one implementation; ``beside``: the other one, if it is shown too."""
+    other = beside or outcome
     shown = [
-        ("codes", outcome.codes),
-        ("x̂", outcome.dequantized),
-        ("x - x̂, computed afterwards", outcome.error),
+        ("codes", outcome.codes, other.codes),
+        ("x̂", outcome.dequantized, other.dequantized),
+        ("x - x̂, computed afterwards", outcome.error, other.error),
     ]
-    return [cells.Table(title, values.numpy(), marks, pick=pick) for title, values in shown]
+    return [
+        cells.Table(title, values.numpy(), marks, pick=pick, beside=theirs.numpy())
+        for title, values, theirs in shown
+    ]
 
 
 def tensor() -> tuple[str, torch.Tensor | None]:
@@ -114,10 +121,10 @@ def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
         tables.append(cells.Table("x after the wrong code", wrong.x.numpy(), marks))
     with picture:
         st.markdown(f"**Wrong: MAE {wrong.mae:.4g}, SSE {wrong.sse:.4g}**")
-        cells.draw([*tables, *outcome_tables(wrong, marks)], "learn_mistakes_wrong", fill=0.5)
+        cells.draw([*tables, *outcome_tables(wrong, marks, beside=right)], "learn_mistakes_wrong", fill=0.5)
     with beside:
         st.markdown(f"**Right: MAE {right.mae:.4g}, SSE {right.sse:.4g}**")
-        cells.draw(outcome_tables(right, None), "learn_mistakes_right", fill=1)
+        cells.draw(outcome_tables(right, None, beside=wrong), "learn_mistakes_right", fill=1)
 
 
 def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
@@ -133,8 +140,9 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 leaving.leave()
 step = frame.head("mistakes")
 both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
-# room for two results or large numbers, else for code in lines of 80 characters
-words, beside = st.columns((2, 3) if both or is_large() else (11, 10), gap="medium")
+# room for the lines of code, and for large numbers or two results
+widths = ((1, 1), (4, 5)) if is_large() else ((2, 3), (1, 1))
+words, beside = st.columns(widths[0 if both else 1], gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
     left, right = st.columns(2, vertical_alignment="center")

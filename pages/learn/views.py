@@ -2,7 +2,6 @@
 
 import dataclasses
 import html
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -162,13 +161,19 @@ def figures(*shown: tuple[str, str]) -> None:
 
 
 def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
-    """Draw a table of few rows; without a figure beside it, it takes the height that the window leaves it.
+    """Draw a table of few rows; in large mode, without a figure beside it, it takes the height that the window leaves it.
 
     Args:
         key: tells two tables of a step apart.
     """
-    with st.container(key=f"lesson_table_{len(rows)}{key and '_'}{key}"):
-        st.table(rows)
+    name = f"lesson_fill_{len(rows)}" if is_large() else "lesson_table"
+    with st.container(key=f"{name}{key and '_'}{key}"):
+        st.table(headed(rows))
+
+
+def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows of a table whose headers begin with a capital, as those of all tables do."""
+    return [{name[:1].upper() + name[1:]: value for name, value in row.items()} for row in rows]
 
 
 NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words before lesson 2 introduces it
@@ -191,25 +196,18 @@ def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True)
     names = [step.name for step in steps]
     start = names.index(first) if first else 0
     stop = next(i for i, name in enumerate(names) if name.startswith(last)) + 1 if last else len(steps)
-    return [_line(step) for step in steps[start:stop]]
+    return [arithmetic.line(step) for step in steps[start:stop]]
 
 
 def formula(*lines: str, narrow: bool = False) -> None:
     """Draw arithmetic with its numbers; a line that is too long continues, indented, on the next.
 
     Args:
-        narrow: for a narrow place, where the formulas are not aligned.
+        narrow: for a narrow place, where the formulas are not aligned, but their names are dimmed.
     """
-    rows = "\n".join(f"<span>{html.escape(line)}</span>" for line in lines)
+    parts = [arithmetic.parted(line) if narrow else ("", line) for line in lines]
+    rows = "\n".join(f"<span>{name and f'<i>{html.escape(name)}</i> '}{html.escape(rest)}</span>" for name, rest in parts)
     st.html(f'<pre class="qs-lines {"qs-narrow " * narrow}{arithmetic.PLACE}">{rows}</pre>')
-
-
-def _line(step: qc.Step) -> str:
-    """Name, formula and value of a step."""
-    term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
-    value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
-    hat = step.name.count("\u0302")  # combining: takes no width
-    return f"{step.name:<{14 + hat}} {value}{words}"
 
 
 def _chosen(typed: str, shape: tuple[int, ...], first: tuple[int, ...]) -> tuple[int, ...]:

@@ -99,7 +99,7 @@ match step:
         for name, tensor in [*KINDS.items(), *others]:
             both = {what: decibels(tensor, scheme) for what, scheme in SCHEMES.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
-            row = {"int4 per-tensor": name} | {f"SQNR, {what}": qc.decibels(db) for what, db in both.items()}
+            row = {"values, in int4 per-tensor": name} | {f"SQNR, {what}": qc.decibels(db) for what, db in both.items()}
             z = cache.result(tensor, ASYMMETRIC).zero_point
             rows.append(row | {"zero point, asymmetric": "" if z is None else str(int(z.flatten()[0]))})
         around, relu = list(gains.values())[:2]

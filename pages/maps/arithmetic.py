@@ -1,5 +1,6 @@
 """The arithmetic of one element, from x to its error, as lines of text with the numbers filled in."""
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,22 @@ def aligned(steps: list[qc.Step]) -> list[str]:
         for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
     )
     return [f"{_pad(s.name, name)}  {_pad(s.formula, formula)}  {s.value}" for s in steps]
+
+
+HANG = 15  # columns of a line before its formula
+
+
+def line(step: qc.Step) -> str:
+    """A step as one line without columns, ``name  formula = value``, for a narrow place."""
+    term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
+    value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
+    return f"{_pad(step.name, HANG - 1)} {value}{words}"
+
+
+def parted(text: str) -> tuple[str, str]:
+    """The name in a `line`, and the rest."""
+    place = next(i for i in range(len(text)) if len(_wide(text[:i])) == HANG)
+    return text[:place].rstrip(), text[place:]
 
 
 def _wide(text: str) -> str:

@@ -27,7 +27,8 @@ class Table:
     """A table of at most two axes.
 
     ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
-    ``note``: after the title; ``index``: whether to number rows and columns, of one axis only the elements; ``first``: the number of the first row; ``pick``: whether cells can be picked.
+    ``note``: after the title; ``index``: whether to number rows and columns, of one axis only the elements; ``first``: the number of the first row; ``pick``: whether cells can be picked;
+    ``beside``: numbers of another table, with as many decimals as these.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Table:
     index: bool = True
     first: int = 0
     pick: bool = False
+    beside: Any = None
 
 
 def draw(
@@ -85,7 +87,7 @@ def tints(blocks: Any) -> np.ndarray:
 def _data(table: Table) -> dict[str, Any]:
     values = np.atleast_2d(np.asarray(table.values))
     marks = np.full(values.shape, "") if table.marks is None else np.atleast_2d(np.asarray(table.marks))
-    texts = _texts(values)
+    texts = _texts(values, values if table.beside is None else np.atleast_2d(np.asarray(table.beside)))
     rows = [
         [[text, str(mark)] for text, mark in zip(*pair, strict=True)]
         for pair in zip(texts, marks, strict=True)
@@ -101,15 +103,18 @@ def _data(table: Table) -> dict[str, Any]:
     }
 
 
-def _texts(values: np.ndarray) -> list[list[str]]:
-    """A table's numbers with equally many decimals: as many as needed, up to four digits for the largest number."""
+def _texts(values: np.ndarray, beside: np.ndarray) -> list[list[str]]:
+    """A table's numbers with equally many decimals: as many as needed, up to four digits for the largest number, also of the
+    table ``beside``.
+    """
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]
-    finite = np.abs(values[np.isfinite(values)])
+    every = np.concatenate([values.ravel(), beside.ravel()])
+    finite = np.abs(every[np.isfinite(every)])
     most = float(finite.max()) if finite.size else 0.0
     if most and not 1e-3 <= most < 1e5:
         return [[f"{v:.3g}" for v in row] for row in values]
     decimals = 4 if most < 1 else max(0, 3 - int(np.log10(max(most, 1))))
-    fewer = (d for d in range(decimals) if all(values.dtype.type(f"{v:.{d}f}") == v for v in values.flat))
+    fewer = (d for d in range(decimals) if all(values.dtype.type(f"{v:.{d}f}") == v for v in every))
     decimals = next(fewer, decimals)
-    return [[f"{v + 0.0:.{decimals}f}" for v in row] for row in values]
+    return [[f"{v:z.{decimals}f}" for v in row] for row in values]  # z: no -0

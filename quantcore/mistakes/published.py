@@ -1,8 +1,9 @@
 """Mistakes behind published tables: the few lines that make each mistake, and the lines that avoid it.
 
 Every function takes x and returns codes, scale and x̂. A page shows their source, so they are written as a
-student would write them. In C++, casting a float that does not fit to int8 is undefined; through int32 the cast
-keeps the lowest 8 bits on every machine, which is what x86 does directly and what those tables show.
+student would write them, in lines that a projector shows whole. In C++, casting a float that does not fit to int8 is
+undefined; through int32 the cast keeps the lowest 8 bits on every machine, which is what x86 does directly and what
+those tables show.
 """
 
 # ruff: noqa: D103 (the catalogue says what each does)
@@ -15,72 +16,90 @@ Parts = tuple[Tensor, Tensor, Tensor]
 
 def asymmetric_scale_then_cast(x: Tensor) -> Parts:
     scale = (x.max() - x.min()) / 255
-    codes = torch.round(x / scale).int().to(torch.int8)
+    codes = torch.round(x / scale)
+    codes = codes.int().to(torch.int8)
     return codes, scale, codes * scale
 
 
 def symmetric_scale_then_cast(x: Tensor) -> Parts:
     scale = x.abs().max() / 127
-    codes = torch.round(x / scale).int().to(torch.int8)
+    codes = torch.round(x / scale)
+    codes = codes.int().to(torch.int8)
     return codes, scale, codes * scale
 
 
 def asymmetric_scale_per_column(x: Tensor) -> Parts:
     scale = (x.amax(dim=0) - x.amin(dim=0)) / 255
-    codes = torch.round(x / scale).int().to(torch.int8)
+    codes = torch.round(x / scale)
+    codes = codes.int().to(torch.int8)
     return codes, scale, codes * scale
 
 
 def symmetric_scale_per_column(x: Tensor) -> Parts:
     scale = x.abs().amax(dim=0) / 127
-    codes = torch.round(x / scale).int().to(torch.int8)
+    codes = torch.round(x / scale)
+    codes = codes.int().to(torch.int8)
     return codes, scale, codes * scale
 
 
 def asymmetric_scale_per_half(x: Tensor) -> Parts:
     halves = x.chunk(2, dim=1)
-    scales = [(h.max() - h.min()) / 255 for h in halves]
-    scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
-    codes = torch.round(x / scale).int().to(torch.int8)
+    ranges = [h.max() - h.min() for h in halves]
+    pairs = zip(ranges, halves, strict=True)
+    wide = [r.expand_as(h) for r, h in pairs]
+    scale = torch.cat(wide, dim=1) / 255
+    codes = torch.round(x / scale)
+    codes = codes.int().to(torch.int8)
     return codes, scale, codes * scale
 
 
 def symmetric_scale_per_half(x: Tensor) -> Parts:
     halves = x.chunk(2, dim=1)
-    scales = [h.abs().max() / 127 for h in halves]
-    scale = torch.cat([s.expand_as(h) for s, h in zip(scales, halves, strict=True)], dim=1)
-    codes = torch.round(x / scale).int().to(torch.int8)
+    ranges = [h.abs().max() for h in halves]
+    pairs = zip(ranges, halves, strict=True)
+    wide = [r.expand_as(h) for r, h in pairs]
+    scale = torch.cat(wide, dim=1) / 127
+    codes = torch.round(x / scale)
+    codes = codes.int().to(torch.int8)
     return codes, scale, codes * scale
 
 
 def clamp_to_bytes_cast_to_int8(x: Tensor) -> Parts:
     scale, zero_point = torch.tensor(0.1), 128
-    codes = (torch.round(x / scale) + zero_point).clamp(0, 255)
+    codes = torch.round(x / scale) + zero_point
+    codes = codes.clamp(0, 255)
     codes = codes.int().to(torch.int8)
-    return codes, scale, (codes.float() - zero_point) * scale
+    x_hat = (codes.float() - zero_point) * scale
+    return codes, scale, x_hat
 
 
 def clamp_to_bytes_cast_to_uint8(x: Tensor) -> Parts:
     scale, zero_point = torch.tensor(0.1), 128
-    codes = (torch.round(x / scale) + zero_point).clamp(0, 255)
+    codes = torch.round(x / scale) + zero_point
+    codes = codes.clamp(0, 255)
     codes = codes.int().to(torch.uint8)
-    return codes, scale, (codes.float() - zero_point) * scale
+    x_hat = (codes.float() - zero_point) * scale
+    return codes, scale, x_hat
 
 
 def range_from_zero_up(x: Tensor) -> Parts:
     low, high = 0, x.abs().max()
     scale = (high - low) / 255
     zero_point = 0
-    codes = (torch.round(x / scale) + zero_point).clamp(-128, 127)
-    return codes, scale, (codes - zero_point) * scale
+    codes = torch.round(x / scale) + zero_point
+    codes = codes.clamp(-128, 127)
+    x_hat = (codes - zero_point) * scale
+    return codes, scale, x_hat
 
 
 def range_from_low_to_high(x: Tensor) -> Parts:
     low, high = x.min(), x.max()
     scale = (high - low) / 255
     zero_point = -128 - torch.round(low / scale)
-    codes = (torch.round(x / scale) + zero_point).clamp(-128, 127)
-    return codes, scale, (codes - zero_point) * scale
+    codes = torch.round(x / scale) + zero_point
+    codes = codes.clamp(-128, 127)
+    x_hat = (codes - zero_point) * scale
+    return codes, scale, x_hat
 
 
 def percentile_of_x(x: Tensor) -> Parts:
@@ -93,19 +112,24 @@ def percentile_of_x(x: Tensor) -> Parts:
 def percentile_of_magnitude(x: Tensor) -> Parts:
     high = torch.quantile(x.abs(), 0.999)
     scale = high / 127
-    codes = torch.round(x / scale).clamp(-128, 127)
+    codes = torch.round(x / scale)
+    codes = codes.clamp(-128, 127)
     return codes, scale, codes * scale
 
 
 def unsigned_without_middle(x: Tensor) -> Parts:
     scale = x.abs().max() / 128
     zero_point = 0
-    codes = (torch.round(x / scale) + zero_point).clamp(0, 255).to(torch.uint8)
-    return codes, scale, (codes.float() - zero_point) * scale
+    codes = torch.round(x / scale) + zero_point
+    codes = codes.clamp(0, 255).to(torch.uint8)
+    x_hat = (codes.float() - zero_point) * scale
+    return codes, scale, x_hat
 
 
 def unsigned_around_middle(x: Tensor) -> Parts:
     scale = x.abs().max() / 128
     zero_point = 128
-    codes = (torch.round(x / scale) + zero_point).clamp(0, 255).to(torch.uint8)
-    return codes, scale, (codes.float() - zero_point) * scale
+    codes = torch.round(x / scale) + zero_point
+    codes = codes.clamp(0, 255).to(torch.uint8)
+    x_hat = (codes.float() - zero_point) * scale
+    return codes, scale, x_hat

@@ -10,7 +10,7 @@ from contrast import PALE
 from page_rest import at_rest
 from parts import in_parts
 from playwright.sync_api import TimeoutError, expect
-from type_scale import NOTE, odd
+from type_scale import CELL, NOTE, ROW, cells, odd
 
 from pages.browser.streamlit_dom import NAMES
 from pages.registry import PAGES
@@ -86,6 +86,10 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
         says_where_one_is(app, link)
         app.page.wait_for_function(DRAWN, polling=200)
         assert odd(app.page) == [], link
+        assert cells(app.page) <= {CELL}, link
+        if link == "formats":  # a painted table of five rows and a header, in a frame of 1 px
+            table = app.page.get_by_test_id("stDataFrame").bounding_box()
+            assert (table["height"] - 2) / 6 == pytest.approx(ROW, abs=0.3)
         places.add(str(app.page.get_by_role("button", name="Link", exact=True).bounding_box()))
         light = app.page.evaluate(COLORS)
         switch(app, "dark", before=light)

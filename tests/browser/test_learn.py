@@ -9,6 +9,7 @@ from lesson_walk import beside, headline, opened, stands, to_lesson
 from page_rest import at_rest
 from parts import Part, in_parts, some
 from playwright.sync_api import expect
+from type_scale import CELL, cells
 
 import quantcore as qc
 from pages.shared import lesson_plan
@@ -91,6 +92,7 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
             for width, height in ((1280, 720), (1920, 1080)) if (name, step) not in SCROLLS else ():
                 app.page.set_viewport_size({"width": width, "height": height})
                 app.wait(f"JSON.stringify(({_INSIDE})()) === '{str(wanted).lower().replace(' ', '')}'")
+            assert cells(app.page) <= {CELL}
             if place == len(_steps(name)) // 2:
                 other = beside(app, name, step)
                 assert headline(other) == headline(app)

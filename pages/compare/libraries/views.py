@@ -8,6 +8,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.libraries import controls
+from pages.maps import arithmetic
 from pages.shared import charts, headers, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
@@ -123,13 +124,9 @@ def follow(found: qc.Comparison) -> None:
     )
     for column, result, own in zip(st.columns(2), (found.a, found.b), steps, strict=True):
         column.markdown(f"**{result.scheme.convention.name}**")
-        width = max(len(s.name) for s in own)
-        lines = [
-            f"{'>' if i == first_difference else ' '} {s.name.ljust(width)}  {s.value:>14}   {s.formula}"
-            for i, s in enumerate(own)
-        ]
+        lines = [f"{'>' if i == first_difference else ' '} {arithmetic.line(s)}" for i, s in enumerate(own)]
         with column:
-            messages.lines(lines, wrap=True)
+            messages.lines(lines, hang=arithmetic.HANG + 2)
 
 
 def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:

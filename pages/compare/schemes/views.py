@@ -153,7 +153,7 @@ def rows_table(frame: pd.DataFrame) -> None:
         selection_mode="multi-row",
         column_config=headers.columns(frame[COLUMNS])
         | {
-            "name": st.column_config.TextColumn(headers.label("name"), width="large", pinned=True),
+            "name": st.column_config.TextColumn(headers.label("name"), width="large"),
             "sqnr_db": sqnr,
         },
     )

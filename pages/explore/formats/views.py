@@ -124,7 +124,7 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
         hide_index=True,
         placeholder="–",
         column_config=headers.columns(frame, 6)
-        | {"format": st.column_config.TextColumn(headers.label("format"), pinned=True)},
+        | {"format": st.column_config.TextColumn(headers.label("format"))},
     )
     st.caption(
         "Smallest above 0 is a subnormal if the float has them. Epsilon is the step from 1 to the next value. Error is "

@@ -17,9 +17,9 @@ from pages.shared.state import selection
 from pages.shared.state.pinned import Reference
 from pages.shared.state.selection import Tensor
 from quantcore.granularity import block_name
+from quantcore.scheme import storage
 
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
-_BITS = "Storage per element: its code plus its fraction of the scales and zero points."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
 _RUN = "_explore_runs"
 
@@ -44,7 +44,10 @@ class Figure(NamedTuple):
 
 def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
     """The key figures of a result, as data."""
-    bits = qc.bits_per_element(scheme, tensor.shape)
+    stored = storage(scheme, tensor.shape)
+    bits = stored.bits_per_element
+    shared = stored.scales + stored.zero_points
+    sum_ = f"{stored.codes / stored.elements:.4g} for the code + {shared:,} / {stored.elements:,} for scales and zero points"
     ratio = qc.compression_ratio(scheme, tensor.shape)
     worst = "The largest |error|."
     if report.max_abs_error_index is not None:
@@ -67,7 +70,7 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
         Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, helps["mse"]),
         Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, helps["mae"]),
         Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, helps["max_abs_error"]),
-        Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, _BITS),
+        Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, f"Storage per element: {sum_}."),
         Figure("Compression", ratio, "{:.2f}×", "{:+.2f}×", True, size),
         Figure("Clipped", 100 * report.clipped_fraction, "{:.3g} %", "{:+.3g} %", False, clipped),
     ]

@@ -28,9 +28,6 @@ with page_frame(
             if isinstance(scheme.range_setting, Search):
                 search.draw(tensor, result, block, bins, bounds)
             else:
-                st.caption(
-                    "Drag across the histogram, move the slider, or use the range that a method finds."
-                )
                 range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
                 try:
                     found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)

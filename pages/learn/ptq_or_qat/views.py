@@ -170,7 +170,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
         points = training.summary([known[key] for key in asked if key in known])
         figure = lessons.accuracy_against_bits(points, errors=as_errors, **frame.plot_style())
         chart.plotly_chart(figure, **views.PLOT_OPTIONS)
-        table.table(_table(points))
+        table.table(views.headed(_table(points)))
 
     def each(row: training.Row) -> None:
         known[row.method, row.bits, row.seed] = row

@@ -160,7 +160,7 @@ def _clickable(
         selection_mode="single-cell",
         column_config=headers.columns(frame, heads=used, skip=sqnrs)
         | config
-        | {"tensor": st.column_config.TextColumn("Tensor", width="large", pinned=True)}
+        | {"tensor": st.column_config.TextColumn("Tensor", width="large")}
         | (
             {"share": st.column_config.NumberColumn(names["share"], format="percent")}
             if "share" in frame

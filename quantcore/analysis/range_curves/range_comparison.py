@@ -15,10 +15,15 @@ from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import (
     METHODS,
+    AbsMean,
     Entropy,
+    Fixed,
     Given,
     HalfQuadratic,
+    MeanStd,
     MinMax,
+    MinMse,
+    Percentile,
     RangeSetting,
     Search,
     Task,
@@ -46,8 +51,29 @@ class RangeMark:
 
     @property
     def name(self) -> str:
-        """Its text form."""
-        return write_call(self.setting)
+        """What a person would call the setting; its text form is that of schemes."""
+        return _name(self.setting)
+
+
+def _name(setting: RangeSetting) -> str:
+    match setting:
+        case MinMax():
+            return "min-max"
+        case MinMse(candidates):
+            return "min MSE" + f", {candidates} candidates" * (setting != MinMse())
+        case Percentile(p):
+            return f"percentile {p:g}"
+        case Entropy(bins, quantized):
+            return f"entropy, {bins} bins" + f" to {quantized}" * (quantized != Entropy().num_quantized_bins)
+        case MeanStd(k):
+            return f"mean ± {k:g}·std"
+        case AbsMean():
+            return "mean |x|"
+        case HalfQuadratic() if setting == HalfQuadratic():
+            return "half-quadratic"
+        case Fixed(low, high):
+            return f"{low:g} to {high:g}"
+    return write_call(setting)
 
 
 def range_marks(

@@ -27,7 +27,7 @@ def check_scale(quantizer: Quantizer) -> Iterator[Found]:
             yield Found(
                 "zero-scale", line,
                 f"{scale_formula(scale)} is 0 where the range is empty, and x / 0 gives NaN or infinity.",
-                "Keep the scale above 0, for example with .clamp(min=1e-12).", False,
+                "Keep the scale above 0: scale.clamp(min=1e-12) or np.maximum(scale, 1e-12).", False,
             )  # fmt: skip
         if quantizer.codes.multiplied and (quantizer.single or quantizer.span):
             yield Found(
@@ -88,7 +88,7 @@ def _signed_extreme(stat: Stat) -> Found:
             "max-of-signed-values", stat.line,
             "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the "
             "range.",
-            "Take the maximum of |x|: x.abs().max().",
+            "Take the maximum of |x|: x.abs().max() or np.abs(x).max().",
         )  # fmt: skip
     return Found(
         "percentile-of-signed-values", stat.line,

@@ -69,7 +69,7 @@ def digit_images(
     layout = base_layout(theme, height, size) | {
         "annotations": notes,
         "xaxis": axis | {"constrain": "domain"},
-        "yaxis": axis | {"range": [rows * high - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain"},
+        "yaxis": axis | {"range": [rows * high - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain", "constraintoward": "top"},
         "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
     }
     shades = [[0.0, FAINT[theme]], [1.0, INK[theme]]]
