@@ -128,7 +128,7 @@ class Grid:
 
 def _half_rounding(sizes: Tensor) -> Tensor:
     """Return the relative rounding error of float16 numbers; that of subnormal ones is larger."""
-    return _HALF + _SUBNORMAL / sizes.clamp(min=_SUBNORMAL)
+    return (_SUBNORMAL / sizes.clamp(min=_SUBNORMAL)).add_(_HALF)
 
 
 def has_min(layout: Layout) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.grid import FLOAT32, Grid, has_min, nearest_power
+from quantcore.checkpoints.findings.against.grid import Grid, has_min, nearest_power
 from quantcore.checkpoints.findings.against.measure import KEPT, Measure
 from quantcore.checkpoints.findings.against.nearest import FLOAT_ROOM, Nearest
 from quantcore.checkpoints.findings.against.ordered import Ordered
