@@ -128,7 +128,8 @@ class Grid:
 
 def _half_rounding(sizes: Tensor) -> Tensor:
     """Return the relative rounding error of float16 numbers; that of subnormal ones is larger."""
-    return _HALF + _SUBNORMAL / sizes.clamp(min=_SUBNORMAL)
+    relative: Tensor = _HALF + _SUBNORMAL / sizes.clamp(min=_SUBNORMAL)
+    return relative
 
 
 def has_min(layout: Layout) -> bool:
