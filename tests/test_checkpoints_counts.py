@@ -105,6 +105,17 @@ def test_what_several_weights_are_called(n, of, wanted):
     assert subject_of(names, [*names, *(f"x{i}" for i in range(n, of))]) == wanted
 
 
+def test_how_much_of_a_name_is_shown():
+    """Eighty characters of each, a hundred of a role."""
+    long = ["a" * 90, "b" * 90, "c" * 90, "d" * 90]
+    shown = "'" + "a" * 79 + "…'"
+    assert subject_of(long[:1], long[:1]) == shown
+    assert subject_of([*long, "x"], [*long, "x", *"pqrst"]).startswith(f"5 of 10 tensors ({shown}, ")
+    assert subject_of("wxyz", [*"wxyz", long[0]]) == f"4 of 5 tensors (all but {shown})"
+    role = [f"{'l' * 110}.{i}.w" for i in range(4)]
+    assert subject_of(role, [*role, *"pqrst"]) == "4 tensors '" + "l" * 99 + "…' (layers 0–3)"
+
+
 def test_several_roles_and_many_layers():
     mixed = ["l.0.w", "l.0.v", "l.1.w", "l.1.v", "l.2.v"]
     assert subject_of(mixed, [*mixed, *"abcd"]) == "5 of 9 tensors ('l.0.w', 'l.0.v', 'l.1.w' and 2 more)"
