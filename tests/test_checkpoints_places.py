@@ -360,6 +360,10 @@ def test_runs_with_a_min(tmp_path):
                 wanted = run.scale * run.value / (factor if kind == "scale" else 1) + run.shift / (factor if kind == "min" else 1)
                 assert torch.allclose(values, wanted, rtol=1e-4, atol=1e-5)
                 assert torch.allclose(gap, run.gap / abs(factor if kind == "scale" else 1), rtol=1e-4), bit
+    # a min that differs by less than 2 % is none that is wrong
+    for by, found in ((1.01, False), (0.99, False), (1.03, True), (0.97, True)):
+        near = replace(run, x=run.scale * run.value + by * run.shift)
+        assert ("min" in {c[0] for c in places._changes(near)}) is found
 
 
 def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
