@@ -50,7 +50,7 @@ def test_cells_fit_again_after_the_window_was_narrow(app: Any) -> None:
 
 def test_a_teacher_goes_straight_to_a_step_and_back_returns(app: Any) -> None:
     opened(app, "granularity")
-    app.press("learn_granularity_step", "trap")
+    app.press("learn_granularity_step", "Trap")
     stands(app, "granularity", "trap")
     expect(app.page.get_by_test_id("stMain").get_by_role("heading", level=1)).to_have_text(
         "3 · Granularity: What does a scale of shape (n,) divide?"
