@@ -135,8 +135,13 @@ def test_rows_of_awq_in_another_format(tmp_path):
     assert only(find(read, original), "awq_order").facts["order"] == "0 4 1 5 2 6 3 7"
 
 
-def test_rows_of_queries_and_keys(tmp_path):
-    """llama.cpp's order of the rows of a head, in either direction; keys have another number of heads."""
+@pytest.mark.parametrize("seed", [0, 47])
+def test_rows_of_queries_and_keys(seed, tmp_path):
+    """llama.cpp's order of the rows of a head, in either direction; keys have another number of heads.
+
+    In the second case, chance makes columns of q look divided by what rows of k are multiplied by.
+    """
+    torch.manual_seed(seed)
     names = {n: f"model.layers.0.self_attn.{n}_proj.weight" for n in "qk"}
     weights = {names["q"]: torch.randn(64, 32), names["k"]: torch.randn(32, 32)}
     heads = {names["q"]: 4, names["k"]: 2}

@@ -29,6 +29,7 @@ _FAR = 4.0  # times the spread of siblings
 _LOUD = 2.0  # mean squared error over that of rounding to nearest: from here on, causes are tried
 _UNLIKE = 0.75  # relative error of a weight that no longer resembles its original
 _FAR_STEPS = 8.0
+_AS_WELL, _ROUNDED = 2.0, 2.0**-8  # times the relative error that a cause leaves, and that of rounding to 16 bits
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
@@ -85,7 +86,9 @@ class _Judgement:
         """Return what is wrong with a weight, and its order if it differs."""
         found = self.of_errors(measure)
         again = self._rescaled(measure) if any(f.severity == "error" for f in found) else None
-        if again is not None:
+        # factors that chance suggests leave more than a cause that is known already
+        left = min((float(f.facts["after"]) for f in found if "after" in f.facts), default=math.inf)
+        if again is not None and again.relative <= _AS_WELL * left + _ROUNDED:
             measure, found = again, self.of_errors(again)
         if isinstance(measure.source, Rescaled):
             found = [*found, *measure.source.said(measure.layout)]
