@@ -72,7 +72,7 @@ def results(name):
                     continue  # the library does not support it
 
 
-@in_parts()
+@in_parts(5)
 @pytest.mark.parametrize("name", TODAY)
 def test_scripts_hold(name, part):
     """They do, and they cover each symmetry and granularity that the library has."""
@@ -96,7 +96,7 @@ def test_scripts_hold(name, part):
     assert {g.title().replace("_", "") for g in granularities} == {granularity for _, granularity in ran}
 
 
-@in_parts()
+@in_parts(5)
 @pytest.mark.parametrize("name", TODAY)
 def test_scripts_hold_on_recorded_inputs(name, part):
     """The records include ties, tiny, huge and one-sided rows, NaN and infinity."""
@@ -114,7 +114,7 @@ def test_scripts_hold_on_recorded_inputs(name, part):
     assert count >= len(part(range(14)))
 
 
-@in_parts()
+@in_parts(5)
 @pytest.mark.parametrize("name", RECIPES)
 def test_torch_by_hand_holds_on_recorded_inputs(name, part):
     for case in part(golden_cases.cases(name)):

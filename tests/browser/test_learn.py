@@ -76,7 +76,7 @@ _INSIDE = """() => ["lesson_picture", "lesson_control"].map((key) => {
 })"""
 
 
-@in_parts(4)
+@in_parts(7)
 def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, part: Part) -> None:
     """In large mode at both sizes, from the first step to the last with one button. Another visitor with the same
     link sees the same step."""

@@ -29,7 +29,7 @@ def forbidden(page):
     return [what for what in page.evaluate("window.forbidden ?? []") if "wasm-eval" not in what]
 
 
-@in_parts()
+@in_parts(5)
 def test_every_page_and_tab_keeps_the_policy(watched, server, part):
     page = watched.page
     for address in part(finish(visit(urlsplit(server).netloc)).pages):

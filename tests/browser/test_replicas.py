@@ -24,8 +24,8 @@ from pages.serving.tensor_store import configured as tensor_store
 from quantcore import tensors
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)
-SESSIONS = 12
-UPLOADS = 6
+SESSIONS = 8
+UPLOADS = 4
 MAX_UPLOAD = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-8"))["server"][
     "maxUploadSize"
 ]

@@ -161,7 +161,7 @@ def go(app: Any, section: str, title: str) -> None:
     at_page(app, title)
 
 
-@in_parts()
+@in_parts(5)
 def test_uploaded_tensor_is_there_after_a_walk_through_the_pages(app: Any, part: Part) -> None:
     """A tensor other than the file's first is chosen; at the end, a click on a scheme leads back."""
     several = {
