@@ -116,6 +116,7 @@ def test_the_config_says_how_many_layers_there_are():
     assert model(range(7), **of) == {}  # with one that predicts several tokens
     gguf = {"general.architecture": "llama", "llama.block_count": 6}
     assert model(range(5), prefix="blk.", **gguf) == {"blk.5": "missing_layer"}
+    assert model(range(5), prefix="blk.", **gguf | {"llama.nextn_predict_layers": 1}) == {}
     for odd in (True, "6", None, 6.0):
         assert model(range(4), num_hidden_layers=odd) == {}
 

@@ -34,7 +34,7 @@ def of_layers(release: Release) -> Iterator[CheckpointFinding]:
         yield from _between(prefix, layers)
     if stacks:
         longest = max(stacks, key=lambda prefix: len(stacks[prefix]))
-        yield from _at_end(longest, stacks[longest], _said(release.config, "num_hidden_layers", "block_count"))
+        yield from _at_end(longest, stacks[longest], release.config)
         yield from _head(outside, release.config)
 
 
@@ -49,9 +49,15 @@ def _between(prefix: str, layers: Mapping[int, Collection[str]]) -> Iterator[Che
         )
 
 
-def _at_end(prefix: str, layers: Mapping[int, object], said: object) -> Iterator[CheckpointFinding]:
-    known = max(layers) + 1
-    if not isinstance(said, int) or isinstance(said, bool) or not known < said <= 2 * known:
+def _at_end(
+    prefix: str, layers: Mapping[int, object], config: Mapping[str, Any]
+) -> Iterator[CheckpointFinding]:
+    known, said = max(layers) + 1, _said(config, "num_hidden_layers", "block_count")
+    # GGUF counts those that predict several tokens, which some files leave out
+    more = _said(config, "", "nextn_predict_layers")
+    if not isinstance(said, int) or isinstance(said, bool):
+        return
+    if not known < said - (more if isinstance(more, int) else 0) or said > 2 * known:
         return
     words = f"{{is}} missing: the config says that the model has {{said}} layers, and the last one here is {{last}}; {_AGAIN}"
     names = tuple(f"{prefix}{number}" for number in range(known, said))
