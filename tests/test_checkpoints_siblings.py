@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 
 import library_releases
 import numpy as np
@@ -13,6 +14,7 @@ from random_releases import stored, weights, written
 from safetensors.torch import save_file
 
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings import extremes
 from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.siblings import in_layer_order, layer_of, role_of, subject_of
 from quantcore.checkpoints.findings.structure import of_structure
@@ -312,6 +314,33 @@ def test_several_that_are_far_do_not_hide_one_another():
     assert {name for _, _, name in found_in(summaries(far))} == {
         f"model.layers.{i}.mlp.up_proj.weight" for i in (3, 4)
     }
+
+
+UP_PROJ = "model.layers.{}.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("means", "shape", "said"),
+    [
+        # |mean| / RMS of each layer
+        ([0.01, 0.3, 0.01, 0.02, 0.0], (32, 32), 1), ([0.01, -0.3, 0.01, 0.02, 0.0], (32, 32), 1),
+        ([0.01, 0.3, 0.01, 0.02], (32, 32), None),  # too few siblings
+        ([0.01, 0.3, 0.01, 0.02, 0.0], (31, 33), None), ([0.01, 0.3, 0.01, 0.02, 0.0], (1024,), None),
+        ([0.01, 0.3, 0.01, 0.02, 0.0], (1, 1024), None), ([0.01, 0.3, 0.01, 0.02, 0.0], (512, 1, 2), 1),
+        ([0.01, 0.19, 0.01, 0.02, 0.0], (32, 32), None), ([0.01, 0.21, 0.01, 0.02, 0.0], (32, 32), 1),
+        ([0.01, 0.25, 0.01, -0.051, 0.0], (32, 32), None), ([0.01, 0.25, 0.01, -0.049, 0.0], (32, 32), 1),
+    ],
+)  # fmt: skip
+def test_means_that_lie_to_one_side(means, shape, said):
+    """A fifth of the RMS and more, of which no sibling has a fifth."""
+    of_role = [Summary(UP_PROJ.format(i), "gptq int4", shape, 2.0, 9.0, mean=2 * mean) for i, mean in enumerate(means)]
+    found = list(extremes._shifted(of_role))
+    assert [f.tensors for f in found] == ([(UP_PROJ.format(said),)] if said is not None else [])
+    for finding in found:
+        others = [abs(mean) for i, mean in enumerate(means) if i != said]
+        assert finding.facts == pytest.approx({"share": abs(means[said]), "high": max(others), "siblings": len(others)})
+        # without a spread there is no share, and one sibling fewer
+        assert list(extremes._shifted([*of_role[:4], replace(of_role[4], spread=0.0)])) == []
 
 
 def test_zeros():

@@ -37,7 +37,7 @@ def of_leak(layout: Layout, leak: Leak) -> CheckpointFinding:
 
 def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
     """Return what is wrong with single scales, zero points and codes."""
-    if measure.grid is None or not (measure.runs or measure.nearest is not None):
+    if measure.grid is None:
         return []
     lines = Lines(tensor, measure.source, measure)
     explained, left = wrong_runs(lines)

@@ -43,7 +43,7 @@ class Description:
     def _refuse(self, name: str, what: str) -> QuantError:
         return QuantError(f"{named(self.pieces[name].name)} {what}; the file is damaged.")
 
-    def number(self, name: str, default: float) -> float:
+    def number(self, name: str, default: float = 0.0) -> float:
         """Return a number that is stored as a tensor of one element, or the default if it is absent."""
         piece = self.pieces.get(name)
         if piece is None:
@@ -78,7 +78,7 @@ class Description:
     @cached_property
     def bits(self) -> int:
         """Bits of a code, as packed."""
-        nbits = self.number("nbits", 0)
+        nbits = self.number("nbits")
         bits = 2 if abs(nbits - 1.58) < 0.01 else nbits
         packed = self.word("packing", PACKINGS, "4bit_u8")[1]
         if bits not in BITS or (packed or bits) != bits or (packed is None and bits < 5):
@@ -94,7 +94,7 @@ class Description:
     @cached_property
     def group_size(self) -> int | None:
         """Elements per group; None if scales are per row, per column or one for all."""
-        size = self.number("group_size", 0)
+        size = self.number("group_size")
         if not 0 <= size < 2**40 or size != int(size):
             raise self._refuse("group_size", f"says {size:g}, which is not a group size")
         return int(size) or None if self.number("channel_wise", 1) else None
@@ -102,7 +102,7 @@ class Description:
     @cached_property
     def axis(self) -> int:
         """The axis of the reshaped weight along which groups run."""
-        axis = self.number("axis", 0)
+        axis = self.number("axis")
         if axis not in (0, 1):
             raise self._refuse("axis", f"says {axis:g}, not 0 or 1")
         return int(axis)
