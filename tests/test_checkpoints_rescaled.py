@@ -35,12 +35,13 @@ def factors_of(count, by, others=1.0):
     return factors
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.0, False), (0.7, False), (0.8, True), (1.0, True), (1.2, True), (1.3, False)])
+@pytest.mark.parametrize(("share", "told"), [(0.0, False), (0.7, False), (0.75, False), (0.8, True), (1.0, True), (1.2, True), (1.3, False)])
 def test_columns_that_take_a_part_of_their_factors(share, told, tmp_path):
     """A factor whose effect is half there explains as much error as it adds."""
-    x = weight()
-    factors = factors_of(8, 1.4)
-    factors[60:68] = 0.6
+    x = (100 * weight()).round()  # so that three quarters, the limit, are exact
+    x[:, 60:68] = x[:, 5:13]
+    factors = factors_of(8, 1.5)
+    factors[60:68] = 0.5
     assert are_multiplied(*of(tmp_path, x * (1 + share * (factors - 1)), x), factors) is told
 
 
@@ -160,9 +161,11 @@ def test_what_a_norm_is_divided_by(added, tmp_path):
     assert (found.axis, found.other) == (-1, NORM)
     assert torch.allclose(found.factors, by, rtol=1e-5)
     assert torch.allclose(found.read(slice(0, ROWS)), x * by, rtol=1e-5)
+    x = x[:, None]
+    assert norms(tmp_path / "axes", x, x * by, {NORM: was - added}, {NORM: was / by - added}).other == NORM
 
 
-@pytest.mark.parametrize("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "a sign"])
+@pytest.mark.parametrize("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "one sign", "all signs"])
 def test_norms_that_multiply_nothing(why, tmp_path):
     x, by = weight(), torch.linspace(0.5, 2, COLUMNS)
     was, name = torch.linspace(1.5, 2.5, COLUMNS), NORM
@@ -180,6 +183,9 @@ def test_norms_that_multiply_nothing(why, tmp_path):
     elif why == "one is 0":  # as it is, and with 1 added
         now = now.clone()
         now[3:5] = torch.tensor([0.0, -1.0])
+    elif why == "one sign":
+        now = now.clone()
+        now[3] *= -1
     else:
         now = -now - 2
     assert norms(tmp_path, x, y, {name: was}, {name: now}, (name,)) is None

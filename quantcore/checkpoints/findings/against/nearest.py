@@ -169,9 +169,9 @@ class Roundings:
 
 
 def _half_unit(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return half a unit in the last place of numbers in a dtype."""
+    """Return half a unit in the last place of numbers in a dtype of 16 bits; of subnormal ones and 0, half the smallest."""
     info = torch.finfo(dtype)
-    return torch.ldexp(torch.full_like(x, info.eps / 4), torch.frexp(x).exponent).clamp(min=info.tiny * info.eps / 2)
+    return torch.ldexp(torch.full_like(x, info.eps / 4), torch.frexp(x.abs().clamp(min=info.tiny)).exponent)
 
 
 def _in_dtype(dtype: torch.dtype) -> Iterator[Callable[[Elements], Tensor]]:

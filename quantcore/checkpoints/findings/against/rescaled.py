@@ -144,8 +144,7 @@ def error_of(original: Ordered, layout: Layout) -> float:
 
 def _sample(original: Ordered, layout: Layout) -> tuple[Tensor, Tensor]:
     """Return the first rows of the original and of the release."""
-    size = max(1, math.prod(layout.shape[1:]))
-    rows = slice(0, min(layout.shape[0], max(1, _SAMPLE // size)))
+    rows = slice(0, min(layout.shape[0], max(1, _SAMPLE // math.prod(layout.shape[1:]))))
     return _finite(original.read(rows), layout.shape[-1]), _finite(layout.values(rows, rounded=False), layout.shape[-1])
 
 
