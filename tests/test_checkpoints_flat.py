@@ -54,19 +54,25 @@ def test_flat_rows_and_columns_are_those_of_a_loop(seed):
 
 def test_what_is_flat_is_0_or_another_number():
     values = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
-    values[3:5] = 0
+    values[3] = 0
+    assert found_in(values)["row"] == Flat("row", 1, 40, 1, 3, True, "value")
+    values[4] = 0
     assert found_in(values)["row"] == Flat("row", 2, 40, 2, 3, True, "value")
     values[3:5] = -2
     assert found_in(values)["row"] == Flat("row", 2, 40, 2, 3, False, "value")
     values[3, 39] = -1
     assert found_in(values)["row"].total == 1
+    for number in (0, -2):
+        values = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
+        values[:, 7:10] = number
+        assert found_in(values) == {"column": Flat("column", 3, 40, 3, 7, not number, "value")}
 
 
-@pytest.mark.parametrize("shape", [(40,), (40, 31), (31, 40), (0, 40)])
+@pytest.mark.parametrize("shape", [(40,), (40, 31), (31, 40), (32, 32), (0, 40)])
 def test_short_lines_say_nothing(shape):
     got = found_in(np.zeros(shape, np.float32))
-    assert ("row" in got) == (shape == (31, 40))
-    assert ("column" in got) == (shape == (40, 31))
+    assert ("row" in got) == (shape in ((31, 40), (32, 32)))
+    assert ("column" in got) == (shape in ((40, 31), (32, 32)))
 
 
 ROWS_OF_0 = Flat("row", 8, 64, 8, 56, True, "code")

@@ -165,7 +165,7 @@ def test_what_a_norm_is_divided_by(added, tmp_path):
     assert norms(tmp_path / "axes", x, x * by, {NORM: was - added}, {NORM: was / by - added}).other == NORM
 
 
-@pytest.mark.parametrize("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "one sign", "all signs"])
+@pytest.mark.parametrize("why", ["not multiplied", "same norm", "another layer", "another length", "a matrix", "one is 0", "one was 0", "one sign", "all signs"])
 def test_norms_that_multiply_nothing(why, tmp_path):
     x, by = weight(), torch.linspace(0.5, 2, COLUMNS)
     was, name = torch.linspace(1.5, 2.5, COLUMNS), NORM
@@ -183,6 +183,9 @@ def test_norms_that_multiply_nothing(why, tmp_path):
     elif why == "one is 0":  # as it is, and with 1 added
         now = now.clone()
         now[3:5] = torch.tensor([0.0, -1.0])
+    elif why == "one was 0":
+        was = was.clone()
+        was[3] = 0
     elif why == "one sign":
         now = now.clone()
         now[3] *= -1
@@ -200,6 +203,12 @@ def test_the_best_of_several_norms(tmp_path):
         given = {NORM: was, other: was}
         found = norms(tmp_path / str(float(first[0])), x, x * by, given, {NORM: was / first, other: was / second}, (NORM, other))
         assert found.other == (NORM if first is by else other)
+
+
+def test_one_factor_for_all(tmp_path):
+    x, was = weight(), torch.linspace(1.5, 2.5, COLUMNS)
+    found = norms(tmp_path, x, 2 * x, {NORM: was}, {NORM: was / 2})
+    assert found.factors.tolist() == [2.0] * COLUMNS
 
 
 def test_vectors_are_not_multiplied(tmp_path):

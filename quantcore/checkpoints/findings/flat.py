@@ -5,6 +5,7 @@ was pruned, or that error feedback took for dead), unless several lie side by si
 wrong only where siblings have none: structured pruning leaves them in every layer.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,12 +72,12 @@ class FlatLines:
 
     def found(self) -> tuple[Flat, ...]:
         """Return what has been added."""
-        rows, columns = self.layout.shape[0], 0 if self._first is None else len(self._first)
+        rows, *inner = self.layout.shape
         found = []
         if self._rows and len(flat := torch.cat(self._rows)):
             found.append(self._of("row", flat, rows))
         if rows >= LONG and len(self._columns):
-            found.append(self._of("column", self._columns, columns))
+            found.append(self._of("column", self._columns, math.prod(inner)))
         return tuple(found)
 
     def _of(self, axis: str, places: Tensor, of: int) -> Flat:
