@@ -99,14 +99,18 @@ PARTS = ("self_attn.q_proj.weight", "mlp.up_proj.weight", "input_layernorm.weigh
 
 def model(layers, outside=("embed_tokens", "lm_head"), prefix="model.layers.", parts=PARTS, **config):
     names = [f"{prefix}{layer}.{part}" for layer in layers for part in parts]
-    shapes = dict.fromkeys(names, (8, 8)) | {f"{name}.weight": (32, 8) for name in outside}
+    shapes = dict.fromkeys(names, (8, 8)) | {f"{name}.weight": (8,) if "norm" in name else (32, 8) for name in outside}
     pieces = {name: stored(name, shape) for name, shape in shapes.items()}
     return {f.tensors[0]: f.kind for f in of_layers(Release(pieces, config))}
 
 
 def test_a_layer_between_others_is_missing():
     assert model([0, 1, 3, 4, 5]) == {"model.layers.2": "missing_layer"}
+    assert model([0, 1, 3, 4], parts=PARTS[:2]) == {"model.layers.2": "missing_layer"}
     assert model([2, 3, 4, 5, 6]) == {}  # a part of a model
+    # more than one of four
+    assert model([0, 1, 3, 5, 6, 7, 8]) == {}
+    assert model([0, 1, 3, 5, 6, 7, 8, 9]).keys() == {"model.layers.2", "model.layers.4"}
     assert model([0, 2, 3]) == {}  # too few layers
     # activations of a Sequential, which store nothing
     assert model([0, 2, 4, 6, 8], prefix="features.", parts=("weight", "bias")) == {}
@@ -134,3 +138,5 @@ def test_a_head_of_its_own_is_missing():
     assert model(range(4), ("model.embed_tokens",), architectures=["LlamaForCausalLM"]) == {}
     assert model(range(4), ("model.embed_tokens",), **causal | {"tie_word_embeddings": True}) == {}
     assert model(range(4), ("model.embed_tokens",), **causal | {"architectures": ["LlamaModel"]}) == {}
+    for outside, lost in ((("transformer.wte", "ln_f.norm"), True), (("transformer.wpe",), False), (("wte.vectors",), False), (("embed", "wpe"), False)):
+        assert bool(model(range(4), outside, **causal)) is lost

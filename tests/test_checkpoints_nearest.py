@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from releases import WRITERS
+from suspects import M, suspect, weight
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against import nearest
@@ -14,7 +16,7 @@ from quantcore.checkpoints.layouts.plain import plain
 
 
 def roundings(shape=(1000, 128), dtype=torch.float32):
-    return Roundings(plain("w", StoredTensor("w", "F32", shape, None, 0, 4 * math.prod(shape))), dtype)
+    return Roundings(plain("w", StoredTensor("w", "I8", shape, None, 0, math.prod(shape))), dtype)
 
 
 def beyond(*excesses):
@@ -145,3 +147,28 @@ def test_arithmetic_that_leaves_too_much_is_given_up(number, kept):
     of.add(Elements(one, one, one, one, one, one, 0 * one, one), torch.arange(number), torch.arange(number))
     assert bool(of._afterwards) is kept
     assert of._exact.count == number
+
+
+@pytest.mark.parametrize(("dtype", "ways"), [(torch.float32, (0, 1)), (torch.bfloat16, (6, 2)), (torch.float16, (6, 2))])
+def test_arithmetic_of_dtypes(dtype, ways, tmp_path):
+    """Quotients of 16 bits are those of integers whose original has them; others only round the original itself."""
+    codebook = suspect(tmp_path, WRITERS["nf4"][0](M, weight()), weight(), "nf4").layout
+    integers, others = roundings(dtype=dtype), Roundings(codebook, dtype)
+    assert (len(integers._in_dtype), len(integers._afterwards)) == ways
+    assert (len(others._in_dtype), len(others._afterwards)) == (0, ways[1])
+    unit = {torch.float32: 0.0, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}[dtype]
+    assert (integers.near, others.near) == (unit, 0.0)
+    for way in (others._exact, others._afterwards[0]):
+        way.count = 10**6
+    if unit:
+        assert others.found(1000).tolerance == pytest.approx(BFLOAT16 + unit)
+
+
+@pytest.mark.parametrize("step", [1.0, 2.0])
+@pytest.mark.parametrize(("units", "explained"), [(0.95, True), (1.05, False)])
+def test_an_original_that_was_rounded_afterwards(step, units, explained):
+    """Its values lie within half a unit in their last place: 2^-9 of them, in steps of their codes."""
+    x, scale = torch.tensor([1.0, -1.0, 4.0]), torch.tensor([0.01, 0.01, -0.04])
+    excess = units * torch.tensor([2.0**-8, 2.0**-8, 2.0**-6]) / scale.abs() / step
+    e = Elements(x, x, scale, x / scale, excess, (x / scale).abs() / step, 0 * x, torch.full_like(x, step))
+    assert (roundings(dtype=torch.bfloat16)._of_original(e) <= 0).tolist() == [explained] * 3

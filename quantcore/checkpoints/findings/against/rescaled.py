@@ -39,9 +39,9 @@ class Rescaled(Ordered):
 
     inner: Ordered
     factors: Tensor = field(compare=False)
-    axis: int = -1
-    other: str = ""
-    words: str = ""
+    axis: int
+    other: str
+    words: str
 
     @classmethod
     def of(cls, inner: Ordered, factors: Tensor, axis: int, other: str, words: str) -> "Rescaled":
