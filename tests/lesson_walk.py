@@ -6,6 +6,9 @@ from page_rest import at_rest
 
 from pages.shared import lesson_plan
 
+# How much of a step is beyond the window, in px
+SCROLLS = "(() => { const main = document.querySelector('[data-testid=stMain]'); return main.scrollHeight - main.clientHeight; })()"
+
 
 def stands(app: Any, name: str, step: str | None = None) -> None:
     """Wait until a lesson is drawn and, if given, one of its steps is in the link."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lesson_walk import beside, opened, stands, to_lesson
+from lesson_walk import SCROLLS, beside, opened, stands, to_lesson
 from playwright.sync_api import Locator, expect
 
 NAME, STEP = "ptq_or_qat", "learn_ptq_or_qat_step"
@@ -61,6 +61,8 @@ def test_a_short_training(app: Any) -> None:
     expect(metric(app, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
     app.press("train_view", "weights")
     app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted?.includes('int2')")
+    app.page.set_viewport_size({"width": 1280, "height": 720})
+    app.wait(f"{SCROLLS} <= 0")  # with all of its controls
     other = beside(app, NAME, "qat")  # the result is there for others who open the link
     expect(metric(other, "QAT after 2 of 2 epochs")).to_have_text(f"{accuracies[-1]:.1f} %")
     other.close()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lesson_walk import opened, stands
+from lesson_walk import SCROLLS, opened, stands
 from page_rest import at_rest
 from playwright.sync_api import expect
 
@@ -183,9 +183,8 @@ def test_a_link_of_a_projector_opens_in_the_usual_size_on_a_phone(
     assert phone.page.evaluate("document.scrollingElement.scrollWidth") <= 390
 
 
-# How much of a step is beyond the window, and how much of the window is left blank: rows of pixels in which nothing is
-# drawn, if they are more than the distance between two paragraphs
-SCROLLS = "(() => { const main = document.querySelector('[data-testid=stMain]'); return main.scrollHeight - main.clientHeight; })()"
+# How much of the window is left blank: rows of pixels in which nothing is drawn, if they are more than the distance between
+# two paragraphs
 BLANK = """() => {
     const used = [], place = document.querySelector("[data-testid=stMain]");
     for (const e of place.querySelectorAll("p, h1, input, button, a, label, canvas, svg, td, .qs-cell, pre, b, small, [role=slider]")) {
@@ -201,6 +200,11 @@ BLANK = """() => {
     }
     return blank / innerHeight;
 }"""
+# What else a step shows, with the longest arithmetic
+MORE = {
+    "yours": [{"mode": "asymmetric"}, {"mode": "asymmetric", "per": "group"}],
+    "ptq": [{"train_view": "weights"}, {"train_view": "weights", "train_weights": "int4 asymmetric"}],
+}
 SCREENS = {"normal": ((1280, 720), {}), "large": ((1920, 1080), LARGE)}
 
 
@@ -214,15 +218,14 @@ def test_every_step_fits_and_fills_the_window(
     app = new_app(server)
     app.page.set_viewport_size({"width": width, "height": height})
     wrong = []
-    for there in lesson_plan.LESSONS[name].steps:
-        if there == "curve":
-            continue
-        opened(app, name, **{lesson_plan.step_key(name): there}, **large)
+    steps = [step for step in lesson_plan.LESSONS[name].steps if step != "curve"]
+    for there, more in [(step, more) for step in steps for more in ({}, *MORE.get(step, []))]:
+        opened(app, name, **{lesson_plan.step_key(name): there}, **more, **large)
         app.wait(
             "!document.querySelector('[data-testid=stSkeleton]') && (!document.querySelector('.qs-maps') || document.querySelector('.qs-maps').dataset.painted)"
         )
         app.page.wait_for_timeout(500)  # figures follow the size of their place
         beyond, blank = app.page.evaluate(SCROLLS), app.page.evaluate(BLANK)
         if beyond > 0 or (large and blank > 1 / 3):
-            wrong.append(f"{there}: {beyond} px beyond the window, {100 * blank:.0f} % blank")
+            wrong.append(f"{there} {more}: {beyond} px beyond the window, {100 * blank:.0f} % blank")
     assert wrong == []

@@ -128,6 +128,6 @@ def layer(network: training.QuantizedNetwork, place: Any = st) -> int:
         f"{n} {w.x.shape[0]}×{w.x.shape[1]}" for n, w in zip(names, network.weights, strict=True)
     )
     chosen = place.segmented_control(
-        "Weights of the layer", names, default=names[0], key="train_layer", required=True, help=sizes, **_BIND
+        "Layer", names, default=names[0], key="train_layer", required=True, help=sizes, **_BIND
     )
     return names.index(chosen)

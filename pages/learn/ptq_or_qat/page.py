@@ -58,19 +58,20 @@ def ptq(plan: Plan) -> None:
     bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
     right = accuracy(after)
     of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
-    words, picture = views.side_by_side(views.for_maps(4) if of_weights else (2, 3))
+    words, picture = views.side_by_side(views.for_maps(6) if of_weights else (2, 3))
     with words:
         if not of_weights:
             st.markdown(TEXTS["ptq"])
         views.figures(
             ("float32", percent(before.accuracy)),
             ("PTQ", percent(right)),
-            ("PTQ against float32", f"{100 * (right - before.accuracy):+.1f} points"),
+            ("difference", f"{100 * (right - before.accuracy):+.1f} points"),
             ("newly misread", f"{len(lost)} of {len(labels)}"),
             ("bits per weight", f"{sum(b * n for b, n in zip(bits, sizes, strict=True)) / sum(sizes):.2f}"),
         )
-        of_weights = controls.shows_weights()
-        layer = controls.layer(after) if of_weights else 0
+        with st.container(horizontal=True):
+            of_weights = controls.shows_weights()
+            layer = controls.layer(after) if of_weights else 0
     if of_weights:
         views.explore("ptq_or_qat", *run.weights_of(after, layer, f"ptq {plan}"), words, picture)
         return

@@ -59,11 +59,13 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     pressed Train.
     """
     of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
-    words, picture = views.side_by_side(views.for_maps(4) if of_weights else (2, 3))
+    words, picture = views.side_by_side(views.for_maps(6) if of_weights else (2, 3))
     with words:
-        text_place = st.container()
-        count, learned = _epochs_and_scales()
-        go = st.empty()
+        text_place, choices_place = st.container(), st.container()
+        row = st.container(horizontal=True, vertical_alignment="center")
+        with row.popover("Training") if of_weights else choices_place:
+            count, learned = _epochs_and_scales()
+        go = row.empty()
     before, after = run.float_network(plan.seed), run.afterwards(plan)
     known = run.epochs(plan, count, learned)
     label = "Train again" if count in known else "Train"
@@ -73,8 +75,9 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     last = known[max(tuple(known))] if known else None
     with words:
         if last is not None:
+            with row:
+                of_weights = controls.shows_weights() and not wanted
             _result(levels, last)
-            of_weights = controls.shows_weights() and not wanted
         if not (of_weights and last is not None):
             text_place.markdown(text)
     if of_weights and last is not None:
@@ -123,15 +126,16 @@ def _weights(
 ) -> None:
     """Draw how the training changed the weights."""
     with words:
-        layer = controls.layer(now.network)
-        which = st.segmented_control(
-            "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
-        )
+        with st.container(horizontal=True):
+            layer = controls.layer(now.network)
+            which = st.segmented_control(
+                "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
+            )
         was, is_ = after.weights[layer], now.network.weights[layer]
         changed, moved = int((was.codes != is_.codes).sum()), float((was.x - is_.x).abs().max())
         st.caption(
-            f"{changed:,} of {was.codes.numel():,} codes of this layer differ between PTQ and QAT; "
-            f"the float weights moved by up to {moved:.3g}."
+            f"{changed:,} of {was.codes.numel():,} codes differ between PTQ and QAT; "
+            f"float weights moved by up to {moved:.3g}."
         )
     network = after if which == "PTQ" else now.network
     name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
