@@ -101,6 +101,14 @@ BROKEN = {
     "a global scale off by 2^7": (
         ["nvfp4"], put(f"{Q}.weight_global_scale", lambda t: t / 128), "far_spread", f"{Q}.weight", {"siblings": 5},
     ),
+    "the end of scales never written": (
+        ["fp8", "gptq_desc_act", "pack_quantized"], lambda t, c: put(next(n for n in t if n.startswith(f"{UP}.") and "scale" in n), unwritten)(t, c),
+        "scale_zero", f"{UP}.weight", {},
+    ),
+    "the end of block scales never written": (
+        ["nvfp4", "fp8_blocks"], lambda t, c: put(next(n for n in t if n.startswith(f"{UP}.weight_scale")), unwritten)(t, c),
+        "scale_zero", f"{UP}.weight", {},
+    ),
     "exponents off by 7": (["mxfp4"], put(f"{Q}.weight_scale", lambda t: t + 7), "far_spread", f"{Q}.weight", {}),
     "scales inverted": (["fp8_blocks"], put(f"{Q}.weight_scale_inv", lambda t: 1 / t), "far_spread", f"{Q}.weight", {}),
     "g_idx shuffled": (["gptq"], put(f"{Q}.g_idx", shuffled), "g_idx_unsorted", f"{Q}.weight", {}),

@@ -18,6 +18,7 @@ from quantcore.checkpoints.comparison.pairing import Pair, pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against import Measure, Norms, Ordered, in_order, judge, measure_of
 from quantcore.checkpoints.findings.codes import Histogram, of_codes
+from quantcore.checkpoints.findings.dead_scales import DeadScales
 from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.flat import FlatLines
 from quantcore.checkpoints.findings.grouping import grouped
@@ -190,6 +191,7 @@ class _Check:
         measure = self._measure(layout)
         histogram, flat = Histogram(layout) if Histogram.suits(layout) else None, FlatLines(layout)
         self.provenance = Provenance(layout) if Provenance.suits(layout) else None
+        dead = DeadScales(layout) if self.summary.some_zero_scales and DeadScales.suits(layout) else None
         if histogram is None and self.provenance is None and measure is None:
             return
         for box in boxes(layout):
@@ -201,7 +203,11 @@ class _Check:
                 self.provenance.add(codes, box)
             if measure is not None:
                 self._against(layout, box, codes, measure)
+            if dead is not None:
+                dead.add(codes, box, None if self.original is None else self.original.read(box))
             yield box.stop / layout.shape[0]
+        if dead is not None:
+            self.findings += dead.found()
         if histogram is not None:
             self.findings += of_codes(histogram)
             self.summary = replace(self.summary, flat=flat.found())

@@ -38,6 +38,7 @@ class Summary:
     scale_at: tuple[int, ...] = ()
     zero: bool = False
     zero_scales: bool = False
+    some_zero_scales: bool = False
     next_largest: float = 0.0
     next_scale: float = 0.0
     damaged: bool = False
@@ -100,13 +101,14 @@ def of_quantized(layout: Layout) -> Summary:
             extremes.add(layout.values(box), box.start)
             if extremes.largest.first:
                 break
-    scales, total = _Largest(), 0
+    scales, total, zeros = _Largest(), 0, 0
     for start, scale in scale_boxes(layout):
         total += scale.numel()
+        zeros += int((scale == 0).sum())
         scales.add(scale.abs().nan_to_num(0.0, 0.0, 0.0), start)
     return replace(
         extremes.summary(), largest_scale=scales.first, next_scale=scales.second, scale_at=scales.at,
-        zero_scales=total > 0 and not scales.first,
+        zero_scales=total > 0 and not scales.first, some_zero_scales=zeros > 0,
     )  # fmt: skip
 
 
