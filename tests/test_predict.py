@@ -218,6 +218,25 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
     assert "wrong" not in wrong
 
 
+# (0, 0): x = 0.5 as above; the range of all is -3 to 2
+@pytest.mark.parametrize(
+    ("step", "place", "answers"),
+    [
+        ("codes", (0, 0), [2 - 9, 0, 2, 1 + 9, 11]),  # z subtracted, and clamped; z forgotten; the tie rounded down
+        ("scale", (0, 0), [(2 - 3) / 15, 2 / 15, 5 / 16, 5 / 15, 3 / 7]),
+        ("zero_point", (0, 0), [-9, 0, 1, 8, 9]),  # sign of low, and clamped; of int4; low / s = -8.9999998, truncated
+    ],
+)
+def test_usual_answers(step, place, answers):
+    """The right one and those of likely errors, none twice, and all of them marked as what they are."""
+    result, marker = of(ASYMMETRIC), {"codes": mark_codes, "scale": mark_scales, "zero_point": mark_zero_points}[step]
+    found = grade.usual_answers(result, step, place)
+    assert [float(text) for text in found] == pytest.approx(answers, rel=1e-6)
+    kinds = [mark.kind for mark in marker(result, [place] * len(found), found)]
+    assert kinds.count("right") == 1
+    assert "wrong" not in kinds
+
+
 def test_blank_rows_and_hostile_text():
     result = of("int4")
     places = [(0, i) for i in range(4)]
@@ -231,6 +250,7 @@ def test_blank_rows_and_hostile_text():
     [
         (lambda: mark_codes(of("e4m3fn"), [(0, 0)], ["1"]), "e4m3fn is not an integer format"),
         (lambda: mark_scales(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
+        (lambda: mark_scales(of("int4 per_flat_group(3)"), [(0,)], [""]), "cross row boundaries"),
         (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
         (lambda: mark_codes(of("int4"), [(0, 0)], ["1", "2"]), "2 answers to 1 questions"),
         (lambda: mark_zero_points(of("uint4 asymmetric hqq per_group(2)"), [(0, 0)], ["1"]), "choose the textbook"),

@@ -158,6 +158,34 @@ def score(key: str) -> None:
     )
 
 
+@st.dialog("Show of hands", width="large")
+def hands(step: str, result: qc.Quantized, places: list[tuple[int, ...]], names: list[str], key: str) -> None:
+    """Count how many of a class gave each usual answer to one of the questions; kept only in this session."""
+    asked = st.segmented_control("Question", range(len(names)), default=0, format_func=names.__getitem__,
+                                 key=f"learn_predict_asked_{key}", required=True)  # fmt: skip
+    usual = grade.usual_answers(result, step, places[asked])
+    marks = mark(step, result, [places[asked]] * len(usual), usual)
+    revealed = st.toggle("Show which is right", key=f"learn_predict_hands_{key}_{asked}_right")
+    rows = [st.columns([1, 3], vertical_alignment="center") for _ in [*usual, ""]]
+    labels = [*usual, "another answer"]
+    counts = [
+        row[0].number_input(
+            label,
+            0,
+            999,
+            0,
+            key=f"learn_predict_hands_{key}_{asked}_{i}",
+            persist_state="session",
+            label_visibility="collapsed",
+        )
+        for i, (row, label) in enumerate(zip(rows, labels, strict=True))
+    ]
+    total = sum(counts)
+    reasons = [f" · **{m.kind.capitalize()}.** {messages.plain(m.sentence)}" if revealed else "" for m in marks]
+    for row, label, count, why in zip(rows, labels, counts, [*reasons, ""], strict=True):
+        row[1].progress(count / total if total else 0.0, f"**{messages.plain(label)}** · {count} of {total}{why}")
+
+
 step = frame.head("predict")
 words, picture = views.side_by_side((1, 2))
 with words:
@@ -207,6 +235,8 @@ if chosen is not None:
             with words:
                 score(key)
                 revealed = st.toggle("Show the answers", key=f"learn_predict_reveal_{key}")
+                if st.button("Show of hands", help="Count how many of a class gave each answer"):
+                    hands(step, result, places, names, key)
             with picture:
                 tell(marks, names, key, revealed, under)
             if revealed:

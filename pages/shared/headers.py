@@ -57,7 +57,6 @@ LABELS = {
     "rounds to": "Rounds to",
     "error": "Error",
     "note": "Note",
-    "about": "What it is",
 }
 PERCENT = {"clipped", "clipped_fraction"}  # stored as fractions
 DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: per digit, per letter of a header, and padding

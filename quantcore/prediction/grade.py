@@ -90,6 +90,30 @@ def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence
     return _likeliest(found)
 
 
+def usual_answers(result: Quantized, step: str, place: Place, most: int = 5) -> list[str]:
+    """Return the answers that people usually give: the right one and those of likely errors, in order of their size.
+
+    Args:
+        step: what is asked for: "codes" (``place`` is an element), or "scale" or "zero_point" (it is a block).
+        most: how many answers at most.
+
+    Raises:
+        QuantError: blocks cross row boundaries.
+    """
+    t = trace(result, place if step == "codes" else first_of(result, place))
+    errors, right = {
+        "codes": lambda: (wrong_codes(t, result), float(t.code)),
+        "scale": lambda: (wrong_scales(t, result, place), t.scale),
+        "zero_point": lambda: (wrong_zero_points(t), float(t.zero_point)),
+    }[step]()
+    values = dict.fromkeys([number(right)])
+    for error in errors:
+        if len(values) == most:
+            break
+        values.setdefault(number(error.value + 0.0))  # no -0
+    return sorted(values, key=float)
+
+
 def _likeliest(found: list[list[Mark]]) -> list[Mark]:
     """For each answer, the kind that explains the most answers; ties go to the first."""
     often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
@@ -168,7 +192,7 @@ def _mark_integer(text: str, right: int, what: str, errors: LikelyErrors, how: s
 
 
 def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
-    right = float(result.scale[block])
+    t, right = trace(result, first_of(result, block)), float(result.scale[block])
     value, answer = _read(text), number(right)
     if value is None:
         return _not_a_number(text, "a scale", answer)
@@ -177,7 +201,6 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
     if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, right):
         more = f"Correct as far as it goes; give {LEAST_DIGITS} significant digits."
         return [Mark(text, "too few digits", more, answer)]
-    t = trace(result, first_of(result, block))
     errors = wrong_scales(t, result, block)
     marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
     return marks or [Mark(text, "wrong", f"It is {scale_formula(t)} = {answer}.", answer)]

@@ -3,6 +3,9 @@
 from page_rest import at_rest
 from playwright.sync_api import expect
 
+import quantcore as qc
+from quantcore.formats import about
+
 
 def opened(app, path):
     app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
@@ -19,6 +22,8 @@ def test_cold_link_shows_every_value(app):
     page = opened(app, "/formats?fmt_shown=e2m1&fmt_shown=int3&fmt_axis=value")
     # the values, what 2.6 rounds to in each format, and the code of the bits
     expect(marks(page)).to_have_count(15 + 8 + 2 + 1)
+    for name, fmt in (("e2m1", qc.FLOATS["e2m1"]), ("int3", qc.IntFormat(3))):  # to be read whole
+        expect(page.get_by_role("listitem").filter(has_text=f"{name}: {about(fmt)}")).to_be_visible()
 
 
 def test_bits_stand_in_the_link(app):

@@ -232,6 +232,14 @@ def test_a_class_predicts_the_same_tensor(app: Any) -> None:
     expect(marks.locator(".qs-right")).to_have_count(5)
     expect(marks.locator(".qs-wrong")).to_have_count(1)
     expect(fields.first).to_have_value(str(codes[0] + 7))  # nothing typed is lost
+    app.button("Show of hands")
+    hands = app.page.get_by_role("dialog")
+    for label, count in ((str(codes[0]), "23"), ("another answer", "7")):
+        hands.get_by_label(label, exact=True).fill(count)
+        hands.get_by_label(label, exact=True).press("Enter")
+    expect(hands.get_by_text(f"{codes[0]} · 23 of 30")).to_be_visible()
+    app.page.keyboard.press("Escape")
+    expect(hands).to_have_count(0)
     to_lesson(app, 5)
     stands(app, "mistakes")
     app.page.go_back()

@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import headers
+from pages.shared import headers, messages
 from pages.shared.computing import cache
 from pages.shared.state import link
 from pages.shared.state.selection import Tensor
@@ -83,7 +83,7 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
         "epsilon": _epsilon(fmt),
     }
     rounded, code, note = rounds(fmt, x, rule)
-    return own | {"rounds to": rounded, "error": x - rounded, "code": code, "note": note, "about": about(fmt)}
+    return own | {"rounds to": rounded, "error": x - rounded, "code": code, "note": note}
 
 
 def _epsilon(fmt: qc.Format) -> float:
@@ -113,7 +113,7 @@ def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
 
 
 def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
-    """Draw the table.
+    """Draw the table, and below it what each format is, which no column has room for.
 
     Raises:
         QuantError: there is no such rounding rule.
@@ -126,6 +126,7 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
         column_config=headers.columns(frame, 6)
         | {"format": st.column_config.TextColumn(headers.label("format"))},
     )
+    st.markdown("\n".join(f"- **{messages.plain(name)}**: {about(fmt)}" for name, fmt in formats.items()))
     st.caption(
         "Smallest above 0 is a subnormal if the float has them. Epsilon is the step from 1 to the next value. Error is "
         "the number minus what it rounds to. Sources: OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; "
