@@ -17,7 +17,8 @@ if step not in ("bits", "yours"):
         bits = st.slider("Bits", 2, 8, 3, key="learn_scale_bits", bind="query-params")
 if step != "yours":
     with words:
-        low = st.slider("Lowest mark", -40, 0, 0, 5, "%d °C", key="learn_scale_low", bind="query-params")
+        low = st.slider("Lowest mark", -40, 0, 0, 5, "%d °C", key="learn_scale_low", bind="query-params",
+                        help="At most 0 °C: the range includes 0")  # fmt: skip
         high = st.slider("Highest mark", 5, 120, 100, 5, "%d °C", key="learn_scale_high", bind="query-params")
     readings = views.own("readings", READINGS)
 if step not in ("bits", "yours"):
