@@ -71,6 +71,7 @@ def test_scales_with_a_min(tmp_path, monkeypatch):
     _, s = of_layers(tmp_path, exchanged("scales"), "mlx")
     _, good = of_layers(tmp_path / "sound", lambda stored: None, "mlx")
     assert s.has_min
+    assert s.measure.has_min
     assert of_other(s).fit.relative == pytest.approx(good.now.relative, rel=1e-3)
 
 
