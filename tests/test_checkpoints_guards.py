@@ -346,3 +346,18 @@ def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     found = dict(places._flips(run))
     assert len(found) >= bits
     assert bool(found) is (bits > 0)
+
+
+@pytest.mark.parametrize(("bits", "wraps"), [(2, True), (3, False), (4, True), (8, True)])
+def test_zero_points_that_wrap_within_a_word(bits, wraps):
+    """Of GPTQ's first version, where a word holds whole codes."""
+    pieces = named(qweight=stored("I32", 2 * bits, 32), qzeros=stored("I32", 2, bits), scales=stored("F16", 2, 32))
+    for version, known in (("gptq", wraps), ("gptq_v2", False)):
+        found = {r.key for r in readings(of_gptq(pieces, bits=bits, checkpoint_format=version))}
+        assert {"zero_point_unwrapped", "zero_point_carried"} & found == ({"zero_point_unwrapped", "zero_point_carried"} if known else set())
+
+
+def test_codes_in_a_byte_have_at_most_8_bits():
+    pieces = named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 1))
+    for bits, wanted in ((4, 4), (8, 8), (16, 8)):
+        assert ct._whole("m", pieces, group(num_bits=bits)).element == IntFormat(wanted)
