@@ -5,6 +5,7 @@ import importlib
 import json
 
 import pytest
+import releases
 import torch
 from checkpoint_cases import case
 from suspects import M, weight
@@ -227,6 +228,18 @@ def test_versions_of_gptq_that_the_zeros_tell(tmp_path):
         tensor = checkpoint.tensors[key.replace("qzeros", "weight")]
         assert tensor.layout.statements() == tensor.layout.remarks
         assert [f.kind for f in members(checkpoint.findings()) if f.severity == "error" and tensor.name in f.tensors]
+
+
+def test_the_version_where_a_row_has_one_group(tmp_path):
+    stored_ = releases.gptq(M, weight())
+    columns = weight().shape[1]
+    config = {"quantization_config": releases.WRITERS["gptq_desc_act"][1] | {
+        "group_size": columns, "sym": True, "desc_act": False, "checkpoint_format": "gptq"
+    }}  # fmt: skip
+    stored_ = {n: t[:1].contiguous() if n.endswith(("scales", "qzeros")) else t for n, t in stored_.items() if not n.endswith("g_idx")}
+    stored_[f"{M}.qzeros"] = torch.full_like(stored_[f"{M}.qzeros"], -0x77777778)
+    (said,) = release(tmp_path, stored_, config).tensors[f"{M}.weight"].layout.statements()
+    assert (said.facts["said"], said.facts["truth"], said.facts["stored"]) == ("v1", "v2", 8)
 
 
 def test_a_config_that_is_not_of_the_format(tmp_path):
