@@ -22,6 +22,7 @@ from quantcore.checkpoints.layouts.in_parts import quanto
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
 from quantcore.checkpoints.layouts.libraries import mlx, torchao
+from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.origin.expression import named as named_number
 from quantcore.checkpoints.origin.readings import readings
 from quantcore.checkpoints.protocol.release import Release
@@ -374,3 +375,18 @@ def test_codes_in_a_byte_have_at_most_8_bits():
     pieces = named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 1))
     for bits, wanted in ((4, 4), (8, 8), (16, 8)):
         assert ct._whole("m", pieces, group(num_bits=bits)).element == IntFormat(wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "element"),
+    [("I8", 1, IntFormat(8)), ("U8", 1, IntFormat(8, signed=False)), ("I16", 2, IntFormat(16)), ("I32", 4, None), ("I64", 8, None),
+     ("BOOL", 1, None), ("F16", 2, None), ("BF16", 2, None), ("F32", 4, None)],
+)  # fmt: skip
+def test_values_that_are_codes(dtype, size, element):
+    """Integers of up to 16 bits."""
+    layout = plain("w", StoredTensor("w", dtype, (3, 4), None, 0, 12 * size))
+    if element is None:
+        with pytest.raises(QuantError, match="has no codes"):
+            _ = layout.element
+    else:
+        assert layout.element == element
