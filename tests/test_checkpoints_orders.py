@@ -351,22 +351,6 @@ def test_columns_of_other_groups_with_a_min(tmp_path):
     assert found.fit.relative < 1e-6
 
 
-@pytest.mark.parametrize("name", ["hqq_4bit_axis1", "quanto_qint4", "gguf_k", "bnb_int8"])
-def test_weights_whose_groups_are_not_of_columns(name, tmp_path):
-    """Groups that run on over rows, or one to a row; and values without codes."""
-    release = open_checkpoint(case(name).release)
-    for number, (own, tensor) in enumerate(release.tensors.items()):
-        if len(tensor.shape) != 2 or tensor.layout.blocks.grid == (tensor.shape[0], 1):
-            continue
-        flat = tensor.layout.blocks.blocked_shape != tuple(tensor.shape)
-        if tensor.is_quantized and not flat:
-            continue
-        source = open_checkpoint(save(tmp_path / f"{number}", {own: tensor.read().float().flip(1)}))
-        original = Ordered(source.tensors[own], tensor.shape)
-        s = Suspect(tensor, original, measure_of(tensor, original), release, source, {}, {}, math.nan, math.nan, 0, False)
-        assert list(orders.groups_of_columns(s)) == []
-
-
 def test_columns_of_other_groups_of_small_floats(tmp_path):
     """MXFP4: the step differs between codes, and many groups have the same scale."""
     x = weight()
