@@ -272,6 +272,8 @@ def test_summaries(tmp_path, monkeypatch):
     rows = sorted(r for box in summaries._sampled(layout) for r in range(box.start, box.stop))
     assert (rows[0], rows[-1]) == (0, ROWS - 1)
     assert len(rows) == len(set(rows)) <= 10
+    monkeypatch.setattr(summaries, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
+    assert [r for box in summaries._sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
     monkeypatch.setattr(summaries, "SAMPLE", COLUMNS)
     assert [(b.start, b.stop) for b in summaries._sampled(layout)] == [(0, 1)]
     alone = torch.zeros(ROWS, COLUMNS)

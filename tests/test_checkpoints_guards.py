@@ -5,6 +5,7 @@ import importlib
 import json
 
 import pytest
+import releases
 import torch
 from checkpoint_cases import case
 from suspects import M, weight
@@ -21,6 +22,7 @@ from quantcore.checkpoints.layouts.in_parts import quanto
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
 from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
 from quantcore.checkpoints.layouts.libraries import mlx, torchao
+from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.origin.expression import named as named_number
 from quantcore.checkpoints.origin.readings import readings
 from quantcore.checkpoints.protocol.release import Release
@@ -229,6 +231,18 @@ def test_versions_of_gptq_that_the_zeros_tell(tmp_path):
         assert [f.kind for f in members(checkpoint.findings()) if f.severity == "error" and tensor.name in f.tensors]
 
 
+def test_the_version_where_a_row_has_one_group(tmp_path):
+    stored_ = releases.gptq(M, weight())
+    columns = weight().shape[1]
+    config = {"quantization_config": releases.WRITERS["gptq_desc_act"][1] | {
+        "group_size": columns, "sym": True, "desc_act": False, "checkpoint_format": "gptq"
+    }}  # fmt: skip
+    stored_ = {n: t[:1].contiguous() if n.endswith(("scales", "qzeros")) else t for n, t in stored_.items() if not n.endswith("g_idx")}
+    stored_[f"{M}.qzeros"] = torch.full_like(stored_[f"{M}.qzeros"], -0x77777778)
+    (said,) = release(tmp_path, stored_, config).tensors[f"{M}.weight"].layout.statements()
+    assert (said.facts["said"], said.facts["truth"], said.facts["stored"]) == ("v1", "v2", 8)
+
+
 def test_a_config_that_is_not_of_the_format(tmp_path):
     """Stored as bytes although the config names words."""
     x = weight()
@@ -346,3 +360,33 @@ def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     found = dict(places._flips(run))
     assert len(found) >= bits
     assert bool(found) is (bits > 0)
+
+
+@pytest.mark.parametrize(("bits", "wraps"), [(2, True), (3, False), (4, True), (8, True)])
+def test_zero_points_that_wrap_within_a_word(bits, wraps):
+    """Of GPTQ's first version, where a word holds whole codes."""
+    pieces = named(qweight=stored("I32", 2 * bits, 32), qzeros=stored("I32", 2, bits), scales=stored("F16", 2, 32))
+    for version, known in (("gptq", wraps), ("gptq_v2", False)):
+        found = {r.key for r in readings(of_gptq(pieces, bits=bits, checkpoint_format=version))}
+        assert {"zero_point_unwrapped", "zero_point_carried"} & found == ({"zero_point_unwrapped", "zero_point_carried"} if known else set())
+
+
+def test_codes_in_a_byte_have_at_most_8_bits():
+    pieces = named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 1))
+    for bits, wanted in ((4, 4), (8, 8), (16, 8)):
+        assert ct._whole("m", pieces, group(num_bits=bits)).element == IntFormat(wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "element"),
+    [("I8", 1, IntFormat(8)), ("U8", 1, IntFormat(8, signed=False)), ("I16", 2, IntFormat(16)), ("I32", 4, None), ("I64", 8, None),
+     ("BOOL", 1, None), ("F16", 2, None), ("BF16", 2, None), ("F32", 4, None)],
+)  # fmt: skip
+def test_values_that_are_codes(dtype, size, element):
+    """Integers of up to 16 bits."""
+    layout = plain("w", StoredTensor("w", dtype, (3, 4), None, 0, 12 * size))
+    if element is None:
+        with pytest.raises(QuantError, match="has no codes"):
+            _ = layout.element
+    else:
+        assert layout.element == element

@@ -101,6 +101,19 @@ def test_rows_and_columns_that_are_strange(tmp_path):
     assert (m.strange_rows, m.strange_columns, m.unequal) == (0, 0, ROWS + COLUMNS - 1)
 
 
+@pytest.mark.parametrize("name", ["ct_int4", "awq", "nf4", ""])
+def test_a_zero_point_is_no_min(name, tmp_path):
+    """It counts in steps, which the scale multiplies."""
+    stored = releases.WRITERS[name][0](M, weight()) if name else {W: weight()}
+    assert not measured(tmp_path, stored, weight(), name).has_min
+
+
+def test_a_vector_has_neither_rows_nor_columns(tmp_path):
+    x = weight()[0]
+    m = measured(tmp_path, {W: -x}, x, "")
+    assert (m.strange_rows, m.strange_columns, m.unequal) == (0, 0, COLUMNS)
+
+
 def test_values_that_are_not_finite_are_left_out(tmp_path):
     x, q, step = damaged()
     q, _, step = grid_of(x)

@@ -111,6 +111,7 @@ def test_what_float32_may_give(zero):
     room = (e.float32 - nearest.FLOAT_ROOM).numpy()
     assert (excess[given] <= room[given]).all()
     assert (room <= 2.0**-20 * (np.abs(code) + zero + 1)).all()
+    assert (room >= 2.0**-20 * np.maximum(np.abs(code), zero)).all()
     assert torch.equal(e.of_scale, e.float32)  # of a scale that is stored exactly
     rounded = Elements(*t, torch.from_numpy(excess), (t[1] / t[2]).abs(), 2.0**-8 * one, one)
     assert torch.allclose(rounded.of_scale - e.float32, 2.0**-8 * ((t[1] / t[2]).abs() + 0.5), atol=1e-5)
@@ -158,6 +159,7 @@ def test_arithmetic_of_dtypes(dtype, ways, tmp_path):
     assert (len(others._in_dtype), len(others._afterwards)) == (0, ways[1])
     unit = {torch.float32: 0.0, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}[dtype]
     assert (integers.near, others.near) == (unit, 0.0)
+    assert {way.tolerance for way in integers._in_dtype} == ({unit} if unit else set())
     for way in (others._exact, others._afterwards[0]):
         way.count = 10**6
     if unit:
@@ -172,3 +174,67 @@ def test_an_original_that_was_rounded_afterwards(step, units, explained):
     excess = units * torch.tensor([2.0**-8, 2.0**-8, 2.0**-6]) / scale.abs() / step
     e = Elements(x, x, scale, x / scale, excess, (x / scale).abs() / step, 0 * x, torch.full_like(x, step))
     assert (roundings(dtype=torch.bfloat16)._of_original(e) <= 0).tolist() == [explained] * 3
+
+
+def one_of(of, name):
+    return of._exact if name == "float32" else of._afterwards[0]
+
+
+@pytest.mark.parametrize("name", ["float32", "of_scale"])
+@pytest.mark.parametrize(("times", "counted"), [(0.9, False), (1.0, False), (1.1, True)])
+def test_what_arithmetic_may_give_is_not_counted(name, times, counted):
+    """Up to its bound, and no farther."""
+    code = torch.tensor([3.0, -7.0, 0.0, 100.0])
+    scale = torch.tensor([0.1, -0.2, 0.3, 4.0])
+    given = (code * scale, code * scale, scale, code, 0 * code, code.abs(), torch.full_like(code, 2.0**-8), 0 * code + 1)
+    bound = getattr(Elements(*given), name)
+    of = roundings()
+    of.add(Elements(*given[:4], times * bound, *given[5:]), torch.arange(4), torch.arange(4))
+    assert one_of(of, name).count == 4 * counted
+
+
+def test_an_error_of_the_margin_shows_nothing():
+    of = roundings()
+    of._exact.places = beyond(8 / 1000)
+    assert of.found(10**6).places == ()
+
+
+def in_bfloat16(x, code, scale, zero):
+    """The excess that every arithmetic in bfloat16 leaves, of codes to which a zero point was added."""
+    x, code, scale = (torch.as_tensor(t, dtype=torch.float32) for t in (x, code, scale))
+    y = (code - zero) * scale
+    excess = ((x - y) / scale).abs() - 0.5
+    one = torch.ones_like(x)
+    e = Elements(x, y, scale, code, excess, (y / scale).abs(), 0 * one, one)
+    ways = roundings(dtype=torch.bfloat16)._in_dtype
+    return torch.stack([way.excess(e) for way in ways])
+
+
+@pytest.mark.parametrize("zero", [0.0, 3.0, -5.0])
+def test_codes_that_every_arithmetic_gives(zero):
+    """Where quotients are nearer to a number than to the middle between two."""
+    draw = np.random.default_rng(1)
+    scale = draw.uniform(0.01, 4, 500)
+    number = draw.integers(-8, 8, 500)
+    x = (number + draw.uniform(-0.25, 0.25, 500)) * scale
+    assert (in_bfloat16(x, number + zero, scale, zero) == -1).all()
+    assert (in_bfloat16(x, number + zero + 1, scale, zero) > 0.1).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "code", "left"),
+    # a unit in the last place of the quotient is 1/64 at 3, 1/2 at 102 and 104
+    [(3.0, 1.0, 1.5 - 1 / 64), (102.0, 100.0, 1.0), (104.0, 100.0, 3.0), (-104.0, -100.0, 3.0), (101.0, 100.0, nearest.FLOAT_ROOM)],
+)
+def test_a_quotient_may_be_off_by_a_unit(x, code, left):
+    """Codes that bfloat16 does not give exceed that, and by something at least."""
+    assert in_bfloat16([x], [code], [1.0], 0.0).reshape(-1).tolist() == pytest.approx([left] * 6, abs=2e-4 if left > 0.1 else 1e-9)
+
+
+@pytest.mark.parametrize(("number", "kept"), [(128, 1), (129, 0)])
+def test_arithmetic_in_bfloat16_that_leaves_too_much(number, kept):
+    """Ways that give the same are one."""
+    of = roundings(dtype=torch.bfloat16)
+    one = torch.ones(number)
+    of.add(Elements(3 * one, one, one, one, 1.5 * one, one, 0 * one, one), torch.arange(number), torch.arange(number))
+    assert len(of._in_dtype) == kept

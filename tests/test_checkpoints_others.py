@@ -71,6 +71,7 @@ def test_scales_with_a_min(tmp_path, monkeypatch):
     _, s = of_layers(tmp_path, exchanged("scales"), "mlx")
     _, good = of_layers(tmp_path / "sound", lambda stored: None, "mlx")
     assert s.has_min
+    assert s.measure.has_min
     assert of_other(s).fit.relative == pytest.approx(good.now.relative, rel=1e-3)
 
 
@@ -86,6 +87,18 @@ def test_scales_some_of_which_are_0(tmp_path):
     y = y.clone()
     y[5, GROUP : 2 * GROUP] = 0
     assert of_other(s).fit.relative == pytest.approx(float(((x - y) ** 2).sum().sqrt() / (x**2).sum().sqrt()), rel=1e-3)
+
+
+def test_scales_of_another_shape(tmp_path):
+    """A vector beside columns: they are of no use, even where the numbers are the same."""
+    def change(stored):
+        stored[f"{THIRD}.weight_scale"] = stored[f"{M}.weight_scale"].reshape(-1).clone()
+
+    _, s = of_layers(tmp_path, change, "ct_int8")
+    assert s.release.tensors[f"{THIRD}.weight"].storage == s.tensor.storage
+    found = list(others.scales_of_another(s))
+    assert f"{THIRD}.weight" not in {e.facts["other"] for e in found}
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(("rows", "told"), [(1, False), (2, True)])

@@ -1,5 +1,6 @@
 """What the sentences about other readings claim, taken apart and compared with the numbers and places of both readings."""
 
+import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -164,6 +165,30 @@ def test_scales_rounded_up_to_powers_of_two(tmp_path):
     for row, power in enumerate(scales.values()):
         there = origin_of(reading.layout, (2 * row, 1))
         assert (float(there.value), float(there.numbers["s"])) == (power, power)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [((6, 12), (3, 6)), ((6, 16), (3, 8)), ((8, 12), (4, 6)), ((8, 16), None), ((6, 20), None), ((5, 12), None)],
+)  # fmt: skip
+def test_blocks_derived_from_the_grid_of_scales(shape, sizes, tmp_path):
+    """Of blocks of 4 × 8 of which the last are smaller, where the grid divides the shape into others."""
+    grid = [-(-n // size) for n, size in zip(shape, (4, 8), strict=True)]
+    scale = torch.arange(1.0, 1 + math.prod(grid)).reshape(grid)
+    stored = {"m.weight": torch.ones(shape).to(torch.float8_e4m3fn), "m.weight_scale_inv": scale}
+    config = {"quant_method": "fp8", "weight_block_size": [4, 8]}
+    layout = open_checkpoint(save(tmp_path, stored, config)).tensors["m.weight"].layout
+    found = [r for r in readings(layout) if r.key == "block_of_grid"]
+    assert [r.layout.blocks.block for r in found] == ([sizes] if sizes else [])
+    for reading in found:
+        rows, columns = sizes
+        wanted = scale.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
+        assert torch.equal(reading.layout.values(), wanted)
+        for index in ((0, 0), (shape[0] // 2, 0), (rows, columns), (3, 7), (rows - 1, columns - 1)):
+            here, there = [index[0] // 4, index[1] // 8], [index[0] // rows, index[1] // columns]
+            said = reading.difference(origin_of(layout, index), origin_of(reading.layout, index))
+            end = ", as here." if here == there else f" instead of {here}."
+            assert said == f"Reads blocks of {rows} × {columns} instead of 4 × 8: the scale at {there}{end}"
 
 
 def test_rows_that_are_too_long_to_count():

@@ -236,6 +236,7 @@ def test_tails_and_prefixes():
     assert len(_prefixes([f"{i}.t{i}.w" for i in range(6)], [f"n{i}.t{i}.w" for i in range(6)])) == 4
     many = [f"{c}.a.w" for c in "ijklm"]  # of one tail, the first four
     assert _prefixes(many, ["n.a.w"]) == [("n.", f"{c}.") for c in "ijkl"]
+    assert _prefixes([*many, "m.a.v"], ["n.a.w", "n.a.v"])[0] == ("n.", "i.")  # "m." counts once, although both names have it
 
 
 def test_which_side_has_the_names_of_llama_cpp(opened, tmp_path):

@@ -134,7 +134,7 @@ class Hqq(Layout):
         """Codes, scales and zero points."""
         packed, word = self.pieces["W_q"], self.meta.word("packing", PACKINGS, "4bit_u8")[0]
         rows = self.order.words_of(self.reshaped[0])
-        if self.meta.number("view_as_float", 0):
+        if self.meta.number("view_as_float"):
             packed = viewed(packed, word, (rows, self.reshaped[1]))
         codes = Packed(packed, self.order, self.reshaped, axis=0)
         scale, zero = Numbers(self.pieces["scale"]), Numbers(self.pieces["zero"])
