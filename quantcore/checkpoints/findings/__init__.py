@@ -2,8 +2,9 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `headers` (what files and modules lack), `parameters` (scales, zero points, g_idx), `codes`
-(histograms), `provenance` (how scales were computed), `against` and `pairs` (comparison with the original).
+Where things are: `headers`, `structure` and `layers` (what files, layers and models lack), `parameters` (scales, zero
+points, g_idx), `dead_scales`, `codes` (histograms), `provenance` (how scales were computed), `extremes` and `flat` (comparison
+with the same weights of other layers), `against` and `pairs` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping

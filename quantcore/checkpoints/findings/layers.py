@@ -52,9 +52,10 @@ def _between(prefix: str, layers: Mapping[int, Collection[str]]) -> Iterator[Che
 def _at_end(
     prefix: str, layers: Mapping[int, object], config: Mapping[str, Any]
 ) -> Iterator[CheckpointFinding]:
-    known, said = max(layers) + 1, _said(config, "num_hidden_layers", "block_count")
+    known = max(layers) + 1
+    said = _said(config, "num_hidden_layers", _of_gguf(config, "block_count"))
     # GGUF counts those that predict several tokens, which some files leave out
-    more = _said(config, "", "nextn_predict_layers")
+    more = _of_gguf(config, "nextn_predict_layers")
     if not isinstance(said, int) or isinstance(said, bool):
         return
     if not known < said - (more if isinstance(more, int) else 0) or said > 2 * known:
@@ -81,10 +82,15 @@ def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Ite
         yield finding_of("error", "missing_head", ("lm_head.weight",), words, {"key": "tie_word_embeddings"})
 
 
-def _said(config: Mapping[str, Any], key: str, of_gguf: str = "") -> object:
+def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> object:
     """What a config says, of the language model where it has one of its own."""
     inner = config.get("text_config")
     for place in (config, inner if isinstance(inner, dict) else {}):
         if key in place:
             return place[key]
-    return config.get(f"{config.get('general.architecture')}.{of_gguf}")
+    return otherwise
+
+
+def _of_gguf(config: Mapping[str, Any], key: str) -> object:
+    """What the metadata of a GGUF file says of its architecture."""
+    return config.get(f"{config.get('general.architecture')}.{key}")

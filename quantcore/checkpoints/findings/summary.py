@@ -20,11 +20,12 @@ TRIMMED = 1e-3  # the largest values of a sample, which belong to `largest`
 
 @dataclass(frozen=True)
 class Summary:
-    """A weight in four numbers.
+    """What a weight is compared with its siblings by.
 
     ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the largest finite |w|, of a quantized
     weight that of the sample; ``at``: its index; ``largest_scale``: 0 without scales; ``scale_at``: its place in the
-    grid of blocks; ``next_largest``, ``next_scale``: the second largest of each. ``zero``: whether every value is 0; ``zero_scales``: whether every scale is.
+    grid of blocks; ``next_largest``, ``next_scale``: the second largest of each. ``zero``: whether every value is 0; ``zero_scales``,
+    ``some_zero_scales``: whether every scale is, or one.
     ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
     """
 
