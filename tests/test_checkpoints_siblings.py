@@ -515,3 +515,14 @@ def test_summaries_are_those_of_the_values(tmp_path):
     assert found.next_largest == pytest.approx(np.sort(np.abs(values).ravel())[-2])
     kept = np.sort(np.abs(values.astype(np.float64)).ravel())[: values.size - 1 - int(1e-3 * values.size)]
     assert found.spread == pytest.approx(math.sqrt((kept**2).mean()))
+
+
+def test_columns_that_were_never_written_are_no_factors_of_rows(tmp_path):
+    """A factor near 0 halves any error, but what it leaves does not resemble the original."""
+    tensors, given = stored("llama", "gptq", 11)
+    plain, of_plain = stored("llama", "plain", 11)
+    name = "model.layers.3.mlp.up_proj"
+    put(f"{name}.qweight", unwritten)(tensors, given)
+    found = written(tmp_path / "q", tensors, given).findings(written(tmp_path / "o", plain, of_plain))
+    errors = [f.kind for f in found if f.severity == "error" and f.tensors == (f"{name}.weight",)]
+    assert errors == ["far_from_siblings", "flat_columns"]
