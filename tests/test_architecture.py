@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 LINES = """
 quantcore.errors
 quantcore.notation quantcore.wording quantcore.numerics quantcore.tensors
+quantcore.expressions
 quantcore.formats quantcore.granularity
 quantcore.conventions quantcore.range_setting quantcore.mistakes
 quantcore.scheme

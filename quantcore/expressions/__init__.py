@@ -1,0 +1,68 @@
+"""Arithmetic written once: as data that is run on tensors, traced on one element, and written as formula or code."""
+
+from quantcore.expressions.element import Element, Line, Term, named, text_of
+from quantcore.expressions.nodes import (
+    Applied,
+    Explained,
+    Expression,
+    Let,
+    Name,
+    Number,
+    Operation,
+    Value,
+    Where,
+)
+from quantcore.expressions.operations import (
+    CLAMP,
+    FLOOR_LOG2,
+    FUSED,
+    LOG2,
+    MAGNITUDE,
+    MAXIMUM,
+    MINIMUM,
+    NEGATIVE,
+    ONES,
+    POWER_OF_TWO,
+    entry,
+    rounded,
+    rounded_each,
+    to,
+)
+from quantcore.expressions.run import run
+from quantcore.expressions.written import Text, of_number, put, written
+
+__all__ = [
+    "Applied",
+    "CLAMP",
+    "Element",
+    "Explained",
+    "Expression",
+    "FLOOR_LOG2",
+    "FUSED",
+    "LOG2",
+    "Let",
+    "Line",
+    "MAGNITUDE",
+    "MAXIMUM",
+    "MINIMUM",
+    "NEGATIVE",
+    "Name",
+    "Number",
+    "ONES",
+    "Operation",
+    "POWER_OF_TWO",
+    "Term",
+    "Text",
+    "Value",
+    "Where",
+    "entry",
+    "named",
+    "of_number",
+    "put",
+    "rounded",
+    "rounded_each",
+    "run",
+    "text_of",
+    "to",
+    "written",
+]

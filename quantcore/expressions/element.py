@@ -1,0 +1,113 @@
+"""Expressions on single numbers: the lines of a trace, each with its names, its numbers, its result and its code."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quantcore.expressions.nodes import Applied, Expression, Let, Name, Number, Value, Where
+from quantcore.expressions.written import Text, of_number, put
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of arithmetic.
+
+    ``name``: of the result; ``formula``: with names, ``numbers``: the same with numbers; ``value``: the result;
+    ``note``: what it means, in words; ``python``: the formula for NumPy.
+    """
+
+    name: str
+    formula: str
+    numbers: str
+    value: Value
+    note: str
+    python: str
+
+    @property
+    def result(self) -> str:
+        """The shortest decimal that reads back as the result."""
+        return text_of(self.value)
+
+    def __str__(self) -> str:
+        parts = dict.fromkeys((self.formula, self.numbers, self.result))
+        return " = ".join((self.name, *parts))
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of a line: as it is written, and its value. ``note``: what an operation says of its numbers."""
+
+    names: Text
+    numbers: Text
+    python: Text
+    value: Value
+    note: str = ""
+
+
+def text_of(value: Value) -> str:
+    """Return the shortest decimal that reads back as the same number."""
+    return of_number(value).text
+
+
+def named(name: str, value: Value) -> Term:
+    """Return a number under its name."""
+    return Term(Text(name), of_number(value), Text(name), value)
+
+
+class Element:
+    """Reads expressions on single numbers, and collects a line for each `Let`.
+
+    ``read``: returns the number of a name; it may read a file, and evaluate other expressions here.
+    """
+
+    def __init__(self, read: Callable[[str], Term]) -> None:
+        self._read = read
+        self._known: dict[Expression, Term] = {}
+        self.lines: list[Line] = []
+
+    def of(self, expression: Expression) -> Term:
+        """Return an expression as text and number; what is named is computed once."""
+        if isinstance(expression, Applied):
+            return _applied(expression, [self.of(o) for o in expression.operands])
+        if isinstance(expression, Where):
+            taken = self.of(expression.test).value == expression.value
+            return self.of(expression.then if taken else expression.otherwise)
+        if expression not in self._known:
+            self._known[expression] = self._found(expression)
+        return self._known[expression]
+
+    def _found(self, expression: Expression) -> Term:
+        if isinstance(expression, Number):
+            text = of_number(_as_value(expression.value))
+            return Term(text, text, text, _as_value(expression.value))
+        if isinstance(expression, Name):
+            return self._read(expression.name)
+        assert isinstance(expression, Let)
+        found = self.of(expression.of)
+        note = expression.note or found.note
+        self.lines.append(
+            Line(expression.name, found.names.text, found.numbers.text, found.value, note, found.python.text)
+        )
+        return named(expression.name, found.value)
+
+
+def _applied(expression: Applied, terms: list[Term]) -> Term:
+    operation = expression.operation
+    with np.errstate(all="ignore"):
+        value = _as_value(operation.on_numbers(*(term.value for term in terms)))
+    names, numbers = (put(operation, texts) for texts in ([t.names for t in terms], [t.numbers for t in terms]))
+    found = Term(names, numbers, put(operation, [t.python for t in terms], "numpy"), value)
+    if operation.explain is None:
+        return found
+    said = operation.explain(*terms)
+    python = found.python if not said.numpy else Text(said.numpy, operation.binds)
+    return Term(Text(said.names, operation.binds), Text(said.numbers, operation.binds), python, value, said.note)
+
+
+def _as_value(value: Any) -> Value:
+    if isinstance(value, np.float64):
+        return value
+    exact = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    return int(value) if exact else np.float32(value)

@@ -1,0 +1,191 @@
+"""The operations besides + - · / mod and >>, which `nodes` has for Python's operators.
+
+Powers of two and floor(log2) work on the bits of a number's exponent: exp2 of NumPy is inexact at integers, and log2 of
+NumPy and of torch differ in 0.5 % of values. A library that calls log2 itself gets `LOG2`.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.expressions.nodes import ATOM, PRODUCT, Applied, Expression, Operation
+from quantcore.numerics import Rounding, round_to, rounding
+
+Numbers = Callable[..., Any]
+_LARGEST_EXPONENT = 1023  # of float64, in which powers of two are put together
+
+
+def _call(name: str, torch_name: str, numpy_name: str, tensors: Callable[..., Tensor], numbers: Numbers) -> Operation:
+    """Return an operation that is written as a call."""
+    return Operation(f"{name}({{0}})", torch_name + "({0})", numpy_name + "({0})", tensors, numbers)
+
+
+def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, bound: str) -> Operation:
+    """Return the smaller or larger of two numbers; NaN if one is NaN. ``bound``: the argument of torch's clamp."""
+    number: Numbers = getattr(np, numpy_name)
+    return Operation(
+        f"{name}({{0}}, {{1}})", f"{{0}}.clamp({bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})",
+        lambda a, b, out=None: torch_function(a, torch.as_tensor(b, dtype=a.dtype), out=out), number, needs=(ATOM,),
+    )  # fmt: skip
+
+
+MINIMUM = _of_two("min", torch.minimum, "minimum", "max")
+MAXIMUM = _of_two("max", torch.maximum, "maximum", "min")
+MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,))
+NEGATIVE = Operation(
+    "-{0}", "-{0}", "-{0}", lambda x, out=None: torch.neg(x, out=out), lambda x: -x, PRODUCT, (PRODUCT,)
+)
+
+
+def _within(x: Tensor, low: float, high: float, out: Tensor | None = None) -> Tensor:
+    return torch.clamp(x, low, high, out=out)
+
+
+CLAMP = Operation(
+    "clamp({0}, {1}, {2})", "{0}.clamp({1}, {2})", "np.clip({0}, {1}, {2})",
+    _within, lambda x, low, high: type(x)(np.clip(x, low, high)), needs=(ATOM,),
+)  # fmt: skip
+
+
+def rounded(rule: str | Rounding) -> Operation:
+    """Return rounding to integers by a rule or its name, written as round, floor, ceil or trunc."""
+    return _rounded(rounding(rule) if isinstance(rule, str) else rule)
+
+
+_WRITTEN = {"floor": "floor", "ceil": "ceil", "toward_zero": "trunc"}
+
+
+def _rounded(rule: Rounding) -> Operation:
+    name = getattr(rule, "__name__", "")
+    word, call = _WRITTEN.get(name, "round"), f"torch.{_WRITTEN.get(name, 'round')}"
+    if name not in ("half_even", *_WRITTEN):
+        call = name or "stochastic"
+
+    def tensors(x: Tensor, out: Tensor | None = None) -> Tensor:
+        if out is None:
+            return rule(x.clone())
+        return rule(out if out is x else out.copy_(x))
+
+    return _call(word, call, call.replace("torch.", "np."), tensors, _one_by_one(rule))
+
+
+def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:
+    def number(x: Any) -> Any:
+        return np.float32(float(rule(torch.tensor([float(x)]))))
+
+    return number
+
+
+@cache
+def to(dtype: torch.dtype) -> Operation:
+    """Return rounding of a result to a dtype, half to even; the number stays a float32, but for float64."""
+    name = str(dtype).removeprefix("torch.")
+    if dtype == torch.float64:
+        wide: Numbers = np.float64
+        return _call(name, "torch.Tensor.double", "np.float64", lambda x, out=None: x.to(dtype), wide)
+
+    def tensors(x: Tensor, out: Tensor | None = None) -> Tensor:
+        if x.dtype != torch.float32:
+            return x.to(dtype).to(torch.float32)
+        return round_to(x.clone() if out is None else out if out is x else out.copy_(x), dtype)
+
+    def number(x: Any) -> Any:
+        return np.float32(float(torch.tensor(float(x), dtype=torch.float64).to(torch.float32).to(dtype)))
+
+    return _call(name, name, name, tensors, number)
+
+
+def _fused(x: Tensor, factor: Any, added: Any, out: Tensor | None = None) -> Tensor:
+    """torch.add with alpha is a fused multiply-add; a test compares it with exact arithmetic."""
+    shift = torch.as_tensor(0.0 if added is None else added, dtype=x.dtype).reshape(())
+    return torch.add(shift, x, alpha=float(factor), out=out)
+
+
+def _fused_exactly(x: Any, factor: Any, added: Any) -> Any:
+    """Round once: in exact fractions where all numbers are finite."""
+    x, factor, added = (np.float32(n) for n in (x, factor, 0.0 if added is None else added))
+    if not all(np.isfinite((x, factor, added))):
+        return x * factor + added
+    exact = Fraction(float(x)) * Fraction(float(factor)) + Fraction(float(added))
+    if exact == 0:
+        return x * factor + added  # its sign
+    return _nearest(exact)
+
+
+def _nearest(exact: Fraction) -> Any:
+    """Round a fraction to float32, half to even."""
+    size = abs(exact)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= Fraction(2) ** exponent > size
+    unit = Fraction(2) ** (max(exponent, -126) - 23)
+    units = round(size / unit)  # half to even
+    largest = Fraction(2) ** 128
+    value = np.float32(np.inf) if units * unit >= largest else np.float32(float(units * unit))
+    return -value if exact < 0 else value
+
+
+FUSED = Operation(
+    "fma({0}, {1}, {2})", "torch.add(torch.tensor(float({2})), {0}, alpha={1}.item())", "fma({0}, {1}, {2})",
+    _fused, _fused_exactly,
+)  # fmt: skip
+
+
+def _power(exponent: Any, out: Tensor | None = None) -> Tensor:
+    # from its bits in float64, where it is a normal number: torch.ldexp takes three times as long
+    bits = (torch.as_tensor(exponent).to(torch.int64) + _LARGEST_EXPONENT) << 52
+    found = bits.view(torch.float64).to(torch.float32)
+    return found if out is None else out.copy_(found)
+
+
+def _power_of_one(exponent: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.ldexp(np.float32(1), int(exponent))
+
+
+POWER_OF_TWO = Operation(
+    "2^({0})", "torch.ldexp(torch.tensor(1.0), {0})", "np.float32(2.0 ** ({0}))", _power, _power_of_one, PRODUCT
+)
+LOG2 = _call("log2", "torch.log2", "np.log2", lambda x, out=None: torch.log2(x, out=out), _one_by_one(torch.log2))
+
+
+def _exponent(x: Tensor, out: Tensor | None = None) -> Tensor:
+    return torch.frexp(x).exponent.sub_(1)
+
+
+FLOOR_LOG2 = _call("floor(log2", "torch.frexp", "np.frexp", _exponent, lambda x: int(np.frexp(np.float32(x))[1]) - 1)
+
+
+@cache
+def entry(table: tuple[int | float, ...]) -> Operation:
+    """Return the entry of a table at an index."""
+    text = f"({', '.join(map(str, table))})"
+
+    def tensors(index: Any, out: Tensor | None = None) -> Tensor:
+        values = torch.tensor(table)
+        found = values[torch.as_tensor(index).long()]
+        return found if out is None else out.copy_(found)
+
+    return Operation(
+        f"{text}[{{0}}]", f"torch.tensor({text})[{{0}}]", f"{text}[{{0}}]", tensors, lambda i: table[int(i)]
+    )
+
+
+def _count_ones(bits: Tensor, out: Tensor | None = None) -> Tensor:
+    wide = torch.as_tensor(bits).long()
+    return sum(((wide >> at) & 1 for at in range(1, 32)), wide & 1)
+
+
+ONES = _call("ones", "ones", "ones", _count_ones, lambda bits: int(bits).bit_count())
+
+
+def rounded_each(expression: Expression, dtype: torch.dtype) -> Expression:
+    """Return the expression with the result of each operation on floats rounded to a dtype."""
+    if not isinstance(expression, Applied):
+        return expression
+    operands = (rounded_each(o, dtype) for o in expression.operands)
+    return to(dtype)(expression.operation(*operands))
