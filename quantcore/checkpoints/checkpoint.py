@@ -29,7 +29,6 @@ from quantcore.checkpoints.files.address import Folder, locate
 from quantcore.checkpoints.files.sources import ByteCounter
 from quantcore.checkpoints.findings import CheckpointFinding, find
 from quantcore.checkpoints.layouts import find_layouts
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import NotFound, Problem, named
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
@@ -124,7 +123,8 @@ def open_checkpoint(
         for layout in layouts.values()
         if isinstance(layout, Refused)
     )
-    kinds = [layout.format_name for layout in layouts.values() if not isinstance(layout, Plain | Refused)]
+    readable = [layout for layout in layouts.values() if not isinstance(layout, Refused)]
+    kinds = [layout.format_name for layout in readable if not layout.is_plain]
     fallback = next(iter(containers)).rpartition(".")[2]
     return Checkpoint(
         max(set(kinds), key=kinds.count) if kinds else fallback,

@@ -2,6 +2,7 @@
 
 from quantcore.checkpoints.ggml import ggml_bytes
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.refused import Deferred
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
@@ -25,7 +26,7 @@ def encode(source: Quantized | CheckpointTensor) -> dict[str, bytes] | bytes:
     setting = source.scheme.range_setting
     if gguf_type(source.scheme) is not None:
         return ggml_bytes(source)
-    if not isinstance(setting, Stored) or not isinstance(setting.owner, Layout):
+    if not isinstance(setting, Stored) or not isinstance(setting.owner, Layout | Deferred):
         raise QuantError(
             "Only a checkpoint's tensor, a result of its quantized() and a result of a gguf preset have a packing; "
             "give one of these."

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.refused import Deferred, Refused
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import uncollected
@@ -45,7 +45,7 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
     Shapes that are stored in a tensor are read; on a remote file system, each takes a request.
     """
     pairs = list(tensors.items())
-    if sum(callable(tensor.layout.given_shape) for tensor in tensors.values()) < _MANY:
+    if sum(isinstance(tensor.layout, Deferred) for tensor in tensors.values()) < _MANY:
         with uncollected():
             return [_entry(pair) for pair in pairs]
     with ThreadPoolExecutor(8) as pool:

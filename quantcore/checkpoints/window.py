@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
-from quantcore.checkpoints.layouts.plain import Plain
+from quantcore.checkpoints.layouts.plain import as_floats
 from quantcore.checkpoints.parameters import as_decoded, convention_of, stored_of
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock
@@ -87,12 +86,7 @@ def window_of(layout: Layout, rows: Span | None, at: tuple[int, ...], original: 
 
 def has_codes(layout: Layout) -> bool:
     """Whether a weight has codes to show, and not only values."""
-    if isinstance(layout, Imatrix) or (isinstance(layout, Plain) and layout.dtype.is_floating_point):
-        return False
-    try:
-        return layout.element is not None
-    except QuantError:  # integers that are plain values, or blocks without one code per element
-        return False
+    return not isinstance(layout.coded, str)
 
 
 @dataclass(frozen=True)
@@ -121,7 +115,7 @@ class _Part:
             raise QuantError(
                 f"There is no plane at {at} in {name} of shape {shape}; give one index for each axis but the last two."
             )
-        by_rows = len(shape) < 3 or isinstance(layout, Plain)
+        by_rows = len(shape) < 3 or layout.is_plain
         read = width * (stop - start if by_rows else height)
         if read > MOST_ELEMENTS:
             advice = "choose fewer rows" if by_rows else "its format does not allow reading fewer"
@@ -150,9 +144,9 @@ class _Part:
 
 def _values(part: _Part) -> Tensor:
     layout = part.layout
-    if isinstance(layout, Plain) and len(layout.shape) == 3:
-        found = layout.part((slice(part.at[0], part.at[0] + 1), slice(part.start, part.stop)))
-        return found[0]
+    if layout.is_plain and len(layout.shape) == 3:
+        box = (slice(part.at[0], part.at[0] + 1), slice(part.start, part.stop))
+        return as_floats(layout.fields[CODES].piece.numbers(box))[0]
     return part.cut(layout.values(part.rows))
 
 

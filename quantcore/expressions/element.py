@@ -59,13 +59,13 @@ def named(name: str, value: Value) -> Term:
 class Element:
     """Reads expressions on single numbers, and collects a line for each `Let`.
 
-    ``read``: returns the number of a name; it may read a file, and evaluate other expressions here.
+    ``read``: returns the number of a name; it may read a file, and read other expressions. ``lines``: to be added to.
     """
 
-    def __init__(self, read: Callable[[str], Term]) -> None:
+    def __init__(self, read: Callable[[str], Term], lines: list[Line] | None = None) -> None:
         self._read = read
         self._known: dict[Expression, Term] = {}
-        self.lines: list[Line] = []
+        self.lines = [] if lines is None else lines
 
     def of(self, expression: Expression) -> Term:
         """Return an expression as text and number; what is named is computed once."""
@@ -80,8 +80,10 @@ class Element:
 
     def _found(self, expression: Expression) -> Term:
         if isinstance(expression, Number):
-            text = of_number(_as_value(expression.value))
-            return Term(text, text, text, _as_value(expression.value))
+            value = _as_value(expression.value)
+            text = of_number(value)
+            code = text if isinstance(value, int) or np.isfinite(value) else Text(f"np.float32('{text.text}')")
+            return Term(text, text, code, value)
         if isinstance(expression, Name):
             return self._read(expression.name)
         assert isinstance(expression, Let)
@@ -98,7 +100,8 @@ def _applied(expression: Applied, terms: list[Term]) -> Term:
     with np.errstate(all="ignore"):
         value = _as_value(operation.on_numbers(*(term.value for term in terms)))
     names, numbers = (put(operation, texts) for texts in ([t.names for t in terms], [t.numbers for t in terms]))
-    found = Term(names, numbers, put(operation, [t.python for t in terms], "numpy"), value)
+    note = next((term.note for term in terms if term.note), "")
+    found = Term(names, numbers, put(operation, [t.python for t in terms], "numpy"), value, note)
     if operation.explain is None:
         return found
     said = operation.explain(*terms)

@@ -12,7 +12,12 @@ from quantcore.numerics import like
 Given = Tensor | float | None
 
 
-def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None = None) -> Any:
+def run(
+    expression: Expression,
+    numbers: Mapping[str, Given],
+    out: Tensor | None = None,
+    known: Mapping[Expression, Tensor] | None = None,
+) -> Any:
     """Return the result of an expression.
 
     Args:
@@ -20,21 +25,25 @@ def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None
             added or subtracted.
         out: float32 memory for the result, of the elements' shape. Names whose tensors have as many elements are the
             elements: they are computed in this memory, and codes are converted straight into it.
+        known: elements that parts of the expression stand for, computed elsewhere; they may lie in ``out``.
     """
-    found = _Run(numbers, 0 if out is None else out.numel()).of(expression, out)
+    found = _Run(numbers, 0 if out is None else out.numel(), known or {}).of(expression, out)
     return found if out is None or found is out else out.copy_(found)
 
 
 class _Run:
-    def __init__(self, numbers: Mapping[str, Given], count: int) -> None:
+    def __init__(self, numbers: Mapping[str, Given], count: int, known: Mapping[Expression, Tensor]) -> None:
         self.numbers = numbers
         self.elements = frozenset(
             name for name, n in numbers.items() if count and isinstance(n, Tensor) and n.numel() == count
-        )
+        ).union(*(expression.names for expression in known))
+        self.given = known
         self.known: dict[Expression, Any] = {}
         self.depth = 0
 
     def of(self, expression: Expression, out: Tensor | None = None) -> Any:
+        if expression in self.given:
+            return self._named(self.given[expression], out)
         if isinstance(expression, Applied):
             return self._applied(expression, out)
         if isinstance(expression, Number):

@@ -1,6 +1,7 @@
 """The formats of codes: integers, small floats, codebooks."""
 
 from quantcore.formats.about import about
+from quantcore.formats.bits import e8m0, small_float
 from quantcore.formats.codebook import CODEBOOKS, MAX_VALUES, CodebookFormat
 from quantcore.formats.codebook_fit import METHODS, fit_codebook
 from quantcore.formats.floating_point import FLOATS, FloatFormat
@@ -42,6 +43,8 @@ __all__ = [
     "UINT4",
     "UINT8",
     "about",
+    "e8m0",
     "fit_codebook",
     "parse_format",
+    "small_float",
 ]

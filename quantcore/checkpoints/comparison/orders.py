@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts.awq import INTERLEAVE, Awq
+from quantcore.checkpoints.layouts.awq import INTERLEAVE
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 from quantcore.checkpoints.protocol.release import Release
 
@@ -101,7 +101,7 @@ class Orders:
     @property
     def names(self) -> tuple[str, ...]:
         """Every order except as stored."""
-        codes = "codes" if isinstance(self.layout, Awq) else "rows"
+        codes = "codes" if self.layout is not None and self.layout.format_name == "awq" else "rows"
         ones = (PLUS_ONE, MINUS_ONE) if len(self.shape) == 1 else ()
         eights = tuple(f"{codes} {order}" for order in EIGHTS) if self.has_eights else ()
         return (*ones, *eights, *self.head_orders)

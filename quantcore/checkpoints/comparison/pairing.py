@@ -8,7 +8,6 @@ import torch
 
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, as_expert, translations
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import named
 from quantcore.granularity import Shape
 
@@ -41,7 +40,7 @@ def _is_buffer(side: Tensors, name: str) -> bool:
     if name.endswith(_BUFFERS):
         return not name.endswith(".bias") or len(side.shapes[name]) == 4
     layout = side.checkpoint.tensors[name].layout
-    return isinstance(layout, Plain) and layout.dtype in (torch.int64, torch.bool)
+    return layout.is_plain and layout.dtype in (torch.int64, torch.bool)
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class _Matching:
 
     def _turned(self, original: str, other: str, expert: int | None) -> Pair:
         """Pair two matrices, one the transpose of the other; a plain one is read by columns."""
-        plain = isinstance(self.other.checkpoint.tensors[other].layout, Plain)
+        plain = self.other.checkpoint.tensors[other].layout.is_plain
         parts = (Part(original, expert, transposed=not plain), Part(other, expert, transposed=plain))
         x, y = self.original.shapes[original], self.other.shapes[other]
         note = (

@@ -5,15 +5,12 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong, ready
@@ -126,15 +123,6 @@ class _Held(Rows):
         out.copy_(self._values[start:stop])
 
 
-@dataclass(frozen=True, eq=False)
-class _Transposed(Plain):
-    """A plain matrix read by its columns."""
-
-    @cached_property
-    def fields(self) -> Any:
-        return {CODES: Numbers(self.pieces[""], transposed=True)}
-
-
 def rows_of(layout: Layout, part: Part) -> Rows:
     """Return the rows of a part; what every row needs is read now, unless it is large.
 
@@ -143,7 +131,7 @@ def rows_of(layout: Layout, part: Part) -> Rows:
         TooLong: a row, or what must be read at once, has too many elements.
     """
     _ = layout.fields  # raises if it can't be read
-    if isinstance(layout, Plain | Gguf):
+    if layout.of_part is not None:
         return _by_bytes(layout, part)
     if part.transposed or part.index is not None:
         return _Held(layout, part)
@@ -151,14 +139,15 @@ def rows_of(layout: Layout, part: Part) -> Rows:
     return _OfLayout(ready(layout), len(range(first, stop, step)), first, step)
 
 
-def _by_bytes(layout: Plain | Gguf, part: Part) -> Rows:
+def _by_bytes(layout: Layout, part: Part) -> Rows:
     """Return the rows of a tensor whose rows are ranges of bytes, however many axes it has."""
     piece = layout.pieces[""]
     if part.index is not None:
         piece = _cut(piece, part.index, part.index + 1, piece.shape[1:])
     step = 1
-    if part.transposed and isinstance(layout, Plain):
-        turned = _Transposed(layout.name, piece.shape[::-1], layout.dtype, {"": piece})
+    assert layout.of_part is not None
+    if part.transposed and layout.is_plain:
+        turned = layout.changed(shape=piece.shape[::-1], fields={CODES: Numbers(piece, transposed=True)})
         start, stop, step = part.rows or (0, turned.shape[0], 1)
         return _OfLayout(ready(turned), len(range(start, stop, step)), start, step)
     if part.rows is not None and not part.transposed:
@@ -166,7 +155,7 @@ def _by_bytes(layout: Plain | Gguf, part: Part) -> Rows:
         piece = _cut(piece, start, stop, (stop - start, *piece.shape[1:]))
     if len(piece.shape) > 2:
         piece = replace(piece, shape=(math.prod(piece.shape[:-1]), piece.shape[-1]))
-    cut = replace(layout, given_shape=piece.shape, pieces={"": piece})
+    cut = layout.of_part(piece)
     if part.transposed:
         return _Held(cut, replace(part, index=None))
     count = piece.shape[0] if piece.shape else 1

@@ -15,8 +15,6 @@ from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -108,7 +106,7 @@ class Comparison:
             tensor.num_bytes
             for pair in self.pairing.pairs
             for tensor in self._tensors(pair)
-            if not isinstance(tensor.layout, Plain | Gguf)
+            if tensor.layout.of_part is None
         ]
         return _BYTES_PER_THREAD * threads + 4 * min(max(held, default=0), IN_MEMORY)
 

@@ -31,8 +31,6 @@ from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.rotations import rotated, rotations
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
-from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
@@ -149,7 +147,7 @@ class _Check:
                 return
             layout = ready(layout) if self.original is None else _held(layout)
             yield from (
-                self._values(layout) if isinstance(layout, Plain | Imatrix) else self._quantized(layout)
+                self._values(layout) if layout.holds_values else self._quantized(layout)
             )
             if self.provenance is not None:
                 self.findings += of_provenance(self.provenance)
@@ -231,10 +229,9 @@ def _in_part(layout: Layout) -> CheckpointFinding:
 
 def _held(layout: Layout) -> Layout:
     """Return the layout with all of its bytes in memory, unless the weight is large: codes and values are both needed."""
-    if isinstance(layout, Plain) or layout.num_bytes > IN_MEMORY:
+    if layout.is_plain or layout.num_bytes > IN_MEMORY:
         return ready(layout)
-    pieces = {name: piece.in_memory() for name, piece in layout.pieces.items()}
-    return replace(layout, pieces=pieces, given_shape=layout.shape)
+    return layout.loaded(codes=True)
 
 
 __all__ = [

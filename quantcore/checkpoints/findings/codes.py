@@ -11,9 +11,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.layouts.whole import Whole
-from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.layout import CODES, Layout
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.statement import Facts
 from quantcore.formats import FloatFormat, IntFormat
@@ -34,12 +33,12 @@ class Histogram:
         """Start with counts of 0."""
         self.counts = np.zeros(1 << self.layout.element.bits, np.int64)
         element = self.layout.element
-        self._narrow = isinstance(element, IntFormat) and element.bits < 8 and isinstance(self.layout, Whole)
+        self._narrow = isinstance(element, IntFormat) and element.bits < 8 and isinstance(self.layout.fields[CODES], Numbers)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
         """Whether each code is a stored number of its own, of at most 8 bits."""
-        if isinstance(layout, Gguf) and layout.kind.name.startswith(("IQ1", "IQ2", "IQ3", "TQ")):
+        if layout.block_type.startswith(("IQ1", "IQ2", "IQ3", "TQ")):
             return False  # codes are rows of a grid, or digits
         return layout.element.bits <= 8
 

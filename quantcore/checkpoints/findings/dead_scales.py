@@ -13,7 +13,6 @@ from torch import Tensor
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.provenance import Provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.formats import IntFormat
 
@@ -51,7 +50,7 @@ class DeadScales:
 
         llama.cpp leaves the codes of sub-blocks whose scale becomes 0 as its search found them.
         """
-        if isinstance(layout, Gguf) or not Grid.suits(layout) or Provenance.suits(layout) or len(layout.shape) < 2:
+        if layout.block_type or not Grid.suits(layout) or Provenance.suits(layout) or len(layout.shape) < 2:
             return False
         index = layout.group_index()
         whole = len(layout.shape) == 2 or layout.shape[-1] % layout.blocks.block[-1] == 0

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import Facts
 
@@ -88,7 +87,7 @@ class FlatLines:
         row = first if axis == "row" else 0
         values = self.layout.values(slice(row, row + 1)).reshape(-1)
         zero = not bool((values if axis == "row" else values[first : first + longest]).any())
-        return Flat(axis, len(places), of, longest, first, zero, "value" if isinstance(self.layout, Plain) else "code")
+        return Flat(axis, len(places), of, longest, first, zero, "value" if self.layout.is_plain else "code")
 
 
 def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding]:

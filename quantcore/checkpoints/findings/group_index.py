@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized
-from quantcore.checkpoints.layouts.gptq import Gptq
-from quantcore.checkpoints.protocol.layout import GROUP_INDEX, Layout
+from quantcore.checkpoints.protocol.layout import GROUP_INDEX, GroupOrder, Layout
 from quantcore.checkpoints.statement import Facts
 
 
@@ -20,47 +18,28 @@ def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
     if not found.numel() or bool((found == -1).all()):  # compressed-tensors: never set
         return
     yield from _sizes(layout, found)
-    ordered = _is_ordered(layout)
+    order = layout.group_order
+    assert order is not None  # every format with a group index says it
     falls = found[1:] < found[:-1]
     if bool(falls.any()):
-        yield _unsorted(layout, found, int(falls.nonzero()[0, 0]) + 1, ordered)
-    elif ordered and layout.blocks.grid[-1] > 1:
+        yield _unsorted(layout, found, int(falls.nonzero()[0, 0]) + 1, order)
+    elif order.said and layout.blocks.grid[-1] > 1:
         words = "{has} columns in the order of {its} groups, although the config says {says}; the values are the same."
         yield note(
             layout,
             "config_unused",
             words,
-            says="desc_act true" if isinstance(layout, Gptq) else "actorder group",
+            says=order.option,
             groups=layout.blocks.grid[-1],
         )
 
 
-def _is_ordered(layout: Layout) -> bool:
-    """Whether the config says that columns were ordered by activations."""
-    if isinstance(layout, Gptq):
-        return layout.desc_act
-    return isinstance(layout, PackQuantized) and layout.activation_order
-
-
-def _unsorted(layout: Layout, found: Tensor, at: int, ordered: bool) -> CheckpointFinding:
+def _unsorted(layout: Layout, found: Tensor, at: int, order: GroupOrder) -> CheckpointFinding:
     facts: Facts = {"column": at, "group": int(found[at]), "before": int(found[at - 1])}
     where = "{has} an unsorted g_idx: column {column} belongs to group {group}, the one before it to group {before}"
-    if isinstance(layout, Gptq):
-        if ordered:
-            words = f"{where} (desc_act); readers that ignore g_idx get wrong values."
-            return note(layout, "g_idx_unsorted", words, **facts)
-        words = f"{where}, but the config says that desc_act is false; readers that trust it take the columns in order."
-        return error(layout, "g_idx_unsorted", words, **facts)
-    if ordered:
-        words = (
-            f"{where} (actorder); compressed-tensors 0.20 and later read the columns in order, so they get most values "
-            "wrong."
-        )
-        return note(layout, "g_idx_unsorted", words, **facts)
-    words = (
-        f"{where}, but the config names no activation order; readers that trust it take the columns in order."
-    )
-    return error(layout, "g_idx_unsorted", words, **facts)
+    if order.said:
+        return note(layout, "g_idx_unsorted", f"{where} {order.unsorted}", **facts)
+    return error(layout, "g_idx_unsorted", f"{where}{order.unsaid}", **facts)
 
 
 def _sizes(layout: Layout, found: Tensor) -> Iterator[CheckpointFinding]:

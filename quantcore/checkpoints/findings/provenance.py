@@ -12,7 +12,6 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
 from quantcore.checkpoints.protocol.layout import SCALE, Layout
 from quantcore.checkpoints.statement import Facts
 from quantcore.formats import IntFormat
@@ -49,7 +48,7 @@ class Provenance:
     @classmethod
     def suits(cls, layout: Layout) -> bool:
         """Whether codes are integers in groups of adjacent columns, with integer zero points or none."""
-        if isinstance(layout, Gguf) or not isinstance(layout.element, IntFormat) or len(layout.shape) < 2:
+        if layout.block_type or not isinstance(layout.element, IntFormat) or len(layout.shape) < 2:
             return False
         zero_point = layout.zero_point(slice(0, 1))
         return (

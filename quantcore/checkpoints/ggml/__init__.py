@@ -7,10 +7,11 @@ from quantcore.checkpoints.ggml.block_types import (
     TYPE_IDS,
     UNREADABLE_TYPES,
     digits_of,
+    e8m0_as_nan,
 )
 from quantcore.checkpoints.ggml.encode import ggml_bytes
 from quantcore.checkpoints.ggml.fields import Field
-from quantcore.checkpoints.ggml.grids import grid
+from quantcore.checkpoints.ggml.levels import Offset
 from quantcore.checkpoints.ggml.planes import Axis, Bits, Plane
 
 __all__ = [
@@ -21,11 +22,12 @@ __all__ = [
     "CodePart",
     "Field",
     "Fields",
+    "Offset",
     "PLAIN_TYPES",
     "Plane",
     "TYPE_IDS",
     "UNREADABLE_TYPES",
     "digits_of",
+    "e8m0_as_nan",
     "ggml_bytes",
-    "grid",
 ]

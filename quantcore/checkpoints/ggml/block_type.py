@@ -5,21 +5,23 @@ float32 and in this order, as ggml's `dequantize_row_*` do. A level is what a co
 itself minus a constant, an entry of a table, or an element of a row of a grid.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from quantcore.checkpoints.ggml.fields import Field
 from quantcore.checkpoints.ggml.planes import Bits, Bytes
 from quantcore.errors import QuantError
+from quantcore.expressions import Expression, run
 
 Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 Floats = npt.NDArray[np.float32]
-Parameter = Callable[[Fields], Floats]  # fields -> [blocks, sub-blocks]
 
 # elements dequantized at once: few enough to stay in a core's cache, but enough that calls cost little
 _AT_ONCE = 1 << 18
@@ -53,13 +55,22 @@ class Levels(Protocol):
         """The bits that determine an element's code."""
         ...
 
+    def expression(self, element: int) -> Expression:
+        """The level of an element, from what is stored for it; its ``symbol`` is the name of that in formulas."""
+        ...
+
+    @property
+    def symbol(self) -> str:
+        """What is stored for an element: its code "q", or what that is made from."""
+        ...
+
 
 @dataclass(frozen=True)
 class BlockType:
     """How one of ggml's types stores ``elements`` consecutive elements of a row in ``num_bytes`` bytes.
 
     ``type_id``: the number in a file. ``sub_block``: elements that share one scale. ``min_sign``: -1 where the min is
-    subtracted. ``unit``: the value of one level; ggml keeps FP4 levels doubled, and the steps of IQ1 in eighths.
+    subtracted. ``scale_of``, ``min_of``: from the fields. ``unit``: the value of one level; ggml keeps FP4 levels doubled, and the steps of IQ1 in eighths.
     ``source``: where the layout is defined.
     """
 
@@ -70,8 +81,8 @@ class BlockType:
     fields: tuple[Field, ...]
     sub_block: int
     levels: Levels
-    scale_of: Parameter
-    min_of: Parameter | None = None
+    scale_of: Expression
+    min_of: Expression | None = None
     min_sign: Literal[-1, 1] = -1
     unit: float = 1.0
     source: str = "ggml-org/ggml d99724f2: src/ggml-common.h (block_*), src/ggml-quants.c (dequantize_row_*)"
@@ -111,6 +122,17 @@ class BlockType:
         """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
         return self.levels.zero_point(fields)
 
+    @cached_property
+    def zero_points(self) -> int:
+        """How many zero points a block has, each of a run of elements; 0 if nothing is subtracted from codes."""
+        found = self.zero_point(self.unpack(np.zeros(self.num_bytes, np.uint8)))
+        return 0 if found is None else int(found.shape[1])
+
+    @property
+    def runs(self) -> int:
+        """Runs per block that share scale and zero point: the shifts of IQ1_M are finer than its scales."""
+        return max(self.elements // self.sub_block, self.zero_points)
+
     @property
     def table(self) -> tuple[float, ...] | None:
         """The values of the codes, before the scale; None if the value is the code minus its zero point."""
@@ -120,14 +142,12 @@ class BlockType:
     def scale(self, fields: Fields) -> Floats:
         """The effective scale of each sub-block, [blocks, sub-blocks], float32."""
         with np.errstate(all="ignore"):
-            return self.scale_of(fields) / np.float32(self.unit)
+            found: Floats = _computed(self.scale_of, fields).numpy()
+            return found / np.float32(self.unit)
 
     def min(self, fields: Fields) -> Floats | None:
         """The effective min of each sub-block, [blocks, sub-blocks], float32; None for types without one."""
-        if self.min_of is None:
-            return None
-        with np.errstate(all="ignore"):
-            return self.min_of(fields)
+        return None if self.min_of is None else _computed(self.min_of, fields).numpy()
 
     def dequantize(self, data: npt.ArrayLike, out: Floats | None = None) -> Floats:
         """Return the values, [blocks, elements], float32, bit for bit those of ggml's `dequantize_row_*`.
@@ -156,9 +176,9 @@ class BlockType:
         # torch multiplies bytes by floats without writing the bytes as floats first
         boxes = torch.from_numpy(out).view(len(out), -1, self.sub_block)
         levels = torch.from_numpy(self.levels.levels(fields)).view(boxes.shape)
-        torch.mul(levels, torch.from_numpy(self.scale_of(fields)).unsqueeze(-1), out=boxes)
+        torch.mul(levels, _computed(self.scale_of, fields).unsqueeze(-1), out=boxes)
         if self.min_of is not None:
-            mins = torch.from_numpy(self.min_of(fields)).unsqueeze(-1)
+            mins = _computed(self.min_of, fields).unsqueeze(-1)
             (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
 
     def code_parts(self, element: int) -> tuple[CodePart, ...]:
@@ -209,3 +229,16 @@ class BlockType:
         if least < low or most > high:
             bad = least if least < low else most
             raise QuantError(f"The field {field.name!r} of {self.name} takes {low}..{high}, not {bad}.")
+
+
+def _computed(parameter: Expression, fields: Fields) -> Tensor:
+    """Return a parameter of the blocks, float32, [blocks, sub-blocks]."""
+    found: Tensor = run(parameter, {name: _tensor(fields[name]) for name in parameter.names})
+    return found
+
+
+def _tensor(numbers: npt.NDArray[Any]) -> Tensor:
+    """Return a field's numbers: halves widened to float32, integers as they are."""
+    if numbers.dtype == np.uint16 or numbers.dtype == np.uint32:
+        numbers = numbers.astype(np.int64)
+    return torch.from_numpy(numbers.astype(np.float32) if numbers.dtype.kind == "f" else np.ascontiguousarray(numbers))

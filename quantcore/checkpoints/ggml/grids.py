@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from quantcore.checkpoints.ggml.block_type import CodePart, Fields
+from quantcore.checkpoints.ggml.levels import CODE
+from quantcore.expressions import ONES, Explained, Expression, Let, Name, Number, Operation, Term
 
 _RUN = 8  # elements that share one byte of signs, or one shift of IQ1
 STEPS = 8  # IQ1 shifts its grid up or down by an eighth
@@ -62,6 +66,22 @@ def _rows(words: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[np.in
     return found
 
 
+@cache
+def in_row(name: str, place: int, note: str) -> Operation:
+    """Return the element at ``place`` of a row of a grid, by the row's number, which the note may show as ``{row}``."""
+
+    def explain(row: Term) -> Explained:
+        number = int(row.value)
+        text = f"({', '.join(map(str, grid(name)[number].tolist()))})[{place}]"
+        return Explained(text, text, note.format(row=number), text)
+
+    def tensors(row: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.from_numpy(grid(name)[:, place])[row.long()]
+
+    written = f"grid[{{0}}][{place}]"
+    return Operation(written, written, written, tensors, lambda row: int(grid(name)[int(row)][place]), explain=explain)
+
+
 @dataclass(frozen=True)
 class SignedGrid:
     """level = an element of row ``grid_index`` of the grid, with its sign; the level is also the code.
@@ -71,6 +91,7 @@ class SignedGrid:
 
     grid: str
     signs: str
+    symbol: ClassVar[str] = "bits"
 
     def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
         """The signed elements of the grid."""
@@ -95,6 +116,18 @@ class SignedGrid:
         index = CodePart("grid_index", element // grid(self.grid).shape[1])
         return (index, CodePart(self.signs, element // _RUN, sign))
 
+    def expression(self, element: int) -> Expression:
+        """An entry of a row of the grid, with the element's sign: a bit of its own, or the parity of seven signs."""
+        rows, width = grid(self.grid).shape
+        bits = (rows - 1).bit_length()
+        index = Let("i", CODE % (1 << bits), f"row of ggml's grid {self.grid}")
+        signs = CODE >> bits
+        parity = self.signs == "sign_index" and element % _RUN == _RUN - 1
+        note = "1: negative" + (", the parity of seven signs" * parity)
+        negative = Let("n", ONES(signs) % 2 if parity else signs, note)
+        magnitude = in_row(self.grid, element % width, "row i = {row} of the grid")(index)
+        return Let("level", (Number(1) - Number(2) * negative) * magnitude)
+
 
 @dataclass(frozen=True)
 class ShiftedGrid:
@@ -105,6 +138,7 @@ class ShiftedGrid:
 
     grid: str
     run: int
+    symbol: ClassVar[str] = "row"
 
     def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
         """The elements of the grid: -1, 0 or 1."""
@@ -123,3 +157,9 @@ class ShiftedGrid:
     def parts(self, element: int) -> tuple[CodePart, ...]:
         """The row of the grid."""
         return (CodePart("grid_index", element // _RUN),)
+
+    def expression(self, element: int) -> Expression:
+        """The element of the grid in eighths, shifted by one."""
+        note = f"row {{row}} of ggml's grid {self.grid}, in {STEPS}ths, shifted by one"
+        shifted = Number(STEPS) * in_row(self.grid, element % _RUN, note)(CODE) + 1
+        return Let("level", shifted - Number(2) * Name("shift_sign"))

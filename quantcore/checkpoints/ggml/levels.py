@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.checkpoints.ggml.block_type import CodePart, Fields, Floats
+from quantcore.checkpoints.ggml.block_type import CodePart, Fields
+from quantcore.expressions import Expression, Let, Name, Number, entry
+
+CODE = Name("codes")  # what a block stores for an element: its code, or what that is made from
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Offset:
     """level = code - constant; the codes are the field of that name."""
 
     constant: int = 0
+    symbol: ClassVar[str] = "q"
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
         """The codes as stored, minus the field's offset."""
@@ -33,12 +37,17 @@ class Offset:
         """The element's own code."""
         return (CodePart("codes", element),)
 
+    def expression(self, element: int) -> Expression:
+        """code - constant."""
+        return CODE - self.constant if self.constant else CODE
+
 
 @dataclass(frozen=True)
 class Table:
     """level = table[code]."""
 
     table: tuple[int, ...]
+    symbol: ClassVar[str] = "q"
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
         """The indices into the table."""
@@ -65,39 +74,21 @@ class Table:
         """The element's own code."""
         return (CodePart("codes", element),)
 
-
-@dataclass(frozen=True)
-class FloatOf:
-    """The float16 field ``name`` as float32, one per block."""
-
-    name: str
-
-    def __call__(self, fields: Fields) -> Floats:
-        """The numbers, [blocks, 1]."""
-        return fields[self.name].astype(np.float32)
+    def expression(self, element: int) -> Expression:
+        """The entry of the table."""
+        return Let("level", entry(self.table)(CODE), "ggml's table")
 
 
-@dataclass(frozen=True)
-class Product:
-    """The float16 field ``name`` times the integers of the field ``code``, float32, one per sub-block."""
-
-    name: str
-    code: str
-
-    def __call__(self, fields: Fields) -> Floats:
-        """The products, [blocks, sub-blocks]."""
-        return fields[self.name].astype(np.float32) * fields[self.code].astype(np.float32)
+def product(name: str, code: str, of: str) -> Expression:
+    """Return the float16 field ``name`` times the integers of the field ``code``: one number per sub-block."""
+    return Let(of, Name(name) * Name(code), "of the sub-block")
 
 
-@dataclass(frozen=True)
-class Stepped:
-    """d * (first + step * scale code) * factor, float32, multiplied in this order."""
+def stepped(first: float, step: int, factor: float = 1.0) -> Expression:
+    """Return d * (first + step * scale code) * factor, multiplied in this order: one number per sub-block."""
+    code = Name("scale_code")
+    found = D * ((code if step == 1 else Number(step) * code) + first)
+    return Let("s", found if factor == 1 else found * factor)
 
-    first: float
-    step: float
-    factor: float = 1.0
 
-    def __call__(self, fields: Fields) -> Floats:
-        """The products, [blocks, sub-blocks]."""
-        steps = np.float32(self.step) * fields["scale_code"].astype(np.float32) + np.float32(self.first)
-        return fields["d"].astype(np.float32) * steps * np.float32(self.factor)
+D = Name("d")

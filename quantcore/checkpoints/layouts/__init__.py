@@ -7,16 +7,24 @@ from functools import partial
 from quantcore.checkpoints.layouts import (
     auto_round,
     awq,
+    bitnet,
+    bitsandbytes_4bit,
+    bitsandbytes_int8,
     compressed_tensors,
+    fp8,
     gguf,
+    gpt_oss,
     gptq,
+    hqq,
+    imatrix,
+    mlx,
+    modelopt,
     onnx,
     plain,
+    quanto,
+    torchao,
     unreadable,
 )
-from quantcore.checkpoints.layouts.floats import fp8, gpt_oss, modelopt
-from quantcore.checkpoints.layouts.in_parts import bitnet, hqq, quanto
-from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit, bitsandbytes_int8, mlx, torchao
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.tensors import uncollected
@@ -51,8 +59,8 @@ SYNONYMS = {
 }  # fmt: skip
 # tried for every release, before the method's finder: weights that files mark (by ggml types, metadata, QDQ pairs)
 SIGNATURES: tuple[Finder, ...] = (
-    gguf.find_imatrix,
-    gguf.find_gguf,
+    imatrix.find,
+    gguf.find,
     onnx.find,
     torchao.find,
     mlx.find,

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts import awq, compressed_tensors, gptq
-from quantcore.checkpoints.layouts.floats import fp8
+from quantcore.checkpoints.layouts import awq, compressed_tensors, fp8, gptq
 from quantcore.checkpoints.protocol.config import flag, section, text
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.patterns import Patterns

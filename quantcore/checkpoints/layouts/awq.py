@@ -8,23 +8,23 @@ are stored differently (awq/modules/linear/gemv.py, gemv_fast.py) and are not su
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import Order, permuted
+from quantcore.checkpoints.packing import dense, permuted
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import Reading, elsewhere
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.errors import QuantError
-from quantcore.formats import UINT4, Format
-from quantcore.granularity import Granularity, PerGroup
+from quantcore.formats import UINT4
+from quantcore.granularity import PerGroup
 from quantcore.tensors import short
 
 INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of column j of eight in its word, counted from the lowest bits
@@ -45,7 +45,7 @@ def has_its_shape(pieces: Mapping[str, StoredTensor]) -> bool:
     return pieces["qweight"].shape[-1:] == pieces["qzeros"].shape[-1:]
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Awq":
+def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -64,44 +64,22 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
             raise QuantError(f"{named(piece.name)} has shape {piece.shape}; AWQ stores matrices.")
     (columns, _), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
     size, remarks = group_size(config, ("group_size", "q_group_size"), columns, groups, pieces["scales"])
-    return Awq(
-        f"{module}.weight",
-        (rows, columns),
-        torch.float32,
-        pieces,
-        group_size=size,
-        remarks=remarks,
-    )
+    fields: dict[str, Field] = {
+        CODES: Packed(pieces["qweight"], ORDER, (rows, columns), axis=0, transposed=True),
+        SCALE: Numbers(pieces["scales"], transposed=True),
+        ZERO_POINT: Packed(pieces["qzeros"], ORDER, (rows, groups), axis=0, transposed=True),
+    }
+    return Layout(
+        f"{module}.weight", (rows, columns), torch.float32, pieces, fields,
+        "awq", words("awq", "int4", f"per_group({size})", "asymmetric"), UINT4, PerGroup(size),
+        remarks=remarks, rivals=_rivals, narrowed=torch.float16,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Awq(Layout):
-    """A weight of an AWQ release; ``order``: the order of codes in a word."""
-
-    group_size: int
-    order: ClassVar[Order] = ORDER
-
-    @property
-    def storage(self) -> str:
-        """``awq int4 per_group(128) asymmetric``."""
-        return words("awq", "int4", f"per_group({self.group_size})", "asymmetric")
-
-    @property
-    def element(self) -> Format:
-        """Unsigned integers of 4 bits."""
-        return UINT4
-
-    @property
-    def granularity(self) -> Granularity:
-        """Groups along the input axis."""
-        return PerGroup(self.group_size)
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, scales and zero points."""
-        rows, groups = self.shape[0], self.pieces["scales"].shape[0]
-        return {
-            CODES: Packed(self.pieces["qweight"], self.order, self.shape, axis=0, transposed=True),
-            SCALE: Numbers(self.pieces["scales"], transposed=True),
-            ZERO_POINT: Packed(self.pieces["qzeros"], self.order, (rows, groups), axis=0, transposed=True),
-        }
+def _rivals(layout: Layout) -> Iterator[Reading]:
+    """Yield the reading of AWQ without undoing its interleave."""
+    other = layout.with_field(CODES, order=dense(4, 32)).with_field(ZERO_POINT, order=dense(4, 32))
+    yield Reading(
+        "awq_interleave", "interleave not undone", "GPTQModel 7.7.0, convert_awq_file", other,
+        elsewhere("Takes the eight codes of a word in the order in which they are stored"),
+    )  # fmt: skip

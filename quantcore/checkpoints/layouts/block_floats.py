@@ -5,118 +5,172 @@ scales [out, in/size] as E8M0 or E4M3 bytes; NVFP4 has one more scale for the te
 multiplied or divided. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVIDIA, "Introducing NVFP4", 2025.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.packing import Order, dense, fits_pairs, high_first, look_up_pairs, pairs_of
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows, e8m0
-from quantcore.checkpoints.protocol.layout import CODES, Layout, words
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
+from quantcore.checkpoints.protocol.layout import CODES, HIGH_FIRST, SCALE, Layout, float_level, words
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import Reading, Rearranged, e8m0_255, instead, nibbles
+from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
-from quantcore.formats import FLOATS, Format
-from quantcore.granularity import Granularity, PerGroup, Shape
-from quantcore.numerics import round_to
+from quantcore.expressions import Expression, Let, Name, text_of
+from quantcore.formats import FLOATS, e8m0, small_float
+from quantcore.granularity import PerGroup, Shape
 
 SCALE_CODE, GLOBAL_SCALE = "scale_code", "global_scale"
 
 
-@dataclass(frozen=True, eq=False)
-class BlockFloats(Layout):
-    """A weight in blocks of small floats.
+@dataclass(frozen=True)
+class BlockFloats:
+    """A weight in blocks of small floats, as a format describes it; `layout` makes its record.
 
-    ``pieces``: "codes", "scale_code" and optionally "global_scale", whatever their names in the file. ``kind``: the
-    start of `storage`, such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or "e5m2";
-    ``size``: elements per block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an E8M0
-    scale of 255 is NaN. ``low_first``: whether the even-indexed code of two is in the lower bits of their byte.
+    ``kind``: the start of `storage`, such as ``compressed-tensors nvfp4``; ``code``: "e2m1", "e2m3", "e3m2", "e4m3fn" or
+    "e5m2"; ``size``: elements per block. ``global_scale``: whether it multiplies or divides. ``e8m0_nan``: whether an
+    E8M0 scale of 255 is NaN. ``transposes``: whether another reader returns stacks transposed.
     """
 
-    low_first: ClassVar[bool] = True
+    kind: str
+    code: str
+    size: int
+    global_scale: Literal["multiplies", "divides", ""] = ""
+    e8m0_nan: bool = False
+    transposes: str = ""
 
-    kind: str = field(kw_only=True)
-    code: str = field(kw_only=True)
-    size: int = field(kw_only=True)
-    global_scale: Literal["multiplies", "divides", ""] = field(default="", kw_only=True)
-    e8m0_nan: bool = field(default=False, kw_only=True)
+    def layout(self, name: str, shape: Shape, dtype: torch.dtype, pieces: Mapping[str, StoredTensor]) -> Layout:
+        """Return the layout of a weight.
 
-    @property
-    def storage(self) -> str:
-        """``compressed-tensors nvfp4 e2m1 per_group(16)``."""
-        return words(self.kind, self.code, f"per_group({self.size})")
+        Args:
+            pieces: "codes", "scale_code" and optionally "global_scale", whatever their names in the file.
 
-    @property
-    def element(self) -> Format:
-        """The small float."""
-        return FLOATS[self.code]
-
-    @property
-    def granularity(self) -> Granularity:
-        """Blocks along the last axis."""
-        return PerGroup(self.size)
-
-    @property
-    def symmetric(self) -> bool:
-        """There is no zero point."""
-        return True
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, and the scales as they are stored."""
-        codes, scale = self.pieces[CODES], Numbers(self.pieces[SCALE_CODE], raw=True)
-        grid = (*self.shape[:-1], -(-self.shape[-1] // self.size))
+        Raises:
+            QuantError: the scales don't fit the codes.
+        """
+        fmt = FLOATS[self.code]
+        codes, scale = pieces[CODES], Numbers(pieces[SCALE_CODE], raw=True)
+        grid = (*shape[:-1], -(-shape[-1] // self.size))
         if scale.shape != grid:
             raise QuantError(
-                f"{named(scale.piece.name)} has shape {scale.shape}, but a weight of shape {self.shape} in blocks "
+                f"{named(scale.piece.name)} has shape {scale.shape}, but a weight of shape {shape} in blocks "
                 f"of {self.size} takes scales of shape {grid}; the file does not fit its config."
             )
-        bits = self.element.bits
-        found: dict[str, Field] = {
-            CODES: Numbers(codes, raw=True) if bits == 8 else Packed(codes, self._order, self.shape),
+        fields: dict[str, Field] = {
+            CODES: Numbers(codes, raw=True) if fmt.bits == 8 else Packed(codes, dense(fmt.bits, 8), shape),
             SCALE_CODE: scale,
         }
         if self.global_scale:
-            found[GLOBAL_SCALE] = Numbers(self.pieces[GLOBAL_SCALE])
-        return found
+            fields[GLOBAL_SCALE] = Numbers(pieces[GLOBAL_SCALE])
+        kind = self.kind.partition(" ")[0]
+        return Layout(
+            name, shape, dtype, pieces, fields,
+            kind, words(self.kind, self.code, f"per_group({self.size})"), fmt, PerGroup(self.size),
+            is_symmetric=True, level=float_level(fmt), derived={SCALE: self._scale(pieces[SCALE_CODE])},
+            divides_by=GLOBAL_SCALE * (self.global_scale == "divides"), checks=self._checks, rivals=self._rivals,
+            narrowed=None if kind == "compressed-tensors" else torch.bfloat16,
+        )  # fmt: skip
 
-    @property
-    def _order(self) -> Order:
-        bits = self.element.bits
-        return dense(bits, 8) if self.low_first else high_first(bits, 8)
+    def _is_e8m0(self, piece: StoredTensor) -> bool:
+        return piece.dtype in ("U8", "F8_E8M0")
 
-    @cached_property
-    def _pairs(self) -> Tensor:
-        return pairs_of(FLOATS[self.code].table, self.low_first)
-
-    def scale(self, rows: Rows = None) -> Tensor:
-        """Return the scale of each block, multiplied or divided by the tensor's if there is one; float32."""
-        piece = self.pieces[SCALE_CODE]
-        raw = self.fields[SCALE_CODE]
-        own = (
-            e8m0(raw.read(rows), self.e8m0_nan)
-            if piece.dtype in ("U8", "F8_E8M0")
-            else Numbers(piece).read(rows)
-        )
+    def _scale(self, piece: StoredTensor) -> Expression:
+        """The scale of a block, multiplied or divided by the tensor's if there is one."""
+        decode = e8m0(self.e8m0_nan) if self._is_e8m0(piece) else small_float(FLOATS["e4m3fn"])
+        block = Let("s_block" if self.global_scale else "s", decode(Name(SCALE_CODE)))
         if not self.global_scale:
-            return own
-        one = self.fields[GLOBAL_SCALE].read()
-        return own / one if self.global_scale == "divides" else own * one
+            return block
+        one = Name(GLOBAL_SCALE)
+        return Let("s", block / one if self.global_scale == "divides" else block * one)
 
-    def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
-        """Return the values of some rows, float32."""
-        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
-        out = torch.empty((last - first, *self.shape[1:])) if out is None else out
-        if self.element.bits != 4 or self.shape[-1] % self.size or not fits_pairs(0, out):
-            return super().values(rows, out, rounded)
-        _ = self.fields
-        packed = torch.from_numpy(self.pieces[CODES].bits((slice(first, last),)))
-        look_up_pairs(packed.view(-1), self._pairs, out.view(-1))
-        out.view(*out.shape[:-1], -1, self.size).mul_(self.scale(rows).unsqueeze(-1))
-        return round_to(out, self.dtype) if rounded else out
+    def _with(self, layout: Layout, **changes: Any) -> Layout:
+        """Return the layout with other uses of its scales."""
+        other = replace(self, **changes)
+        found = layout if other.global_scale or GLOBAL_SCALE not in layout.fields else layout.without(GLOBAL_SCALE)
+        return found.changed(derived={SCALE: other._scale(layout.fields[SCALE_CODE].piece)})
+
+    def _checks(self, layout: Layout) -> Iterator[Statement]:
+        """Yield what the sizes of its scales say."""
+        if self.global_scale:
+            yield from self._inverted(layout.fields[GLOBAL_SCALE])
+        if self._is_e8m0(layout.fields[SCALE_CODE].piece):
+            yield from e8m0_nan(layout.fields[SCALE_CODE])
+
+    def _inverted(self, field: Field) -> Iterator[Statement]:
+        """Whether a global scale was stored as its inverse."""
+        value = float(field.read().reshape(-1)[0])
+        facts: Facts = {"piece": field.piece.name.rpartition(".")[2], "value": value}
+        if self.global_scale == "multiplies" and value > 1:
+            words = (
+                "{has} a {piece} of {value}, which multiplies; it should be max |w| / 2688, so a value above 1 looks like "
+                "its inverse, which compressed-tensors stores."
+            )
+            yield Statement("global_scale", "error", words, facts)
+        if self.global_scale == "divides" and 0 <= value < 1:
+            words = (
+                "{has} a {piece} of {value}, which divides; it should be 2688 / max |w|, so a value below 1 looks like its "
+                "inverse, which ModelOpt stores."
+            )
+            yield Statement("global_scale", "error", words, facts)
+
+    def _rivals(self, layout: Layout) -> Iterator[Reading]:
+        """Yield the other readings."""
+        if self.global_scale:
+            yield Reading(
+                "global_scale_left_out", "global scale left out",
+                "transformers, for experts in NVFP4 (transformers#48371)", self._with(layout, global_scale=""),
+                lambda here, there: f"Leaves out the global scale of {text_of(here.numbers['s_global'])}: "
+                f"s = {text_of(there.numbers['s'])} instead of {text_of(here.numbers['s'])}.",
+            )  # fmt: skip
+            divides = self.global_scale == "divides"
+            theirs: Literal["multiplies", "divides"] = "multiplies" if divides else "divides"
+            yield Reading(
+                "global_scale_inverse", "global scale inverted",
+                f"readers that follow {'ModelOpt, which multiplies' if divides else 'compressed-tensors, which divides'}",
+                self._with(layout, global_scale=theirs),
+                instead("s", f"{theirs.capitalize()} by the global scale"),
+            )  # fmt: skip
+        if layout.element.bits == 4:
+            yield nibbles(layout.with_field(CODES, order=HIGH_FIRST), "upper", "readers that use bitsandbytes' order")
+        if self._is_e8m0(layout.fields[SCALE_CODE].piece):
+            yield e8m0_255(self._with(layout, e8m0_nan=not self.e8m0_nan), not self.e8m0_nan)
+        if self.transposes and len(layout.shape) == 3:
+            yield _transposed(layout, self.transposes)
+
+
+def e8m0_nan(scales: Field) -> Iterator[Statement]:
+    """Yield a statement on E8M0 scales of 255, which are NaN in OCP's standard and 2^128 for some readers."""
+    found = scales.read() == 255
+    if bool(found.any()):
+        words = (
+            "{has} {scales:E8M0 scale} of 255, first at {first}: NaN in the OCP standard, 2^128 for readers that only "
+            "shift the bits."
+        )
+        first = tuple(found.nonzero()[0].tolist())
+        yield Statement("e8m0_nan", "error", words, {"scales": int(found.sum()), "first": first})
+
+
+def _transposed(layout: Layout, reader: str) -> Reading:
+    """Return the reading of a stack as [experts, in, out]."""
+    *lead, rows, columns = layout.shape
+
+    def index(there: tuple[int, ...]) -> tuple[int, ...]:
+        return (*there[:-2], there[-1], there[-2])
+
+    def take(rows: Rows) -> Tensor:
+        return layout.values(rows).mT.contiguous()
+
+    other = Rearranged(layout, (*lead, columns, rows), index, take)
+    return Reading(
+        "transposed", "experts transposed", reader, other,
+        lambda here, there: f"Returns the weight as {list(other.shape)}: the element at {list(here.index)} here is at "
+        f"{list(index(here.index))} there.",
+    )  # fmt: skip
 
 
 def unpacked_shape(packed: Shape, bits: int) -> Shape:

@@ -11,30 +11,48 @@ stored as 2^bits - 1, so readers add 1 modulo 2^bits. A symmetric release has ze
 stored zeros contradict the version in its config, the zeros are believed.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import flag, group_size, integer, section, text
-from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
+from quantcore.checkpoints.protocol.layout import (
+    CODES,
+    GROUP_INDEX,
+    SCALE,
+    ZERO_POINT,
+    GroupOrder,
+    Layout,
+    words,
+)
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.patterns import Patterns
+from quantcore.checkpoints.protocol.reading import Reading, in_order, instead
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
-from quantcore.formats import Format, IntFormat
-from quantcore.granularity import Granularity, PerGroup
+from quantcore.expressions import Expression, Let
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerGroup
 from quantcore.tensors import short
 
 BITS = range(2, 9)
+ORDER = GroupOrder(
+    "desc_act true",
+    "(desc_act); readers that ignore g_idx get wrong values.",
+    ", but the config says that desc_act is false; readers that trust it take the columns in order.",
+)
 PLANAR = (5, 6, 7)  # only GPTQModel writes these widths, whatever version the config says
 
 
@@ -52,7 +70,7 @@ def find(release: Release) -> Iterator[Layout]:
 
 def _with_overrides(
     module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any], patterns: Patterns
-) -> "Gptq":
+) -> Layout:
     """Return the layout with the overrides that ``dynamic`` in the config gives for the first pattern that matches.
 
     Source: GPTQModel, quantization/config.py, dynamic_get. A pattern after ``-:`` names modules left unquantized.
@@ -66,7 +84,7 @@ def _with_overrides(
     return layout_of(module, pieces, config)
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "Gptq":
+def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -96,46 +114,37 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
             f"The checkpoint_format is {short(version)}; only gptq, gptq_v2 and gptq_p are supported."
         )
     size, remarks = group_size(config, ("group_size",), columns, groups, scales)
-    return Gptq(
-        f"{module}.weight", (rows, columns), torch.float32, pieces,
-        bits=bits, group_size=size, version=version, config_symmetric=flag(config, "sym") is True,
-        desc_act=flag(config, "desc_act") is True,
-        remarks=remarks,
+    symmetric, desc_act = flag(config, "sym") is True, flag(config, "desc_act") is True
+    zeros = _Zeros(pieces["qzeros"], bits, version, symmetric)
+    symmetry = "symmetric" if symmetric else "asymmetric"
+    storage = words("gptq", f"int{bits}", f"per_group({size})", symmetry, "desc_act" * desc_act)
+    fields: dict[str, Field] = {
+        CODES: Packed(qweight, zeros.order, (rows, columns), axis=1, transposed=True),
+        SCALE: Numbers(scales, transposed=True),
+        ZERO_POINT: Packed(
+            pieces["qzeros"], zeros.order, (rows, groups), axis=0, transposed=True, offset=zeros.offset
+        ),
+    }
+    if "g_idx" in pieces:
+        if pieces["g_idx"].dtype != "I32":
+            raise QuantError(f"{named(pieces['g_idx'].name)} does not hold one int32 per input.")
+        fields[GROUP_INDEX] = Numbers(pieces["g_idx"])
+    return Layout(
+        f"{module}.weight", (rows, columns), torch.float32, pieces, fields, "gptq", storage,
+        IntFormat(bits, signed=False), PerGroup(size), symmetric,
+        remarks=remarks, more=zeros.statements, checks=zeros.checks, group_order=replace(ORDER, said=desc_act),
+        rivals=zeros.rivals, narrowed=torch.float16,
     )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Gptq(Layout):
-    """A weight of a GPTQ release; ``version``: its checkpoint_format."""
+@dataclass(frozen=True)
+class _Zeros:
+    """The zero points of a weight; ``version``: its checkpoint_format; ``symmetric``: as the config says."""
 
+    piece: StoredTensor
     bits: int
-    group_size: int
     version: str
-    config_symmetric: bool
-    desc_act: bool
-
-    @property
-    def storage(self) -> str:
-        """``gptq int4 per_group(128) asymmetric``."""
-        symmetry = "symmetric" if self.config_symmetric else "asymmetric"
-        return words(
-            "gptq", f"int{self.bits}", f"per_group({self.group_size})", symmetry, "desc_act" * self.desc_act
-        )
-
-    @property
-    def element(self) -> Format:
-        """Unsigned integers."""
-        return IntFormat(self.bits, signed=False)
-
-    @property
-    def symmetric(self) -> bool:
-        """As the config says."""
-        return self.config_symmetric
-
-    @property
-    def granularity(self) -> Granularity:
-        """Groups along the input axis."""
-        return PerGroup(self.group_size)
+    symmetric: bool
 
     @property
     def order(self) -> Order:
@@ -144,65 +153,166 @@ class Gptq(Layout):
             return planar(self.bits)
         return dense(self.bits, 32)
 
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, scales, zero points, and the group of each column."""
-        groups, rows = self.pieces["scales"].shape
-        found: dict[str, Field] = {
-            CODES: Packed(self.pieces["qweight"], self.order, self.shape, axis=1, transposed=True),
-            SCALE: Numbers(self.pieces["scales"], transposed=True),
-            ZERO_POINT: self._zeros((rows, groups)),
-        }
-        if "g_idx" in self.pieces:
-            if self.pieces["g_idx"].dtype != "I32":
-                raise QuantError(
-                    f"{named(self.pieces['g_idx'].name)} does not hold one int32 per input."
-                )
-            found[GROUP_INDEX] = Numbers(self.pieces["g_idx"])
-        return found
-
-    def _zeros(self, shape: tuple[int, int]) -> Packed:
-        return Packed(
-            self.pieces["qzeros"], self.order, shape, axis=0, transposed=True, offset=self.zero_offset
-        )
-
     @property
-    def _offset_by_config(self) -> int:
+    def by_config(self) -> int:
+        """What the file adds to zero points according to the config: -1 in v1, 0 in v2."""
         return -1 if self.version == "gptq" and self.bits not in PLANAR else 0
 
-    def zero_offset(self) -> int:
-        """Return what the file adds to zero points: -1 in v1, 0 in v2; reads the first one if symmetric."""
-        by_config = self._offset_by_config
-        if not self.config_symmetric:
-            return by_config
-        middle, first = 1 << (self.bits - 1), self._first_stored_zero()
-        return first - middle if first - middle in (-1, 0) else by_config
+    def offset(self) -> int:
+        """Return what the file adds to zero points; reads the first one if symmetric."""
+        if not self.symmetric:
+            return self.by_config
+        middle, first = 1 << (self.bits - 1), self.first
+        return first - middle if first - middle in (-1, 0) else self.by_config
 
-    def _first_stored_zero(self) -> int:
-        piece = self.pieces["qzeros"]
-        row = piece.bits((slice(0, 1), slice(0, self.order.words_of(1))))[0]
+    @property
+    def first(self) -> int:
+        """The first zero point, as stored."""
+        row = self.piece.bits((slice(0, 1), slice(0, self.order.words_of(1))))[0]
         return int(unpack(row, self.order, 1)[0])
 
-    def statements(self) -> tuple[Statement, ...]:
-        """Return the remarks, and a statement if the stored zeros contradict the version in the config."""
-        by_config = self._offset_by_config
-        if self.zero_offset() == by_config:
-            return self.remarks
-        zero_point = self.fields[ZERO_POINT].read()
+    def statements(self, layout: Layout) -> tuple[Statement, ...]:
+        """Return a statement if the stored zeros contradict the version in the config."""
+        if self.offset() == self.by_config:
+            return ()
+        zero_point = layout.fields[ZERO_POINT].read()
         if bool((zero_point != zero_point[0, 0]).any()):  # they are of neither version
-            return self.remarks
-        said, truth = ("v1", "v2") if by_config else ("v2", "v1")
+            return ()
+        said, truth = ("v1", "v2") if self.by_config else ("v2", "v1")
         facts: Facts = {
             "version": self.version,
             "said": said,
             "truth": truth,
             "bits": self.bits,
-            "expected": (1 << self.bits - 1) + by_config,
-            "stored": self._first_stored_zero(),
+            "expected": (1 << self.bits - 1) + self.by_config,
+            "stored": self.first,
         }
         words = (
             "{is} stored as {version} ({said}) according to the config, in which a symmetric {bits}-bit release has stored "
             "zeros of {expected}, but the first of {its} stored zeros is {stored}, as in {truth}; they are read as "
             "{truth}."
         )
-        return (*self.remarks, Statement("gptq_version", "error", words, facts))
+        return (Statement("gptq_version", "error", words, facts),)
+
+    def checks(self, layout: Layout) -> Iterator[Statement]:
+        """Yield what zero points say on which readers disagree."""
+        zero_point = layout.fields[ZERO_POINT].read()
+        if not zero_point.numel():
+            return
+        if self.symmetric:
+            yield from self._not_symmetric(layout, zero_point)
+            return
+        middle, is_v1 = 1 << (self.bits - 1), self.version == "gptq"
+        if is_v1 and bool((zero_point == middle + 1).all()):
+            words = (
+                "{stores} zeros of {middle} everywhere, the middle of the codes as v2 stores it, but the config says v1, "
+                "so {its} zero points are {zero_point}; if the weights are wrong, set checkpoint_format to gptq_v2."
+            )
+            facts: Facts = {"middle": middle, "zero_point": middle + 1}
+            yield Statement("gptq_version", "warning", words, facts)
+        elif bool((zero_point == middle).all()):
+            words = (
+                "{is} asymmetric according to the config (sym is false), but every zero point is {middle}, so {it} {is} "
+                "symmetric; the values are the same."
+            )
+            yield Statement("config_unused", "note", words, {"middle": middle, "says": "sym false"})
+        wrapped = zero_point == 0
+        if is_v1 and bool(wrapped.any()):
+            words = (
+                "{stores} {stored}, which is 0 in v1, for {zeros} ({share:%}) of {its} zero points; some readers add 1 "
+                "without wrapping and get {unwrapped}, others carry into the next zero point. Store {it} as gptq_v2."
+            )
+            largest = (1 << self.bits) - 1
+            facts = {"stored": largest, "unwrapped": largest + 1, **_share(wrapped)}
+            # the zero point of weights that are all positive: what AutoGPTQ and GPTQModel write
+            yield Statement("zero_point_wraps", "note", words, facts)
+
+    def _not_symmetric(self, layout: Layout, zero_point: Tensor) -> Iterator[Statement]:
+        middle = 1 << (self.bits - 1)
+        others = zero_point != middle
+        if bool(others.any()) and not self.statements(layout):
+            words = (
+                "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} ({share:%}) "
+                "of {its} zero points have other values, such as {example}; kernels for symmetric weights ignore all of "
+                "them."
+            )
+            facts: Facts = {"middle": middle, "example": int(zero_point[others][0]), **_share(others)}
+            yield Statement("zero_points_differ", "error", words, facts)
+
+    def rivals(self, layout: Layout) -> Iterator[Reading]:
+        """Yield the other readings: the version of the zero points, how a stored 15 wraps, the group index."""
+        if self.bits not in PLANAR and self.version != "gptq_p":
+            v1 = self.offset() == -1
+            reader, what = _V1_MISREAD if v1 else _V2_MISREAD
+            other = layout.with_field(ZERO_POINT, offset=0 if v1 else -1)
+            yield Reading("gptq_version", f"as GPTQ {'v2' if v1 else 'v1'}", reader, other, instead("z", what))
+            if v1 and self.bits in (2, 4, 8):
+                yield from self._carried(layout)
+        if layout.group_index() is not None:
+            yield in_order(layout.without(GROUP_INDEX), "readers that ignore g_idx, or trust a desc_act of false")
+
+    def _carried(self, layout: Layout) -> Iterator[Reading]:
+        own, largest = vars(layout.fields[ZERO_POINT]), (1 << self.bits) - 1
+        own = {name: own[name] for name in ("piece", "order", "shape", "axis", "transposed")}
+        for key, name, reader, kind, what in (
+            ("zero_point_unwrapped", "1 added without wrapping", "AutoGPTQ's qlinear_cuda, llama.cpp's converter",
+             Unwrapped, f"Reads a stored {largest} as {largest + 1}, not 0"),
+            ("zero_point_carried", "1 added to the whole word", "GPTQModel's kernels",
+             Carried, f"Lets a stored {largest} carry into the next zero point of its word"),
+        ):  # fmt: skip
+            other = layout.changed(fields={**layout.fields, ZERO_POINT: kind(**own)})
+            yield Reading(key, name, reader, other, instead("z", what))
+
+
+def _share(mask: Tensor) -> Facts:
+    n = int(mask.sum())
+    return {"zeros": n, "share": n / mask.numel()}
+
+
+_V1_MISREAD = (
+    "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
+)  # fmt: skip
+_V2_MISREAD = (
+    "readers that assume v1, as for a config that names no version (vllm#38966)", "Adds 1 to the stored zero point",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Unwrapped(Packed):
+    """Zero points of v1 with 1 added without wrapping: a stored 15 becomes 16."""
+
+    def _decode(self, codes: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(codes.astype(np.int16) + np.int16(1))
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return the stored number plus 1."""
+        return Let(name, bits + 1, "stored with 1 subtracted; 1 is added without wrapping")
+
+
+@dataclass(frozen=True)
+class Carried(Packed):
+    """Zero points of v1 with 1 added to each by one addition to the word: a stored 15 carries into the next."""
+
+    @property
+    def addend(self) -> int:
+        """The word with a 1 in the lowest bit of each code."""
+        return int(sum(1 << shift for shift in range(0, self.order.word_bits, self.order.bits)))
+
+    def _words(self, box: tuple[slice, ...]) -> npt.NDArray[Any]:
+        found = super()._words(box)
+        moved: npt.NDArray[Any] = found + found.dtype.type(self.addend)
+        return moved
+
+    def place(self, index: Sequence[int]) -> Place:
+        """Return where a code and all lower ones in its word lie, since they may carry into it."""
+        own, size = super().place(index), self.piece.itemsize
+        start = self.piece.offset + (own.offset - self.piece.offset) // size * size
+        top = max((byte - start) * 8 + bit for byte, bit in own.bits)
+        return replace(own, bits=tuple((start + at // 8, at % 8) for at in range(top + 1)))
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return the bits of one code in the sum."""
+        shift = width - self.order.bits
+        summed = bits + (self.addend & (1 << width) - 1)
+        note = "1 is added to all codes of the word at once"
+        return Let(name, (summed >> shift if shift else summed) % (1 << self.order.bits), note)

@@ -7,8 +7,7 @@ bits first. Source: onnx 1.23, operators DequantizeLinear-25; onnxruntime 1.31.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 
@@ -17,12 +16,12 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, Q, float_level, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.errors import QuantError
-from quantcore.formats import Format, parse_format
+from quantcore.formats import FloatFormat, Format, parse_format
 from quantcore.granularity import Blocks, Granularity, PerChannel, PerGroup, PerTensor, Shape
 from quantcore.notation import write_call
 
@@ -48,11 +47,8 @@ def _weights(release: Release, graph: OnnxGraph) -> Iterator[Layout]:
     for name, (kind, shape) in graph.types.items():
         if kind.bits < 8 and name not in done | {n.zero_point for n in graph.nodes}:
             pieces = {"x": release.stored[name]}
-            yield attempt(
-                name,
-                pieces,
-                partial(Initializer, name, shape, torch.float32, pieces, kind=kind, blocks_of=PerTensor()),
-            )
+            make = partial(_layout, name, shape, torch.float32, pieces, kind, PerTensor())
+            yield attempt(name, pieces, make)
 
 
 def _dequantized(node: Dequantize, graph: OnnxGraph, pieces: Mapping[str, StoredTensor]) -> Layout:
@@ -71,13 +67,9 @@ def _dequantized(node: Dequantize, graph: OnnxGraph, pieces: Mapping[str, Stored
             f"{named(node.x)} is dequantized to data type {node.output}, not to float32, float16 or bfloat16."
         )
     dtype = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}.get(node.output)
-    return Initializer(
-        node.x,
-        shape,
-        dtype or TORCH_DTYPES[pieces["scale"].dtype],
-        pieces,
-        kind=kind,
-        blocks_of=_granularity(node, shape, pieces["scale"]),
+    scale = pieces["scale"]
+    return _layout(
+        node.x, shape, dtype or TORCH_DTYPES[scale.dtype], pieces, kind, _granularity(node, shape, scale)
     )
 
 
@@ -93,50 +85,41 @@ def _granularity(node: Dequantize, shape: Shape, scale: StoredTensor) -> Granula
     return PerGroup(node.block_size, axis) if node.block_size else PerChannel(axis)
 
 
-@dataclass(frozen=True, eq=False)
-class Initializer(Layout):
-    """An initializer of codes; without a scale, the codes are its values."""
+def _layout(
+    name: str,
+    shape: Shape,
+    dtype: torch.dtype,
+    pieces: Mapping[str, StoredTensor],
+    kind: OnnxType,
+    blocks: Granularity,
+) -> Layout:
+    """Return the layout of an initializer of codes; without a scale, the codes are its values."""
+    grid = Blocks.of(blocks, shape).grid
+    fields: dict[str, Field] = {CODES: _codes(pieces["x"], shape, kind)}
+    if "scale" in pieces:
+        fields[SCALE] = Reshaped(Numbers(pieces["scale"]), grid)
+    if "zero_point" in pieces:
+        fields[ZERO_POINT] = _codes(pieces["zero_point"], grid, kind)
+    symmetry = "asymmetric" if ZERO_POINT in fields else "symmetric"
+    of_blocks = write_call(blocks) if SCALE in fields else ""
+    coded = _format(kind)
+    return Layout(
+        name, shape, dtype, pieces, fields,
+        "onnx", words("onnx", kind.name, of_blocks, symmetry if of_blocks and "int" in kind.name else ""), coded, blocks,
+        level=float_level(coded) if isinstance(coded, FloatFormat) else Q,
+    )  # fmt: skip
 
-    kind: OnnxType = field(kw_only=True)
-    blocks_of: Granularity = field(kw_only=True)
 
-    @property
-    def storage(self) -> str:
-        """``onnx int8 per_channel(0) symmetric``."""
-        symmetry = "asymmetric" if ZERO_POINT in self.fields else "symmetric"
-        blocks = write_call(self.blocks_of) if SCALE in self.fields else ""
-        return words("onnx", self.kind.name, blocks, symmetry if blocks and "int" in self.kind.name else "")
+def _format(kind: OnnxType) -> Format | str:
+    """Return the type of the initializer, or why its numbers are no codes: they have more than 16 bits."""
+    try:
+        return parse_format(kind.name)
+    except QuantError as error:
+        return str(error)
 
-    @property
-    def element(self) -> Format:
-        """The type of the initializer.
 
-        Raises:
-            QuantError: it has more than 16 bits.
-        """
-        return parse_format(self.kind.name)
-
-    @property
-    def granularity(self) -> Granularity:
-        """What the shape of the scales and the node's attributes say."""
-        return self.blocks_of
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, scales and zero points."""
-        grid = Blocks.of(self.blocks_of, self.shape).grid
-        found = {CODES: self._codes(self.pieces["x"], self.shape)}
-        if "scale" in self.pieces:
-            found[SCALE] = Reshaped(Numbers(self.pieces["scale"]), grid)
-        if "zero_point" in self.pieces:
-            found[ZERO_POINT] = self._codes(self.pieces["zero_point"], grid)
-        return found
-
-    def _codes(self, piece: StoredTensor, shape: Shape) -> Field:
-        if self.kind.bits < 8:
-            count = math.prod(shape)
-            packed = Packed(
-                piece, dense(self.kind.bits, 8), (count,), 0, signed=self.kind.name.startswith("int")
-            )
-            return Reshaped(packed, shape)
-        return Reshaped(Numbers(piece, raw="int" not in self.kind.name), shape)
+def _codes(piece: StoredTensor, shape: Shape, kind: OnnxType) -> Field:
+    if kind.bits < 8:
+        packed = Packed(piece, dense(kind.bits, 8), (math.prod(shape),), 0, signed=kind.name.startswith("int"))
+        return Reshaped(packed, shape)
+    return Reshaped(Numbers(piece, raw="int" not in kind.name), shape)

@@ -5,8 +5,7 @@ can be read.
 """
 
 from collections.abc import Iterator, Mapping
-
-import torch
+from typing import cast
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
@@ -76,6 +75,6 @@ def _holds_codes(piece: StoredTensor) -> bool:
     return bool(piece.shape) and piece.dtype not in ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 
 
-def _refused(name: str, pieces: Mapping[str, StoredTensor], reason: str, cause: str) -> Refused:
+def _refused(name: str, pieces: Mapping[str, StoredTensor], reason: str, cause: str) -> Layout:
     own = {last: piece for last, piece in pieces.items() if last != "bias"}
-    return Refused(name, max((p.shape for p in own.values()), key=len), torch.float32, own, reason, cause)
+    return cast(Layout, Refused(name, max((p.shape for p in own.values()), key=len), own, reason, cause))

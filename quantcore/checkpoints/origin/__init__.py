@@ -4,17 +4,16 @@
 >>> for line in found.lines:  # doctest: +SKIP
 ...     print(line)
 
-Where things are: `words` (bits and what they belong to), `stored_number` (what they mean), `expression` (formulas as
-text and number at once), `arithmetic` and `blocks` (from stored numbers to the value), `rival_layouts` and `readings`
-(how other libraries read the same bytes), `rivals` (their values for one element), `script` (the arithmetic in NumPy).
+Where things are: `words` (bits and what they belong to), `stored_number` (what they mean), `arithmetic` (from stored
+numbers to the value), `rivals` (how other libraries read the same bytes), `script` (the arithmetic in NumPy).
 """
 
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
-from quantcore.checkpoints.origin.expression import Line
 from quantcore.checkpoints.origin.rivals import Rival, rivals, window
 from quantcore.checkpoints.origin.script import script
 from quantcore.checkpoints.origin.stored_number import StoredNumber
 from quantcore.checkpoints.origin.words import Bit, Word, index_text
+from quantcore.expressions import Line
 
 __all__ = [
     "Bit",

@@ -1,197 +1,61 @@
-"""From stored numbers to the value of one element, line by line, in the library's order and with its roundings.
+"""From stored numbers to the value of one element, line by line: the layout's expression, read on its numbers."""
 
-The lines are built from the same records as `Layout.values`: fields, decoding, block types.
-"""
-
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import singledispatchmethod
 
 import numpy as np
-import torch
 
-from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.layouts.gguf.imatrix import COUNTS, Imatrix
-from quantcore.checkpoints.layouts.in_parts.bitnet import BitNet
-from quantcore.checkpoints.layouts.in_parts.quanto import QuantoBits
-from quantcore.checkpoints.layouts.libraries.bitsandbytes_4bit import TABLE, FourBits
-from quantcore.checkpoints.layouts.libraries.mlx import MlxAffine
-from quantcore.checkpoints.layouts.libraries.torchao import TorchaoInt4
-from quantcore.checkpoints.layouts.plain import Plain
-from quantcore.checkpoints.origin.blocks import block_value, code_symbol
-from quantcore.checkpoints.origin.expression import (
-    Formula,
-    Line,
-    Lines,
-    Value,
-    constant,
-    power_of_two,
-    rounded,
-)
-from quantcore.checkpoints.origin.rival_layouts import PowerScales, Rearranged
-from quantcore.checkpoints.origin.stored_number import StoredNumber, decoded, e8m0, read_number, small_float
-from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, ZERO_POINT, Layout
+from quantcore.checkpoints.origin.stored_number import StoredNumber, read_number
+from quantcore.checkpoints.protocol.fields import Place
+from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, Layout, Q, S
 from quantcore.checkpoints.protocol.location import Location
-from quantcore.formats import FLOATS, FloatFormat
-
-# the names of fields in formulas
-SYMBOLS = {
-    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", SCALE_CODE: "sc", GLOBAL_SCALE: "s_global",
-    TABLE: "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
-    "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
-}  # fmt: skip
-VALUE = "w"
-
-
-def symbol(layout: Layout, role: str) -> str:
-    """Return the name of one of a layout's numbers in formulas."""
-    if role == ZERO_POINT and isinstance(layout, MlxAffine):
-        return "bias"
-    if role == ZERO_POINT and isinstance(layout, QuantoBits):
-        return "shift"
-    if role == CODES and isinstance(layout, Gguf):
-        return code_symbol(layout.kind)
-    if role == CODES and isinstance(layout, Plain | Imatrix):
-        return "x"
-    if role == SCALE and layout.decoding == "of_largest":
-        return "amax"
-    return SYMBOLS.get(role, role)
+from quantcore.checkpoints.protocol.reading import Rearranged
+from quantcore.expressions import Element, Line, Name, Term, Value, named
 
 
 class Arithmetic:
-    """Reads the numbers of one element, and records what is computed from them."""
+    """Reads the numbers of one element, and collects a line for each that is computed from them."""
 
     def __init__(self, layout: Layout, index: tuple[int, ...], location: Location) -> None:
-        self.layout, self.index, self.location = layout, index, location
-        self._lines = Lines()
+        self.layout, self.location = layout, location
+        self.lines: list[Line] = []
         self.numbers: dict[str, StoredNumber] = {}
-        self.value: Value = self._rounded(self.compute(layout)).value
+        self._known: dict[str, Term] = {}
+        # inside a derived parameter, names are those of stored numbers
+        self._stored = Element(self._read, self.lines)
+        element = Element(self._effective, self.lines)
+        element.of(Q)
+        expression = layout.expression(index=index)
+        if layout.own_value is None:
+            element.of(layout.level_at(index) if layout.level_at else layout.level)
+            if SCALE in layout.fields or SCALE in layout.derived:
+                element.of(S)
+            if GROUP_INDEX in location.parameters:
+                self._read(GROUP_INDEX)
+        self.value: Value = element.of(expression).value
 
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        """The lines, in the order in which they are computed."""
-        return tuple(self._lines.found)
+    def _effective(self, role: str) -> Term:
+        """Return what the library computes with: a parameter may be computed from several numbers."""
+        return self._stored.of(self.layout.derived[role]) if role in self.layout.derived else self._read(role)
 
-    def read(self, role: str) -> Formula:
-        """Read a number from the file, and return what it means."""
-        field, name = self.layout.fields[role], symbol(self.layout, role)
-        place = self.location.code if role == CODES else self.location.parameters[role]
-        number = read_number(role, name, field, place)
-        probe = Lines()
-        decoded(number, field, name, probe)
-        if probe.found:  # the number is computed from its bits
-            number = replace(number, symbol=f"{name}_bits")
-        self.numbers[role] = number
-        return decoded(number, field, name, self._lines)
+    def _read(self, role: str) -> Term:
+        """Return a number of the file, after adding the lines that compute it from its bits."""
+        if role not in self._known:
+            field, name = self.layout.fields[role], self.layout.symbol(role)
+            number = read_number(role, name, field, self._place(role))
+            meaning = field.meaning(_BITS, len(number.place.bits), name)
+            if meaning is not _BITS:
+                number = replace(number, symbol=f"{name}_bits")
+            self.numbers[role] = number
+            bits = named(number.symbol, number.value)
+            self._known[role] = Element(lambda _: bits, self.lines).of(meaning)
+        return self._known[role]
 
-    def let(self, name: str, formula: Formula, note: str = "", python: str = "") -> Formula:
-        """Add a line."""
-        return self._lines.let(name, formula, note, python)
+    def _place(self, role: str) -> Place:
+        return self.location.code if role == CODES else self.location.parameters[role]
 
-    def _rounded(self, found: Formula) -> Formula:
-        """Round to the output dtype, where the library rounds once."""
-        layout = self.layout
-        if isinstance(layout, Plain) or layout.rounds_each or layout.dtype == torch.float32:
-            return found
-        return self.let(VALUE, rounded(found, layout.dtype), "the library's output dtype")
 
-    @singledispatchmethod
-    def compute(self, layout: Layout) -> Formula:
-        """(q - z) · s, or what the layout computes instead."""
-        q = self.read(CODES)
-        fmt = layout.element
-        if isinstance(fmt, FloatFormat):
-            q = small_float(q, fmt, "v", self._lines)
-        s = self.read(SCALE) if SCALE in layout.fields else None
-        if isinstance(layout, PowerScales) and s is not None and s.value:
-            mantissa, exponent = math.frexp(float(s.value))
-            power = constant(exponent - (mantissa == 0.5))
-            python = f"np.float32(2.0 ** ({power.numbers}))"
-            s = self.let("s", power_of_two(power), f"the power of two at or above {s.numbers}", python)
-        if GROUP_INDEX in self.location.parameters:
-            self.read(GROUP_INDEX)
-        if ZERO_POINT in layout.fields:
-            return self._affine(layout, q, s, self.read(ZERO_POINT))
-        return self._scaled(layout, q, s)
-
-    def _affine(self, layout: Layout, q: Formula, s: Formula | None, z: Formula) -> Formula:
-        assert s is not None
-        if isinstance(layout, MlxAffine | TorchaoInt4):
-            return self._step(layout, self._step(layout, q * s, "product") + z, VALUE)
-        if isinstance(layout, QuantoBits) and not isinstance(z.value, int):
-            return self._step(layout, self._step(layout, q * s, "product") - z, VALUE)
-        return self._scaled(layout, self._step(layout, q - z, "difference"), s)
-
-    def _scaled(self, layout: Layout, q: Formula, s: Formula | None) -> Formula:
-        if s is None:
-            return self.let(VALUE, q)
-        if layout.decoding == "divided":
-            return self._step(layout, q / s, VALUE)
-        if layout.decoding == "of_largest":
-            largest = torch.tensor(1.0) / layout.element.symmetric_max
-            return self._step(layout, (q * s) * constant(float(largest)), VALUE)
-        return self._step(layout, q * s, VALUE)
-
-    def _step(self, layout: Layout, formula: Formula, name: str) -> Formula:
-        """One operation: a line of its own where the library rounds it to its dtype."""
-        if layout.rounds_each and layout.dtype != torch.float32:
-            return self.let(name, rounded(formula, layout.dtype), "rounded after each operation")
-        return self.let(name, formula) if name == VALUE else formula
-
-    @compute.register
-    def _(self, layout: BitNet) -> Formula:
-        q = self.read(CODES)
-        if self.numbers[CODES].raw == 3:
-            q = self.let("q", constant(3) - 1, "no release stores 3; the library reads it as 2")
-        return self._scaled(layout, q, self.read(SCALE))
-
-    @compute.register
-    def _(self, layout: BlockFloats) -> Formula:
-        element = layout.element
-        assert isinstance(element, FloatFormat)
-        v = small_float(self.read(CODES), element, "v", self._lines)
-        bits, piece = self.read(SCALE_CODE), layout.pieces[SCALE_CODE]
-        name = "s_block" if layout.global_scale else "s"
-        if piece.dtype in ("U8", "F8_E8M0"):
-            s = e8m0(bits, layout.e8m0_nan, name, self._lines)
-        else:
-            s = small_float(bits, FLOATS["e4m3fn"], name, self._lines)
-        if layout.global_scale:
-            one = self.read(GLOBAL_SCALE)
-            s = self.let("s", s / one if layout.global_scale == "divides" else s * one)
-        return self.let(VALUE, v * s)
-
-    @compute.register
-    def _(self, layout: FourBits) -> Formula:
-        self.read(CODES)
-        v = self.read(TABLE)
-        if not layout.nested:
-            return self.let(VALUE, v * self.read(SCALE))
-        self.read(SCALE_CODE)
-        offset = constant(float(torch.tensor(layout.state_of.state.nested_offset)))
-        product = self.read("nested_quant_map") * self.read("nested_absmax")
-        s = self.let("s", product + offset, "the scale is itself quantized; nested_offset is added")
-        return self.let(VALUE, v * s)
-
-    @compute.register
-    def _(self, layout: Gguf) -> Formula:
-        return block_value(self, layout)
-
-    @compute.register
-    def _(self, layout: Plain) -> Formula:
-        return self.let(VALUE, self.read(CODES))
-
-    @compute.register
-    def _(self, layout: Imatrix) -> Formula:
-        total = self.read(CODES)
-        if COUNTS in layout.pieces:
-            count = self.read(COUNTS)
-            if not count.value:
-                return self.let(VALUE, constant(1), "1 where no token was seen")
-            return self.let(VALUE, total / count)
-        return self.let(VALUE, total / constant(layout.calls) if layout.calls > 0 else total)
+_BITS = Name("bits")
 
 
 @dataclass(frozen=True)
@@ -224,7 +88,7 @@ class Origin:
         return self.lines[-1].result
 
 
-def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
+def origin_of(layout: Layout | Rearranged, index: tuple[int, ...]) -> Origin:
     """Return where an element comes from; only the bytes of its own numbers are read.
 
     Args:
@@ -233,21 +97,22 @@ def origin_of(layout: Layout, index: tuple[int, ...]) -> Origin:
     Raises:
         QuantError: the tensor can't be read.
     """
-    _ = layout.fields  # raises if the stored tensors don't fit each other
-    location = layout.locate(index)
     if isinstance(layout, Rearranged):
-        found = Arithmetic(layout.inner, layout.stored_index(index), location)
+        stored: Layout = layout.inner
+        at = layout.stored_index(index)
     else:
-        found = Arithmetic(layout, index, location)
+        stored, at = layout, index
+    _ = stored.fields  # raises if the stored tensors don't fit each other
+    found = Arithmetic(stored, at, stored.locate(at))
     numbers = dict(found.numbers)
     code = numbers.pop(CODES)
     return Origin(
-        layout.name,
+        stored.name,
         index,
-        layout.storage,
-        str(layout.dtype).removeprefix("torch."),
+        stored.storage,
+        str(stored.dtype).removeprefix("torch."),
         code,
         numbers,
-        found.lines,
+        tuple(found.lines),
         float(np.float32(found.value)),
     )

@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 import torch
 
+from quantcore.checkpoints.layouts.gguf import rotary
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
-from quantcore.checkpoints.origin.readings import readings
-from quantcore.checkpoints.origin.readings.record import Reading
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.reading import Reading
 
 COUNTED = 1 << 20  # elements that are compared by default, and at most at once
 _MOST = 1 << 24  # elements per row above which nothing is counted
@@ -38,6 +38,45 @@ class Rival:
     def value(self) -> float | None:
         """The value that it gives."""
         return None if self.origin is None else self.origin.value
+
+
+def readings(layout: Layout, heads: int = 0) -> Iterator[Reading]:
+    """Yield the other readings of a weight, those that change most first.
+
+    Args:
+        heads: the number of attention heads of a weight whose rows llama.cpp may have permuted, else 0.
+
+    Raises:
+        QuantError: the tensor can't be read.
+    """
+    layout.check()
+    if layout.rivals is not None:
+        yield from layout.rivals(layout)
+    if heads and layout.format_name == "gguf":
+        yield from rotary(layout, heads)
+    yield from _precision(layout)
+
+
+def _precision(layout: Layout) -> Iterator[Reading]:
+    """Other roundings of the result."""
+    name = str(layout.dtype).removeprefix("torch.")
+    if layout.dtype in (torch.float16, torch.bfloat16) and not layout.is_plain:
+        if layout.rounds_each:
+            yield Reading(
+                "rounded_once", "rounded once", "readers that compute in float32 and round at the end",
+                layout.changed(rounds_each=False), lambda here, there: f"Rounds to {name} once, not after each operation.",
+            )  # fmt: skip
+        yield Reading(
+            "float32", "kept in float32", "readers that don't round to the output dtype",
+            layout.changed(dtype=torch.float32), lambda here, there: f"Does not round to {name}.",
+        )  # fmt: skip
+    if layout.dtype == torch.float32 and layout.narrowed is not None:
+        narrow = str(layout.narrowed).removeprefix("torch.")
+        reader = "float16 kernels" if layout.narrowed == torch.float16 else "converters that cast to bfloat16"
+        yield Reading(
+            narrow, f"rounded to {narrow}", reader, layout.changed(dtype=layout.narrowed),
+            lambda here, there: f"Rounds the value to {narrow}.",
+        )  # fmt: skip
 
 
 def rivals(

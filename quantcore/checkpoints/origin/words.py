@@ -10,11 +10,11 @@ import numpy as np
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
-from quantcore.checkpoints.layouts.gguf.block_field import BlockField
+from quantcore.checkpoints.layouts.block_field import BlockField
 from quantcore.checkpoints.protocol.fields import Numbers, Place
 from quantcore.checkpoints.protocol.layout import CODES
 from quantcore.checkpoints.protocol.packed import Packed
-from quantcore.checkpoints.protocol.views import Reshaped
+from quantcore.checkpoints.protocol.views import Reshaped, View
 
 Index = tuple[int, ...]
 
@@ -130,6 +130,11 @@ def _(field: Numbers, word: int) -> Sequence[Bit]:
 @owners.register
 def _(field: Packed, word: int) -> Sequence[Bit]:
     return [Bit() if index is None else Bit(index_text(index), at) for index, at in _codes_in(field, word)]
+
+
+@owners.register
+def _(field: View, word: int) -> Sequence[Bit]:
+    return owners(field.field, word)
 
 
 @owners.register

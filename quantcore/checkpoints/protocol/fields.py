@@ -5,17 +5,23 @@ into words along either axis. A field hides both; its numbers have the logical a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.expressions import Expression, Let
+from quantcore.formats import FLOATS, e8m0, small_float
 from quantcore.granularity import Shape
 
+# 8-bit dtypes whose formula is worth a line
+SMALL_FLOATS = {
+    "F8_E4M3": "e4m3fn", "F8_E5M2": "e5m2", "F8_E4M3FNUZ": "e4m3fnuz", "F8_E5M2FNUZ": "e5m2fnuz",
+}  # fmt: skip
 Rows = slice | None  # start and stop along axis 0, no step; None for all
 
 
@@ -72,18 +78,56 @@ class Field(Protocol):
     def across_rows(self) -> bool:
         """Whether the bytes of a row are not contiguous in the file, so that all rows are read at once."""
 
+    @property
+    def kept_as(self) -> str:
+        """The dtype of a number as it is stored; "bits" for codes that have no dtype of their own."""
+
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers, or those of some rows: float32, or integers as they are."""
+
+    def stored(self) -> Tensor:
+        """Return the numbers of the stored tensor: those of a view may be others than `read` returns."""
 
     def place(self, index: Sequence[int]) -> Place:
         """Return where one number lies."""
 
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return what stored bits stand for, under a name.
+
+        Args:
+            bits: the number of ``width`` bits.
+        """
+
     def encode(self, numbers: Tensor) -> bytes:
         """Return the bytes of the stored tensor that hold these numbers, all rows."""
 
+    def in_memory(self) -> Self:
+        """Return the same field with the bytes of its stored tensor in memory."""
+
+
+class Bits:
+    """What most fields have in common: their bits are an unsigned number, and stored are the numbers that are read."""
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the numbers, or those of some rows."""
+        raise NotImplementedError
+
+    def stored(self) -> Tensor:
+        """Return the numbers."""
+        return self.read()
+
+    @property
+    def kept_as(self) -> str:
+        """Codes have no dtype of their own."""
+        return "bits"
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return the number of the bits."""
+        return bits
+
 
 @dataclass(frozen=True)
-class Numbers:
+class Numbers(Bits):
     """One number per element of the stored tensor; ``raw``: read as the integer of its bits, for scale codes and floats."""
 
     piece: StoredTensor
@@ -127,6 +171,22 @@ class Numbers:
         return stored.to(TORCH_DTYPES[self.piece.dtype]).reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
+    @property
+    def kept_as(self) -> str:
+        """The dtype of the stored tensor, unless it is read as bits."""
+        return "bits" if self.raw else self.piece.dtype
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return small floats and E8M0 from their bits; other numbers are what their dtype says."""
+        if self.kept_as in SMALL_FLOATS:
+            return Let(name, small_float(FLOATS[SMALL_FLOATS[self.kept_as]])(bits))
+        return Let(name, e8m0(nan=True)(bits)) if self.kept_as == "F8_E8M0" else bits
+
+    def in_memory(self) -> Self:
+        """Return the same numbers in memory."""
+        return replace(self, piece=self.piece.in_memory())
+
+
 def box_of(shape: tuple[int, ...], rows: Rows, transposed: bool) -> tuple[slice, ...]:
     """Return the box of a stored tensor that holds some rows of the logical ``shape``."""
     if rows is None:
@@ -142,15 +202,3 @@ def place_of_bits(piece: StoredTensor, first: int, bits: Sequence[tuple[int, int
         piece.name,
         tuple((piece.offset + (first + e) * size + bit // 8, bit % 8) for e, bit in bits),
     )
-
-
-def e8m0(bits: Tensor, nan: bool) -> Tensor:
-    """Return 2^(bits - 127) of uint8, float32.
-
-    Args:
-        nan: whether 255 is NaN, as in OCP Microscaling Formats 1.0; some libraries compute 2^128, which is infinity.
-    """
-    exponents = bits.to(torch.int32)
-    # 2^-127 is a subnormal of float32
-    values = torch.where(exponents == 0, 1 << 22, exponents << 23).view(torch.float32)
-    return values.masked_fill(exponents == 255, torch.nan) if nan else values

@@ -1,111 +1,176 @@
-"""What a layout is: how the stored tensors of one weight hold its codes and parameters.
+"""What a layout is: how the stored tensors of one weight hold its codes and parameters, as a record.
 
-A layout is a frozen record made from headers and config alone. It must define its `fields` (which stored tensor holds
-which numbers, see `fields.Field`), what a code means (`element`), which elements share a scale (`granularity`, or
-`group_index` if groups are not boxes), and the library's output dtype. Everything else follows and is done here: codes,
-parameters and values by rows, the place of each bit, and the encoding back to bytes. A format overrides only what it
-computes differently, such as `scale` if a global scale is folded in, or `dequantize` if the library rounds between its
-operations.
+A format makes it from headers and config: its `fields` (which stored tensor holds which numbers, see `fields.Field`),
+what a code means (`element`), which elements share a scale (`granularity`), and the value of an element as an expression
+of its level and parameters. Everything else follows and is done here: codes, parameters and values by rows, the place of
+each bit, and the encoding back to bytes. The lines of an element, its script and other readers' values read the same
+expression. Where a part of it can be computed faster, the record holds that as a hook.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, Self
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs, pairs_of
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import Reading
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
+from quantcore.checkpoints.protocol.views import Reshaped, View, viewed
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
-from quantcore.formats import Format
+from quantcore.expressions import Expression, Let, Name, run, to
+from quantcore.formats import FloatFormat, Format, IntFormat, small_float
 from quantcore.granularity import Blocks, Granularity, Shape
 from quantcore.numerics import round_to
-from quantcore.qparams import Dequantizer, decode
 
 # roles of fields, as golden checkpoints name them; a format may add its own
 CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
+Q, S, Z, M = (Name(role) for role in (CODES, SCALE, ZERO_POINT, MIN))
+VALUE = "w"  # the name of the value in formulas
+PLAIN: Expression = Let(VALUE, Q)  # the value of a weight whose stored numbers are its values
+LOW_FIRST, HIGH_FIRST = dense(4, 8), high_first(4, 8)  # two codes in a byte
+# the names of roles in formulas; a layout may have others
+SYMBOLS = {
+    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", "scale_code": "sc", "global_scale": "s_global",
+    "quant_map": "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
+    "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GroupOrder:
+    """What a config says of the order in which columns were quantized, and so of an unsorted group index.
+
+    ``option``: as the config says it; ``unsorted``: what an unsorted index means if the config says so, ``unsaid``: if it
+    does not; ``said``: whether it does.
+    """
+
+    option: str
+    unsorted: str
+    unsaid: str
+    said: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Layout(ABC):
+class Layout:
     """How one weight is stored.
 
     ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
-    their names within the module (``qweight``). ``given_shape``, ``given_dtype``: the shape and dtype, or a function
-    that reads them from a stored tensor. ``remarks``: what was decided against the config, or because no
-    file says it.
-    ``format``: the first word of `storage`, if the rest needs more than headers. ``decoding``: how a scale is used, see
-    `coding.Dequantizer`; ``rounds_each``: whether the library rounds to its output dtype after each operation, not only
-    at the end.
+    their names within the module (``qweight``); ``fields``: of each role, "codes" is one of them. ``format_name``:
+    ``gptq``; ``storage``: how it is stored, in words: ``gptq int4 per_group(128) asymmetric``. ``coded``: what a code is,
+    None for values; ``granularity``: which elements share a scale, with a group index as if the columns of a group were
+    adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or there is none; None: whether there
+    is neither a zero point nor a min.
+
+    The value of an element: ``decoding``: its level times the scale, divided by it, or for "of_largest" times the scale,
+    which is then the largest magnitude, times 1 / the element's max. ``added``: a role that is added (or with -1
+    subtracted) after the multiplication; otherwise a zero point is subtracted before it. ``level``: what a code stands
+    for, ``level_at``: of one element, if it differs; ``derived``: parameters that are computed from several stored numbers; ``divides_by``: the role
+    of the one that divides. ``rounds_each``: whether the library
+    rounds to its output dtype after each operation, not only at the end. ``own_value``: the value, if it is neither.
+
+    ``columns``: the number of groups whose elements take turns in the flat weight. ``row_per_group``: whether parameters
+    are stored with a row per group. ``in_codes``: roles that codes are made of. ``symbols``: names in formulas.
+    ``remarks``: what was decided against the config, or because no file says it; ``more``: what else, if it must be read;
+    ``checks``: what the format's own parameters say; ``group_order``: of the columns, if the format has a group index.
+    ``refuse``: raises if only reading shows that codes can't be read. ``rivals``: yields other readings of the same bytes;
+    ``narrowed``: the dtype that readers round to, although the format defines float32. ``block_type``: of ggml.
+    ``of_part``: the layout of a part of its stored tensor, where rows are ranges of bytes.
+
+    Faster or other ways, equal bit for bit: ``computed``: parameters by role, (rows of blocks) -> numbers; ``fast``:
+    (layout, rows, out) -> values before rounding; ``write``: numbers by role -> bytes by name; ``kept``: what `stored`
+    returns.
     """
 
     name: str
-    given_shape: Shape | Callable[[], Shape]
-    given_dtype: torch.dtype | Callable[[], torch.dtype]
+    shape: Shape
+    dtype: torch.dtype
     pieces: Mapping[str, StoredTensor]
-    remarks: tuple[Statement, ...] = field(default=(), kw_only=True)
-    format: ClassVar[str] = ""
-    decoding: ClassVar[Literal["scaled", "divided", "of_largest"]] = "scaled"
-    rounds_each: ClassVar[bool] = False
-
-    @cached_property
-    def shape(self) -> Shape:
-        """The logical shape."""
-        return self.given_shape() if callable(self.given_shape) else self.given_shape
-
-    @cached_property
-    def dtype(self) -> torch.dtype:
-        """The library's output dtype."""
-        return self.given_dtype() if callable(self.given_dtype) else self.given_dtype
+    fields: Mapping[str, Field]
+    format_name: str
+    storage: str
+    coded: Format | str
+    granularity: Granularity
+    is_symmetric: bool | None = None
+    decoding: Literal["scaled", "divided", "of_largest"] = "scaled"
+    added: tuple[str, Literal[1, -1]] | None = None
+    level: Expression = Q
+    divides_by: str = ""
+    level_at: Callable[[tuple[int, ...]], Expression] | None = None
+    derived: Mapping[str, Expression] = field(default_factory=dict)
+    rounds_each: bool = False
+    own_value: Expression | None = None
+    columns: int = 0
+    row_per_group: bool = False
+    in_codes: frozenset[str] = frozenset((CODES,))
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[Statement, ...] = ()
+    more: Callable[["Layout"], tuple[Statement, ...]] | None = None
+    checks: Callable[["Layout"], Iterator[Statement]] | None = None
+    group_order: GroupOrder | None = None
+    refuse: Callable[[], None] | None = None
+    rivals: Callable[["Layout"], Iterator[Reading]] | None = None
+    narrowed: torch.dtype | None = None
+    block_type: str = ""
+    of_part: Callable[[StoredTensor], "Layout"] | None = None
+    computed: Mapping[str, Callable[[Rows], Tensor]] = field(default_factory=dict)
+    fast: Callable[["Layout", Rows, Tensor | None], Tensor] | None = None
+    write: Callable[[Mapping[str, Tensor]], dict[str, bytes]] | None = None
+    kept: Callable[["Layout"], dict[str, Tensor]] | None = None
 
     def check(self) -> None:
-        """Check what the headers say.
+        """Check what the headers say: nothing is left to check once there is a record."""
+
+    def changed(self, **changes: Any) -> "Layout":
+        """Return the record with other values."""
+        return replace(self, **changes)
+
+    def with_field(self, role: str, **changes: Any) -> "Layout":
+        """Return the record with a field that reads its bytes in another way."""
+        return replace(self, fields={**self.fields, role: _changed(self.fields[role], changes)})
+
+    def without(self, role: str) -> "Layout":
+        """Return the record without one of its fields."""
+        return replace(self, fields={key: kept for key, kept in self.fields.items() if key != role})
+
+    @property
+    def element(self) -> Format:
+        """What a code is: an integer, the bits of a small float, or an index into a codebook.
 
         Raises:
-            QuantError: the stored tensors don't fit each other or the config.
+            QuantError: there are no codes.
         """
-        if not callable(self.given_shape):
-            _ = self.fields
+        if isinstance(self.coded, str):
+            raise QuantError(self.coded)
+        return self.coded
 
     @property
-    @abstractmethod
-    def storage(self) -> str:
-        """How it is stored, in words: ``gptq int4 per_group(128) asymmetric``."""
+    def is_plain(self) -> bool:
+        """Whether the stored numbers are the values."""
+        return self.own_value is not None and self.own_value is PLAIN
 
     @property
-    def format_name(self) -> str:
-        """The first word of `storage`: ``gptq``."""
-        return self.format or self.storage.partition(" ")[0]
-
-    @property
-    @abstractmethod
-    def element(self) -> Format:
-        """What a code is: an integer, the bits of a small float, or an index into a codebook."""
-
-    @property
-    @abstractmethod
-    def granularity(self) -> Granularity:
-        """Which elements share a scale; with a `group_index`, as if the columns of a group were adjacent."""
+    def holds_values(self) -> bool:
+        """Whether the file holds values, or what they are computed from, but no codes."""
+        return self.own_value is not None
 
     @property
     def symmetric(self) -> bool:
         """Whether the zero point is the middle of the codes, or there is none."""
+        if self.is_symmetric is not None:
+            return self.is_symmetric
         return ZERO_POINT not in self.fields and MIN not in self.fields
-
-    @cached_property
-    @abstractmethod
-    def fields(self) -> Mapping[str, Field]:
-        """The field of each role, made from ``pieces``; "codes" is one of them."""
 
     @property
     def num_bytes(self) -> int:
@@ -117,26 +182,108 @@ class Layout(ABC):
         """The layout of the weight in blocks."""
         return Blocks.of(self.granularity, self.shape)
 
+    def symbol(self, role: str) -> str:
+        """Return the name of one of its numbers in formulas."""
+        if role == SCALE and self.decoding == "of_largest":
+            return "amax"
+        return self.symbols.get(role) or SYMBOLS.get(role, role)
+
+    def expression(self, rounded: bool = True, index: tuple[int, ...] | None = None) -> Expression:
+        """Return the value of an element: from its level, its parameters and the roundings of the library.
+
+        Args:
+            rounded: round to the output dtype; otherwise the same expression stays in float32.
+            index: of the element, for its own level.
+        """
+        level = self.level if self.level_at is None or index is None else self.level_at(index)
+        if self.is_plain or self.dtype == torch.float32:
+            rounded = False
+        each = self.rounds_each and rounded
+
+        def step(found: Expression, name: str) -> Expression:
+            if each:
+                return Let(name, to(self.dtype)(found), "rounded after each operation")
+            return Let(name, found) if name == VALUE else found
+
+        value = self.own_value or self._affine(level, step)
+        return Let(VALUE, to(self.dtype)(value), "the library's output dtype") if rounded and not each else value
+
+    def _affine(self, level: Expression, step: Callable[[Expression, str], Expression]) -> Expression:
+        """(level - z) · s, or what the library computes instead."""
+        if SCALE not in self.fields and SCALE not in self.derived:
+            return step(level, VALUE)
+        if self.added:
+            role, sign = self.added
+            product, added = step(level * S, "product"), Z if role == ZERO_POINT else M
+            return step(product + added if sign > 0 else product - added, VALUE)
+        found = step(level - Z, "difference") if ZERO_POINT in self.fields else level
+        if self.decoding == "divided":
+            return step(found / S, VALUE)
+        if self.decoding == "of_largest":
+            return step((found * S) * float(torch.tensor(1.0) / self.element.symmetric_max), VALUE)
+        return step(found * S, VALUE)
+
     def codes(self, rows: Rows = None) -> Tensor:
-        """Return the codes of some rows: integers, in logical axes."""
+        """Return the codes of some rows: integers, in logical axes.
+
+        Raises:
+            QuantError: there are none, or they can't be read.
+        """
+        _ = self.element
+        return self._codes(rows)
+
+    def _codes(self, rows: Rows) -> Tensor:
+        if self.refuse is not None:
+            self.refuse()
         return self.fields[CODES].read(rows)
 
     def scale(self, rows: Rows = None) -> Tensor | None:
         """Return the effective scales in block form, float32; ``rows``: of blocks. None: there are none."""
-        return self._read(SCALE, rows)
+        return self._parameter(SCALE, rows)
 
     def zero_point(self, rows: Rows = None) -> Tensor | None:
         """Return the zero points in block form; None if there are none, or all are 0."""
-        return self._read(ZERO_POINT, rows)
+        return self._parameter(ZERO_POINT, rows)
 
     def min(self, rows: Rows = None) -> Tensor | None:
-        """Return the minima in block form, which are added after the multiplication; None if there are none."""
-        return self._read(MIN, rows)
+        """Return the minima in block form, added or subtracted after the multiplication; None if there are none."""
+        return self._parameter(MIN, rows)
 
-    @property
-    def min_sign(self) -> int:
-        """1, or -1 for a format that subtracts its minima."""
-        return 1
+    def _parameter(self, role: str, rows: Rows) -> Tensor | None:
+        if role in self.computed:
+            return self.computed[role](rows)
+        if role in self.derived:
+            found: Tensor = run(self.derived[role], {name: self._read(name, rows) for name in self.derived[role].names})
+            return found
+        return self._read(role, rows) if role in self.fields else None
+
+    def _read(self, role: str, rows: Rows) -> Tensor:
+        found = self.fields[role]
+        return found.read(None if all(n == 1 for n in found.shape) else rows)
+
+    def parameters(self, rows: Rows = None) -> Parameters:
+        """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
+
+        `scale`, `zero_point` and `min` return the library's shapes, which may have fewer or other axes. The min here is
+        always added, whatever the library does.
+        """
+        scale = self._in_blocks(SCALE, rows)
+        if self.added is None:
+            return Parameters(scale, self._in_blocks(ZERO_POINT, rows), None)
+        role, sign = self.added
+        added = self._in_blocks(role, rows)
+        return Parameters(scale, None, -added if added is not None and sign < 0 else added)
+
+    def _in_blocks(self, role: str, rows: Rows) -> Tensor | None:
+        if self.row_per_group:
+            turned = _changed(self.fields[role], {"transposed": True})
+            return turned.read(rows)
+        found = self._parameter(role, None if self.columns else rows)
+        if found is None:
+            return None
+        if self.columns:
+            return found.reshape(1, -1)
+        return found.reshape(1) if found.numel() == 1 else found.reshape(-1, *self.blocks.grid[1:])
 
     def group_index(self) -> Tensor | None:
         """Return the group of each column, or of each element, if groups are not boxes or runs; else None.
@@ -144,11 +291,13 @@ class Layout(ABC):
         Raises:
             QuantError: it names a group that has no scale.
         """
+        if self.columns and self.blocks.grid == self.shape:
+            return torch.arange(math.prod(self.shape)).remainder(self.columns).view(self.shape)
         return self._groups
 
     @cached_property
     def _groups(self) -> Tensor | None:
-        index = self._read(GROUP_INDEX, None)
+        index = self._read(GROUP_INDEX, None) if GROUP_INDEX in self.fields else None
         if index is not None and not 0 <= int(index.min()) <= int(index.max()) < self.blocks.grid[-1]:
             raise QuantError(
                 f"The group index of {named(self.name)} names the groups {int(index.min())} to {int(index.max())}, "
@@ -158,12 +307,11 @@ class Layout(ABC):
             return None
         return index
 
-    def _read(self, role: str, rows: Rows) -> Tensor | None:
-        return self.fields[role].read(rows) if role in self.fields else None
-
     def stored(self) -> dict[str, Tensor]:
         """Return the numbers of every field except the codes, by role, as they are stored."""
-        return {role: field.read() for role, field in self.fields.items() if role != CODES}
+        if self.kept is not None:
+            return self.kept(self)
+        return {role: field.stored() for role, field in self.fields.items() if role != CODES}
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences about what was decided against the config or without it; may read parameters."""
@@ -171,7 +319,7 @@ class Layout(ABC):
 
     def statements(self) -> tuple[Statement, ...]:
         """Return the same as data; may read parameters."""
-        return self.remarks
+        return self.remarks + (self.more(self) if self.more is not None else ())
 
     def values(self, rows: Rows = None, out: Tensor | None = None, rounded: bool = True) -> Tensor:
         """Return the values of some rows, float32: what the library dequantizes to.
@@ -180,41 +328,73 @@ class Layout(ABC):
             out: a tensor to write into.
             rounded: round to the library's output dtype; otherwise the same expression stays in float32.
         """
-        codes = self.codes(rows)
-        out = torch.empty(codes.shape) if out is None else out
-        span = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
-        spreading = Spreading(self.blocks, self.group_index(), *span)
+        if self.fast is not None:
+            found = self.fast(self, rows, out)
+            return round_to(found, self.dtype) if rounded and not self.is_plain else found
+        first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
+        out = torch.empty((last - first, *self.shape[1:])) if out is None else out
+        levels, expression = self._levels(rows, out), self.expression(rounded)
+        parameters = expression.names - self.level.names
+
+        def compute(numbers: Mapping[str, Tensor], part: Tensor, target: Tensor) -> None:
+            run(expression, numbers, target, {self.level: part})
+
+        def of(grid: slice) -> dict[str, Tensor]:
+            found = {role: self._in_blocks(role, grid) for role in parameters}
+            return {role: number for role, number in found.items() if number is not None}
+
+        self._by_parts(slice(first, last), levels, out, of, compute)
+        return out
+
+    def spread(self, parameter: Callable[[slice | None], Tensor], rows: slice) -> Tensor:
+        """Return a number per block for each element of some rows, float32.
+
+        Args:
+            parameter: returns the numbers of some rows of blocks, in block form.
+        """
+        out = torch.empty((rows.stop - rows.start, *self.shape[1:]))
+
+        def copy(numbers: Mapping[str, Tensor], part: Tensor, target: Tensor) -> None:
+            target.copy_(numbers[SCALE].expand_as(target))
+
+        self._by_parts(rows, out, out, lambda grid: {SCALE: parameter(None if self.columns else grid)}, copy)
+        return out
+
+    def _by_parts(
+        self,
+        rows: slice,
+        codes: Tensor,
+        out: Tensor,
+        parameters: Callable[[slice], dict[str, Tensor]],
+        compute: Callable[[Mapping[str, Tensor], Tensor, Tensor], None],
+    ) -> None:
+        index = None if self.columns else self.group_index()
+        spreading = Spreading(self.blocks, index, rows.start, rows.stop, self.columns)
         for part in spreading.parts():
-            parameters = spreading.by_rows(self.parameters(part.grid), part, out)
-            spreading.run(part, parameters, codes, out, partial(self.dequantize, rounded=rounded))
-        return round_to(out, self.dtype) if rounded and not self.rounds_each else out
+            spreading.run(part, parameters(part.grid), codes, out, compute)
 
-    def dequantize(self, codes: Tensor, parameters: Parameters, out: Tensor, rounded: bool = True) -> None:
-        """Write the values of codes into ``out``, float32.
+    def _levels(self, rows: Rows, out: Tensor) -> Tensor:
+        """Return the integers that codes are, or write what they stand for into ``out``."""
+        if self.level is Q:
+            return self._codes(rows)
+        codes, start = self.fields[CODES], 0 if rows is None else rows.start * math.prod(self.shape[1:])
+        low_first = _pairs_in(codes)
+        if low_first is not None and fits_pairs(start, out):
+            span = slice(start // 2, (start + out.numel()) // 2)
+            look_up_pairs(_bytes_of(codes.piece, span), self._pairs, out.view(-1))
+            return out
+        element = self.element
+        assert not isinstance(element, IntFormat)
+        read = codes.read(rows)
+        if out.is_contiguous():
+            return element.decode_(read, out)
+        return out.copy_(element.decode_(read, torch.empty(out.shape)))
 
-        The value of a code is (q - zero_point) · scale + min, in float32 (or in the output dtype, if ``rounded`` and
-        the library computes in it). A format whose library computes otherwise overrides this.
-        """
-        scale = torch.ones(()) if parameters.scale is None else parameters.scale
-        dequantizer = Dequantizer(self.decoding if parameters.min is None else "shifted")
-        if self.decoding != "scaled":
-            constant = float(torch.tensor(1.0) / self.element.symmetric_max)
-            dequantizer = dequantizer._replace(number=scale, constant=constant)
-        if self.rounds_each and rounded:
-            dequantizer = dequantizer._replace(dtype=self.dtype)
-        shift = parameters.zero_point if parameters.min is None else parameters.min
-        decode(codes, scale, shift, out, self.element, dequantizer)
-
-    def parameters(self, rows: Rows = None) -> Parameters:
-        """Return the parameters in block form, or one number for all blocks; ``rows``: of blocks.
-
-        `scale`, `zero_point` and `min` return the library's shapes, which may have fewer or other axes. The min here is
-        always added, even if the format subtracts it.
-        """
-        minimum = self.min(rows)
-        added = minimum if minimum is None or self.min_sign > 0 else -minimum
-        found = Parameters(self.scale(rows), self.zero_point(rows), added)
-        return found.each(lambda p: p.reshape(1) if p.numel() == 1 else p.reshape(-1, *self.blocks.grid[1:]))
+    @cached_property
+    def _pairs(self) -> Tensor:
+        element, low_first = self.element, _pairs_in(self.fields[CODES])
+        assert not isinstance(element, IntFormat)
+        return pairs_of(element.table, bool(low_first))
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where an element's code and parameters lie."""
@@ -223,49 +403,91 @@ class Layout(ABC):
         if self.blocks.blocked_shape != self.shape:
             flat = (int(np.ravel_multi_index(index, self.shape)),)
         position = [i // b for i, b in zip(flat, self.blocks.block, strict=True)]
-        groups = self._groups  # not `group_index`, which may have an entry for each element
-        if groups is not None:
-            position[-1] = int(groups[index[-1]])
-        places = {
-            role: self.place_of(role, field, index, tuple(position))
-            for role, field in self.fields.items()
-            if role != CODES
-        }
+        if self._groups is not None:
+            position[-1] = int(self._groups[index[-1]])
+        others = {role: field for role, field in self.fields.items() if role not in self.in_codes}
+        places = {role: self._place_of(role, field, index, tuple(position)) for role, field in others.items()}
         return Location(self.fields[CODES].place(index), places)
 
-    def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
+    def _place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
         """Return the place of a parameter for the element at ``index``, in the block at ``position``."""
+        shape = field.shape
         if role == GROUP_INDEX:
             return field.place(index[-1:])
-        if all(n == 1 for n in field.shape):
-            return field.place((0,) * len(field.shape))
-        if math.prod(field.shape) == math.prod(self.blocks.grid):  # perhaps with other axes of length 1
+        if all(n == 1 for n in shape):
+            return field.place((0,) * len(shape))
+        if self.row_per_group:
+            return field.place(position[::-1])
+        if shape == self.shape:
+            return field.place(index)
+        if self.columns:
+            return field.place((0, (index[0] * self.shape[1] + index[1]) % self.columns))
+        if math.prod(shape) == math.prod(self.blocks.grid):  # perhaps with other axes of length 1
             block = np.ravel_multi_index(position, self.blocks.grid)
-            return field.place([int(i) for i in np.unravel_index(block, field.shape)])
-        raise QuantError(f"{role} has shape {field.shape}, which is not one number per block.")
+            return field.place([int(i) for i in np.unravel_index(block, shape)])
+        if shape[:-1] == self.shape[:-1] and shape[-1] and self.shape[-1] % shape[-1] == 0:  # each of a part of the row
+            return field.place((*index[:-1], index[-1] // (self.shape[-1] // shape[-1])))
+        raise QuantError(f"{role} has shape {shape}, which is not one number per block.")
 
     def encode(self, numbers: Mapping[str, Tensor] | None = None) -> dict[str, bytes]:
         """Return the bytes of each stored tensor, by its name in the file.
 
         Args:
             numbers: by role; the others are read from the file.
+
+        Raises:
+            QuantError: the file's packing can't hold a number.
         """
         given = numbers or {}
+        if self.write is not None:
+            return self.write(given)
         encoded = {
-            field.piece.name: field.encode(given[role] if role in given else field.read())
+            field.piece.name: field.encode(given[role] if role in given else field.stored())
             for role, field in self.fields.items()
         }
         others = (piece for piece in self.pieces.values() if piece.name not in encoded)
         return encoded | {piece.name: bytes(piece.bytes()) for piece in others}
 
-    def loaded(self) -> Self:
-        """Return the same layout with its parameters in memory, and its codes if those of a row are not contiguous."""
-        fields = self.fields.items()
-        needed = {field.piece.name for role, field in fields if role != CODES or field.across_rows}
-        pieces = {k: p.in_memory() if p.name in needed else p for k, p in self.pieces.items()}
-        return replace(self, pieces=pieces, given_shape=self.shape)
+    def loaded(self, codes: bool = False) -> "Layout":
+        """Return the same layout with its parameters in memory, and its codes if those of a row are not contiguous.
+
+        Args:
+            codes: load them in any case.
+        """
+        kept = self.in_codes if not codes else frozenset()
+        fields = {
+            role: field if role in kept and not field.across_rows else field.in_memory()
+            for role, field in self.fields.items()
+        }
+        return replace(self, fields=fields)
+
+
+def _changed(field: Field, changes: Mapping[str, Any]) -> Field:
+    """Return a field with other attributes; those of a view are the attributes of what it views."""
+    if isinstance(field, View):
+        return replace(field, field=_changed(field.field, changes))
+    return replace(field, **changes)  # type: ignore[type-var]
+
+
+def _pairs_in(codes: Field) -> bool | None:
+    """Whether the first of two 4-bit codes in a byte is in its lower bits; None if bytes don't hold two codes in order."""
+    base = codes.field if isinstance(codes, Reshaped) else codes
+    if not isinstance(base, Packed) or base.transposed or base.axis % len(base.shape) != len(base.shape) - 1:
+        return None
+    if base.order not in (LOW_FIRST, HIGH_FIRST) or (len(base.shape) > 1 and base.shape[-1] % 2):
+        return None
+    return base.order == LOW_FIRST
+
+
+def _bytes_of(piece: StoredTensor, span: slice) -> Tensor:
+    return torch.from_numpy(viewed(piece, "U8", (piece.num_bytes,)).bits((span,)))
 
 
 def words(format_name: str, *parts: Any) -> str:
     """Join the words of `Layout.storage`; empty ones are left out."""
     return " ".join(str(part) for part in (format_name, *parts) if part)
+
+
+def float_level(element: FloatFormat) -> Expression:
+    """Return the value of the bits of a small float."""
+    return Let("v", small_float(element)(Q))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,13 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, pack, unpack
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.fields import Place, Rows, box_of, place_of_bits
+from quantcore.checkpoints.protocol.fields import Bits, Place, Rows, box_of, place_of_bits
 from quantcore.errors import QuantError
+from quantcore.expressions import Expression, Let
 
 
 @dataclass(frozen=True)
-class Packed:
+class Packed(Bits):
     """Codes in words along one axis.
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
@@ -139,3 +140,17 @@ class Packed:
             codes = np.pad(codes, widths, constant_values=self.fill)
         words = pack(codes.astype(np.uint8 if self.order.bits <= 8 else np.uint16), self.order, self._axis)
         return np.ascontiguousarray(words.T if self.transposed else words).tobytes()
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return a stored code minus its offset, modulo 2^bits; signed codes in two's complement."""
+        offset = self._offset
+        half, count = (1 << width - 1) if self.signed else 0, 1 << width
+        if half == offset:
+            return Let(name, bits - half, "stored with the middle of the codes added") if half else bits
+        note = "two's complement" if half and not offset else "stored with 1 subtracted" if offset == -1 else ""
+        wrapped = (bits + (half - offset)) % count
+        return Let(name, wrapped - half if half else wrapped, note)
+
+    def in_memory(self) -> Self:
+        """Return the same codes in memory."""
+        return replace(self, piece=self.piece.in_memory())

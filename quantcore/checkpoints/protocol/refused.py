@@ -1,43 +1,72 @@
-"""A weight that can't be read: it is listed, and every access raises the reason."""
+"""Weights without a record: one that can't be read, and one whose record takes more than headers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from quantcore.checkpoints.protocol.fields import Field
+import torch
+
+from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.errors import QuantError
+from quantcore.granularity import Shape
 
 
-@dataclass(frozen=True, eq=False)
-class Refused(Layout):
-    """A weight whose stored tensors don't fit each other or their config; ``reason``: one sentence; ``cause``: equal
-    for weights that are refused for the same reason.
+class Refused:
+    """A weight whose stored tensors don't fit each other or their config: it is listed, and every access raises why.
+
+    ``reason``: one sentence; ``cause``: equal for weights that are refused for the same reason.
     """
 
-    reason: str
-    cause: str = ""
+    storage = "can't be read"
+    dtype = torch.float32
+
+    def __init__(
+        self, name: str, shape: Shape, pieces: Mapping[str, StoredTensor], reason: str, cause: str = ""
+    ) -> None:
+        self.name, self.shape, self.pieces, self.reason, self.cause = name, shape, pieces, reason, cause
 
     @property
-    def storage(self) -> str:
-        """That it can't be read."""
-        return "can't be read"
+    def num_bytes(self) -> int:
+        """Bytes that its stored tensors take."""
+        return sum(piece.num_bytes for piece in self.pieces.values())
 
-    def _refuse(self) -> NoReturn:
+    def notes(self) -> tuple[str, ...]:
+        """Nothing was decided."""
+        return ()
+
+    def statements(self) -> tuple[Any, ...]:
+        """Nothing was decided."""
+        return ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise QuantError(self.reason)
 
-    @property
-    def element(self) -> NoReturn:
-        """Raises `reason`."""
-        self._refuse()
 
-    @property
-    def granularity(self) -> NoReturn:
-        """Raises `reason`."""
-        self._refuse()
+class Deferred:
+    """A weight whose shape or packing is stored in a tensor: its record is made on first access."""
+
+    def __init__(
+        self, name: str, format_name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]
+    ) -> None:
+        self.name, self.format_name, self.pieces, self._make = name, format_name, pieces, make
 
     @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Raises `reason`."""
-        self._refuse()
+    def made(self) -> Layout:
+        """The record."""
+        return self._make()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that its stored tensors take."""
+        return sum(piece.num_bytes for piece in self.pieces.values())
+
+    def check(self) -> None:
+        """Check nothing yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.made, name)

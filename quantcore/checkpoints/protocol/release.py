@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -73,10 +73,7 @@ Finder = Callable[[Release], Iterator[Layout]]
 def attempt(name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]) -> Layout:
     """Return the layout that ``make`` returns, or a `Refused` one with the reason why the weight can't be read."""
     try:
-        layout = make()
-        layout.check()
-        return layout
+        return make()
     except QuantError as error:
-        return Refused(
-            name, next(iter(pieces.values())).shape, torch.float32, pieces, str(error), raised_at(error)
-        )
+        shape = next(iter(pieces.values())).shape
+        return cast(Layout, Refused(name, shape, pieces, str(error), raised_at(error)))

@@ -1,8 +1,7 @@
 """Parameters of blocks, shaped to broadcast with the codes of some rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,6 +10,8 @@ from torch import Tensor
 
 from quantcore.granularity import Blocks
 from quantcore.numerics import like
+
+Numbers = Mapping[str, Tensor]  # parameters by name
 
 
 class Parameters(NamedTuple):
@@ -28,8 +29,8 @@ class Parameters(NamedTuple):
 class Part(NamedTuple):
     """Some of the codes of the rows, whose blocks all have the same width.
 
-    ``elements``: a range of the flattened rows if blocks are runs of the flat tensor, else None, for all; ``grid``: the
-    rows of their blocks; ``width``: elements per block along the last axis.
+    ``elements``: a range of the flattened rows if blocks are not boxes, else None, for all; ``grid``: the rows of
+    their blocks; ``width``: elements per block along the last axis.
     """
 
     elements: slice | None
@@ -39,12 +40,17 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Spreading:
-    """The blocks of the rows from ``first`` to ``last``; ``index``: the group of each column, if there is one."""
+    """The blocks of the rows from ``first`` to ``last``.
+
+    ``index``: the group of each column, or of each element, if there is one. ``columns``: the number of groups whose
+    elements take turns in the flat weight, else 0.
+    """
 
     blocks: Blocks
     index: Tensor | None
     first: int
     last: int
+    columns: int = 0
 
     @property
     def _is_flat(self) -> bool:
@@ -53,64 +59,41 @@ class Spreading:
     def parts(self) -> Iterator[Part]:
         """Cut the rows so that parameters can be broadcast."""
         shape, block = self.blocks.shape, self.blocks.block
-        if not self._is_flat:
+        if not self._is_flat and not self.columns:
             height = block[0] if shape else 1
             grid = slice(self.first // height, -(-self.last // height))
             yield Part(None, grid, block[-1] if len(shape) > 1 else 1)
             return
-        inner = self.blocks.blocked_shape[0] // max(1, shape[0])
-        start, stop, size = self.first * inner, self.last * inner, block[0]
+        inner = shape[1] if self.columns else self.blocks.blocked_shape[0] // max(1, shape[0])
+        start, stop, size = self.first * inner, self.last * inner, self.columns or block[0]
         # a run that began in an earlier row, whole runs, and one that continues in a later row
         cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
         for a, b in pairwise(cuts):
-            yield Part(slice(a - start, b - start), slice(a // size, -(-b // size)), min(size, b - a))
-
-    def by_rows(self, parameters: Parameters, part: Part, out: Tensor) -> Parameters:
-        """Return parameters of a part's blocks with one row for each row of ``out``; a single number broadcasts.
-
-        With a group index, they have one number per element.
-        """
-        spread = parameters.each(partial(self._of_rows, grid=part.grid))
-        if self.index is None or self._is_flat:
-            return spread
-        pairs = zip(Parameters._fields, spread, strict=True)
-        return Parameters(*(None if p is None else self._of_elements(p, name, out) for name, p in pairs))
-
-    def _of_rows(self, parameter: Tensor, grid: slice) -> Tensor:
-        shape = self.blocks.shape
-        if self._is_flat or len(shape) < 2 or parameter.numel() == 1:
-            return parameter
-        for axis, b in enumerate(self.blocks.block[:-1]):
-            if b > 1 and parameter.shape[axis] > 1:
-                rows = torch.arange(self.first, self.last) if axis == 0 else torch.arange(shape[axis])
-                parameter = parameter.index_select(axis, rows // b - (grid.start if axis == 0 else 0))
-        return parameter
-
-    def _of_elements(self, parameter: Tensor, name: str, out: Tensor) -> Tensor:
-        if parameter.numel() == 1:
-            return parameter
-        assert self.index is not None
-        shaped = out[: len(parameter)]  # one row, if all rows share it
-        # into reused memory: new pages would cost more than the arithmetic
-        return torch.index_select(
-            parameter.to(torch.float32), -1, self.index, out=like(shaped, f"{name} by index")
-        )
+            width = min(size, b - a)
+            groups = slice(a % size, a % size + width) if self.columns else slice(a // size, -(-b // size))
+            yield Part(slice(a - start, b - start), groups, width)
 
     def run(
-        self,
-        part: Part,
-        parameters: Parameters,
-        codes: Tensor,
-        out: Tensor,
-        dequantize: Callable[[Tensor, Parameters, Tensor], None],
+        self, part: Part, numbers: Numbers, codes: Tensor, out: Tensor, compute: Callable[[Numbers, Tensor, Tensor], None]
     ) -> None:
-        """Dequantize a part, in runs of one block along the last axis; the last run may be shorter."""
+        """Compute the values of a part's codes, in runs of one block along the last axis; the last may be shorter.
+
+        Args:
+            numbers: the parameters of the part's blocks; those of columns are of all of them.
+            compute: (parameters that broadcast, codes, values to be written).
+        """
         if part.elements is not None:
-            codes, out = codes.view(-1)[part.elements], out.view(-1)[part.elements]
-        elif self.index is not None:
-            return dequantize(codes, parameters, out)
+            codes, out = (t.view(-1)[part.elements].view(-1, part.width) for t in (codes, out))
+            if self.columns:
+                numbers = {name: p if p.numel() == 1 else p.view(1, -1)[:, part.grid] for name, p in numbers.items()}
+            else:
+                numbers = {name: p.unsqueeze(-1) for name, p in numbers.items()}
+            return compute(numbers, codes, out)
+        numbers = {name: self._of_rows(p, part.grid) for name, p in numbers.items()}
+        if self.index is not None:
+            return compute({name: self._of_elements(p, name, out) for name, p in numbers.items()}, codes, out)
         if part.width == 1:
-            return dequantize(codes, parameters, out)
+            return compute(numbers, codes, out)
         width = part.width
         whole = codes.shape[-1] // width * width
         for elements, groups, size in (
@@ -119,10 +102,25 @@ class Spreading:
         ):
             if codes[..., elements].numel():
                 split = [t[..., elements].view(*t.shape[:-1], -1, size) for t in (codes, out)]
-                mine = parameters.each(partial(_runs_of, groups=groups))
-                dequantize(split[0], mine, split[1])
+                compute({name: p[..., groups].unsqueeze(-1) for name, p in numbers.items()}, *split)
         return None
 
+    def _of_rows(self, parameter: Tensor, grid: slice) -> Tensor:
+        """Return parameters of boxes with one row for each row of the weight; a single number broadcasts."""
+        shape = self.blocks.shape
+        if len(shape) < 2 or parameter.numel() == 1:
+            return parameter
+        for axis, b in enumerate(self.blocks.block[:-1]):
+            if b > 1 and parameter.shape[axis] > 1:
+                rows = torch.arange(self.first, self.last) if axis == 0 else torch.arange(shape[axis])
+                parameter = parameter.index_select(axis, rows // b - (grid.start if axis == 0 else 0))
+        return parameter
 
-def _runs_of(parameter: Tensor, groups: slice) -> Tensor:
-    return parameter[..., groups].unsqueeze(-1)
+    def _of_elements(self, parameter: Tensor, name: str, out: Tensor) -> Tensor:
+        """Return one number per element, by the group of its column."""
+        if parameter.numel() == 1:
+            return parameter
+        assert self.index is not None
+        shaped = out[: len(parameter)]  # one row, if all rows share it
+        # into reused memory: new pages would cost more than the arithmetic
+        return torch.index_select(parameter.to(torch.float32), -1, self.index, out=like(shaped, f"{name} by index"))

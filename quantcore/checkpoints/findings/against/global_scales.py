@@ -15,7 +15,7 @@ import numpy as np
 from quantcore.checkpoints.comparison.pairing import FUSED
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
-from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, BlockFloats
+from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE
 from quantcore.checkpoints.protocol.layout import SCALE, Layout
 from quantcore.checkpoints.statement import Fact
 
@@ -58,8 +58,8 @@ class _One:
 
 def has_one(layout: Layout) -> bool:
     """Whether a weight has one scale that its max |w| decides."""
-    if isinstance(layout, BlockFloats):
-        return bool(layout.global_scale)
+    if GLOBAL_SCALE in layout.fields:
+        return True
     field = layout.fields.get(SCALE)
     return field is not None and math.prod(field.shape) == 1 and layout.symmetric and layout.element.bits == 8
 
@@ -113,12 +113,12 @@ class GlobalScales:
 
 def _one_of(measure: Measure, measures: Mapping[str, Measure]) -> _One | None:
     layout = measure.layout
-    role = GLOBAL_SCALE if isinstance(layout, BlockFloats) else SCALE
+    role = GLOBAL_SCALE if GLOBAL_SCALE in layout.fields else SCALE
     value = float(layout.fields[role].read())
     if not (math.isfinite(value) and value > 0):
         return None
     peaks = dict.fromkeys((measure.peak, *_shared(measure.name, measures)))
-    return _One(value, isinstance(layout, BlockFloats) and layout.global_scale == "divides", tuple(peaks))
+    return _One(value, layout.divides_by == role, tuple(peaks))
 
 
 def _shared(name: str, measures: Mapping[str, Measure]) -> Iterator[float]:

@@ -6,17 +6,13 @@ zero point or min adds. A code is the nearest one to x if x - y lies within half
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import SCALE, Layout
-from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
 from quantcore.formats import IntFormat
 
 # relative rounding errors of arithmetic in float32, several operations
@@ -35,9 +31,9 @@ class Grid:
     @classmethod
     def suits(cls, layout: Layout) -> bool:
         """Whether each code is a number of at most 8 bits on a scale of its own block."""
-        if isinstance(layout, Plain | Imatrix):
+        if layout.holds_values:
             return False
-        if isinstance(layout, Gguf) and layout.kind.name.startswith(("IQ1", "IQ2", "IQ3")):
+        if layout.block_type.startswith(("IQ1", "IQ2", "IQ3")):
             return False  # codes are rows of a grid
         return layout.element.bits <= 8
 
@@ -79,27 +75,17 @@ class Grid:
 
     def scales(self, rows: slice) -> Tensor:
         """Return the scale of each element of some rows, float32."""
-        layout = self.layout
-        out = torch.empty((rows.stop - rows.start, *layout.shape[1:]))
-        index = layout.group_index()
-        if index is not None and index.dim() > 1:  # HQQ's columns
-            scale = layout.parameters().scale
-            assert scale is not None
-            return torch.index_select(scale.reshape(-1).float(), 0, index[rows].reshape(-1)).view(out.shape)
-        spreading = Spreading(layout.blocks, index, rows.start, rows.stop)
-        for part in spreading.parts():
-            parameters = spreading.by_rows(layout.parameters(part.grid), part, out)
-            spreading.run(part, parameters, out, out, partial(self._write, layout=layout))
-        return out
+        return self.layout.spread(self._step, rows)
 
-    @staticmethod
-    def _write(codes: Tensor, parameters: Parameters, out: Tensor, layout: Layout) -> None:
-        scale = torch.ones(()) if parameters.scale is None else parameters.scale
+    def _step(self, grid: slice | None) -> Tensor:
+        """The step of integers, in block form."""
+        layout = self.layout
+        scale = layout.parameters(grid).scale
+        if scale is None:
+            return torch.ones(1)
         if layout.decoding == "divided":
-            scale = 1 / scale
-        elif layout.decoding == "of_largest":
-            scale = scale * (1 / layout.element.symmetric_max)
-        out.copy_(scale.expand_as(out) if scale.dim() <= out.dim() else scale)
+            return 1 / scale
+        return scale * (1 / layout.element.symmetric_max) if layout.decoding == "of_largest" else scale
 
     def rounding(self, rows: slice, scales: Tensor) -> Tensor | float:
         """Return the relative rounding error of the stored scales, which may have been rounded after codes were computed.
@@ -108,7 +94,7 @@ class Grid:
             scales: of the elements of these rows.
         """
         layout = self.layout
-        if isinstance(layout, Gguf):
+        if layout.block_type:
             if "d" not in layout.fields:
                 return 0.0
             stored = layout.fields["d"].read(rows).float().abs()

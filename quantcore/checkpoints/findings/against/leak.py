@@ -6,9 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.checkpoints.layouts.gguf.blocks import Gguf
-from quantcore.checkpoints.layouts.gguf.imatrix import Imatrix
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import CODES, Layout
 
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
@@ -27,7 +24,7 @@ class Leak:
 
 def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> Leak | None:
     """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
-    if isinstance(layout, Plain | Imatrix):
+    if layout.holds_values:
         return None
     size, what = _sub_block(layout)
     n = len(columns)
@@ -46,9 +43,9 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> Leak | None:
 
 def _sub_block(layout: Layout) -> tuple[int, str]:
     """Return how many columns come before those that share their bytes, and what such a run is called."""
-    if isinstance(layout, Gguf):
+    if layout.block_type:
         size: Any = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16}.get(
-            layout.kind.name
+            layout.block_type
         )
         return (0, "") if size is None else (size, "sub-blocks" if size == 32 else "halves of blocks")
     field = layout.fields.get(CODES)

@@ -15,7 +15,6 @@ from quantcore.checkpoints.findings.against.leak import Leak, leak_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.rescaled import Rescaled
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -82,7 +81,7 @@ class Measure:
     @property
     def is_plain(self) -> bool:
         """Whether it is stored as its values."""
-        return isinstance(self.layout, Plain)
+        return self.layout.is_plain
 
     @property
     def relative(self) -> float:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import EIGHTS, HALVES, PAIRS, Orders, in_blocks
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
-from quantcore.checkpoints.layouts.awq import Awq
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
 
 _SIGNATURE = 512  # columns by which rows are recognized
@@ -64,7 +63,7 @@ def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: Fit) -> E
     facts: dict[str, object] = {"order": what, "axis": axis, "which": which}
     if what in EIGHTS:
         of = "output channels" if axis == "rows" else "columns"
-        reason = ": a packer or reader forgot AWQ's interleave" if isinstance(s.layout, Awq) else ""
+        reason = ": a packer or reader forgot AWQ's interleave" if s.layout.format_name == "awq" else ""
         facts |= {"of": of}
         words = f"{{has}} the {{which}} of {{its}} {{of}} permuted {{order}} in each group of eight, but not the scales{reason}"
         return Explained("awq_order", f"{words}; in the right order, {AFTER}.", facts, fit, 1)
@@ -77,7 +76,7 @@ def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: Fit) -> E
 
 def _share_bytes(layout: Layout, axis: int) -> bool:
     """Whether the codes of two neighbors along an axis fill a byte."""
-    if layout.element.bits != 4 or isinstance(layout, Awq):
+    if layout.element.bits != 4 or layout.format_name == "awq":
         return False
     packed = getattr(layout.fields[CODES], "axis", -1)  # along columns, if a format does not say
     return bool(packed % len(layout.shape) == axis)

@@ -9,7 +9,6 @@ from torch import Tensor
 from quantcore.checkpoints.findings.against.orders import AFTER
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
-from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
@@ -25,18 +24,11 @@ def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
     if index is not None and index.dim() > 1:
         return None
     grid = scale.reshape(-1, *layout.blocks.grid[1:])
-    out = torch.empty((s.rows.stop, *layout.shape[1:]))
-    spreading = Spreading(layout.blocks, index, 0, s.rows.stop)
-    for part in spreading.parts():
-        mine = grid if grid.numel() == 1 else grid[part.grid]
-        parameters = spreading.by_rows(Parameters(mine, None, None), part, out)
-        spreading.run(part, parameters, out, out, _copy)
-    return s.matrix(out)
 
+    def of_blocks(rows: slice | None) -> Tensor:
+        return grid if rows is None or grid.numel() == 1 else grid[rows]
 
-def _copy(codes: Tensor, parameters: Parameters, out: Tensor) -> None:
-    assert parameters.scale is not None
-    out.copy_(parameters.scale.expand_as(out))
+    return s.matrix(layout.spread(of_blocks, slice(0, s.rows.stop)))
 
 
 def scales_of_another(s: Suspect) -> Iterator[Explained]:

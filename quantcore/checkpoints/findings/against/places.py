@@ -13,10 +13,9 @@ from quantcore.checkpoints.findings.against.grid import Grid, has_min, nearest_p
 from quantcore.checkpoints.findings.against.measure import KEPT, Measure
 from quantcore.checkpoints.findings.against.nearest import FLOAT_ROOM, Nearest
 from quantcore.checkpoints.findings.against.ordered import Ordered
-from quantcore.checkpoints.protocol.fields import e8m0
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
-from quantcore.formats import IntFormat
+from quantcore.formats import IntFormat, e8m0
 
 STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of columns are looked at
 _MOST_OFFSET = 1 << 16  # steps
@@ -240,4 +239,4 @@ def _flips(run: Run) -> Iterator[tuple[float, int]]:
 
 def _number(raw: int, kind: str) -> float:
     data = torch.frombuffer(bytearray(raw.to_bytes(_READ[kind].itemsize, "little")), dtype=_READ[kind])
-    return float(e8m0(data, True) if data.dtype == torch.uint8 else data.float())
+    return float(e8m0(True).on_tensors(data) if data.dtype == torch.uint8 else data.float())

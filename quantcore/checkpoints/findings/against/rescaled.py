@@ -18,7 +18,6 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.record import CheckpointFinding, note
 from quantcore.checkpoints.findings.siblings import layer_of
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.rows import boxes
@@ -85,7 +84,7 @@ class Norms:
         found: dict[int | None, list[str]] = {}
         for name, pairs in self._originals.items():
             layout = self._release.tensors[name].layout
-            if isinstance(layout, Plain) and len(layout.shape) == 1 and len(pairs) == 1:
+            if layout.is_plain and len(layout.shape) == 1 and len(pairs) == 1:
                 found.setdefault(layer_of(name), []).append(name)
         return found
 

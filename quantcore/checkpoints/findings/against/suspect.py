@@ -13,7 +13,6 @@ from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
-from quantcore.checkpoints.layouts.plain import Plain
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.diagnosis import Severity
@@ -130,7 +129,7 @@ class Suspect:
     @property
     def is_plain(self) -> bool:
         """Whether it is stored as its values."""
-        return isinstance(self.layout, Plain)
+        return self.layout.is_plain
 
     def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Fit":
         """Return how far predicted values are from the original."""

@@ -2,7 +2,7 @@
 
 from quantcore.checkpoints.ggml.block_type import BlockType
 from quantcore.checkpoints.ggml.fields import Field, crumbs, half, nibbles
-from quantcore.checkpoints.ggml.levels import Offset, Product
+from quantcore.checkpoints.ggml.levels import Offset, product
 from quantcore.checkpoints.ggml.planes import Axis, Plane
 
 
@@ -19,6 +19,7 @@ def _six_bits(name: str, byte: int, shift: int) -> Field:
     )  # fmt: skip
 
 
+SCALE, MIN = product("d", "scale_code", "s"), product("dmin", "min_code", "m")
 _HIGH_BITS = (
     Axis(8, bits=1),
     Axis(32, 1),
@@ -34,7 +35,7 @@ Q2_K = BlockType(
         Field("codes", 256, (crumbs(16),)),
         half("d", 80), half("dmin", 82),
     ),
-    16, Offset(), Product("d", "scale_code"), Product("dmin", "min_code"),
+    16, Offset(), SCALE, MIN,
 )  # fmt: skip
 Q3_K = BlockType(
     "Q3_K", 11, 256, 110,
@@ -47,12 +48,12 @@ Q3_K = BlockType(
         ),
         half("d", 108),
     ),
-    16, Offset(), Product("d", "scale_code"),
+    16, Offset(), SCALE,
 )  # fmt: skip
 Q4_K = BlockType(
     "Q4_K", 12, 256, 144,
     (half("d", 0), half("dmin", 2), *_SCALES, Field("codes", 256, (nibbles(16, 32, 4),))),
-    32, Offset(), Product("d", "scale_code"), Product("dmin", "min_code"),
+    32, Offset(), SCALE, MIN,
 )  # fmt: skip
 Q5_K = BlockType(
     "Q5_K", 13, 256, 176,
@@ -60,7 +61,7 @@ Q5_K = BlockType(
         half("d", 0), half("dmin", 2), *_SCALES,
         Field("codes", 256, (nibbles(48, 32, 4), Plane(16, _HIGH_BITS, 1, at=4))),
     ),
-    32, Offset(), Product("d", "scale_code"), Product("dmin", "min_code"),
+    32, Offset(), SCALE, MIN,
 )  # fmt: skip
 Q6_K = BlockType(
     "Q6_K", 14, 256, 210,
@@ -69,5 +70,5 @@ Q6_K = BlockType(
         Field("scale_code", 16, (Plane(192, _SIXTEEN, 8),), "i"),
         half("d", 208),
     ),
-    16, Offset(), Product("d", "scale_code"),
+    16, Offset(), SCALE,
 )  # fmt: skip

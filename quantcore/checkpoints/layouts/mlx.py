@@ -10,9 +10,8 @@ Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as described) 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -21,15 +20,14 @@ from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, 
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, group_size, integer, section, text
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import viewed
 from quantcore.errors import QuantError
-from quantcore.formats import FLOATS, Format, IntFormat
-from quantcore.granularity import Granularity, PerGroup
+from quantcore.formats import FLOATS, IntFormat
+from quantcore.granularity import PerGroup, Shape
 from quantcore.tensors import short
 
 BITS = (2, 3, 4, 5, 6, 8)
@@ -82,7 +80,26 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     size, remarks = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
     shape = (*weight.shape[:-1], columns)
     dtype = TORCH_DTYPES[scales.dtype]
-    return MlxAffine(f"{module}.weight", shape, dtype, pieces, bits=bits, group_size=size, remarks=remarks)
+    fields = _fields(module, shape, pieces, size, bits)
+    return Layout(
+        f"{module}.weight", shape, dtype, pieces, fields,
+        "mlx", words("mlx", f"int{bits}", f"per_group({size})", "asymmetric"), IntFormat(bits, signed=False), PerGroup(size),
+        added=(ZERO_POINT, 1), rounds_each=True, symbols={ZERO_POINT: "bias"}, remarks=remarks,
+    )  # fmt: skip
+
+
+def _fields(
+    module: str, shape: Shape, pieces: Mapping[str, StoredTensor], size: int, bits: int
+) -> dict[str, Field]:
+    """Return codes, scales and biases."""
+    scales, biases = Numbers(pieces["scales"]), Numbers(pieces["biases"])
+    grid = (*shape[:-1], shape[-1] // size)
+    if scales.shape != grid or biases.shape != grid:
+        raise QuantError(
+            f"{named(f'{module}.weight')} has scales of shape {scales.shape} and biases of shape {biases.shape}, but "
+            f"groups of {size} take shape {grid}; the file does not fit its config."
+        )
+    return {CODES: Packed(pieces["weight"], dense(bits, 32), shape), SCALE: scales, ZERO_POINT: biases}
 
 
 def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
@@ -95,64 +112,18 @@ def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
     )
 
 
-def _floats(module: str, pieces: Mapping[str, StoredTensor], mode: str) -> BlockFloats:
+def _floats(module: str, pieces: Mapping[str, StoredTensor], mode: str) -> Layout:
     code, size = FLOAT_MODES[mode]
     weight, scales = pieces["weight"], pieces["scales"]
     if scales.dtype != "U8":
         raise QuantError(f"{named(scales.name)} is {scales.dtype}, but scales of {mode} must be bytes.")
     # little-endian words and their bytes form the same bit stream
     packed = (*weight.shape[:-1], weight.shape[-1] * 4)
-    return BlockFloats(
-        f"{module}.weight",
-        unpacked_shape(packed, FLOATS[code].bits),
-        torch.bfloat16,
-        {
-            CODES: viewed(weight, "U8", packed),
-            SCALE_CODE: viewed(scales, "F8_E4M3", scales.shape) if mode == "nvfp4" else scales,
-        },
-        kind=f"mlx {mode}",
-        code=code,
-        size=size,
-    )
+    own = {
+        CODES: viewed(weight, "U8", packed),
+        SCALE_CODE: viewed(scales, "F8_E4M3", scales.shape) if mode == "nvfp4" else scales,
+    }
+    shape = unpacked_shape(packed, FLOATS[code].bits)
+    return BlockFloats(f"mlx {mode}", code, size).layout(f"{module}.weight", shape, torch.bfloat16, own)
 
 
-@dataclass(frozen=True, eq=False)
-class MlxAffine(Layout):
-    """A weight of integers with a scale and a bias per group."""
-
-    bits: int = field(kw_only=True)
-    group_size: int = field(kw_only=True)
-    rounds_each: ClassVar[bool] = True
-
-    @property
-    def storage(self) -> str:
-        """``mlx int4 per_group(64) asymmetric``."""
-        return words("mlx", f"int{self.bits}", f"per_group({self.group_size})", "asymmetric")
-
-    @property
-    def element(self) -> Format:
-        """Unsigned integers."""
-        return IntFormat(self.bits, signed=False)
-
-    @property
-    def granularity(self) -> Granularity:
-        """Groups along the last axis."""
-        return PerGroup(self.group_size)
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, scales and biases."""
-        scales, biases = Numbers(self.pieces["scales"]), Numbers(self.pieces["biases"])
-        grid = (*self.shape[:-1], self.shape[-1] // self.group_size)
-        if scales.shape != grid or biases.shape != grid:
-            raise QuantError(
-                f"{named(self.name)} has scales of shape {scales.shape} and biases of shape {biases.shape}, but "
-                f"groups of {self.group_size} take shape {grid}; the file does not fit its config."
-            )
-        codes = Packed(self.pieces["weight"], dense(self.bits, 32), self.shape)
-        return {CODES: codes, SCALE: scales, ZERO_POINT: biases}
-
-    def parameters(self, rows: Rows = None) -> Parameters:
-        """Return scales and biases; biases are added after the multiplication."""
-        scale, bias, _ = super().parameters(rows)
-        return Parameters(scale, None, bias)

@@ -22,6 +22,7 @@ from quantcore.errors import QuantError
 
 NAME = re.compile(r"(.+)([._])blocks")
 GROUP = 32
+KIND = BlockFloats("mxfp4-gpt-oss", "e2m1", GROUP, transposes="transformers, integrations/mxfp4.py")
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -34,7 +35,7 @@ def find(release: Release) -> Iterator[Layout]:
             yield attempt(match[1], pieces, partial(layout_of, match[1], pieces))
 
 
-def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
+def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     """Return the layout of one weight.
 
     Raises:
@@ -47,12 +48,5 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
             f"groups, {GROUP // 2}] and [..., groups]; the file is damaged."
         )
     rows, groups = scales.shape[:-1], scales.shape[-1]
-    return BlockFloats(
-        name,
-        (*rows, groups * GROUP),
-        torch.float32,
-        {CODES: viewed(blocks, "U8", (*rows, groups * GROUP // 2)), SCALE_CODE: scales},
-        kind="mxfp4-gpt-oss",
-        code="e2m1",
-        size=GROUP,
-    )
+    own = {CODES: viewed(blocks, "U8", (*rows, groups * GROUP // 2)), SCALE_CODE: scales}
+    return KIND.layout(name, (*rows, groups * GROUP), torch.float32, own)

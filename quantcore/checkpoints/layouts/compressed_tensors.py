@@ -1,24 +1,29 @@
-"""Which stored tensors of a compressed-tensors release make up a weight, and in which format."""
+"""compressed-tensors releases: llm-compressor, Neural Magic, Kimi-K2.
+
+Source: compressed-tensors 0.20.0 (ac8e2ba8), src/compressed_tensors/compressors; 0.14.0 for the earlier packing and
+activation order.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
-from quantcore.checkpoints.layouts.compressed_tensors.groups import FORMATS, Group, Matcher, read_groups
-from quantcore.checkpoints.layouts.compressed_tensors.packed import PackQuantized, shape_of
-from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
+from quantcore.checkpoints.layouts.compressed_tensors_groups import FORMATS, Group, Matcher, read_groups
+from quantcore.checkpoints.layouts.pack_quantized import PackQuantized, shape_of
+from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, text
 from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.refused import Deferred
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
-from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape
 from quantcore.tensors import short
 
 Pieces = Mapping[str, StoredTensor]
@@ -56,20 +61,15 @@ def layout_of(
         )
     group = matcher.choose(module, fitting)
     group.check(module)
-    layout = _layout_of(module, pieces, group, version)
-    return replace(layout, remarks=(*layout.remarks, *_other_format(pieces, group)))
-
-
-def _layout_of(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
-    if "weight_packed" not in pieces:
-        return (
-            _whole(module, pieces, group)
-            if pieces["weight_scale"].dtype != "U8"
-            else _mxfp8(module, pieces, group)
-        )
-    if pieces["weight_packed"].dtype == "U8":
-        return _block_floats(module, pieces, group)
-    return _packed(module, pieces, group, version)
+    said = _other_format(pieces, group)
+    if "weight_packed" in pieces and pieces["weight_packed"].dtype != "U8":
+        return _packed(module, pieces, group, version, said)
+    if "weight_packed" in pieces:
+        found = _block_floats(module, pieces, group)
+    else:
+        make = _mxfp8 if pieces["weight_scale"].dtype == "U8" else _whole
+        found = make(module, pieces, group)
+    return found.changed(remarks=(*found.remarks, *said))
 
 
 def _other_format(pieces: Pieces, group: Group) -> tuple[Statement, ...]:
@@ -104,7 +104,9 @@ def _dtype(scale: StoredTensor) -> torch.dtype:
     return TORCH_DTYPES[scale.dtype]
 
 
-def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
+def _packed(
+    module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...]
+) -> Layout:
     packed, scale = pieces["weight_packed"], pieces["weight_scale"]
     if len(packed.shape) < 2 or len(scale.shape) not in (0, 1, len(packed.shape)):
         raise QuantError(
@@ -127,19 +129,16 @@ def _packed(module: str, pieces: Pieces, group: Group, version: str) -> Layout:
         size, remarks = group_size(
             {"group_size": group.group_size}, ("group_size",), columns, scale.shape[-1], scale
         )
-    shape = (*packed.shape[:-1], columns)
-    return PackQuantized(
-        f"{module}.weight",
-        shape if has_groups or read is None else read,
-        _dtype(scale),
-        {name: piece for name, piece in pieces.items() if name not in ("weight", "weight_global_scale")},
-        bits=group.bits,
-        is_symmetric=group.symmetric,
-        group_size=size,
-        version=version,
-        activation_order=group.activation_order,
-        remarks=remarks,
-    )
+    own = {name: piece for name, piece in pieces.items() if name not in ("weight", "weight_global_scale")}
+    kind = PackQuantized(group.bits, group.symmetric, size, version, group.activation_order)
+    name, dtype = f"{module}.weight", _dtype(scale)
+
+    def make(shape: Shape) -> Layout:
+        return kind.layout(name, shape, dtype, own, (*remarks, *said))
+
+    if has_groups or read is None:
+        return make((*packed.shape[:-1], columns))
+    return cast(Layout, Deferred(name, "compressed-tensors", own, lambda: make(read())))
 
 
 def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
@@ -149,15 +148,9 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
     if missing:
         raise QuantError(f"The {missing[0]} of {named(module)} is missing; download the release again.")
     granularity, remarks = _granularity(group, weight, scale)
-    return Whole(
-        f"{module}.weight",
-        weight.shape,
-        _dtype(scale),
-        {name: pieces[name] for name in names},
-        kind="compressed-tensors",
-        blocks_of=granularity,
-        bits=min(group.bits, 8),
-        remarks=remarks,
+    own = {name: pieces[name] for name in names}
+    return whole(
+        f"{module}.weight", _dtype(scale), own, "compressed-tensors", granularity, min(group.bits, 8), remarks
     )
 
 
@@ -189,15 +182,10 @@ def _granularity(
 
 
 def _mxfp8(module: str, pieces: Pieces, group: Group) -> Layout:
-    return BlockFloats(
-        f"{module}.weight",
-        pieces["weight"].shape,
-        torch.bfloat16,
-        {CODES: pieces["weight"], SCALE_CODE: pieces["weight_scale"]},
-        kind="compressed-tensors mxfp8",
-        code=str(ELEMENTS[pieces["weight"].dtype]),
-        size=group.group_size or 32,
-    )
+    weight = pieces["weight"]
+    own = {CODES: weight, SCALE_CODE: pieces["weight_scale"]}
+    kind = BlockFloats("compressed-tensors mxfp8", str(ELEMENTS[weight.dtype]), group.group_size or 32)
+    return kind.layout(f"{module}.weight", weight.shape, torch.bfloat16, own)
 
 
 def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
@@ -214,13 +202,10 @@ def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
         raise QuantError(
             f"{named(scale.name)} has the dtype {scale.dtype}, which is not supported for {group.bits}-bit codes."
         )
-    return BlockFloats(
-        f"{module}.weight",
-        unpacked_shape(packed.shape, group.bits),
-        torch.bfloat16,
-        own,
-        kind=f"compressed-tensors {'nvfp4' if nvfp4 else f'mxfp{group.bits}'}",
-        code="e2m1" if group.bits == 4 else "e2m3",
-        size=group.group_size or (16 if nvfp4 else 32),
-        global_scale="divides" if nvfp4 else "",
+    kind = BlockFloats(
+        f"compressed-tensors {'nvfp4' if nvfp4 else f'mxfp{group.bits}'}",
+        "e2m1" if group.bits == 4 else "e2m3",
+        group.group_size or (16 if nvfp4 else 32),
+        "divides" if nvfp4 else "",
     )
+    return kind.layout(f"{module}.weight", unpacked_shape(packed.shape, group.bits), torch.bfloat16, own)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +10,16 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import Bits, Fields
-from quantcore.checkpoints.layouts.gguf.block_tensor import BlockTensor
+from quantcore.checkpoints.ggml import Field as Kept
+from quantcore.checkpoints.layouts.block_tensor import BlockTensor
+from quantcore.checkpoints.protocol.fields import Bits as Unsigned
 from quantcore.checkpoints.protocol.fields import Place, Rows
 from quantcore.checkpoints.protocol.layout import CODES
+from quantcore.expressions import Expression, Let
 
 
 @dataclass(frozen=True)
-class BlockField:
+class BlockField(Unsigned):
     """The numbers of a field of the block type, or the codes, which some types compute from several fields.
 
     They have the weight's axes; the length of the last is the number of entries of the field in a row.
@@ -71,3 +74,22 @@ class BlockField:
     def encode(self, numbers: Tensor) -> bytes:
         """Return the bytes of the stored tensor with these numbers, all rows."""
         return self.tensor.encode({self.name: numbers})
+
+    @property
+    def _kept(self) -> Kept | None:
+        """How a block stores the field; None for codes that are made from several."""
+        return next((kept for kept in self.tensor.kind.fields if kept.name == self.name), None)
+
+    @property
+    def kept_as(self) -> str:
+        """Float16, a signed byte, or bits."""
+        return {"f": "F16", "i": "I8"}.get(self._kept.kind, "bits") if self._kept else "bits"
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return the stored number without the constant that the type adds."""
+        offset = self._kept.offset if self._kept else 0
+        return Let(name, bits - offset, "stored with a constant added") if offset else bits
+
+    def in_memory(self) -> Self:
+        """Return itself: rows can be read on their own."""
+        return self

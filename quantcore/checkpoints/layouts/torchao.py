@@ -13,26 +13,32 @@ Source: torchao 0.18.0, torchao/prototype/safetensors, quantization/quantize_/wo
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
-from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
-from quantcore.checkpoints.packing import Order, dense
+from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer, lengths, section
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.layout import (
+    CODES,
+    HIGH_FIRST,
+    LOW_FIRST,
+    SCALE,
+    ZERO_POINT,
+    Layout,
+    words,
+)
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import Reading, nibbles
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
-from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
-from quantcore.formats import INT4, Format
+from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
 from quantcore.tensors import load_json, short
 
@@ -119,15 +125,7 @@ def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
                 f"The description of {named(name)} says target_dtype {short(said)}, not int2 to int8."
             )
         bits = INTEGERS[said]
-    return Whole(
-        name,
-        codes.shape,
-        _dtype(name, data, "dtype"),
-        own,
-        kind="torchao",
-        blocks_of=_granularity(block, codes.shape),
-        bits=bits,
-    )
+    return whole(name, _dtype(name, data, "dtype"), own, "torchao", _granularity(block, codes.shape), bits)
 
 
 def _granularity(block: tuple[int, ...], shape: tuple[int, ...]) -> Granularity:
@@ -149,18 +147,9 @@ def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size:
     own = {CODES: codes, SCALE_CODE: scale}
     if "per_tensor_scale" in pieces:
         own[GLOBAL_SCALE] = at_least_1d(pieces["per_tensor_scale"])
-    fp4 = code == "e2m1"
-    return BlockFloats(
-        name,
-        unpacked_shape(codes.shape, 4) if fp4 else codes.shape,
-        _dtype(name, data, "orig_dtype"),
-        own,
-        kind="torchao",
-        code=code,
-        size=size,
-        global_scale="multiplies" if GLOBAL_SCALE in own else "",
-        e8m0_nan=True,
-    )
+    shape = unpacked_shape(codes.shape, 4) if code == "e2m1" else codes.shape
+    kind = BlockFloats("torchao", code, size, "multiplies" if GLOBAL_SCALE in own else "", e8m0_nan=True)
+    return kind.layout(name, shape, _dtype(name, data, "orig_dtype"), own)
 
 
 def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
@@ -190,7 +179,21 @@ def _int4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
             f"floats of shape {expected}; the file is damaged."
         )
     own = {"qdata": viewed(codes, "U8", codes.shape), "scale": scale, "zero_point": zero}
-    return TorchaoInt4(name, (rows, columns), torch.float32, own, group_size=size)
+    fields: dict[str, Field] = {
+        CODES: Packed(own["qdata"], LOW_FIRST, (rows, columns), signed=True),
+        SCALE: Numbers(scale),
+        ZERO_POINT: Numbers(zero),
+    }
+    return Layout(
+        name, (rows, columns), torch.float32, own, fields,
+        "torchao", words("torchao", "int4", f"per_group({size})", "asymmetric"), INT4, PerGroup(size),
+        added=(ZERO_POINT, 1), row_per_group=True, rivals=_rivals,
+    )  # fmt: skip
+
+
+def _rivals(layout: Layout) -> Iterator[Reading]:
+    """Yield the other order of two codes in a byte."""
+    yield nibbles(layout.with_field(CODES, order=HIGH_FIRST), "upper", "readers that use bitsandbytes' order")
 
 
 Maker = Callable[[str, Pieces, Mapping[str, Any]], Layout]
@@ -205,44 +208,3 @@ MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class TorchaoInt4(Layout):
-    """An Int4Tensor; ``order``: the order of the two codes in a byte."""
-
-    order: ClassVar[Order] = dense(4, 8)
-    group_size: int = field(kw_only=True)
-
-    @property
-    def storage(self) -> str:
-        """``torchao int4 per_group(128) asymmetric``."""
-        return words("torchao", "int4", f"per_group({self.group_size})", "asymmetric")
-
-    @property
-    def element(self) -> Format:
-        """Signed integers of 4 bits."""
-        return INT4
-
-    @property
-    def granularity(self) -> Granularity:
-        """Groups along the input axis."""
-        return PerGroup(self.group_size)
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, and scales and zero points, which have a row per group."""
-        return {
-            CODES: Packed(self.pieces["qdata"], self.order, self.shape, signed=True),
-            SCALE: Numbers(self.pieces["scale"]),
-            ZERO_POINT: Numbers(self.pieces["zero_point"]),
-        }
-
-    def parameters(self, rows: Rows = None) -> Parameters:
-        """Return scales and zero points, one row per row of the weight; zero points are added after multiplying."""
-        scale, zero = (
-            Numbers(self.pieces[part], transposed=True).read(rows) for part in ("scale", "zero_point")
-        )
-        return Parameters(scale, None, zero)
-
-    def place_of(self, role: str, field: Field, index: tuple[int, ...], position: tuple[int, ...]) -> Place:
-        """Return the place of the scale or zero point of a group."""
-        return field.place(position[::-1])

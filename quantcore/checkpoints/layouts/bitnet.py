@@ -10,8 +10,8 @@ Source: transformers 5.23.0, integrations/bitnet.py.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +23,13 @@ from quantcore.checkpoints.protocol.config import text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import Reading
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError
-from quantcore.formats import INT2, Format
-from quantcore.granularity import PER_TENSOR, Granularity
+from quantcore.expressions import Expression, Let, Where
+from quantcore.formats import INT2
+from quantcore.granularity import PER_TENSOR
 from quantcore.tensors import short
 
 
@@ -39,7 +41,7 @@ def find(release: Release) -> Iterator[Layout]:
             yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> "BitNet":
+def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -56,45 +58,44 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
             f"{named(weight.name)} has shape {weight.shape} and its weight_scale {scale.shape}; BitNet stores a "
             "matrix and one float scale, so the file is damaged."
         )
-    kind = BitNet if layer == "autobitlinear" else DividedBitNet
-    shape = (4 * weight.shape[0], weight.shape[1])
-    return kind(f"{module}.weight", shape, torch.float32, pieces)
+    shape, divided = (4 * weight.shape[0], weight.shape[1]), layer == "bitlinear"
+    fields: dict[str, Field] = {
+        CODES: Ternary(weight, parts(padded(2, 8)), shape, axis=0, offset=1, signed=True),
+        SCALE: Numbers(scale),
+    }
+    return Layout(
+        f"{module}.weight", shape, torch.float32, pieces, fields,
+        "bitnet", _storage(divided), INT2, PER_TENSOR,
+        decoding="divided" if divided else "scaled", rivals=_rivals,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class BitNet(Layout):
-    """A ternary weight that is multiplied by its scale."""
+def _storage(divided: bool) -> str:
+    return words("bitnet", "ternary", "per_tensor", "divided" * divided)
 
-    @property
-    def storage(self) -> str:
-        """``bitnet ternary per_tensor divided``."""
-        return words("bitnet", "ternary", "per_tensor", "divided" * (self.decoding == "divided"))
 
-    @property
-    def element(self) -> Format:
-        """Signed integers of 2 bits."""
-        return INT2
+@dataclass(frozen=True)
+class Ternary(Packed):
+    """Codes -1, 0 and 1; a stored 3, which no release has, is read as code 2, as in the library."""
 
-    @property
-    def granularity(self) -> Granularity:
-        """One scale."""
-        return PER_TENSOR
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes and the scale."""
-        order = parts(padded(2, 8))
-        codes = Packed(self.pieces["weight"], order, self.shape, axis=0, offset=1, signed=True)
-        return {CODES: codes, SCALE: Numbers(self.pieces["weight_scale"])}
-
-    def codes(self, rows: Rows = None) -> Tensor:
-        """Return the codes of some rows; a stored 3, which no release has, is read as code 2, as in the library."""
-        found = super().codes(rows)
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the codes of some rows."""
+        found = super().read(rows)
         return found.masked_fill_(found == INT2.qmin, 2)
 
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return the stored number minus 1."""
+        three = Let(name, bits - 1, "no release stores 3; the library reads it as 2")
+        return Where(bits, 3, three, super().meaning(bits, width, name))
 
-@dataclass(frozen=True, eq=False)
-class DividedBitNet(BitNet):
-    """A ternary weight that is divided by its scale."""
 
-    decoding: ClassVar[Literal["scaled", "divided", "of_largest"]] = "divided"
+def _rivals(layout: Layout) -> Iterator[Reading]:
+    """Yield the other use of the scale."""
+    divided = layout.decoding == "divided"
+    verb = "Multiplies by the scale instead of dividing." if divided else "Divides by the scale instead of multiplying."
+    yield Reading(
+        "linear_class", f"as {'autobitlinear' if divided else 'bitlinear'}",
+        "transformers, with the other linear_class in the config",
+        layout.changed(decoding="scaled" if divided else "divided", storage=_storage(not divided)),
+        lambda here, there: verb,
+    )  # fmt: skip

@@ -15,26 +15,24 @@ Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import ClassVar
+from functools import partial
 
 import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.layouts.whole import ELEMENTS, Whole
-from quantcore.checkpoints.packing import Order, padded, parts
+from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
+from quantcore.checkpoints.packing import high_first, padded, parts
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer, section
-from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
+from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import other_parts
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
-from quantcore.formats import Format, IntFormat
+from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup
 
 GROUP_SIZES = (128, 96, 64, 32)
@@ -80,7 +78,7 @@ def _dtype(scale: StoredTensor) -> torch.dtype:
     return TORCH_DTYPES[scale.dtype]
 
 
-def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Whole:
+def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     """Return the layout of a weight with one code per byte."""
     data, scale = pieces["data"], pieces["scale"]
     if data.dtype not in ELEMENTS or len(scale.shape) not in (0, len(data.shape)):
@@ -93,12 +91,12 @@ def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Whole:
     rows = len(block) == 2 and block[0] == 1
     own = {"weight": data, "weight_scale": scale}
     granularity: Granularity = PerChannel(0) if rows else PerBlock(block)
-    return Whole(name, data.shape, _dtype(scale), own, kind="optimum-quanto", blocks_of=granularity)
+    return whole(name, _dtype(scale), own, "optimum-quanto", granularity)
 
 
 def _bits(
     name: str, pieces: Mapping[str, StoredTensor], bias: StoredTensor | None, hidden: int | None
-) -> "QuantoBits":
+) -> Layout:
     """Return the layout of a weight of 2 or 4 bits.
 
     Raises:
@@ -121,7 +119,19 @@ def _bits(
         )
     columns, remarks = _columns(name, groups, data.shape[1], bias, hidden)
     shape = (groups * data.shape[1] // columns, columns)
-    return QuantoBits(name, shape, _dtype(scale), pieces, bits=bits, remarks=remarks)
+    size, codes = data.shape[1], Packed(data, parts(padded(bits, 8)), (groups, data.shape[1]), axis=0)
+    by_rows = size == columns
+    fields: dict[str, Field] = {
+        CODES: Reshaped(codes, shape), SCALE: Numbers(scale), ZERO_POINT: Numbers(shift)
+    }  # fmt: skip
+    blocks = "per_channel(0)" if by_rows else f"per_flat_group({size})"
+    return Layout(
+        name, shape, _dtype(scale), pieces, fields,
+        "optimum-quanto", words("optimum-quanto", f"int{bits}", blocks, "asymmetric"), IntFormat(bits, signed=False),
+        PerChannel(0) if by_rows else PerFlatGroup(size),
+        added=(ZERO_POINT, -1) if shift.is_floating else None, rounds_each=True, symbols={ZERO_POINT: "shift"},
+        remarks=remarks, rivals=lambda layout: iter((other_parts(layout, parts(high_first(bits, 8)), "high", "HQQ"),)),
+    )  # fmt: skip
 
 
 def _columns(
@@ -162,54 +172,3 @@ def _group_size(columns: int) -> int | None:
     return next((size for size in GROUP_SIZES if columns % size == 0), None)
 
 
-@dataclass(frozen=True, eq=False)
-class QuantoBits(Layout):
-    """A weight of 2 or 4 bits."""
-
-    bits: int = field(kw_only=True)
-    rounds_each: ClassVar[bool] = True
-
-    @property
-    def group_size(self) -> int:
-        """Elements that share a scale."""
-        return self.pieces["data"].shape[1]
-
-    @property
-    def storage(self) -> str:
-        """``optimum-quanto int4 per_flat_group(128) asymmetric``."""
-        rows = self.group_size == self.shape[1]
-        groups = "per_channel(0)" if rows else f"per_flat_group({self.group_size})"
-        return words("optimum-quanto", f"int{self.bits}", groups, "asymmetric")
-
-    @property
-    def element(self) -> Format:
-        """Unsigned integers."""
-        return IntFormat(self.bits, signed=False)
-
-    @property
-    def granularity(self) -> Granularity:
-        """Rows, or the runs of the flat weight that rows consist of."""
-        return PerChannel(0) if self.group_size == self.shape[1] else PerFlatGroup(self.group_size)
-
-    @property
-    def order(self) -> Order:
-        """The order of codes in bytes, along the rows of the reshaped weight."""
-        return parts(padded(self.bits, 8))
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes, scales and shifts."""
-        reshaped = (self.pieces["scale"].shape[0], self.group_size)
-        codes = Packed(self.pieces["data"], self.order, reshaped, axis=0)
-        return {
-            CODES: Reshaped(codes, self.shape),
-            SCALE: Numbers(self.pieces["scale"]),
-            ZERO_POINT: Numbers(self.pieces["shift"]),
-        }
-
-    def parameters(self, rows: Rows = None) -> Parameters:
-        """Return scales and shifts; a float shift is subtracted after the multiplication."""
-        scale, shift, _ = super().parameters(rows)
-        if shift is None or not shift.is_floating_point():
-            return Parameters(scale, shift, None)
-        return Parameters(scale, None, -shift)

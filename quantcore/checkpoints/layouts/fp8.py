@@ -20,7 +20,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
-from quantcore.checkpoints.layouts.whole import Whole
+from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import lengths
 from quantcore.checkpoints.protocol.layout import CODES, Layout
@@ -59,7 +59,7 @@ def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | N
         yield release.stored.get(f"{stem}.scale")
 
 
-def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Whole:
+def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
     """Return the layout of one weight.
 
     Raises:
@@ -74,7 +74,7 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str
     granularity = _granularity(weight, scale, lengths(config, "weight_block_size", 2) or BLOCK)
     blocked = isinstance(granularity, PerBlock)
     kind = "fp8-block" if blocked else "fp8"
-    return Whole(name, weight.shape, torch.float32, dict(pieces), kind=kind, blocks_of=granularity)
+    return whole(name, torch.float32, pieces, kind, granularity)
 
 
 def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ...]) -> Granularity:
@@ -90,15 +90,8 @@ def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ..
     return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))
 
 
-def _fp4(name: str, pieces: Mapping[str, StoredTensor]) -> BlockFloats:
+def _fp4(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     codes = pieces[CODES]
-    return BlockFloats(
-        name,
-        unpacked_shape(codes.shape, 4),
-        torch.float32,
-        {CODES: viewed(codes, "U8", codes.shape), SCALE_CODE: pieces[SCALE_CODE]},
-        kind="fp8-block mxfp4",
-        code="e2m1",
-        size=32,
-        e8m0_nan=True,
-    )
+    own = {CODES: viewed(codes, "U8", codes.shape), SCALE_CODE: pieces[SCALE_CODE]}
+    kind = BlockFloats("fp8-block mxfp4", "e2m1", 32, e8m0_nan=True)
+    return kind.layout(name, unpacked_shape(codes.shape, 4), torch.float32, own)

@@ -10,29 +10,29 @@ Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
-from quantcore.checkpoints.layouts.whole import Whole
-from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, section
-from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.layout import CODES, LOW_FIRST, SCALE, Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError
-from quantcore.formats import INT4, Format
+from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerGroup
 
 Pieces = Mapping[str, StoredTensor]
 NAMES = ("weight", "weight_scale", "weight_scale_2")
+NVFP4 = BlockFloats("modelopt nvfp4", "e2m1", 16, "multiplies")
+MXFP4 = BlockFloats("modelopt mxfp4", "e2m1", 32)
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -67,7 +67,7 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
             f"{named(scale.name)} is {scale.dtype}, but scales must be floats; the file is damaged."
         )
     own = {name: pieces[name] for name in ("weight", "weight_scale")}
-    return Whole(f"{module}.weight", weight.shape, torch.float32, own, kind="modelopt", blocks_of=granularity)
+    return whole(f"{module}.weight", torch.float32, own, "modelopt", granularity)
 
 
 def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
@@ -86,16 +86,8 @@ def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     own = {CODES: weight, SCALE_CODE: scale}
     if nvfp4:
         own[GLOBAL_SCALE] = pieces["weight_scale_2"]
-    return BlockFloats(
-        f"{module}.weight",
-        unpacked_shape(weight.shape, 4),
-        torch.float32,
-        own,
-        kind=f"modelopt {'nvfp4' if nvfp4 else 'mxfp4'}",
-        code="e2m1",
-        size=16 if nvfp4 else 32,
-        global_scale="multiplies" if nvfp4 else "",
-    )
+    kind = NVFP4 if nvfp4 else MXFP4
+    return kind.layout(f"{module}.weight", unpacked_shape(weight.shape, 4), torch.float32, own)
 
 
 def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
@@ -112,33 +104,10 @@ def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
             f"group for codes of shape {(rows, columns)}; the file is damaged."
         )
     size, remarks = group_size(config, ("group_size",), columns, scale.shape[1], scale)
-    name = f"{module}.weight"
-    return ModelOptInt4(name, (rows, columns), torch.float32, pieces, group_size=size, remarks=remarks)
+    codes = Packed(weight, LOW_FIRST, (rows, columns), axis=0, signed=True)
+    return Layout(
+        f"{module}.weight", (rows, columns), torch.float32, pieces, {CODES: codes, SCALE: Numbers(scale)},
+        "modelopt", words("modelopt", "int4", f"per_group({size})", "symmetric"), INT4, PerGroup(size), remarks=remarks,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class ModelOptInt4(Layout):
-    """A weight of INT4-AWQ."""
-
-    group_size: int = field(kw_only=True)
-
-    @property
-    def storage(self) -> str:
-        """``modelopt int4 per_group(128) symmetric``."""
-        return words("modelopt", "int4", f"per_group({self.group_size})", "symmetric")
-
-    @property
-    def element(self) -> Format:
-        """Signed integers of 4 bits."""
-        return INT4
-
-    @property
-    def granularity(self) -> Granularity:
-        """Groups along the input axis."""
-        return PerGroup(self.group_size)
-
-    @cached_property
-    def fields(self) -> Mapping[str, Field]:
-        """Codes and scales."""
-        codes = Packed(self.pieces["weight"], dense(4, 8), self.shape, axis=0, signed=True)
-        return {CODES: codes, SCALE: Numbers(self.pieces["weight_scale"])}

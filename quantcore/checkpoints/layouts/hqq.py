@@ -1,0 +1,131 @@
+"""HQQ releases in safetensors: 8, 6, 5, 4, 3, 2, 1.58 and 1 bits, groups along either axis.
+
+Per module: ``W_q``, ``scale``, ``zero`` and their description, each a tensor of its own: ``shape`` int64 [2],
+``group_size``, ``axis``, ``nbits`` int32, ``view_as_float`` uint8, and ``packing``, ``compute_dtype``,
+``unpack_view_dtype`` as character codes. HQQ evaluates these strings; here they are looked up.
+
+The weight is first reshaped, row-major: axis 1 to [n / group_size, group_size], with a scale per row; axis 0 to
+[group_size, n / group_size], with a scale per column. The rows of that matrix are split into 2, 4 or 8 equal parts (ten
+for 3 bits, in int32); a word holds a code from each part, the first part in the highest bits. Codes of 5, 6 and 8 bits
+take a byte each.
+
+w = (code - zero) * scale; both operations round to compute_dtype. Zero points are floats.
+
+Source: hqq e0b1d00e, hqq/core/quantize.py, bitpack.py and utils.py.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import cast
+
+from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.hqq_description import PACKINGS, Description
+from quantcore.checkpoints.packing import padded, parts
+from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.reading import Reading, other_parts
+from quantcore.checkpoints.protocol.refused import Deferred
+from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.views import Reshaped, viewed
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerFlatGroup, Shape
+
+NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
+DESCRIBED = (
+    *NEEDED, "group_size", "view_as_float", "unpack_view_dtype", "compute_dtype", "channel_wise", "quant_scale",
+    "quant_zero", "offload_meta", "encoded_state_dict", "stores_quant_config", "optimize", "round_zero",
+)  # fmt: skip
+
+
+def find(release: Release) -> Iterator[Layout]:
+    """Yield the weights of an HQQ release."""
+    for module, pieces in release.modules_with("W_q"):
+        own = {name: pieces[name] for name in DESCRIBED if name in pieces}
+        yield attempt(f"{module}.weight", own, partial(layout_of, module, own))
+
+
+def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: a stored tensor is missing, or is not what HQQ writes.
+    """
+    missing = [name for name in NEEDED if name not in pieces]
+    if missing:
+        raise QuantError(
+            f"{named(module)} has W_q, but its {missing[0]} is missing; save it in HQQ's safetensors format, "
+            "without quantizing scale and zero."
+        )
+    if not (pieces["scale"].is_floating and pieces["zero"].is_floating):
+        raise QuantError(
+            f"The scale and zero of {named(module)} are not both floats; the file is damaged."
+        )
+    if pieces["shape"].dtype != "I64" or pieces["shape"].shape != (2,):
+        raise QuantError(
+            f"{named(pieces['shape'].name)} does not hold a shape of two axes; the file is damaged."
+        )
+    return cast(Layout, Deferred(f"{module}.weight", "hqq", pieces, partial(_described, module, pieces)))
+
+
+def _described(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+    """Return the layout that the tensors stored with the weight describe; reads them."""
+    meta, name = Description(pieces), f"{module}.weight"
+    shape, dtype, bits, size = meta.shape(), meta.dtype(), meta.bits, meta.group_size
+    scale, zero = Numbers(pieces["scale"]), Numbers(pieces["zero"])
+    one = math.prod(scale.shape) == 1
+    # a single row of scales: a group is a column of the reshaped weight
+    strided = len(scale.shape) == 2 and scale.shape[0] == 1 < scale.shape[1]
+    reshaped = _reshaped(name, shape, size, meta.axis)
+    groups = reshaped[1 - meta.axis]
+    expected = (groups, 1) if meta.axis else (1, groups)
+    for number in (scale, zero):
+        if number.shape != expected and math.prod(number.shape) != 1:
+            raise QuantError(
+                f"{named(number.piece.name)} has shape {number.shape}, but the groups of a weight of shape "
+                f"{shape} take {expected}; the file is damaged."
+            )
+    codes = Reshaped(_codes(pieces["W_q"], meta, reshaped), shape)
+    per = f"per_flat_group({size})" if size else "per_tensor" if one else f"per_channel({1 - meta.axis})"
+    storage = words("hqq", f"int{bits}", per, f"axis {meta.axis}", "asymmetric")
+    return Layout(
+        name, shape, dtype, pieces, {CODES: codes, SCALE: scale, ZERO_POINT: zero},
+        "hqq", storage, IntFormat(max(2, bits), signed=False),  # 1-bit codes are the codes 0 and 1 of two bits
+        _columns(shape, size) if strided else PER_TENSOR if one else PerFlatGroup(size) if size else PerChannel(0),
+        rounds_each=True, columns=reshaped[1] if strided else 0, rivals=_rivals,
+    )  # fmt: skip
+
+
+def _columns(shape: Shape, size: int | None) -> Granularity:
+    """Columns; the elements of a group are not adjacent, so each is a block of its own."""
+    return PerBlock((1,) * len(shape)) if size else PerChannel(1)
+
+
+def _reshaped(name: str, shape: Shape, size: int | None, axis: int) -> Shape:
+    """Return the shape in which codes are packed."""
+    n = math.prod(shape)
+    if size is None:
+        return shape
+    if n % size:
+        raise QuantError(f"The {n:,} elements of {named(name)} are not a multiple of the group size, {size}.")
+    return (n // size, size) if axis else (size, n // size)
+
+
+def _codes(packed: StoredTensor, meta: Description, reshaped: Shape) -> Packed:
+    word = meta.word("packing", PACKINGS, "4bit_u8")[0]
+    if meta.number("view_as_float"):
+        packed = viewed(packed, word, (meta.order.words_of(reshaped[0]), reshaped[1]))
+    return Packed(packed, meta.order, reshaped, axis=0)
+
+
+def _rivals(layout: Layout) -> Iterator[Reading]:
+    """Yield the reading that takes the parts of the rows from the other end of the word."""
+    codes = layout.fields[CODES]
+    assert isinstance(codes, Reshaped)
+    assert isinstance(codes.field, Packed)
+    order = codes.field.order
+    if order.in_parts:
+        yield other_parts(layout, parts(padded(order.bits, order.word_bits)), "low", "optimum-quanto")

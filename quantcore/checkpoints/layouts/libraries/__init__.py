@@ -1,1 +1,0 @@
-"""Releases in the formats of the libraries that save them: bitsandbytes, MLX, torchao."""
