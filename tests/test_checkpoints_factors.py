@@ -11,8 +11,7 @@ from quantcore.checkpoints.findings.against import numbers
 from quantcore.checkpoints.findings.against.grid import nearest_power
 from quantcore.checkpoints.findings.against.suspect import Fit
 from quantcore.checkpoints.findings.group_index import of_group_index
-from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.origin.arithmetic import symbol
+from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.origin.words import _labeled
 
 # the relative error, the number of elements that a factor is estimated from -> the least factor that is no noise
@@ -129,9 +128,9 @@ def test_what_formulas_call_the_numbers(name):
     for tensor in open_checkpoint(case(name).release).tensors.values():
         fields = tensor.layout.fields
         if not tensor.is_quantized and set(fields) == {"codes"}:
-            assert symbol(tensor.layout, "codes") == "x"
+            assert tensor.layout.symbol("codes") == "x"
         elif SYMBOLS[name]:
-            known = {role: symbol(tensor.layout, role) for role in fields if role in SYMBOLS[name]}
+            known = {role: tensor.layout.symbol(role) for role in fields if role in SYMBOLS[name]}
             assert known == {role: s for role, s in SYMBOLS[name].items() if role in fields}
             assert known.keys() >= {"codes"}
 
@@ -139,7 +138,7 @@ def test_what_formulas_call_the_numbers(name):
 @pytest.mark.parametrize("name", ["gguf_legacy", "gguf_k", "gguf_iq", "gguf_ternary_fp4"])
 def test_what_bits_of_a_block_are_called(name):
     """A number of which a block has several has its index."""
-    kinds = {t.layout.kind for t in open_checkpoint(case(name).release).tensors.values() if hasattr(t.layout, "kind")}
+    kinds = {BLOCK_TYPES[t.layout.block_type] for t in open_checkpoint(case(name).release).tensors.values() if t.layout.block_type}
     for kind in kinds:
         assert isinstance(kind, BlockType)
         bits = _labeled(kind, (3,), kind.elements)

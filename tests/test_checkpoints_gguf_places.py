@@ -68,14 +68,14 @@ def test_each_bit_of_a_code_changes_that_code_alone(name, flip):
             after = other.codes().numpy()
             differ = changed(codes, after)
             assert np.array_equal(other.scale().numpy(), scale)
-            if location.shared == 1:
+            if BLOCK_TYPES[name].shared(element[1] % BLOCK_TYPES[name].elements) == 1:
                 assert differ == [element], (name, element, bit)
                 assert (int(codes[element]) ^ int(after[element])) & (
                     1 << len(location.bits)
                 ) - 1 == 1 << number
             seen |= set(differ)
         assert element in seen <= neighbors(name, element)
-        assert location.shared == len(neighbors(name, element))
+        assert BLOCK_TYPES[name].shared(element[1] % BLOCK_TYPES[name].elements) == len(neighbors(name, element))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,11 +108,11 @@ def test_each_bit_of_a_parameter_changes_its_block_alone(name, flip):
 def test_changed_codes_are_encoded_where_they_lie(name, flip):
     tensor = flip(name)
     codes = tensor.codes()
-    assert encode(tensor)[name] == bytes(tensor.layout.piece.bytes())
+    assert encode(tensor)[name] == bytes(tensor.layout.pieces[""].bytes())
     element = ELEMENTS[name][1]
     other = codes.clone()
     other[element] = codes.min() if codes[element] != codes.min() else codes.max()
-    if tensor.locate(element).shared > 1 and name != "TQ1_0":
+    if BLOCK_TYPES[name].shared(element[1] % BLOCK_TYPES[name].elements) > 1 and name != "TQ1_0":
         with pytest.raises(QuantError, match="one grid row for several elements"):
             tensor.layout.encode({"codes": other})
         return
@@ -120,8 +120,8 @@ def test_changed_codes_are_encoded_where_they_lie(name, flip):
     kind = BLOCK_TYPES[name]
     fields = kind.unpack(np.frombuffer(again, np.uint8))
     assert np.array_equal(kind.codes(fields).reshape(codes.shape), other)
-    before = np.frombuffer(tensor.layout.piece.bytes(), np.uint8)
-    places = {byte - tensor.layout.piece.offset for byte, _ in tensor.locate(element).bits}
+    before = np.frombuffer(tensor.layout.pieces[""].bytes(), np.uint8)
+    places = {byte - tensor.layout.pieces[""].offset for byte, _ in tensor.locate(element).bits}
     assert set(np.flatnonzero(before != np.frombuffer(again, np.uint8)).tolist()) <= places
 
 

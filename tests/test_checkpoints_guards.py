@@ -15,22 +15,20 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
-from quantcore.checkpoints.layouts import gptq, unreadable
-from quantcore.checkpoints.layouts.compressed_tensors.groups import read_groups
-from quantcore.checkpoints.layouts.floats import fp8, modelopt
-from quantcore.checkpoints.layouts.in_parts import quanto
-from quantcore.checkpoints.layouts.libraries import bitsandbytes_4bit as bnb
-from quantcore.checkpoints.layouts.libraries import bitsandbytes_int8 as int8
-from quantcore.checkpoints.layouts.libraries import mlx, torchao
+from quantcore.checkpoints.layouts import bitsandbytes_4bit as bnb
+from quantcore.checkpoints.layouts import bitsandbytes_int8 as int8
+from quantcore.checkpoints.layouts import fp8, gptq, mlx, modelopt, quanto, torchao, unreadable
+from quantcore.checkpoints.layouts.compressed_tensors_groups import read_groups
 from quantcore.checkpoints.layouts.plain import plain
-from quantcore.checkpoints.origin.expression import named as named_number
-from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.origin.rivals import readings
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.errors import QuantError
+from quantcore.expressions import Element, Name
+from quantcore.expressions import named as named_number
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
 
-ct = importlib.import_module("quantcore.checkpoints.layouts.compressed_tensors.find")  # the package has a function `find`
+ct = importlib.import_module("quantcore.checkpoints.layouts.compressed_tensors")  # the package has a function `find`
 BYTES = {"U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U32": 4, "I64": 8}
 
 
@@ -132,7 +130,7 @@ REFUSED = [
     (lambda: int8.layout_of("m", named(weight=stored("U8", 4, 8), SCB=stored("F32", 4))), "one number per row"),
     (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8, 1), SCB=stored("F32", 4))), "one number per row"),
     (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8), SCB=stored("F32", 8))), "one number per row"),
-    (lambda: bnb._Reader(stored("U8", bnb.MAX_STATE + 1)).state, "too long"),
+    (lambda: bnb._read_state(stored("U8", bnb.MAX_STATE + 1)), "too long"),
 ]  # fmt: skip
 
 
@@ -174,9 +172,11 @@ def test_blocks_that_shapes_tell():
         assert fp8._granularity(weight_, stored("F32", *scale, name=f"m.{last}"), (8, 4)) == wanted
     stack = stored("F8_E4M3", 3, 16, 32, name="m.weight")
     assert fp8._granularity(stack, stored("F32", 3, 1, name="m.weight_scale"), (64, 4)) == PerBlock((1, 16, 4))
-    for scale, wanted in (((16,), PerChannel(0)), ((16, 1), PerChannel(0)), ((1,), PER_TENSOR), ((16, 2), PER_TENSOR)):
+    for scale, wanted in (((16,), PerChannel(0)), ((16, 1), PerChannel(0)), ((1,), PER_TENSOR)):
         layout = modelopt._fp8("m", FP8 | named(weight_scale=stored("F32", *scale)), {})
         assert layout.granularity == wanted
+    with pytest.raises(QuantError, match="per_tensor with a weight of shape"):
+        modelopt._fp8("m", FP8 | named(weight_scale=stored("F32", 16, 2)), {})
     one = named(weight=stored("F8_E4M3", 1, 32), weight_scale=stored("F32", 1))
     assert modelopt._fp8("m", one, {}).granularity == PER_TENSOR
     for strategy, scale, wanted in (
@@ -189,7 +189,7 @@ def test_blocks_that_shapes_tell():
         assert ct._whole("m", pieces, own).granularity == wanted
     stack = named(weight=stored("I8", 3, 16, 32), weight_scale=stored("F16", 3, 16, 1))
     assert ct._whole("m", stack, group(num_bits=8, strategy="channel")).granularity == PerBlock((1, 1, -1))
-    stack = named(weight=stored("I8", 3, 16, 32), weight_scale=stored("F16", 3, 2, 8))
+    stack = named(weight=stored("I8", 3, 16, 32), weight_scale=stored("F16", 3, 1, 8))
     own = group(num_bits=8, strategy="block", block_structure=[64, 4])
     assert ct._whole("m", stack, own).granularity == PerBlock((1, 16, 4))
     for scale, wanted in (((16, 1), PerChannel(0)), ((), PerBlock((16, 32))), ((1, 32), PerBlock((16, 1)))):
@@ -198,12 +198,12 @@ def test_blocks_that_shapes_tell():
 
 def test_bits_that_shapes_tell():
     """GPTQ: from qweight and g_idx; MLX: from the group size; quanto: from the rows of bytes."""
-    assert of_gptq(GPTQ | named(g_idx=stored("I32", 64)), bits=None).bits == 4
-    assert of_gptq(GPTQ | named(g_idx=stored("I32", 32)), bits=None, size=16).bits == 8
+    assert of_gptq(GPTQ | named(g_idx=stored("I32", 64)), bits=None).element.bits == 4
+    assert of_gptq(GPTQ | named(g_idx=stored("I32", 32), qzeros=stored("I32", 2, 4)), bits=None, size=16).element.bits == 8
     for bits, words in ((2, 4), (3, 6), (4, 8), (6, 12), (8, 16)):
-        assert of_mlx(AFFINE | named(weight=stored("U32", 16, words)), bits=None).bits == bits
+        assert of_mlx(AFFINE | named(weight=stored("U32", 16, words)), bits=None).element.bits == bits
     for rows, bits in ((8, 4), (4, 2)):
-        assert quanto._bits("m", BITS | named(data=stored("U8", rows, 128)), None, None).bits == bits
+        assert quanto._bits("m", BITS | named(data=stored("U8", rows, 128)), None, None).element.bits == bits
 
 
 def test_versions_of_gptq_that_the_zeros_tell(tmp_path):
@@ -287,15 +287,17 @@ def test_block_sizes_of_torchao_that_are_not_said():
     """32 of MX, 16 of NVFP4."""
     pieces = {"qdata": stored("F8_E4M3", 4, 64), "scale": stored("U8", 4, 2)}
     data = {"elem_dtype": {"_data": "float8_e4m3fn"}, "orig_dtype": {"_data": "bfloat16"}, "is_swizzled_scales": False}
-    assert torchao._mx("m", pieces, data).size == 32
-    assert torchao._mx("m", pieces, data | {"block_size": 16}).size == 16
-    assert torchao._nvfp4("m", pieces | {"qdata": stored("U8", 4, 32)}, data).size == 16
+    assert torchao._mx("m", pieces, data).blocks.block[-1] == 32
+    sixteen = pieces | {"scale": stored("U8", 4, 4)}
+    assert torchao._mx("m", sixteen, data | {"block_size": 16}).blocks.block[-1] == 16
+    assert torchao._nvfp4("m", sixteen | {"qdata": stored("U8", 4, 32)}, data).blocks.block[-1] == 16
 
 
 def test_numbers_with_names_in_formulas():
     """Negative integers stand in parentheses."""
-    assert [named_number("z", n).numbers for n in (-3, -1, 0, 1, 12)] == ["(-3)", "(-1)", "0", "1", "12"]
-    assert named_number("z", 0).names == "z"
+    sums = [Element(lambda name, n=n: named_number(name, n)).of(Name("z") + 1) for n in (-3, -1, 0, 1, 12)]
+    assert [s.numbers.text for s in sums] == ["(-3) + 1", "(-1) + 1", "0 + 1", "1 + 1", "12 + 1"]
+    assert {s.names.text for s in sums} == {"z + 1"}
 
 
 @pytest.mark.parametrize(("name", "reader"), [("deepseek_fp8", "transformers"), ("ct_fp8_block", "compressed-tensors")])
@@ -312,7 +314,7 @@ def test_what_tells_the_columns_of_quanto(outputs, hidden, shape):
     parts = {"m.fc1.weight._data._data": stored("U8", 8, 128), "m.fc1.weight._scale": stored("F16", 16, 1), "m.fc1.weight._shift": stored("F16", 16, 1)}
     bias = {} if outputs is None else {"m.fc1.bias": stored("F16", outputs)}
     (layout,) = quanto.find(Release(parts | bias, {"hidden_size": hidden} if hidden else {}))
-    assert (layout.name, layout.shape, layout.bits) == ("m.fc1.weight", shape, 4)
+    assert (layout.name, layout.shape, layout.element.bits) == ("m.fc1.weight", shape, 4)
 
 
 def test_what_is_not_of_quanto():
@@ -331,11 +333,18 @@ def test_how_much_of_a_method_is_shown():
 
 def test_block_sizes_of_compressed_tensors_that_are_not_said():
     """32 columns of OCP's formats, 16 of NVFP4; else as the config says."""
-    nvfp4 = named(weight_packed=stored("U8", 16, 32), weight_scale=stored("F8_E4M3", 16, 4), weight_global_scale=stored("F32", 1))
-    mxfp8 = named(weight=stored("F8_E4M3", 16, 32), weight_scale=stored("U8", 16, 1))
-    for make, pieces, size in ((ct._block_floats, MX, 32), (ct._block_floats, nvfp4, 16), (ct._mxfp8, mxfp8, 32)):
-        assert make("m", pieces, group(num_bits=4, type="float")).size == size
-        assert make("m", pieces, group(num_bits=4, type="float", group_size=8)).size == 8
+    for make, code, bits, scale, size in (
+        (ct._block_floats, "U8", 4, "U8", 32), (ct._block_floats, "U8", 4, "F8_E4M3", 16), (ct._mxfp8, "F8_E4M3", 8, "U8", 32)
+    ):  # fmt: skip
+        for said, wanted in ((None, size), (8, 8)):
+            pieces = {
+                "weight" if bits == 8 else "weight_packed": stored(code, 16, 8 * bits), "weight_scale": stored(scale, 16, 64 // wanted),
+                "weight_global_scale": stored("F32", 1),
+            }  # fmt: skip
+            if bits == 8:
+                pieces["weight"] = stored(code, 16, 64)
+            own = group(num_bits=4, type="float", **({} if said is None else {"group_size": said}))
+            assert make("m", named(**pieces), own).blocks.block[-1] == wanted
 
 
 def test_which_codes_a_group_may_have():
@@ -354,7 +363,7 @@ def test_which_codes_a_group_may_have():
 @pytest.mark.parametrize(("name", "bits"), [("bnb_nf4_nested", 0), ("bnb_nf4", 31), ("ct_mxfp4", 2), ("ct_nvfp4", 6), ("gguf_ternary_fp4", 0), ("gptq_v1_4bit_g128_sym", 14)])
 def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     """Those of floats and of E8M0; a code of bitsandbytes is the place of a number in a table."""
-    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.kind.name == "MXFP4"))
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.block_type == "MXFP4"))
     nothing = torch.zeros(4)
     run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, nothing, nothing)
     found = dict(places._flips(run))
@@ -374,7 +383,7 @@ def test_zero_points_that_wrap_within_a_word(bits, wraps):
 def test_codes_in_a_byte_have_at_most_8_bits():
     pieces = named(weight=stored("I8", 16, 32), weight_scale=stored("F16", 16, 1))
     for bits, wanted in ((4, 4), (8, 8), (16, 8)):
-        assert ct._whole("m", pieces, group(num_bits=bits)).element == IntFormat(wanted)
+        assert ct._whole("m", pieces, group(num_bits=bits, strategy="channel")).element == IntFormat(wanted)
 
 
 @pytest.mark.parametrize(

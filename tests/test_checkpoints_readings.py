@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,10 +14,10 @@ from suspects import W, ct_stored, grid_of, suspect, weight
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _Judgement
+from quantcore.checkpoints.layouts import imatrix
 from quantcore.checkpoints.origin import origin_of
-from quantcore.checkpoints.origin.expression import named, power_of_two, text_of
-from quantcore.checkpoints.origin.readings import readings
-from quantcore.checkpoints.origin.rivals import _counted
+from quantcore.checkpoints.origin.rivals import _counted, readings
+from quantcore.expressions import POWER_OF_TWO, Element, Name, named, text_of
 
 NUMBER = re.compile(r": (\w+) = ([^ ,]+)(, as here| instead of (.+))\.$")
 BITS = re.compile(r"read from (?:the same bits|bits (\d+)–(\d+) of (\S+?)(?: instead of bits (\d+)–(\d+)(?: of (\S+))?)?)\.$")
@@ -110,7 +109,7 @@ def test_sums_of_an_imatrix(calls):
     for tensor in open_checkpoint(case("imatrix").release).tensors.values():
         layout = tensor.layout
         sums = layout.stored()["in_sum2"].numpy()
-        alone = replace(layout, pieces={"in_sum2": layout.pieces["in_sum2"]}, calls=calls)
+        alone = imatrix.layout_of(layout.name, {"in_sum2": layout.pieces["in_sum2"]}, calls)
         wanted = sums / np.float32(calls) if calls > 0 else sums
         assert np.array_equal(alone.values().numpy(), wanted)
         index = tuple(n - 1 for n in sums.shape)
@@ -122,23 +121,25 @@ def test_sums_of_an_imatrix(calls):
             assert np.array_equal(layout.values().numpy(), np.where(counts == 0, np.float32(1), sums / np.where(counts == 0, 1, counts)))
 
 
-A, B, C = (named(name, value) for name, value in (("a", 7), ("b", -2), ("c", np.float32(0.5))))
+A, B, C = (Name(name) for name in "abc")
+GIVEN = {"a": 7, "b": -2, "c": np.float32(0.5)}
 FORMULAS = [
     (A + B * C, "a + b · c", "7 + (-2) · 0.5"), (A - (B - C), "a - (b - c)", "7 - ((-2) - 0.5)"), (A - B - C, "a - b - c", "7 - (-2) - 0.5"),
     (A * (B * C), "a · (b · c)", "7 · ((-2) · 0.5)"), (A * B * C, "a · b · c", "7 · (-2) · 0.5"), ((A + B) * C, "(a + b) · c", "(7 + (-2)) · 0.5"),
     (A % 3 + B, "(a mod 3) + b", "(7 mod 3) + (-2)"), ((A + B) % 4, "(a + b) mod 4", "(7 + (-2)) mod 4"), (A * B % 4, "a · b mod 4", "7 · (-2) mod 4"),
     (A >> 1, "a >> 1", "7 >> 1"), ((A + 1) >> 1, "(a + 1) >> 1", "(7 + 1) >> 1"), ((A >> 1) * B, "(a >> 1) · b", "(7 >> 1) · (-2)"),
-    (A / (B * C), "a / (b · c)", "7 / ((-2) · 0.5)"), (A * power_of_two(A - 5), "a · (2^(a - 5))", "7 · (2^(7 - 5))"),
-    (power_of_two(A - 5) * A, "2^(a - 5) · a", "2^(7 - 5) · 7"), (A - power_of_two(A - 5), "a - 2^(a - 5)", "7 - 2^(7 - 5)"),
+    (A / (B * C), "a / (b · c)", "7 / ((-2) · 0.5)"), (A * POWER_OF_TWO(A - 5), "a · (2^(a - 5))", "7 · (2^(7 - 5))"),
+    (POWER_OF_TWO(A - 5) * A, "2^(a - 5) · a", "2^(7 - 5) · 7"), (A - POWER_OF_TWO(A - 5), "a - 2^(a - 5)", "7 - 2^(7 - 5)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("formula", "names", "numbers"), FORMULAS)
 def test_parentheses_only_where_they_are_needed(formula, names, numbers):
     """The text has the value of the formula by Python's own rules."""
-    assert (formula.names, formula.numbers) == (names, numbers)
+    found = Element(lambda name: named(name, GIVEN[name])).of(formula)
+    assert (found.names.text, found.numbers.text) == (names, numbers)
     python = names.replace("·", "*").replace("^", "**").replace("mod", "%")
-    assert formula.value == eval(python, {"a": 7, "b": -2, "c": 0.5})
+    assert found.value == eval(python, {"a": 7, "b": -2, "c": 0.5})
 
 
 NOTES = {

@@ -15,7 +15,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import Heads
 from quantcore.checkpoints.findings.record import RIVALS
 from quantcore.checkpoints.origin import origin_of, window
-from quantcore.checkpoints.origin.readings import readings
+from quantcore.checkpoints.origin.rivals import readings
 from quantcore.checkpoints.packing import padded, unpack
 from quantcore.errors import QuantError
 

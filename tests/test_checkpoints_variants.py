@@ -15,11 +15,12 @@ from test_checkpoints_findings import changed, members, release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.onnx.model import Dequantize, OnnxGraph, OnnxType
+from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings import of_parameters
 from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
 from quantcore.checkpoints.layouts import onnx
-from quantcore.checkpoints.layouts.compressed_tensors.groups import Matcher, read_groups
-from quantcore.checkpoints.layouts.in_parts.quanto import _columns, _divisors, _group_size
+from quantcore.checkpoints.layouts.compressed_tensors_groups import Matcher, read_groups
+from quantcore.checkpoints.layouts.quanto import _columns, _divisors, _group_size
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 
@@ -154,9 +155,9 @@ def test_gguf_scales_of_outputs(tmp_path):
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf(infos, body, [("general.architecture", STRING, "llama")]))
     tensors = open_checkpoint(file).tensors
-    scales = {name: t.layout.output_scale for name, t in tensors.items() if t.is_quantized}
-    assert scales["a.weight"].name == "a.scale"
-    assert scales["b.weight"] is None
+    scales = {name: [s.facts["scale"] for s in t.layout.remarks] for name, t in tensors.items() if t.is_quantized}
+    assert scales["a.weight"] == ["'a.scale'"]
+    assert scales["b.weight"] == []
     assert np.array_equal(tensors["a.weight"].read().numpy(), given.expected["blk.0.attn_output.weight"])
 
 
@@ -447,14 +448,14 @@ def test_versions_that_pack_otherwise(version, name, tmp_path):
 @pytest.mark.parametrize(("output", "dtype"), [(0, torch.float16), (1, torch.float32), (10, torch.float16), (16, torch.bfloat16), (11, None), (2, None), (17, None)])
 def test_what_onnx_dequantizes_to(output, dtype):
     """TensorProto: 1 float32, 10 float16, 16 bfloat16; 0, as the scales."""
-    piece = type("Scale", (), {"is_floating": True, "dtype": "F16", "shape": ()})()
+    piece, codes = StoredTensor("s", "F16", (), None, 0, 2), StoredTensor("x", "I8", (2, 3), None, 0, 6)
     node = Dequantize("x", "s", "", 1, 0, output)
     graph = OnnxGraph({"x": (OnnxType("int8", "I8", 8), (2, 3))}, (node,))
     if dtype is None:
         with pytest.raises(QuantError, match=f"data type {output}"):
-            onnx._dequantized(node, graph, {"x": piece, "scale": piece})
+            onnx._dequantized(node, graph, {"x": codes, "scale": piece})
     else:
-        assert onnx._dequantized(node, graph, {"x": piece, "scale": piece}).dtype == dtype
+        assert onnx._dequantized(node, graph, {"x": codes, "scale": piece}).dtype == dtype
 
 
 @pytest.mark.parametrize(

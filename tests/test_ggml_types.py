@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from quantcore.checkpoints.ggml import BLOCK_TYPES, digits_of, grid
+from quantcore.checkpoints.ggml import BLOCK_TYPES, digits_of
+from quantcore.checkpoints.ggml.grids import grid
 from quantcore.errors import QuantError
 
 

@@ -86,7 +86,10 @@ def window_of(layout: Layout, rows: Span | None, at: tuple[int, ...], original: 
 
 def has_codes(layout: Layout) -> bool:
     """Whether a weight has codes to show, and not only values."""
-    return not isinstance(layout.coded, str)
+    try:
+        return layout.element is not None
+    except QuantError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from quantcore.expressions.element import Element, Line, Term, named, text_of
 from quantcore.expressions.nodes import (
+    PRODUCT,
+    SUM,
     Applied,
     Explained,
     Expression,
@@ -51,6 +53,8 @@ __all__ = [
     "ONES",
     "Operation",
     "POWER_OF_TWO",
+    "PRODUCT",
+    "SUM",
     "Term",
     "Text",
     "Value",

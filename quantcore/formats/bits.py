@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.expressions import Explained, Operation, Term, text_of
-from quantcore.expressions.nodes import PRODUCT, SUM
+from quantcore.expressions import PRODUCT, SUM, Explained, Operation, Term, text_of
 from quantcore.formats.floating_point import FloatFormat
 
 

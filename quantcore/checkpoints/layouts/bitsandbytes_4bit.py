@@ -108,7 +108,7 @@ def _described(name: str, kind: str, nested: bool, pieces: Mapping[str, StoredTe
     size = f"per_flat_group({state.blocksize})"
     return Layout(
         name, state.shape, state.dtype, pieces, fields,
-        FORMAT, words(FORMAT, kind, size, "nested" * nested), _element(table, kind), PerFlatGroup(state.blocksize),
+        FORMAT, words(FORMAT, kind, size, "nested" * nested), partial(_element, table, kind), PerFlatGroup(state.blocksize),
         is_symmetric=True, level=LEVEL, derived={SCALE: _nested_scale(state)} if nested else {}, rivals=_rivals,
     )  # fmt: skip
 

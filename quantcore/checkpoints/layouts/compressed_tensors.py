@@ -105,7 +105,7 @@ def _dtype(scale: StoredTensor) -> torch.dtype:
 
 
 def _packed(
-    module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...]
+    module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...] = ()
 ) -> Layout:
     packed, scale = pieces["weight_packed"], pieces["weight_scale"]
     if len(packed.shape) < 2 or len(scale.shape) not in (0, 1, len(packed.shape)):

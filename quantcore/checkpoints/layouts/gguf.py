@@ -72,8 +72,10 @@ def find(release: Release) -> Iterator[Layout]:
         if piece.dtype in BLOCK_TYPES:
             apart = f"{name.removesuffix('.weight')}.scale"
             yield in_blocks(name, piece, BLOCK_TYPES[piece.dtype], release.stored.get(apart))
+        elif piece.dtype in _FLOATS:  # ggml widens them
+            yield plain(name, piece, f"gguf {piece.dtype}", torch.float32)
         else:
-            yield plain(name, piece, f"gguf {piece.dtype}" if piece.dtype in _FLOATS else "")
+            yield plain(name, piece)
 
 
 def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTensor | None = None) -> Layout:

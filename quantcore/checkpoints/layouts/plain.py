@@ -22,23 +22,24 @@ def find(release: Release) -> Iterator[Layout]:
         yield plain(name, piece)
 
 
-def plain(name: str, piece: StoredTensor, storage: str = "") -> Layout:
+def plain(name: str, piece: StoredTensor, storage: str = "", dtype: torch.dtype | None = None) -> Layout:
     """Return the layout of a stored tensor whose elements are its values.
 
     Args:
         storage: how it is stored, in words, if not as ``plain float16``.
+        dtype: the reader's output dtype, if not that of the tensor.
     """
     if piece.dtype not in TORCH_DTYPES:
         reason = (
             f"{named(name)} has the dtype {piece.dtype}, which is not supported; save it in another one."
         )
         return cast(Layout, Refused(name, piece.shape, {"": piece}, reason, f"dtype {piece.dtype}"))
-    dtype = TORCH_DTYPES[piece.dtype]
-    storage = storage or f"plain {str(dtype).removeprefix('torch.')}"
+    own = dtype or TORCH_DTYPES[piece.dtype]
+    storage = storage or f"plain {str(own).removeprefix('torch.')}"
     return Layout(
-        name, piece.shape, dtype, {"": piece}, {CODES: Numbers(piece)},
-        storage.partition(" ")[0], storage, _coded(name, dtype, storage), PER_TENSOR,
-        own_value=PLAIN, fast=_values, symbols={CODES: "x"}, of_part=lambda part: plain(name, part, storage),
+        name, piece.shape, own, {"": piece}, {CODES: Numbers(piece)},
+        storage.partition(" ")[0], storage, _coded(name, own, storage), PER_TENSOR,
+        own_value=PLAIN, fast=_values, symbols={CODES: "x"}, of_part=lambda part: plain(name, part, storage, dtype),
     )  # fmt: skip
 
 

@@ -19,8 +19,7 @@ from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layo
 from quantcore.checkpoints.protocol.reading import Reading, Sentence, instead
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
-from quantcore.expressions import Explained, Let, Operation, Term
-from quantcore.expressions.nodes import PRODUCT
+from quantcore.expressions import PRODUCT, Explained, Let, Operation, Term
 from quantcore.formats import FLOATS, FloatFormat, Format, IntFormat
 from quantcore.granularity import Blocks, Granularity, PerBlock
 from quantcore.notation import write_call

@@ -69,7 +69,7 @@ class Layout:
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
     their names within the module (``qweight``); ``fields``: of each role, "codes" is one of them. ``format_name``:
     ``gptq``; ``storage``: how it is stored, in words: ``gptq int4 per_group(128) asymmetric``. ``coded``: what a code is,
-    None for values; ``granularity``: which elements share a scale, with a group index as if the columns of a group were
+    or why there are none, or a function that reads it; ``granularity``: which elements share a scale, with a group index as if the columns of a group were
     adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or there is none; None: whether there
     is neither a zero point nor a min.
 
@@ -100,7 +100,7 @@ class Layout:
     fields: Mapping[str, Field]
     format_name: str
     storage: str
-    coded: Format | str
+    coded: Format | str | Callable[[], Format | str]
     granularity: Granularity
     is_symmetric: bool | None = None
     decoding: Literal["scaled", "divided", "of_largest"] = "scaled"
@@ -151,9 +151,13 @@ class Layout:
         Raises:
             QuantError: there are no codes.
         """
-        if isinstance(self.coded, str):
-            raise QuantError(self.coded)
-        return self.coded
+        if isinstance(self._coded, str):
+            raise QuantError(self._coded)
+        return self._coded
+
+    @cached_property
+    def _coded(self) -> Format | str:
+        return self.coded() if callable(self.coded) else self.coded
 
     @property
     def is_plain(self) -> bool:

@@ -34,7 +34,7 @@ class Location:
     @property
     def scale(self) -> tuple[Place, ...]:
         """The scale, or all that it is computed from."""
-        return tuple(p for role, p in self.parameters.items() if "scale" in role or "nested" in role)
+        return tuple(p for role, p in self.parameters.items() if "scale" in role or "nested" in role or role == "d")
 
     @property
     def zero_point(self) -> Place | None:
@@ -43,5 +43,5 @@ class Location:
 
     @property
     def min(self) -> Place | None:
-        """The minimum, if one is stored."""
-        return self.parameters.get("min")
+        """The minimum, or its code in a sub-block, if one is stored."""
+        return next((self.parameters[role] for role in ("min", "min_code", "m") if role in self.parameters), None)

@@ -48,6 +48,8 @@ class Refused:
 class Deferred:
     """A weight whose shape or packing is stored in a tensor: its record is made on first access."""
 
+    is_plain = holds_values = False
+
     def __init__(
         self, name: str, format_name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]
     ) -> None:

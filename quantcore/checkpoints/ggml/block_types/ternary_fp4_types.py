@@ -114,7 +114,7 @@ def e8m0_as_nan(scale: Expression) -> Expression:
 def _half_e4m3(code: int) -> np.float32:
     """Half the value of a code of E4M3, the sign bit ignored; 0x7F is 0 (ggml-impl.h, `ggml_ue4m3_to_fp32`)."""
     exponent, mantissa = code >> 3 & 15, code & 7
-    if code & 0x7F == 0x7F:
+    if code == 0x7F:
         return np.float32(0)
     return np.float32(np.ldexp(1 + mantissa / 8, exponent - 8) if exponent else np.ldexp(mantissa / 8, -7))
 
@@ -122,7 +122,7 @@ def _half_e4m3(code: int) -> np.float32:
 def _explained(bits: Term) -> Explained:
     code = int(bits.value)
     exponent, mantissa = code >> 3 & 15, code & 7
-    if code & 0x7F == 0x7F:
+    if code == 0x7F:
         return Explained("0", "0", "ggml reads 0x7F as 0", "0")
     numbers, formula = f"{mantissa} / 8 · 2^(-7)", "m / 8 · 2^(-7)"
     if exponent:
