@@ -32,7 +32,7 @@ class Explained:
     numpy: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """What an operation does, and how it is written.
 

@@ -78,7 +78,7 @@ class _Run:
                 continue
             values.append(self.of(operand, self._scratch(out) if taken else out))
             taken = taken or values[-1] is out
-        if expression.operation in (ADD, SUBTRACT) and None in values:
+        if any(value is None for value in values) and expression.operation in (ADD, SUBTRACT):
             return next(value for value in values if value is not None)
         tensors = [value for value in values if isinstance(value, Tensor)]
         if not tensors:
