@@ -2,6 +2,7 @@
 
 from quantcore.expressions.element import Element, Line, Term, named, text_of
 from quantcore.expressions.nodes import (
+    PRODUCT,
     Applied,
     Explained,
     Expression,
@@ -14,6 +15,7 @@ from quantcore.expressions.nodes import (
 )
 from quantcore.expressions.operations import (
     CLAMP,
+    DEFINITIONS,
     FLOOR_LOG2,
     FUSED,
     LOG2,
@@ -27,6 +29,7 @@ from quantcore.expressions.operations import (
     rounded,
     rounded_each,
     to,
+    without,
 )
 from quantcore.expressions.run import run
 from quantcore.expressions.written import Text, of_number, put, written
@@ -34,6 +37,7 @@ from quantcore.expressions.written import Text, of_number, put, written
 __all__ = [
     "Applied",
     "CLAMP",
+    "DEFINITIONS",
     "Element",
     "Explained",
     "Expression",
@@ -51,6 +55,7 @@ __all__ = [
     "ONES",
     "Operation",
     "POWER_OF_TWO",
+    "PRODUCT",
     "Term",
     "Text",
     "Value",
@@ -64,5 +69,6 @@ __all__ = [
     "run",
     "text_of",
     "to",
+    "without",
     "written",
 ]
