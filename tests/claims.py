@@ -11,9 +11,9 @@ import re
 import numpy as np
 
 import quantcore as qc
+from quantcore.conventions import KERNELS
 from quantcore.diagnosis import number as written
 from quantcore.diagnosis import percent
-from quantcore.numerics import KERNELS
 
 EDGE = 2.0**-20  # float32 rounds x / s: so close to the edge of the codes an element may count either way
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import quantcore as qc
+from quantcore.conventions import KERNELS
 from quantcore.conventions.record import CHOICES
-from quantcore.numerics.kernels import KERNELS
 
 LIBRARIES = [name for name in qc.INTEGER_CONVENTIONS if golden.cases(name)]
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN

@@ -21,7 +21,7 @@ FLOATS = {
     "add": A + B, "subtract": A - B, "multiply": A * B, "divide": A / B,
     "min": ex.MINIMUM(A, B), "max": ex.MAXIMUM(A, B), "magnitude": ex.MAGNITUDE(A), "negative": ex.NEGATIVE(A),
     "clamp": ex.CLAMP(A, -2, 7), "float16": ex.to(torch.float16)(A), "bfloat16": ex.to(torch.bfloat16)(A),
-    **{rule: ex.rounded(rule)(A) for rule in ROUNDINGS},
+    **{rule: ex.rounded(rule)(A) for rule in [*ROUNDINGS, *ex.DEFINITIONS]},
 }  # fmt: skip
 INTEGERS = {
     "mod": A % 16, "shift": A >> 3, "ones": ex.ONES(A), "entry": ex.entry((3, -1, 4, -1, 5, -9, 2, 6))(A % 8),
@@ -57,9 +57,16 @@ def as_numpy(expression, **values):
         return eval(ex.written(expression, "numpy"), helpers | values)
 
 
+def defined():
+    """The functions of `DEFINITIONS`, as a script defines them."""
+    found = {}
+    exec("".join(ex.DEFINITIONS.values()), found)
+    return found
+
+
 def as_torch(expression, **values):
     helpers = {
-        "torch": torch, **ROUNDINGS, "ones": lambda n: sum(((n >> i) & 1 for i in range(31)), n * 0),
+        "torch": torch, **defined(), "ones": lambda n: sum(((n >> i) & 1 for i in range(31)), n * 0),
         "float16": lambda x: x.half().float(), "bfloat16": lambda x: x.bfloat16().float(),
     }  # fmt: skip
     return eval(ex.written(expression, "torch"), helpers | values)
@@ -76,7 +83,7 @@ def test_operations_on_floats(name):
     assert same(plain, as_torch(expression, **{n: t.clone() for n, t in tensors.items()}))
     for i, (a, b) in enumerate(pairs):
         assert same(plain[i], on_numbers(expression, a=a, b=b)), (a, b)
-        if name not in ("half_up", "half_away"):  # NumPy has no such function
+        if name not in ex.DEFINITIONS:  # NumPy has no such function
             assert same(plain[i], as_numpy(expression, a=a, b=b)), (a, b)
 
 
@@ -177,6 +184,26 @@ def test_nothing_is_added_where_a_number_is_absent():
     assert ex.run(total, numbers, torch.empty(2)).tolist() == [2, 4]
     assert ex.written(total, "torch", {"c": ""}) == "torch.round(a / b)"
     assert ex.written(total, names={"a": "x", "b": "s", "c": "z"}) == "round(x / s + z)"
+
+
+def test_without_a_number_nothing_is_added_subtracted_or_fused():
+    for tree, rest in ((A / B + C, "a / b"), ((A - C) * B, "a · b"), (ex.FUSED(A, B, C), "a · b"), (A * (B + C) + C, "a · b"), (C + A, "a")):
+        assert ex.written(ex.without(tree, "c")) == rest
+    assert ex.written(ex.without(A + (B + C), "b", "c")) == "a"
+    assert ex.written(ex.without(A / B, "c")) == "a / b"
+
+
+def test_a_fused_operation_is_shown_as_the_sum_that_is_rounded_once():
+    found = ex.Element(lambda name: ex.named(name, np.float32(-0.5))).of(ex.FUSED(A, B + 1, C))
+    assert (found.names.text, found.numbers.text) == ("a · (b + 1) + c", "(-0.5) · ((-0.5) + 1) + (-0.5)")
+    assert found.note == "rounded once"
+
+
+def test_a_name_that_binds_loosely_is_put_in_parentheses():
+    inverse = ex.Name("1/s", ex.PRODUCT)
+    assert ex.written(A * inverse) == "a · (1/s)"
+    assert ex.written(ex.FUSED(A, inverse, B)) == "fma(a, 1/s, b)"
+    assert ex.written(A * inverse, "torch", {"1/s": "inverse"}) == "a * inverse"
 
 
 def test_parentheses():

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import quantcore as qc
+from quantcore.conventions import KERNELS
 from quantcore.matching import (
     Candidate,
     Corruption,
@@ -33,7 +34,6 @@ from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
 from quantcore.matching.reasons import _bounds_of, _scale_words, _wrapped, explain, reason
 from quantcore.notation import write_call
-from quantcore.numerics import KERNELS
 
 F = np.float32
 FORMULAS = {

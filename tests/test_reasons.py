@@ -14,6 +14,7 @@ from parts import in_parts
 
 import quantcore as qc
 from quantcore.conventions.record import CHOICES, CONVENTIONS
+from quantcore.expressions import written
 from quantcore.range_setting import Search
 
 f32, f64 = np.float32, np.float64
@@ -88,7 +89,7 @@ class Side:
 
 
 def qc_kernel(side):
-    from quantcore.numerics import KERNELS
+    from quantcore.conventions import KERNELS
 
     return KERNELS[side.rules.coding.kernel]
 
@@ -228,7 +229,7 @@ class Claim:
         if converted:
             assert int(converted[2]) == side.code, self.text
             kernel = qc_kernel(side)
-            value = side.rounded(side.value(kernel.rounded))
+            value = side.rounded(side.value(written(kernel.unrounded)))
             with np.errstate(all="ignore"):
                 value = f32(value) if kernel.shift_first else f32(value) + side.z
             assert same(f32(converted[1]), value), self.text

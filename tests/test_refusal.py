@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.numerics.kernels import KERNELS
+from quantcore.conventions import KERNELS
 from quantcore.scheme import unsupported_format
 
 SCHEMES = [

@@ -118,7 +118,7 @@ def test_scripts_hold_where_a_cast_keeps_the_lowest_bits(text):
         run(write(literal(x.numpy()), result))
 
 
-@pytest.mark.parametrize("kernel", "ABCDFG")
+@pytest.mark.parametrize("kernel", "ABCDFGH")
 @pytest.mark.parametrize("text", ["int4 per_channel", "uint4 asymmetric per_group(4)", "uint8 symmetric"])
 def test_scripts_hold_for_every_kernel(kernel, text):
     """All but the fused one, which is tested on its library's records."""

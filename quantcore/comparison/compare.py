@@ -18,8 +18,8 @@ from torch import Tensor
 from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
 from quantcore.comparison.sentences import kind_of, sentence
 from quantcore.comparison.ties import NO_TIE, kernel_kinds
-from quantcore.conventions import Convention
-from quantcore.numerics import CHUNK, KERNELS, as_float32
+from quantcore.conventions import KERNELS, Convention
+from quantcore.numerics import CHUNK, as_float32
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers
 from quantcore.scheme import Scheme
 

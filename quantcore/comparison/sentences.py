@@ -7,6 +7,7 @@ import torch
 from quantcore.comparison.causes import Choices
 from quantcore.comparison.ties import NEAR, PARITY, ROUNDING, TIE
 from quantcore.conventions import CHOICES
+from quantcore.expressions import written
 from quantcore.quantization import Quantized
 from quantcore.tracing import Trace, dividend, number, signed, trace
 
@@ -134,7 +135,7 @@ def _rounded(who: str, t: Trace) -> str:
         operation = "· (1/s)" if kernel.inverse else "/ s"
         return f"{who} rounds {dividend(t)} {operation} = {number(t.quotient)} to {number(t.rounded)}"
     verb = "truncates" if kernel.half and t.scheme.convention.coding.rounding == "toward_zero" else "rounds"
-    rounded = kernel.rounded if t.center is None else kernel.rounded.replace("x", dividend(t), 1)
+    rounded = written(kernel.unrounded, names={} if t.center is None else {"x": "(x - mean)"})
     text = f"{who} {verb} {rounded} = {number(t.unrounded)} to {number(t.rounded)}"
     if t.shift and not kernel.shift_first:
         text += f", + {signed(t.shift)} = {number(t.shifted)}"

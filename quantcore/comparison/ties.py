@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from quantcore.comparison.causes import blocks_of
-from quantcore.numerics import KERNELS, unrounded
+from quantcore.conventions import KERNELS
 from quantcore.qparams import factor
 from quantcore.quantization import Quantized
 
@@ -44,7 +44,7 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     if kernel.fused:  # one scale for the tensor
         s, shift = s[:1], shift[:1]
-    return kernel.run(x, s, shift if kernel.shift_first else None, torch.empty_like(x), unrounded)
+    return kernel.before_rounding(x, s, shift, torch.empty_like(x))
 
 
 def _away(result: Quantized, values: Tensor) -> Tensor:

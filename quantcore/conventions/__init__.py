@@ -6,6 +6,7 @@ with AVX-512, one thread, the named arithmetic gave no difference and every othe
 
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Choice
+from quantcore.conventions.kernels import KERNELS, Kernel
 from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (
     CHOICES,
@@ -40,6 +41,7 @@ __all__ = [
     "CHOICES",
     "CONVENTIONS",
     "INTEGER_CONVENTIONS",
+    "KERNELS",
     "STAGES",
     "STAGE_OF",
     "TEXTBOOK",
@@ -47,5 +49,6 @@ __all__ = [
     "Case",
     "Choice",
     "Convention",
+    "Kernel",
     "Limit",
 ]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from quantcore.conventions.kernels import KERNELS
 from quantcore.formats import CodebookFormat, FloatFormat, Format
-from quantcore.numerics import KERNELS
 
 if TYPE_CHECKING:
     from quantcore.conventions.record import Convention

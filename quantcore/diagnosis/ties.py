@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from quantcore.conventions import KERNELS
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import index, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
 from quantcore.diagnosis.tables import table_of, values_of
-from quantcore.numerics import KERNELS, half_even
 from quantcore.quantization import coded_with
 from quantcore.wording import count
 
@@ -150,9 +150,7 @@ def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
 
 def _unclamped(x: Tensor, scale: Tensor, zero_point: Tensor, kernel: str) -> Tensor:
     run = KERNELS[kernel]
-    return run.run(
-        x, torch.reciprocal(scale) if run.inverse else scale, zero_point, torch.empty_like(x), half_even
-    )
+    return run.run(x, torch.reciprocal(scale) if run.inverse else scale, zero_point, torch.empty_like(x))
 
 
 def _codes(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context, kernel: str) -> Tensor:

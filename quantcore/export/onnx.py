@@ -21,11 +21,10 @@ from typing import Any
 
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS, TEXTBOOK
+from quantcore.conventions import CONVENTIONS, KERNELS, TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
-from quantcore.numerics import KERNELS
 from quantcore.quantization import Quantized, quantize
 from quantcore.scheme import Scheme
 

@@ -16,6 +16,7 @@ from quantcore.expressions.nodes import (
 )
 from quantcore.expressions.operations import (
     CLAMP,
+    DEFINITIONS,
     FLOOR_LOG2,
     FUSED,
     LOG2,
@@ -29,6 +30,7 @@ from quantcore.expressions.operations import (
     rounded,
     rounded_each,
     to,
+    without,
 )
 from quantcore.expressions.run import run
 from quantcore.expressions.written import Text, of_number, put, written
@@ -36,6 +38,7 @@ from quantcore.expressions.written import Text, of_number, put, written
 __all__ = [
     "Applied",
     "CLAMP",
+    "DEFINITIONS",
     "Element",
     "Explained",
     "Expression",
@@ -68,5 +71,6 @@ __all__ = [
     "run",
     "text_of",
     "to",
+    "without",
     "written",
 ]

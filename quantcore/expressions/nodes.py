@@ -101,9 +101,10 @@ class Number(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Name(Expression):
-    """A number that is given when the expression is read."""
+    """A number that is given when the expression is read; ``binds``: how tightly its name does, as of ``1/s``."""
 
     name: str
+    binds: int = ATOM
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -173,13 +174,9 @@ def _looser(operation: Operation) -> Operation:
     return Operation(**parts)
 
 
-def _out(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda a, b, out=None: function(a, b, out=out)
-
-
-ADD = _infix("+", "+", _out(torch.add), lambda a, b: a + b, SUM)
-SUBTRACT = _infix("-", "-", _out(torch.sub), lambda a, b: a - b, SUM)
-MULTIPLY = _infix("·", "*", _out(torch.mul), lambda a, b: a * b, PRODUCT)
-DIVIDE = _infix("/", "/", _out(torch.div), _divided, PRODUCT)
-REMAINDER = _looser(_infix("mod", "%", _out(torch.remainder), lambda a, b: a % b, PRODUCT))
-SHIFT = _looser(_infix(">>", ">>", _out(torch.bitwise_right_shift), lambda a, b: a >> b, ATOM))
+ADD = _infix("+", "+", torch.add, lambda a, b: a + b, SUM)
+SUBTRACT = _infix("-", "-", torch.sub, lambda a, b: a - b, SUM)
+MULTIPLY = _infix("·", "*", torch.mul, lambda a, b: a * b, PRODUCT)
+DIVIDE = _infix("/", "/", torch.div, _divided, PRODUCT)
+REMAINDER = _looser(_infix("mod", "%", torch.remainder, lambda a, b: a % b, PRODUCT))
+SHIFT = _looser(_infix(">>", ">>", torch.bitwise_right_shift, lambda a, b: a >> b, ATOM))

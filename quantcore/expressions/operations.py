@@ -13,7 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.expressions.nodes import ATOM, PRODUCT, Applied, Expression, Operation
+from quantcore.expressions.nodes import (
+    ADD,
+    ATOM,
+    PRODUCT,
+    SUBTRACT,
+    Applied,
+    Explained,
+    Expression,
+    Name,
+    Operation,
+)
 from quantcore.numerics import Rounding, round_to, rounding
 
 Numbers = Callable[..., Any]
@@ -57,14 +67,32 @@ def rounded(rule: str | Rounding) -> Operation:
     return _rounded(rounding(rule) if isinstance(rule, str) else rule)
 
 
-_WRITTEN = {"floor": "floor", "ceil": "ceil", "toward_zero": "trunc"}
+_WRITTEN = {"half_even": "round", "floor": "floor", "ceil": "ceil", "toward_zero": "trunc"}
+# roundings that torch does not have -> the lines that define them
+DEFINITIONS = {
+    "half_up": """
+def half_up(v):
+    return v.floor() + (v - v.floor() >= 0.5)
+""",
+    "half_away": """
+def half_away(v):
+    return (v.abs().floor() + (v.abs() - v.abs().floor() >= 0.5)).copysign(v)
+""",
+    "half_away_of_sum": """
+def half_away_of_sum(v):
+    return (v.abs() + 0.5).floor().copysign(v)
+""",
+    "half_even_of_sum": """
+def half_even_of_sum(v):
+    ties = (v.abs() - 0.5) % 2 == 0
+    return ((v.abs() + 0.5).floor() - ties.float()).copysign(v)
+""",
+}
 
 
 def _rounded(rule: Rounding) -> Operation:
     name = getattr(rule, "__name__", "")
-    word, call = _WRITTEN.get(name, "round"), f"torch.{_WRITTEN.get(name, 'round')}"
-    if name not in ("half_even", *_WRITTEN):
-        call = name or "stochastic"
+    word, call = _WRITTEN.get(name, "round"), f"torch.{_WRITTEN[name]}" if name in _WRITTEN else name
 
     def tensors(x: Tensor, out: Tensor | None = None) -> Tensor:
         if out is None:
@@ -129,9 +157,19 @@ def _nearest(exact: Fraction) -> Any:
     return -value if exact < 0 else value
 
 
+def _as_sum(*terms: Any) -> Explained:
+    """Where its numbers are shown, it is written as what is rounded."""
+
+    def text(kind: str) -> str:
+        x, factor, added = (getattr(term, kind) for term in terms)
+        return f"{x.within(PRODUCT)} · {factor.within(ATOM)} + {added.within(PRODUCT)}"
+
+    return Explained(text("names"), text("numbers"), "rounded once")
+
+
 FUSED = Operation(
     "fma({0}, {1}, {2})", "torch.add(torch.tensor(float({2})), {0}, alpha={1}.item())", "fma({0}, {1}, {2})",
-    _fused, _fused_exactly,
+    _fused, _fused_exactly, explain=_as_sum,
 )  # fmt: skip
 
 
@@ -189,3 +227,23 @@ def rounded_each(expression: Expression, dtype: torch.dtype) -> Expression:
         return expression
     operands = (rounded_each(o, dtype) for o in expression.operands)
     return to(dtype)(expression.operation(*operands))
+
+
+def without(expression: Expression, *absent: str) -> Expression:
+    """Return the expression where these numbers are absent: nothing is added or subtracted."""
+    found = _present(expression, frozenset(absent))
+    assert found is not None
+    return found
+
+
+def _present(expression: Expression, absent: frozenset[str]) -> Expression | None:
+    if isinstance(expression, Name):
+        return None if expression.name in absent else expression
+    if not isinstance(expression, Applied) or not expression.names & absent:
+        return expression
+    operands = [_present(o, absent) for o in expression.operands]
+    left = [o for o in operands if o is not None]
+    if len(left) == len(operands):
+        return expression.operation(*left)
+    assert expression.operation in (ADD, SUBTRACT, FUSED)
+    return left[0] * left[1] if expression.operation is FUSED else left[0] if left else None

@@ -1,23 +1,23 @@
 """Expressions on tensors: parameters in block form first, then the elements, into memory that is given."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quantcore.expressions.nodes import ADD, SUBTRACT, Applied, Expression, Let, Name, Number, Where
+from quantcore.expressions.nodes import Applied, Expression, Let, Name, Number, Where
+from quantcore.expressions.operations import without
 from quantcore.numerics import like
 
 Given = Tensor | float | None
+# from the numbers, the memory for the result, and the results of `Let` so far, to the result
+_Step = Callable[[Mapping[str, Given], Tensor | None, dict[Expression, Any]], Any]
 
 
-def run(
-    expression: Expression,
-    numbers: Mapping[str, Given],
-    out: Tensor | None = None,
-    known: Mapping[Expression, Tensor] | None = None,
-) -> Any:
+def run(expression: Expression, numbers: Mapping[str, Given], out: Tensor | None = None) -> Any:
     """Return the result of an expression.
 
     Args:
@@ -25,68 +25,90 @@ def run(
             added or subtracted.
         out: float32 memory for the result, of the elements' shape. Names whose tensors have as many elements are the
             elements: they are computed in this memory, and codes are converted straight into it.
-        known: elements that parts of the expression stand for, computed elsewhere; they may lie in ``out``.
     """
-    found = _Run(numbers, 0 if out is None else out.numel(), known or {}).of(expression, out)
+    size = 0 if out is None else out.numel()
+    elements, absent = [], []
+    for name, number in numbers.items():
+        if number is None:
+            absent.append(name)
+        elif size and isinstance(number, Tensor) and number.numel() == size:
+            elements.append(name)
+    found = _plan(expression, tuple(elements), tuple(absent))(numbers, out, {})
     return found if out is None or found is out else out.copy_(found)
 
 
-class _Run:
-    def __init__(self, numbers: Mapping[str, Given], count: int, known: Mapping[Expression, Tensor]) -> None:
-        self.numbers = numbers
-        self.elements = frozenset(
-            name for name, n in numbers.items() if count and isinstance(n, Tensor) and n.numel() == count
-        ).union(*(expression.names for expression in known))
-        self.given = known
-        self.known: dict[Expression, Any] = {}
-        self.depth = 0
+@lru_cache(maxsize=1024)
+def _plan(expression: Expression, elements: tuple[str, ...], absent: tuple[str, ...]) -> _Step:
+    """Return how an expression is computed: walking its tree for every region would cost more than small regions do."""
+    places = (f"operand {i}" for i in count(1))
 
-    def of(self, expression: Expression, out: Tensor | None = None) -> Any:
-        if expression in self.given:
-            return self._named(self.given[expression], out)
-        if isinstance(expression, Applied):
-            return self._applied(expression, out)
-        if isinstance(expression, Number):
-            return expression.value
-        if isinstance(expression, Name):
-            return self._named(self.numbers[expression.name], out)
-        if isinstance(expression, Where):
-            test, then, other = (self.of(e) for e in expression.children)
-            return torch.where(torch.as_tensor(test) == expression.value, then, other)
-        assert isinstance(expression, Let)
-        if out is not None:
-            return self.of(expression.of, out)
-        if expression not in self.known:
-            self.known[expression] = self.of(expression.of)
-        return self.known[expression]
+    def step(part: Expression, inside: bool, place: str = "") -> _Step:
+        """``inside``: whether it is computed in memory; ``place``: in a buffer of that name instead of the result's."""
+        if isinstance(part, Number):
+            value = part.value
+            return lambda numbers, out, known: value
+        if isinstance(part, Name):
+            return _named(part.name, place)
+        if isinstance(part, Let):
+            return step(part.of, True, place) if inside else _once(part, step(part.of, False))
+        if isinstance(part, Where):
+            return _where(part.value, *(step(child, False) for child in part.children))
+        assert isinstance(part, Applied)
+        steps, free = [], place
+        for operand in part.operands:  # what depends on parameters alone is computed in block form
+            own = inside and not operand.names.isdisjoint(elements)
+            steps.append((step(operand, own, free), own))
+            free = next(places) if own else free
+        return _applied(part, steps, inside, place)
 
-    def _named(self, number: Given, out: Tensor | None) -> Given:
+    whole = without(expression, *absent)
+    return step(whole, not whole.names.isdisjoint(elements))
+
+
+def _named(name: str, place: str) -> _Step:
+    def named(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Given:
+        number = numbers[name]
         if not isinstance(number, Tensor) or number.is_floating_point():
             return number
-        if out is not None:  # torch computes with two dtypes more slowly than it converts
-            return out.copy_(number) if number.numel() == out.numel() else number.to(torch.float32)
-        return number.to(torch.int32) if number.itemsize < 4 else number
+        if out is None:
+            return number.to(torch.int32) if number.itemsize < 4 else number
+        # torch computes with two dtypes more slowly than it converts
+        memory = like(out, place) if place else out
+        return memory.copy_(number)
 
-    def _applied(self, expression: Applied, out: Tensor | None) -> Any:
-        if out is not None and not (expression.names & self.elements):
-            out = None  # parameters alone: they are computed in block form
-        values: list[Any] = []
-        taken = False
-        for operand in expression.operands:
-            if out is None or not (operand.names & self.elements):
-                values.append(self.of(operand))
-                continue
-            values.append(self.of(operand, self._scratch(out) if taken else out))
-            taken = taken or values[-1] is out
-        if any(value is None for value in values) and expression.operation in (ADD, SUBTRACT):
-            return next(value for value in values if value is not None)
-        tensors = [value for value in values if isinstance(value, Tensor)]
-        if not tensors:
-            return expression.operation.on_numbers(*values)
+    return named
+
+
+def _once(part: Let, step: _Step) -> _Step:
+    def once(numbers: Mapping[str, Given], out: Tensor | None, known: dict[Expression, Any]) -> Any:
+        if part not in known:
+            known[part] = step(numbers, None, known)
+        return known[part]
+
+    return once
+
+
+def _where(value: float, test: _Step, then: _Step, otherwise: _Step) -> _Step:
+    def where(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Tensor:
+        tested, a, b = (step(numbers, None, known) for step in (test, then, otherwise))
+        return torch.where(torch.as_tensor(tested) == value, a, b)
+
+    return where
+
+
+def _applied(part: Applied, steps: list[tuple[_Step, bool]], inside: bool, place: str) -> _Step:
+    """``steps``: of the operands, and whether each is computed in memory."""
+    operation = part.operation
+
+    def applied(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:
+        values = [step(numbers, out if own else None, known) for step, own in steps]
         if not isinstance(values[0], Tensor):
-            values[0] = torch.as_tensor(values[0], dtype=tensors[0].dtype)
-        return expression.operation.on_tensors(*values, out=out)
+            tensor = next((value for value in values if isinstance(value, Tensor)), None)
+            if tensor is None:
+                return operation.on_numbers(*values)
+            values[0] = torch.as_tensor(values[0], dtype=tensor.dtype)
+        if not inside or out is None:
+            return operation.on_tensors(*values)
+        return operation.on_tensors(*values, out=like(out, place) if place else out)
 
-    def _scratch(self, out: Tensor) -> Tensor:
-        self.depth += 1
-        return like(out, f"operand {self.depth}")
+    return applied

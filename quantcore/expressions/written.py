@@ -57,7 +57,8 @@ def _text(expression: Expression, dialect: Dialect, names: Mapping[str, str]) ->
     if isinstance(expression, Number):
         return of_number(expression.value)
     if isinstance(expression, Name):
-        return Text(names.get(expression.name, expression.name))
+        given = names.get(expression.name)
+        return Text(expression.name, expression.binds) if given is None else Text(given)
     if isinstance(expression, Let):
         return Text(expression.name)
     if isinstance(expression, Where):

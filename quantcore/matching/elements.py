@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from quantcore.conventions import KERNELS, Kernel
+from quantcore.expressions import without, written
 from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
     Corruption,
@@ -13,7 +15,6 @@ from quantcore.matching.hypotheses.corruption import (
     unrounded,
 )
 from quantcore.matching.hypotheses.reproduce import kernel_inputs
-from quantcore.numerics import Kernel
 from quantcore.qparams import choose_qparams
 from quantcore.scheme import Scheme
 
@@ -44,10 +45,8 @@ class Element:
     @property
     def named(self) -> str:
         """What is rounded, as a formula."""
-        if self.kernel.subtracts:
-            return "(x - z) · (1/s)"
-        quotient = "x · (1/s)" if self.kernel.inverse else "x / s"
-        return f"{quotient} + z" if self.kernel.shift_first and self.z else quotient
+        kernel = KERNELS["D"] if self.kernel.fused else self.kernel
+        return written(without(kernel.unrounded, "½", *(() if self.z or kernel.subtracts else "z")))
 
     @property
     def own(self) -> float:

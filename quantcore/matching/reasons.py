@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
 from quantcore.matching.elements import Element, elements
 from quantcore.matching.hypotheses.corruption import (
@@ -17,7 +18,6 @@ from quantcore.matching.hypotheses.corruption import (
     Corruption,
 )
 from quantcore.matching.record import Cell
-from quantcore.numerics import KERNELS
 from quantcore.scheme import Scheme
 
 MOST_CELLS = 20  # listed one by one

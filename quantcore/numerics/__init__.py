@@ -1,7 +1,6 @@
-"""Arithmetic used by every stage: float32 input, rounding rules, kernels."""
+"""Arithmetic used by every stage: float32 input, rounding rules, scratch memory."""
 
 from quantcore.numerics.float32 import CHUNK, as_float32, decimal, refuse_nonfinite
-from quantcore.numerics.kernels import KERNELS, Kernel, multiply_shift_round
 from quantcore.numerics.rounding import (
     BELOW_HALF,
     MAX_SEED,
@@ -24,8 +23,6 @@ from quantcore.numerics.scratch import like, round_to
 __all__ = [
     "BELOW_HALF",
     "CHUNK",
-    "KERNELS",
-    "Kernel",
     "MAX_SEED",
     "NAMES",
     "NEAREST",
@@ -39,7 +36,6 @@ __all__ = [
     "half_even",
     "half_even_of_sum",
     "like",
-    "multiply_shift_round",
     "overflow_stays",
     "refuse_nonfinite",
     "round_to",

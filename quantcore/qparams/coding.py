@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS, Convention
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
-from quantcore.numerics import KERNELS, like, round_to
+from quantcore.numerics import like, round_to
 from quantcore.qparams.record import QParams
 from quantcore.scheme import Scheme
 

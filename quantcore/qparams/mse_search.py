@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from quantcore.numerics import CHUNK, KERNELS
+from quantcore.conventions import KERNELS
+from quantcore.numerics import CHUNK
 from quantcore.qparams.mse_bounds import Bounds, Errors, trials_of
 from quantcore.range_setting import Range
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
-from quantcore.numerics import KERNELS, like, rounding, unrounded
+from quantcore.numerics import like, rounding, unrounded
 from quantcore.qparams.coding import SCALED, Dequantizer, decode, factor, fit
 from quantcore.qparams.mse_bounds import Coding
 from quantcore.qparams.mse_search import search

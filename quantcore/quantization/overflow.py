@@ -5,9 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS, Convention
 from quantcore.formats import CodebookFormat, FloatFormat, Format
-from quantcore.numerics import KERNELS
 from quantcore.qparams import QParams
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme

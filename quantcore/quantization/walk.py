@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
-from quantcore.numerics import CHUNK, KERNELS, rounding, unrounded
+from quantcore.numerics import CHUNK, rounding, unrounded
 from quantcore.qparams import QParams, factor
 from quantcore.scheme import Scheme
 

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.numerics import multiply_shift_round
 from quantcore.range_setting.protocol import Range, Task, parts
 
 MAX_ITERATIONS = 1000
@@ -69,7 +68,7 @@ class HalfQuadratic:
             moved = torch.empty_like(zero_point)
             for rows, part in parts(blocks):
                 s, z = inverse[rows, None], zero_point[rows, None]
-                codes = multiply_shift_round(part, s, z, torch.empty_like(part))
+                codes = torch.mul(part, s).add_(z).round_()
                 codes.clamp_(task.format.qmin, task.format.qmax)
                 error = part - (codes - z) / s
                 torch.abs(error, out=size[rows])

@@ -1,9 +1,10 @@
 """The kernel of a convention in torch, from x to codes, including values that do not fit an integer."""
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS
 from quantcore.errors import QuantError
+from quantcore.expressions import DEFINITIONS, without, written
 from quantcore.formats import Format
-from quantcore.numerics import KERNELS
+from quantcore.numerics import Stochastic, rounding
 from quantcore.quantization import Quantized, may_leave_integers
 from quantcore.snippets.template import render
 
@@ -36,34 +37,6 @@ codes = ({{ wrapped }}).to({{ fmt.dtype }})
 codes = {{ values }}.clamp(qmin, qmax).to({{ fmt.dtype }})
 {% endif %}
 """
-_HALF_UP = """
-def half_up(v):
-    return v.floor() + (v - v.floor() >= 0.5)
-"""
-_HALF_AWAY = """
-def half_away(v):
-    return (v.abs().floor() + (v.abs() - v.abs().floor() >= 0.5)).copysign(v)
-"""
-_HALF_AWAY_OF_SUM = """
-def half_away_of_sum(v):
-    return (v.abs() + 0.5).floor().copysign(v)
-"""
-_HALF_EVEN_OF_SUM = """
-def half_even_of_sum(v):
-    ties = (v.abs() - 0.5) % 2 == 0
-    return ((v.abs() + 0.5).floor() - ties.float()).copysign(v)
-"""
-# rounding -> the function, and the lines that define it
-_ROUNDINGS = {
-    "half_even": ("torch.round", ""),
-    "floor": ("torch.floor", ""),
-    "ceil": ("torch.ceil", ""),
-    "toward_zero": ("torch.trunc", ""),
-    "half_up": ("half_up", _HALF_UP),
-    "half_away": ("half_away", _HALF_AWAY),
-    "half_away_of_sum": ("half_away_of_sum", _HALF_AWAY_OF_SUM),
-    "half_even_of_sum": ("half_even_of_sum", _HALF_EVEN_OF_SUM),
-}
 _CAST_LIMIT = 1 << 62  # quotients near the limit need the clamp of `quantize.wrap` before the cast
 
 
@@ -79,7 +52,11 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
     coding, nonfinite = convention.coding, convention.nonfinite
     zero_scales = result.scales is not None and bool((result.scale == 0).any())
     divisor = "divisor" if zero_scales else scale
-    rounded, is_sum = _rounded(convention, divisor, zero_point)
+    kernel, rule = KERNELS[coding.kernel], rounding(coding.rounding)
+    if isinstance(rule, Stochastic):
+        raise QuantError("Stochastic rounding uses quantcore's own random numbers; use the quantcore script.")
+    code = kernel.code(rule) if zero_point else without(kernel.code(rule), "z")
+    rounded = written(code, "torch", {"s": divisor, "1/s": "inverse", "z": zero_point, "½": "0.5"})
     leaves_integers = not convention.refuses_nonfinite and may_leave_integers(
         result.x, result.params, result.scheme, convention
     )
@@ -91,11 +68,11 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
         zero_point=zero_point,
         zero_scales=zero_scales,
         divisor=divisor,
-        finds_inverse=KERNELS[coding.kernel].inverse and result.params.inverse is None,
-        function=_ROUNDINGS[coding.rounding][1].strip(),
+        finds_inverse=kernel.inverse and result.params.inverse is None,
+        function=DEFINITIONS.get(coding.rounding, "").strip(),
         rounded=rounded,
         leaves_integers=leaves_integers,
-        values="values" if leaves_integers else f"({rounded})" if is_sum else rounded,
+        values="values" if leaves_integers else rounded if kernel.shift_first or not zero_point else f"({rounded})",
         cast=nonfinite.cast,
         nan_code={"qmin": "qmin", "qmax": "qmax"}.get(nonfinite.nan, "0"),
         negative_zero_points=nonfinite.cast == "int32"
@@ -106,28 +83,6 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
         wrapped=_wrapped(fmt),
         fmt=fmt,
     )
-
-
-def _rounded(convention: Convention, divisor: str, zero_point: str) -> tuple[str, bool]:
-    """The kernel as an expression, and whether it is a sum, which needs parentheses before a method call."""
-    coding = convention.coding
-    if coding.rounding not in _ROUNDINGS:
-        raise QuantError("Stochastic rounding uses quantcore's own random numbers; use the quantcore script.")
-    kernel, round_ = KERNELS[coding.kernel], _ROUNDINGS[coding.rounding][0]
-    quotient = "x * inverse" if kernel.inverse else f"x / {divisor}"
-    if kernel.subtracts and zero_point:
-        quotient, zero_point = f"(x - {zero_point}) * inverse", ""
-    shift = zero_point
-    if kernel.half:
-        shift = f"({zero_point} + 0.5)" if zero_point else "0.5"
-    if not shift:
-        return f"{round_}({quotient})", False
-    if kernel.fused:
-        # add with alpha is one operation with one rounding, as in the library
-        return f"{round_}(torch.add(torch.tensor(float({shift})), x, alpha=inverse.item()))", False
-    if kernel.shift_first:
-        return f"{round_}({quotient} + {shift})", False
-    return f"{round_}({quotient}) + {shift}", True
 
 
 def _wrapped(fmt: Format) -> str:

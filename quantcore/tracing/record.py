@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.formats import Format
-from quantcore.numerics import KERNELS, Kernel
 from quantcore.qparams import GroupSearch
 from quantcore.range_setting import RangeSetting, Search
 from quantcore.scheme import Scheme

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
-from quantcore.numerics import KERNELS, Kernel, Rounding, Stochastic, half_even, rounding, unrounded
+from quantcore.numerics import Rounding, Stochastic, half_even, rounding, unrounded
 from quantcore.qparams import Dequantizer, decode, factor
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored

@@ -25,14 +25,14 @@ class Arithmetic:
         self._stored = Element(self._read, self.lines)
         element = Element(self._effective, self.lines)
         element.of(Q)
-        expression = layout.expression(index=index)
+        level = layout.level_at(index) if layout.level_at else layout.level
         if layout.own_value is None:
-            element.of(layout.level_at(index) if layout.level_at else layout.level)
+            element.of(level)
             if SCALE in layout.fields or SCALE in layout.derived:
                 element.of(S)
             if GROUP_INDEX in location.parameters:
                 self._read(GROUP_INDEX)
-        self.value: Value = element.of(expression).value
+        self.value: Value = element.of(layout.expression(level=level)).value
 
     def _effective(self, role: str) -> Term:
         """Return what the library computes with: a parameter may be computed from several numbers."""

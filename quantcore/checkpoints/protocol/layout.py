@@ -10,7 +10,7 @@ expression. Where a part of it can be computed faster, the record holds that as 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -192,40 +192,21 @@ class Layout:
             return "amax"
         return self.symbols.get(role) or SYMBOLS.get(role, role)
 
-    def expression(self, rounded: bool = True, index: tuple[int, ...] | None = None) -> Expression:
+    def expression(self, rounded: bool = True, level: Expression | None = None) -> Expression:
         """Return the value of an element: from its level, its parameters and the roundings of the library.
 
         Args:
             rounded: round to the output dtype; otherwise the same expression stays in float32.
-            index: of the element, for its own level.
+            level: of an element, if not that of all.
         """
-        level = self.level if self.level_at is None or index is None else self.level_at(index)
-        if self.is_plain or self.dtype == torch.float32:
-            rounded = False
-        each = self.rounds_each and rounded
-
-        def step(found: Expression, name: str) -> Expression:
-            if each:
-                return Let(name, to(self.dtype)(found), "rounded after each operation")
-            return Let(name, found) if name == VALUE else found
-
-        value = self.own_value or self._affine(level, step)
-        return Let(VALUE, to(self.dtype)(value), "the library's output dtype") if rounded and not each else value
-
-    def _affine(self, level: Expression, step: Callable[[Expression, str], Expression]) -> Expression:
-        """(level - z) · s, or what the library computes instead."""
-        if SCALE not in self.fields and SCALE not in self.derived:
-            return step(level, VALUE)
-        if self.added:
-            role, sign = self.added
-            product, added = step(level * S, "product"), Z if role == ZERO_POINT else M
-            return step(product + added if sign > 0 else product - added, VALUE)
-        found = step(level - Z, "difference") if ZERO_POINT in self.fields else level
-        if self.decoding == "divided":
-            return step(found / S, VALUE)
-        if self.decoding == "of_largest":
-            return step((found * S) * float(torch.tensor(1.0) / self.element.symmetric_max), VALUE)
-        return step(found * S, VALUE)
+        dtype = None if self.is_plain or self.dtype == torch.float32 or not rounded else self.dtype
+        if self.own_value is not None:
+            return _rounded(self.own_value, dtype)
+        role, sign = self.added or ("", 1)
+        most = self.element.symmetric_max if self.decoding == "of_largest" else 1.0
+        scaled = SCALE in self.fields or SCALE in self.derived
+        shifted = ZERO_POINT in self.fields and not role
+        return _value(level or self.level, self.decoding if scaled else "", shifted, role, sign, most, dtype, self.rounds_each)
 
     def codes(self, rows: Rows = None) -> Tensor:
         """Return the codes of some rows: integers, in logical axes.
@@ -337,11 +318,11 @@ class Layout:
             return round_to(found, self.dtype) if rounded and not self.is_plain else found
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         out = torch.empty((last - first, *self.shape[1:])) if out is None else out
-        levels, expression = self._levels(rows, out), self.expression(rounded)
-        parameters = expression.names - self.level.names
+        levels, expression = self._levels(rows, out), self.expression(rounded, Q)
+        parameters = expression.names - Q.names
 
         def compute(numbers: Mapping[str, Tensor], part: Tensor, target: Tensor) -> None:
-            run(expression, numbers, target, {self.level: part})
+            run(expression, {**numbers, CODES: part}, target)
 
         def of(grid: slice) -> dict[str, Tensor]:
             found = {role: self._in_blocks(role, grid) for role in parameters}
@@ -466,6 +447,41 @@ class Layout:
         return replace(self, fields=fields)
 
 
+@lru_cache(maxsize=1024)  # one object for all weights of a format: how it is computed is planned once
+def _value(
+    level: Expression, decoding: str, shifted: bool, added: str, sign: int, most: float, dtype: torch.dtype | None, each: bool
+) -> Expression:
+    """Return (level - z) · s, or what the library computes instead.
+
+    Args:
+        decoding: "" without a scale, else how it is used.
+        shifted: whether a zero point is subtracted.
+        added: the role that is added after the multiplication, or subtracted if ``sign`` is -1; "" if there is none.
+        most: the element's largest value.
+        dtype: to round to, after each operation or once; None for float32.
+    """
+
+    def step(found: Expression, name: str) -> Expression:
+        if each and dtype is not None:
+            return Let(name, to(dtype)(found), "rounded after each operation")
+        return Let(name, found) if name == VALUE else found
+
+    if not decoding:
+        value = step(level, VALUE)
+    elif added:
+        product, other = step(level * S, "product"), Z if added == ZERO_POINT else M
+        value = step(product + other if sign > 0 else product - other, VALUE)
+    else:
+        found = step(level - Z, "difference") if shifted else level
+        scaled = found / S if decoding == "divided" else found * S
+        value = step(scaled * float(torch.tensor(1.0) / most) if decoding == "of_largest" else scaled, VALUE)
+    return value if each else _rounded(value, dtype)
+
+
+def _rounded(value: Expression, dtype: torch.dtype | None) -> Expression:
+    return value if dtype is None else Let(VALUE, to(dtype)(value), "the library's output dtype")
+
+
 def _changed(field: Field, changes: Mapping[str, Any]) -> Field:
     """Return a field with other attributes; those of a view are the attributes of what it views."""
     if isinstance(field, View):
@@ -492,6 +508,7 @@ def words(format_name: str, *parts: Any) -> str:
     return " ".join(str(part) for part in (format_name, *parts) if part)
 
 
+@cache
 def float_level(element: FloatFormat) -> Expression:
     """Return the value of the bits of a small float."""
     return Let("v", small_float(element)(Q))

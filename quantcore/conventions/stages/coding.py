@@ -5,28 +5,29 @@ from typing import Literal
 
 from quantcore.conventions.case import Case, exactly
 from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.kernels import KERNELS
+from quantcore.expressions import without, written
 from quantcore.formats import IntFormat
-from quantcore.numerics import KERNELS, Stochastic, rounding
+from quantcore.numerics import Stochastic, rounding
 
 
 def _kernel(case: Case) -> str:
-    formula = KERNELS[case.kernel].formula
-    formula = formula.replace("round", _DOWN.get(case.rules.coding.rounding, "round"), 1)
-    if not case.shifted:
-        formula = formula.replace("(z + ½)", "½").replace("(x - z)", "x")
-        formula = formula.removesuffix(" + z").replace("+ z", "+ 0").replace(", z)", ", 0)")
-    elif case.rules.zero_point.zero_point_form == "below":
+    kernel, form = KERNELS[case.kernel], case.rules.zero_point.zero_point_form
+    code, z = kernel.code(rounding(case.rules.coding.rounding)), "min" if form == "min" else "z"
+    if not case.shifted and kernel.adds_z_last:
+        z = "0"
+    elif not case.shifted:
+        code = without(code, "z")
+    formula = written(code, names={"z": z})
+    if form == "below":
         formula = formula.replace("- z", "+ min")
-    elif case.rules.zero_point.is_min:
-        formula = formula.replace("z", "min")
-    return f"codes are {formula}" + (", so that -0 becomes 0" if formula.endswith("+ 0)") else "")
+    return f"codes are {formula}" + (", so that -0 becomes 0" if z == "0" and not kernel.fused else "")
 
 
 def _kernel_matters(case: Case) -> bool:
     return case.kernel != "A" and not (case.kernel == "B" and case.exact_inverse)
 
 
-_DOWN = {"toward_zero": "trunc", "floor": "floor", "ceil": "ceil"}
 _ROUNDINGS = {
     "half_even": "ties are rounded to even",
     "half_away": "ties are rounded away from zero",
@@ -58,7 +59,7 @@ class CodingStage(Stage):
     ================  ==============================================================================================
     kernel            "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) · "D" round(x·(1/s)+z) ·
                       "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both for
-                      truncation (rounding="toward_zero") · "H" round((x-z)/s); see `numerics.kernels`
+                      truncation (rounding="toward_zero") · "H" round((x-z)/s); see `conventions.kernels`
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
                       seed "stochastic_7"; applies to codes: the zero_point is always rounded half to even
     short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by its scale,

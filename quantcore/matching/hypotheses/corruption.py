@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention
+from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.matching.hypotheses.search_space import signed_bits
-from quantcore.numerics import KERNELS, Kernel, rounding
+from quantcore.numerics import rounding
 from quantcore.qparams import wrap
 from quantcore.scheme import Scheme
 
@@ -191,8 +191,7 @@ def requantized(x: Tensor, scale: Tensor) -> Tensor:
 
 def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """Return what the kernel rounds, and what it adds afterwards."""
-    before = kernel.run(x, s, z if kernel.shift_first else None, torch.empty_like(x), lambda values: values)
-    return before, torch.zeros(()) if kernel.shift_first else z
+    return kernel.before_rounding(x, s, z, torch.empty_like(x)), torch.zeros(()) if kernel.shift_first else z
 
 
 def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.conventions import KERNELS, Kernel
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import block_shape, cells_of
 from quantcore.matching.hypotheses.corruption import (
@@ -19,7 +20,7 @@ from quantcore.matching.hypotheses.corruption import (
     mistaken_scale,
     requantized,
 )
-from quantcore.numerics import KERNELS, Kernel, as_float32
+from quantcore.numerics import as_float32
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
 from quantcore.scheme import Scheme

@@ -17,11 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.conventions import TEXTBOOK, Convention
+from quantcore.conventions import KERNELS, TEXTBOOK, Convention
 from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, block_bounds, block_shape, grid_shape
 from quantcore.matching.hypotheses.corruption import Kinds, arithmetic, requantized
-from quantcore.numerics import KERNELS
 from quantcore.qparams import parameters
 
 Shape = tuple[int, ...]
