@@ -7,7 +7,7 @@ itself minus a constant, an entry of a table, or an element of a row of a grid.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -246,12 +246,18 @@ class BlockType:
 
 def _computed(parameter: Expression, fields: Fields) -> Tensor:
     """Return a parameter of the blocks, float32, [blocks, sub-blocks]."""
-    found: Tensor = run(parameter, {name: _tensor(fields[name]) for name in parameter.names})
+    given = {name: fields[name] for name in parameter.names}
+    one = next(iter(given.values()))
+    if len(given) == 1 and one.dtype == np.uint8:
+        return torch.from_numpy(_of_bytes(parameter)[one])
+    # fewer bits than a float32 holds exactly, and torch computes with two dtypes slowly
+    found: Tensor = run(parameter, {name: torch.from_numpy(n.astype(np.float32)) for name, n in given.items()})
     return found
 
 
-def _tensor(numbers: npt.NDArray[Any]) -> Tensor:
-    """Return a field's numbers: halves widened to float32, integers as they are."""
-    if numbers.dtype == np.uint16 or numbers.dtype == np.uint32:
-        numbers = numbers.astype(np.int64)
-    return torch.from_numpy(numbers.astype(np.float32) if numbers.dtype.kind == "f" else np.ascontiguousarray(numbers))
+@cache
+def _of_bytes(parameter: Expression) -> Floats:
+    """Return a parameter that depends on one byte for each of its values."""
+    (name,) = parameter.names
+    found: Floats = run(parameter, {name: torch.arange(256, dtype=torch.int32)}).numpy()
+    return found

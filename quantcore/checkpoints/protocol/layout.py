@@ -439,11 +439,11 @@ class Layout:
         Args:
             codes: load them in any case.
         """
-        kept = self.in_codes if not codes else frozenset()
-        fields = {
-            role: field if role in kept and not field.across_rows else field.in_memory()
-            for role, field in self.fields.items()
-        }
+        def kept(role: str, field: Field) -> bool:
+            of_elements = role in self.in_codes or field.shape == self.shape
+            return of_elements and not codes and not field.across_rows
+
+        fields = {role: field if kept(role, field) else field.in_memory() for role, field in self.fields.items()}
         return replace(self, fields=fields)
 
 

@@ -125,6 +125,10 @@ class Selected(View):
         codes = self.codes.read(rows)
         return self.field.read().index_select(0, codes.reshape(-1).to(torch.int32)).view(codes.shape)
 
+    def in_memory(self) -> Self:
+        """Return the same entries in memory, and the codes."""
+        return replace(super().in_memory(), codes=self.codes.in_memory())
+
     def place(self, index: Sequence[int]) -> Place:
         """Return where the entry lies that a code selects."""
         row = index[0]
