@@ -71,8 +71,8 @@ def serve_in_head() -> None:
 def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     """The page with our scripts and styles.
 
-    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
-    pages last, so that they override Streamlit's.
+    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the style of all
+    pages after the head, so that it overrides Streamlit's, and before the page, whose own style overrides it.
 
     Args:
         sidebar: whether the page opens with a sidebar; None if it is folded.
@@ -83,7 +83,7 @@ def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)
     page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
     page = page.replace(b"</head>", tags + b"</head>", 1)
-    return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
+    return page.replace(b"<body>", f"<body>{_PAGE_STYLE}".encode(), 1)
 
 
 def run(on_pasted: Callable[[], None]) -> None:
