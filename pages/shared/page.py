@@ -47,8 +47,8 @@ class Page:
         keys: keys of the page's own controls that are bound to link parameters.
         required: keys that always have a value, so that a link must not leave them empty.
         free_text: keys for which any text is valid, even "inf".
-        maps: whether it opens with maps or a treemap, which plotly.js draws.
-            data-shown of an element that it draws in any case.
+        maps: whether it opens with maps or a treemap, which plotly.js draws, and without a chart, which brings a plotly.js of its
+            own.
         heading: of a page whose space is for something else: for screen readers and outlines alone. Other pages draw theirs.
     """
 

@@ -74,7 +74,6 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
     app = new_app(server, own=True)
-    app.expected = ["/_stcore/"]  # Streamlit first looks below the deep link
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.page.add_init_script(SHIFTS)
     app.page.add_init_script(NOTE)
@@ -102,7 +101,6 @@ def test_a_phone_has_the_navigation(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
     app = new_app(server, width=390)
-    app.expected = ["/_stcore/"]
     for page in part([page for page in PAGES if not page.used({})] + PAGES[:1]):
         app.page.goto(f"{server}/{page.url_path}")
         at_rest(app.page)

@@ -158,7 +158,6 @@ def test_large_is_for_every_page(projector: Any) -> None:
     ["ranges", "formats", "libraries", "schemes", "match", "checkpoint", "compare-checkpoints", "learn"],
 )
 def test_text_of_every_page_is_large(projector: Any, page: str) -> None:
-    projector.expected.append("/_stcore/")
     projector.page.goto(f"{projector.address}/{page}?learn_large=true")
     at_rest(projector.page)
     projector.wait(f"!document.querySelector('[data-testid=stSkeleton]') && {SIZE} > 20")

@@ -11,5 +11,4 @@ PAGE = Page(
     section="Tensors",
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=views.KEYS,
-    maps=True,
 )
