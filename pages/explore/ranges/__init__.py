@@ -11,4 +11,6 @@ PAGE = Page(
     section="Tensors",
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=views.KEYS,
+    maps=True,
+    charts=ALWAYS,
 )
