@@ -1,6 +1,6 @@
 """Arithmetic used by every stage: float32 input, rounding rules, kernels."""
 
-from quantcore.numerics.float32 import CHUNK, as_float32, decimal, refuse_nonfinite
+from quantcore.numerics.float32 import CHUNK, apart, as_float32, before_rounding, decimal, refuse_nonfinite
 from quantcore.numerics.kernels import KERNELS, Kernel, multiply_shift_round
 from quantcore.numerics.rounding import (
     BELOW_HALF,
@@ -33,7 +33,9 @@ __all__ = [
     "WORDS",
     "Rounding",
     "Stochastic",
+    "apart",
     "as_float32",
+    "before_rounding",
     "decimal",
     "half_away_of_sum",
     "half_even",
