@@ -132,7 +132,7 @@ SOMETIMES = {
 
 def test_streamlit_still_has_its_names(app: Any) -> None:
     """Those that are on the page without an act; all are looked up in the front end's code by another test."""
-    app.open(tab="Distribution")
+    app.open(tab="Distribution", bits="99")  # which a warning says can't be used
     app.wait("document.querySelector('.js-plotly-plot')")
     selectors = {name: written for name, written in NAMES.items() if written.startswith((".", "["))}
     found = {name for name, s in selectors.items() if app.page.locator(s).count()}

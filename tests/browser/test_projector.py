@@ -204,6 +204,7 @@ MORE = {
     "yours": [{"mode": "asymmetric"}, {"mode": "asymmetric", "per": "group"}],
     "ptq": [{"train_view": "weights"}, {"train_view": "weights", "train_weights": "int4 asymmetric"}],
 }
+DROPPED = {"bits": "99"}  # a warning stands above the step
 SCREENS = {"normal": ((1280, 720), {}), "large": ((1920, 1080), LARGE)}
 
 
@@ -218,7 +219,7 @@ def test_every_step_fits_and_fills_the_window(
     app.page.set_viewport_size({"width": width, "height": height})
     wrong = []
     steps = [step for step in lesson_plan.LESSONS[name].steps if step != "curve"]
-    for there, more in [(step, more) for step in steps for more in ({}, *MORE.get(step, []))]:
+    for there, more in [(steps[0], DROPPED)] + [(step, more) for step in steps for more in ({}, *MORE.get(step, []))]:
         opened(app, name, **{lesson_plan.step_key(name): there}, **more, **large)
         app.wait(
             "!document.querySelector('[data-testid=stSkeleton]') && (!document.querySelector('.qs-maps') || document.querySelector('.qs-maps').dataset.painted)"
