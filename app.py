@@ -27,6 +27,7 @@ from pages.serving.warm import warm_up
 from pages.shared.computing import cache, turn
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
+BELOW = f"/{st.get_option('server.baseUrlPath').strip('/')}".rstrip("/")  # where Streamlit's own routes are
 
 try:
     options = settings.current()
@@ -66,9 +67,9 @@ app = st.App(
     "pages/main.py",
     lifespan=lifespan,
     routes=[
-        Mount("/vendor", StaticFiles(directory=PLOTLY_JS)),
-        pointed.route(),
-        Route(f"/{preview.NAME}", preview.picture),
+        Mount(f"{BELOW}/vendor", StaticFiles(directory=PLOTLY_JS)),
+        pointed.route(BELOW),
+        Route(f"{BELOW}/{preview.NAME}", preview.picture),
     ],
     middleware=[
         Middleware(Patience),

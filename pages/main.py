@@ -34,7 +34,7 @@ if not frame.is_lesson(page):
     frame.unfold()
 before = link.raw_parameters()
 link.drop_unusable(KEYS - FREE_TEXT, REQUIRED)
-notice = st.container()
+notice = st.container(key="qs_notice")
 with turn.of_run(notice):
     link_place = sharing.place()
     with st.sidebar:

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_
 from quantcore.checkpoints.comparison import Comparison, TensorResult, by_harm, summary
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
+from quantcore.numerics import apart
 from quantcore.tensors import megabytes, short
 from quantcore.wording import count, joined
 
@@ -186,7 +188,10 @@ def _print_comparison(
     if len(compared) > SHOWN_TENSORS:
         print(f"{len(compared) - SHOWN_TENSORS:,} more tensors with less harm; --csv lists all.")
     said = [sentence for result in results for sentence in result.sentences()]
-    said += [f"SQNR of {short(r.name, 120)} is below {options.min_sqnr:g} dB." for r in low]
+    least = options.min_sqnr
+    for r in low:
+        value = decibels(r.sqnr_db) if math.isinf(r.sqnr_db) else f"{apart(r.sqnr_db, least, digits=3)} dB"
+        said.append(f"SQNR of {short(r.name, 120)} is {value}, below {least:g} dB.")
     said += [unpaired.reason for unpaired in comparison.pairing.unpaired]
     for sentence in said[:SHOWN_TENSORS]:
         print(sentence)

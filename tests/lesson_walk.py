@@ -20,7 +20,6 @@ def stands(app: Any, name: str, step: str | None = None) -> None:
 
 def opened(app: Any, name: str, **parameters: str) -> Any:
     """Open a lesson by its link."""
-    app.expected.append("/_stcore/")  # Streamlit first looks below the page's path: 404
     query = "&".join(f"{key}={value}" for key, value in parameters.items())
     app.page.goto(f"{app.address}/learn-{name.replace('_', '-')}?{query}")
     stands(app, name)

@@ -676,6 +676,8 @@ def test_how_numbers_are_written():
     assert [formatting.along(2, 0), formatting.along(2, 1)] == ["row (axis 0)", "column (axis 1)"]
     assert [formatting.along(1, 0), formatting.along(3, 2)] == ["index of axis 0", "index of axis 2"]
     assert formatting.percent(0.12345) == "12.3 %"
+    # all and none are said only of all and none
+    assert [formatting.percent(share) for share in (1.0, 0.99996, 0.0, 1 / 3000)] == ["100 %", "99.996 %", "0 %", "0.0333 %"]
     assert formatting.gains(10.0, 13.26) == "gains 3.3 dB SQNR"
     assert formatting.gains(10.0, math.inf) == "takes the SQNR from 10.0 dB to exact"
 

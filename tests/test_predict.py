@@ -224,7 +224,7 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
     [
         ("codes", (0, 0), [2 - 9, 0, 2, 1 + 9, 11]),  # z subtracted, and clamped; z forgotten; the tie rounded down
         ("scale", (0, 0), [(2 - 3) / 15, 2 / 15, 5 / 16, 5 / 15, 3 / 7]),
-        ("zero_point", (0, 0), [-9, 0, 1, 8, 9]),  # sign of low, and clamped; of int4; low / s = -8.9999998, truncated
+        ("zero_point", (0, 0), [-9, 0, 1, 9]),  # sign of low, and clamped; of int4; low / s is -9 in float32
     ],
 )
 def test_usual_answers(step, place, answers):
@@ -289,3 +289,19 @@ def test_every_answer_is_explained_with_the_numbers_of_its_own_element(granulari
             assert mark.answer == str(int(result.codes[place]))
             quotient = float(re.search(r"x / s = ([-+.\de]+)", mark.sentence)[1])
             assert quotient == pytest.approx(float(x[place] / scale[place]), rel=1e-5)
+
+
+def test_a_number_that_was_rounded_is_shown_as_no_integer():
+    """low / s is -3.9999998, the float32 next to -4."""
+    (mark,) = mark_zero_points(of("int4 asymmetric", [[-0.1778497, 0.48908669]]), [(0, 0)], ["-5"])
+    assert "-3.9999998 was rounded to -3" in mark.sentence
+
+
+def test_low_in_steps_is_that_of_the_library():
+    """low / s is -7 in float32, and -7.0000002 in float64."""
+    result = of("int4 asymmetric", [[-1.905881, 2.1781497]])
+    assert float(result.x.min()) / result.scale.item() < -7
+    (mark,) = mark_zero_points(result, [(0, 0)], ["0"])
+    assert (mark.kind, mark.answer) == ("off by one", "-1")  # and not rounded up
+    (mark,) = mark_zero_points(result, [(0, 0)], ["7"])
+    assert "round(-7)" in mark.sentence

@@ -135,12 +135,12 @@ def test_a_host_header_brings_nothing_into_the_policy() -> None:
     assert b"ws://[::1]:8501 " in content_security_policy(b"", b"[::1]:8501")
 
 
-@pytest.mark.parametrize("path", ["/learn-scale?bits=5", "/formats"])
-def test_a_page_without_maps_does_not_ask_for_plotly_js(server: str, path: str) -> None:
+@pytest.mark.parametrize("path", ["/learn-scale?bits=5", "/formats", "/ranges", "/?tab=Scales"])
+def test_a_page_without_maps_alone_does_not_ask_for_plotly_js(server: str, path: str) -> None:
     assert get(server + path)[1]["link"] is None
 
 
-@pytest.mark.parametrize("path", ["/", "/checkpoint?ck=none"])
+@pytest.mark.parametrize("path", ["/", "/?tab=Code", "/checkpoint?ck=none"])
 def test_a_page_with_maps_asks_for_plotly_js_at_once(server: str, path: str) -> None:
     _, headers, _ = get(server + path)
     link, *how = headers["link"].split("; ")

@@ -30,7 +30,7 @@ _SCRIPT = "\n".join(
         "picture.js",
     )
 )
-_REFUSED = streamlit_dom.read(_HERE / "refused.js")
+_WHILE_LOADING = "\n".join(streamlit_dom.read(_HERE / name) for name in ("server.js", "refused.js"))
 _TYPE = {name: f"{px / typography.TEXT:g}rem" for name, px in typography.SCALE.items()}
 _TYPE |= {"family": typography.FAMILY, "mono": typography.MONO}
 _STYLE = f"html{{{';'.join(f'--qs-{name}:{value}' for name, value in _TYPE.items())}}}\n" + streamlit_dom.read(
@@ -71,8 +71,8 @@ def serve_in_head() -> None:
 def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     """The page with our scripts and styles.
 
-    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the styles of the
-    pages last, so that they override Streamlit's.
+    The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the style of all
+    pages after the head, so that it overrides Streamlit's, and before the page, whose own style overrides it.
 
     Args:
         sidebar: whether the page opens with a sidebar; None if it is folded.
@@ -81,9 +81,9 @@ def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
     first = "" if sidebar is None else _SIDEBAR_TO_COME if sidebar else WITHOUT_SIDEBAR
     style = f'<style>{_STYLE}</style><style id="qs-first-view">{_ELEMENTS_TO_COME}{first}</style>'
     page = page.replace(b"<title>Streamlit</title>", b"<title>Quantscope</title>", 1)
-    page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_REFUSED}</script>".encode(), 1)
+    page = page.replace(b"<head>", f"<head>{style}<script>{_SCRIPT}\n{_WHILE_LOADING}</script>".encode(), 1)
     page = page.replace(b"</head>", tags + b"</head>", 1)
-    return page.replace(b"</body>", f"{_PAGE_STYLE}</body>".encode(), 1)
+    return page.replace(b"<body>", f"<body>{_PAGE_STYLE}".encode(), 1)
 
 
 def run(on_pasted: Callable[[], None]) -> None:

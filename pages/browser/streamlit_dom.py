@@ -23,6 +23,7 @@ _TEST_IDS = {
     "vertical": "stVerticalBlock",
     "layout": "stLayoutWrapper",
     "skeleton": "stSkeleton",
+    "alert": "stAlert",
     "toolbar": "stToolbar",
     "top_nav": "stTopNav",
     "sidebar_header": "stSidebarHeader",

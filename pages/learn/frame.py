@@ -107,7 +107,9 @@ def _one_of_many(name: str, place: Any) -> str:
 
 def foot(*sources: str) -> None:
     """Draw the sources of the step; call it last."""
-    place = st.session_state.pop(_PLACE).container(horizontal=True, horizontal_alignment="right")
+    place = st.session_state.pop(_PLACE).container(
+        horizontal=True, horizontal_alignment="right", key="lesson_sources"
+    )
     with place.popover("Sources", icon=":material/menu_book:"):
         st.caption("Sources: " + "; ".join(sources) + ".")
 

@@ -13,6 +13,7 @@ from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
+from quantcore.numerics import decimal
 from quantcore.prediction import grade, practice
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
@@ -55,7 +56,7 @@ def question(
     ]
     places = places if tensor.shape else [()]
     if step == "codes":
-        return places, [f"x = {float(result.x[place]):.6g}" for place in places], places
+        return places, [f"x = {decimal(float(result.x[place]))}" for place in places], places
     blocks: dict[tuple[int, ...], tuple[int, ...]] = {}
     for place in places:
         blocks.setdefault(qc.trace(result, place).block, place)
@@ -79,11 +80,11 @@ def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> Non
     known = [f"**{fmt}**: codes {fmt.qmin}..{fmt.qmax}", "symmetric" if scheme.symmetric else "asymmetric"]
     if step == "codes":
         traces = [qc.trace(result, place) for place in places]
-        scales = list(dict.fromkeys(f"{t.scale:.6g}" for t in traces))
+        scales = list(dict.fromkeys(decimal(t.scale) for t in traces))
         zeros = list(dict.fromkeys(f"{t.zero_point:g}" for t in traces))
         known += [f"scale s = {', '.join(scales)}", f"zero point z = {', '.join(zeros)}"]
     elif step == "zero_point":
-        known.append(f"scale s = {', '.join(f'{float(result.scale[block]):.6g}' for block in places)}")
+        known.append(f"scale s = {', '.join(decimal(float(result.scale[block])) for block in places)}")
     st.markdown(" · ".join(known))
 
 

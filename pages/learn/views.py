@@ -25,7 +25,8 @@ from quantcore import tensors
 from quantcore.analysis import View, element
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-BELOW, BELOW_LARGE = 26, 54  # px left below maps, for the edge of the page and a caption
+# px left below maps: for the edge of the page, and for a caption, which is larger in large mode
+BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
@@ -128,7 +129,7 @@ def draw_maps(
         borders=True,
         numbers=True,
         theme=theme(),
-        beneath=(BELOW_LARGE if is_large() else BELOW) * (2 if data.legend else 1),
+        beneath=BELOW + bool(data.legend) * (CAPTION_LARGE if is_large() else CAPTION),
         arithmetic=arithmetic.of(tensor, scheme, index) if pick_into else None,
         grey=tensor.is_image,
     )

@@ -37,11 +37,11 @@ _shown: WeakValueDictionary[str, Shown] = WeakValueDictionary()
 _served = False
 
 
-def route() -> Route:
-    """The route of the server; without it, maps offer no arithmetic under the pointer."""
+def route(below: str) -> Route:
+    """The route of the server, below this path; without it, maps offer no arithmetic under the pointer."""
     global _served
     _served = True
-    return Route(f"/{PATH}/{{token}}", respond)
+    return Route(f"{below}/{PATH}/{{token}}", respond)
 
 
 def offer(tensor: Tensor, scheme: qc.Scheme) -> str:

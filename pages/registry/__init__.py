@@ -30,8 +30,8 @@ _AT = {page.url_path: page for page in PAGES}
 
 def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None, bool]:
     """The title of the page that a link opens, whether it has a sidebar (False if it uses none, None if folded), and whether it
-    has maps.
+    awaits plotly.js.
     """
     page = _AT.get(url_path, _AT[""])
     is_folded = url_path.startswith(LESSON_URL) and "true" in query.get(large.LARGE, ())
-    return identity.title(page), (None if is_folded else True) if page.used(query) else False, page.maps
+    return identity.title(page), (None if is_folded else True) if page.used(query) else False, page.awaits_plotly(query)

@@ -48,7 +48,7 @@ class Page:
         required: keys that always have a value, so that a link must not leave them empty.
         free_text: keys for which any text is valid, even "inf".
         maps: whether it opens with maps or a treemap, which plotly.js draws.
-            data-shown of an element that it draws in any case.
+        charts: when it has charts too, which bring a plotly.js of their own.
         heading: of a page whose space is for something else: for screen readers and outlines alone. Other pages draw theirs.
     """
 
@@ -62,6 +62,7 @@ class Page:
     required: Set[str] = frozenset()
     free_text: Set[str] = frozenset()
     maps: bool = False
+    charts: While | None = None
     heading: str = ""
 
     def for_navigation(self) -> StreamlitPage:
@@ -74,6 +75,10 @@ class Page:
     def used(self, query: Mapping[str, list[str]] | None = None) -> frozenset[str]:
         """The parts of the sidebar that the page uses in its current state, or when a link with this query opens."""
         return frozenset(part for part, when in self.uses.items() if when.holds(query))
+
+    def awaits_plotly(self, query: Mapping[str, list[str]]) -> bool:
+        """Whether a link with this query opens maps alone, for which the page must load plotly.js."""
+        return self.maps and not (self.charts and self.charts.holds(query))
 
 
 def for_navigation(pages: Sequence[Page]) -> dict[str, list[StreamlitPage]]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from quantcore.analysis import decibels
+from quantcore.numerics import apart
 from quantcore.wording import joined
 
 LISTED = 3  # channels that a sentence lists
@@ -15,8 +16,8 @@ def number(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction in percent, with up to three significant digits."""
-    return f"{100 * fraction:.3g} %"
+    """A fraction in percent, with three significant digits, or with as many as tell it from none and all."""
+    return f"{apart(100 * fraction, 0, 100, digits=3)} %"
 
 
 def gains(before: float, after: float) -> str:

@@ -20,6 +20,7 @@ from quantcore.matching.hypotheses.corruption import (
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
 from quantcore.matching.hypotheses.reproduce import kernel_inputs, reproduce
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
+from quantcore.numerics import apart
 from quantcore.qparams import QParams, choose_qparams, wrap
 from quantcore.range_setting import Given, MinMax, Percentile
 from quantcore.scheme import Scheme
@@ -188,7 +189,7 @@ def _allowed(t: _Explained) -> str:
         return ""
     z, s = int(t.zero_point.reshape(-1)[0]), float(t.scale.reshape(-1)[0])
     low, high = interval(t.x, t.codes, fmt, z, "wrapped" in t.corruption.computed, s)
-    return f"the codes allow scales from {low:.7g} to {high:.7g}" if low < s < high else ""
+    return f"the codes allow scales from {apart(low, s)} to {apart(high, s)}" if low < s < high else ""
 
 
 def _some(t: _Explained, before: Tensor) -> str:

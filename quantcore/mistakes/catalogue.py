@@ -123,7 +123,7 @@ MISTAKES: dict[str, Mistake] = {
         "A value outside the range needs a code outside int8, and the cast keeps only its lowest 8 bits: instead of "
         "being clipped to the range, the value lands anywhere in it, often with the opposite sign.",
         "Clamp to -128..127 before the cast: the value is clipped to the end of the range.",
-        "Tensor: a notebook that compares ways to set the range.",
+        f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
         common.cast_without_clamp,
         common.clamp_before_cast,
         _TWELVE,
@@ -180,7 +180,7 @@ MISTAKES: dict[str, Mistake] = {
         "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured against "
         "the clipped tensor, so the clipping error is missing.",
         "clamp without an underscore returns a new tensor.",
-        "Tensor: a notebook that compares ways to set the range.",
+        f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
         common.clamp_in_place,
         common.clamp_a_copy,
         _TWELVE,

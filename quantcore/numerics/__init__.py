@@ -1,6 +1,6 @@
 """Arithmetic used by every stage: float32 input, rounding rules, scratch memory."""
 
-from quantcore.numerics.float32 import CHUNK, as_float32, decimal, refuse_nonfinite
+from quantcore.numerics.float32 import CHUNK, apart, as_float32, before_rounding, decimal, refuse_nonfinite
 from quantcore.numerics.rounding import (
     BELOW_HALF,
     MAX_SEED,
@@ -30,7 +30,9 @@ __all__ = [
     "WORDS",
     "Rounding",
     "Stochastic",
+    "apart",
     "as_float32",
+    "before_rounding",
     "decimal",
     "half_away_of_sum",
     "half_even",

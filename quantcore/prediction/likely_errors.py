@@ -13,6 +13,7 @@ import torch
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, block_bounds
+from quantcore.numerics import before_rounding
 from quantcore.qparams import choose_qparams, wrap
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MIN_MAX
@@ -220,15 +221,16 @@ def _zero_points_by_one_error(t: Trace) -> LikelyErrors:
         yield LikelyError("symmetry", 0 if t.zero_point else 1 << (fmt.bits - 1), sentence)
     if t.low is None or not t.scale:
         return
-    steps = t.low / t.scale
-    how = f"It is qmin - round(low / s) = {fmt.qmin} - round({steps:.7g})."
+    steps = _low_in_steps(t, t.low)
+    how = f"It is qmin - round(low / s) = {fmt.qmin} - round({before_rounding(steps)})."
     if not t.scheme.symmetric:
         yield LikelyError(
             "sign of low", _clamp(fmt.qmin + round(steps), fmt), f"low / s must be subtracted. {how}"
         )
         yield LikelyError("sign of low", fmt.qmin + round(steps), f"low / s must be subtracted. {how}")
         for integer in (math.floor(steps), math.ceil(steps)):
-            yield LikelyError("rounding", fmt.qmin - integer, f"{steps:.7g} was rounded to {integer}. {how}")
+            sentence = f"{before_rounding(steps)} was rounded to {integer}. {how}"
+            yield LikelyError("rounding", fmt.qmin - integer, sentence)
         yield LikelyError("not clamped", fmt.qmin - round(steps), f"It is clamped to {fmt.qmin}..{fmt.qmax}.")
     for value in (-round(steps), round(steps)):
         yield LikelyError("lowest code forgotten", value, f"low must get the lowest code, {fmt.qmin}. {how}")
@@ -236,6 +238,13 @@ def _zero_points_by_one_error(t: Trace) -> LikelyErrors:
     other = dataclasses.replace(fmt, signed=not fmt.signed)
     moved = t.zero_point + other.qmin - fmt.qmin
     yield LikelyError("codes of another format", moved, f"That is the zero point of {other}. {how}")
+
+
+def _low_in_steps(t: Trace, low: float) -> float:
+    """low / s in the library's precision, with s before it is stored."""
+    precision = getattr(torch, t.scheme.convention.zero_point.zero_point_precision)
+    scale = t.scale if t.raw_scale is None else t.raw_scale
+    return float(torch.tensor(low, dtype=precision) / torch.tensor(scale, dtype=precision))
 
 
 def _clamp(value: float, fmt: IntFormat) -> float:

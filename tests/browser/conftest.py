@@ -281,15 +281,15 @@ def _chromium() -> str | None:
 
 
 @contextlib.contextmanager
-def serve(script: str = "app.py", *options: str) -> Iterator[str]:
-    """Run a script of the app on a free port; yield its address."""
+def serve(script: str = "app.py", *options: str, below: str = "") -> Iterator[str]:
+    """Run a script of the app on a free port, ``below`` this path; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", script, "--server.headless=true"]
     command += [f"--server.port={port}", "--server.fileWatcherType=none", *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://127.0.0.1:{port}{below}"
     try:
         for _ in range(600):
             if process.poll() is not None:

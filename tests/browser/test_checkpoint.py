@@ -19,7 +19,6 @@ def opened(app: Any, **parameters: str) -> None:
     """Open the page by a cold link."""
     query = "&".join(f"{key}={value}" for key, value in parameters.items())
     app.page.goto(f"{app.address}/checkpoint?{query}")
-    app.expected.append("Failed to load resource")  # Streamlit first looks below the page
     app.wait(
         f"document.querySelector('{REST}') && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')"
     )

@@ -15,7 +15,6 @@ HEADING = "How do two checkpoints differ?"
 
 
 def opened(app, more=""):
-    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(
         f"{app.address}/compare-checkpoints?ck_original=example:{ORIGINAL}&ck=example:{OTHER}{more}"
     )

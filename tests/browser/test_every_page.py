@@ -74,7 +74,6 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
     app = new_app(server, own=True)
-    app.expected = ["/_stcore/"]  # Streamlit first looks below the deep link
     app.page.set_viewport_size({"width": 1280, "height": 720})
     app.page.add_init_script(SHIFTS)
     app.page.add_init_script(NOTE)
@@ -102,7 +101,6 @@ def test_a_phone_has_the_navigation(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
     app = new_app(server, width=390)
-    app.expected = ["/_stcore/"]
     for page in part([page for page in PAGES if not page.used({})] + PAGES[:1]):
         app.page.goto(f"{server}/{page.url_path}")
         at_rest(app.page)
@@ -134,7 +132,7 @@ SOMETIMES = {
 
 def test_streamlit_still_has_its_names(app: Any) -> None:
     """Those that are on the page without an act; all are looked up in the front end's code by another test."""
-    app.open(tab="Distribution")
+    app.open(tab="Distribution", bits="99")  # which a warning says can't be used
     app.wait("document.querySelector('.js-plotly-plot')")
     selectors = {name: written for name, written in NAMES.items() if written.startswith((".", "["))}
     found = {name for name, s in selectors.items() if app.page.locator(s).count()}

@@ -8,7 +8,6 @@ from quantcore.formats import about
 
 
 def opened(app, path):
-    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     at_rest(app.page, "Which numbers can a format hold?")
     return app.page

@@ -59,7 +59,6 @@ def test_the_maps_are_reached_by_tab_and_a_folded_sidebar_is_not(app: Any) -> No
 
 def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], server: str) -> None:
     app = new_app(server, own=True).open(bits="5", tab="Code")
-    app.expected = ["/learn-scale/_stcore/"]  # Streamlit first looks below the deep link
     app.expect_scheme(DEFAULT.replace("int4", "int5"))
     app.choose("src", "paste")
     app.type("_pasted", "1 2 3")

@@ -213,7 +213,6 @@ def test_a_chart_as_a_picture(app: Any, server: str) -> None:
     assert re.search(r"\(the link has [\d,]{5} characters, too many to print\)", "".join(texts(link)))
     assert float(svg.get("width", 0)) == pytest.approx(size[0] + 24, abs=1)
     assert float(svg.get("height", 0)) > size[1]
-    app.expected.append("Failed to load resource")  # Streamlit first looks for its own addresses below the page
 
 
 def test_the_menu_of_a_picture_closes(app: Any) -> None:

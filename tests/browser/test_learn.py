@@ -107,7 +107,6 @@ def test_every_step_shows_its_picture_and_its_control_in_one_window(app: Any, pa
 
 
 def test_the_overview_opens_a_step(app: Any) -> None:
-    app.expected.append("/_stcore/")
     app.page.goto(f"{app.address}/learn")
     at_rest(app.page, "Learn")
     app.tab("Plan for a class of 60 minutes")

@@ -14,7 +14,6 @@ EXAMPLES = {
 
 
 def opened(app, path):
-    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     settled(app.page)
     return app.page

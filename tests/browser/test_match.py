@@ -13,7 +13,6 @@ from quantcore import tensors
 
 
 def opened(app, link=""):
-    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(link or f"{app.address}/match")
     settled(app.page)
     return app.page

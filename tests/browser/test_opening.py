@@ -10,7 +10,6 @@ NAMED = "gptq_v1_4bit_g128_sym/checkpoint"
 
 
 def at(app, **parameters):
-    app.expected = ["404 (Not Found)"]  # Streamlit first looks for its own addresses below the page
     app.address = f"{app.address}/checkpoint"
     app.page.goto(
         app.address + ("?" + "&".join(f"{k}={v}" for k, v in parameters.items()) if parameters else "")

@@ -11,7 +11,6 @@ LINK = "/ranges?dist=normal&shape=6x10&seed=3"
 
 
 def opened(app, path=LINK):
-    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     settled(app)
     return app.page

@@ -12,7 +12,6 @@ HEADING = "Which scheme should I use?"
 
 
 def opened(app, path):
-    app.expected.append("/_stcore/")  # Streamlit first looks for its server below the page
     app.page.goto(app.address + path)
     settled(app.page)
     return app.page

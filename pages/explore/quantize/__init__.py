@@ -1,7 +1,7 @@
 """Explore: what quantization does to a tensor, in four maps."""
 
 from pages.explore.quantize import tabs
-from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page
+from pages.shared.page import ALWAYS, SCHEME, TENSOR, Page, While
 
 PAGE = Page(
     script="explore/quantize/page.py",
@@ -13,5 +13,6 @@ PAGE = Page(
     keys=tabs.KEYS,
     required={"table"},
     maps=True,
+    charts=While("tab", {"distribution", "scales"}),
     heading="What does quantization do to this tensor?",
 )

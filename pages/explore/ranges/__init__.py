@@ -12,4 +12,5 @@ PAGE = Page(
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=views.KEYS,
     maps=True,
+    charts=ALWAYS,
 )

@@ -1,6 +1,6 @@
 // The positions of the maps: as large as the window allows.
 
-const GAP = 12, TITLE = 22, BAR = 62, BOTTOM = 18;
+const GAP = 12, BAR = 62;
 const NARROW = 520;         // px of width: below it the maps are in one column
 const ROW = 1600;           // px of the window's width: from here on they are in one row
 const WORTH = 1.5;          // the other arrangement is used if its maps are this much larger
@@ -12,7 +12,7 @@ const BENEATH = 190, OPENED = 145; // px: minimum left for it; height of the tab
 const CELL = 72;            // px: maximum height of a cell
 const STRETCH = 1.7, STRETCH_LARGE = 2.4;        // maximum width of a cell over its height: room for its number
 const TEXT = 14;            // px of the page's text in which cells have their normal size, for the large mode
-const BAR_LARGE = 54;       // px of a color bar there, times the zoom
+const NUMBER_LARGE = 2.5;   // minimum width of a color bar's numbers there, over the size of type: that of −0.05
 const NUMBERS_UP_TO = 400;  // visible cells: with more, numbers are not read one by one
 
 function zoom(data) {
@@ -25,8 +25,22 @@ function sizes() {
   return ["small", "text", "large"].map((name) => rem * parseFloat(css.getPropertyValue(`--qs-${name}`)));
 }
 
+// Height of a map's title, and of the numbers of its columns, in px: space, and type that the zoom enlarges
+function edges(data) {
+  const k = zoom(data);
+  return [8 + 14 * k, 6 + 12 * k];
+}
+
 function stretch(data) {
   return data.large ? STRETCH_LARGE : STRETCH;
+}
+
+// Width of a color bar with its numbers: one for all tensors and, where type is large, as wide as they are
+function barWidth(data) {
+  const k = zoom(data);
+  if (k === 1) return BAR;
+  const texts = data.maps.flatMap((name) => barTicks(name, data.colours[name]).map(([, text]) => text));
+  return BAR_GAP + BAR_WIDTH * k + TICK_GAP + Math.ceil(sizes()[0] * Math.max(NUMBER_LARGE, ...texts.map(wide)));
 }
 
 // Height left in the window for the maps, below the content above them
@@ -80,8 +94,8 @@ function seen(data, box) {
 }
 
 function boxes(data, width, columns, left) {
-  const k = zoom(data), [bar, title, bottom] = [(k > 1 ? BAR_LARGE : BAR) * k, TITLE * k, BOTTOM * k], rows = Math.ceil(data.maps.length / columns);
-  const margin = (14 + 7 * String(Math.max(data.rows[1], 10) - 1).length) * k;
+  const k = zoom(data), bar = barWidth(data), [title, bottom] = edges(data), rows = Math.ceil(data.maps.length / columns);
+  const margin = 14 + 7 * String(Math.max(data.rows[1], 10) - 1).length * k;
   const room = Math.max(40, (width - columns * (margin + bar) - GAP * (columns - 1)) / columns);
   const aspect = data.width / data.height;
   const most = Math.max(LOWEST, Math.floor(left / rows) - title - bottom);

@@ -7,7 +7,7 @@ const DRAWN = ["fill", "stroke", "stroke-width", "stroke-opacity", "stroke-dasha
 
 async function drawn(state) {
   const { data, root, boxes, plot } = state, height = boxes[0].total, P = await document.qsPlotly(data.base);
-  const width = Math.ceil(Math.max(...boxes.map((box) => box.left + box.width)) + (zoom(data) > 1 ? BAR_LARGE : BAR) * zoom(data));
+  const width = Math.ceil(Math.max(...boxes.map((box) => box.left + box.width)) + barWidth(data));
   const svg = document.createElementNS(SVG, "svg"), look = style(root);
   for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, value);
   const numbers = numbersOf(state);

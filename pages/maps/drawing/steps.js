@@ -83,7 +83,7 @@ function beside({ root, steps, boxes, data }) {
 // At the bottom of the window
 function dock(state, narrow) {
   const { root, steps, data } = state, { left, width, top } = root.getBoundingClientRect();
-  const maps = 2 * (SQUEEZED + TITLE + BOTTOM) * zoom(data), scrolled = root.closest("%main%")?.scrollTop ?? 0;
+  const [title, bottom] = edges(data), maps = 2 * (SQUEEZED * zoom(data) + title + bottom), scrolled = root.closest("%main%")?.scrollTop ?? 0;
   const most = narrow ? window.innerHeight * 0.45 : Math.max(LEAST, window.innerHeight - top - scrolled - maps);
   set(steps, { position: "fixed", left: narrow ? 0 : left, bottom: 0, width: narrow ? window.innerWidth : width, maxHeight: most });
   state.docked = narrow ? 0 : steps.offsetHeight;
@@ -101,7 +101,7 @@ function answered(state) {
 }
 
 // Scroll the picked map above a sheet
-function uncover({ root, boxes, pickedIn }, sheet) {
-  const box = boxes[pickedIn ?? 0], covered = root.getBoundingClientRect().top + box.top + box.height + BOTTOM - sheet;
+function uncover({ root, boxes, data, pickedIn }, sheet) {
+  const box = boxes[pickedIn ?? 0], covered = root.getBoundingClientRect().top + box.top + box.height + edges(data)[1] - sheet;
   if (covered > 0) root.closest("%main%")?.scrollBy({ top: covered, behavior: "smooth" });
 }

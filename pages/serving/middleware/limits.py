@@ -16,7 +16,7 @@ from pages.serving.middleware import uploads
 from pages.serving.middleware.uploads import Uploads
 from pages.serving.network import network
 
-CLOSED = {"/_stcore/metrics"}  # Streamlit's own, open to everybody and costly to compute
+CLOSED = "/_stcore/metrics"  # Streamlit's own, open to everybody and costly to compute
 MAX_LINK = 2**16  # characters after the host; browsers and proxies accept little more
 TRY_AGAIN_LATER = 1013  # the code that closes a websocket; the page does try again, less and less often
 _MOST_ADDRESSES = 10_000
@@ -67,7 +67,7 @@ class Limits:
         elif scope["type"] == "http" and (length := _length(scope)) > MAX_LINK:
             REFUSED.labels("links").inc()
             await PlainTextResponse(_too_long(length), 414)(scope, receive, send)
-        elif scope["type"] == "http" and scope["path"] in CLOSED:
+        elif scope["type"] == "http" and scope["path"].endswith(CLOSED):
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "PUT" and uploads.ROUTE in scope["path"]:
             await self.uploads.receive(self.app, scope, receive, send)
