@@ -192,7 +192,7 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
         factor[~wrong] = 1.0
     else:  # columns are multiplied on purpose, some by almost 1
         wrong = (factor - 1).abs() > 0.02
-    own = (1 / factor[wrong]).abs()
+    own = 1 / factor[wrong]
     if not len(own):
         return
     facts: dict[str, object] = {
