@@ -236,6 +236,7 @@ def test_factors_of_blocks(tmp_path):
     by = torch.ones(ROWS, COLUMNS // GROUP)
     by[5, 2], by[30, 0], by[31, 0] = 0.5, 2.0, 8.0
     q[6, :GROUP], y[6, :GROUP] = 0, 0  # of which no factor is known
+    x[8, :GROUP] = 0  # nor of these: their codes are not 0
     s = suspect(tmp_path / "some", ct_stored(q, step * by.repeat_interleave(GROUP, 1)), x)
     (found,) = numbers.factor_per_block(s)
     facts = found.facts

@@ -93,7 +93,7 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
             if other.bits == bits and other != s.layout.element and name != "e8m0":
                 values = torch.empty(1 << bits)
                 other.decode_(torch.arange(1 << bits).to(other.dtype), values)
-                scaled = s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0) + s.shift
+                scaled = s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0)
                 words = f"{{has}} codes of {{format}}: read so, {AFTER}."
                 yield Explained("code_format", words, {"format": name}, s.fit(scaled), 1)
 
