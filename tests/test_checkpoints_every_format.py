@@ -14,6 +14,7 @@ from quantcore.checkpoints.findings.against.measure import measure_of
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Suspect
 
+
 def kinds():
     """A weight of each kind of storage: (release, name)."""
     found = {}
