@@ -138,7 +138,7 @@ def test_a_run_with_one_element_that_is_not_clipped(tmp_path):
     off[20] = 9 * step[20]
     off[20, 70] = 2.375 * step[20, 70]
     m = measured(tmp_path, ct_stored(q, step), off)
-    assert dict(((r, c), mean) for mean, r, c in m.runs)[20, 64] == pytest.approx(12 * 0.375**2, rel=1e-4)
+    assert {(r, c): mean for mean, r, c in m.runs}[20, 64] == pytest.approx(12 * 0.375**2, rel=1e-4)
     m.rows = [np.array([[1.0, 0.0, 6.0, 9.0], [1, 0, 3, 3]]), np.array([[0.5], [1]])]
     assert m.done().bulk == pytest.approx(12 * 1.5)
 
@@ -167,7 +167,7 @@ def test_sizes_in_steps(tmp_path):
     m.roundings._in_dtype, m.roundings._dtype = [lambda e: e.excess], torch.bfloat16  # whose bounds are wide
     m.add(x, tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
     ((elements, at, columns),) = seen
-    near = (0.46 > 0.5 - 2 * 2.0**-8 * (size + np.abs(codes) + 1)) & (codes < codes.max()) & (scale != 0)
+    near = (2 * 2.0**-8 * (size + np.abs(codes) + 1) > 0.04) & (codes < codes.max()) & (scale != 0)
     assert sorted(zip(at.tolist(), columns.tolist(), strict=True)) == list(map(tuple, np.argwhere(near).tolist()))
     assert elements.size.tolist() == pytest.approx(size[at, columns].tolist(), rel=1e-4)
     assert elements.excess.tolist() == pytest.approx([-0.04] * len(at), abs=1e-3)
@@ -261,10 +261,10 @@ def test_plain_values(tmp_path, monkeypatch):
     half[7, 3] *= 1.05
     assert measured(tmp_path / "one", {W: half}, x, "").unequal == 1
     # what rounding to both dtypes may make different: 2 (2^-8 + 2^-11) of the value
-    ones = torch.ones(2, 4)
-    for off, unequal in ((2.0**-7, 0), (2.0**-6, 1)):
-        y = ones + off * (torch.arange(8).reshape(2, 4) == 5)
-        assert measured_against(tmp_path / f"{off}", y.bfloat16(), ones.half()).unequal == unequal
+    for value, other, unequal in ((1.0, 1 + 2.0**-7, 0), (1.0, 1 + 2.0**-6, 1), (1.99609375, 2.015625, 1)):
+        given = torch.full((2, 4), value)
+        y = torch.where(torch.arange(8).reshape(2, 4) == 5, other, given.bfloat16().float())
+        assert measured_against(tmp_path / f"{other}", y.bfloat16(), given.half()).unequal == unequal
     for y, other in ((torch.arange(6), torch.arange(6.0)), (torch.arange(6.0), torch.arange(6))):
         assert measured_against(tmp_path / f"{y.dtype}", y[None], other[None]).unequal == 0
         assert measured_against(tmp_path / f"{y.dtype} 2", y[None] + (y == 2), other[None]).unequal == 1

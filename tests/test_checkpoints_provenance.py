@@ -157,11 +157,15 @@ def test_which_weights_show_it(name):
     assert {Provenance.suits(t.layout) for t in tensors} == {SUITS[name]}
 
 
-def test_stored_zero_points_of_0_are_symmetric():
+def test_stored_zero_points_of_0_are_symmetric(tmp_path):
     """torchao stores them for signed codes; a zero point anywhere else makes the weight asymmetric."""
-    for name, wanted in (("torchao_int8", True), ("quanto_qint8", True), ("gptq_v1_2bit_g32_asym", False)):
+    for name, wanted in (
+        ("torchao_int8", True), ("quanto_qint8", True), ("gptq_v1_2bit_g32_asym", False), ("ct_int4_asym_g32", False), ("ct_int8_pack_asym", False),
+    ):  # fmt: skip
         tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2]
         assert {Provenance(t.layout).symmetric for t in tensors} == {wanted}, name
+    q, z, step = awq_of(weight())
+    assert not seen_of(tmp_path, awq_stored(q, z * 0, step), "awq").symmetric  # codes from 0 on have one side
 
 
 def test_tolerances_are_half_a_unit_in_the_last_place():
