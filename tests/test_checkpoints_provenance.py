@@ -78,6 +78,8 @@ def test_asymmetric_codes(tmp_path):
     q[2, :GROUP] = q[2, :GROUP].clamp(1, 15)
     q[3, :GROUP] = q[3, :GROUP].clamp(0, 14)
     q[4, :GROUP] = 5
+    q[5, :GROUP] = q[5, :GROUP].clamp(2, 13)  # 13 + 2 is 15, but 13 - 2 is not
+    q[5, 0], q[5, 1] = 2, 13
     seen = seen_of(tmp_path, awq_stored(q, z, step), "awq")
     g = groups(q)
     width = g.amax(-1) - g.amin(-1)
@@ -128,9 +130,12 @@ def test_groups_that_are_not_compared(tmp_path):
     zero[10, :GROUP] = 0
     seen = seen_of(tmp_path, ct_stored(q, s), original=zero)
     assert seen.compared == ROWS * COUNT - 2
-    off = x * 1.02
-    counts = [seen_of(tmp_path / f"{r}", ct_stored(q, step), original=off, rounding=r).divided[7.0] for r in (0.0, 0.05)]
-    assert counts == [0, ROWS * COUNT]
+    reached = int((groups(q).abs().amax(-1) == 7).sum())
+    for rounding in (0.0, 0.05):
+        for part, count in ((0.98, reached), (1.02, 0)):
+            off = q * step * (1 + part * 2 * (2.0**-8 + rounding))
+            seen = seen_of(tmp_path / f"{rounding} {part}", ct_stored(q, step), original=off, rounding=rounding)
+            assert seen.divided[7.0] == count
 
 
 def test_a_last_group_that_is_short(tmp_path):
