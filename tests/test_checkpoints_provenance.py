@@ -8,6 +8,7 @@ from releases import GROUP, WRITERS, save
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings import provenance
 from quantcore.checkpoints.findings.provenance import TOLERANCE, Provenance, of_provenance
 
 COUNT = COLUMNS // GROUP
@@ -146,6 +147,16 @@ def test_a_last_group_that_is_short(tmp_path):
     seen.add(codes, rows)
     assert seen.groups == int((codes.amax(1) != codes.amin(1)).sum())
     assert seen.highest == int((codes.abs().amax(1) == 7).sum())
+
+
+@pytest.mark.parametrize("columns", [3, 4, 8, 10])
+def test_the_ends_of_groups(columns):
+    """The last group may be shorter, or the only one."""
+    values = torch.randint(-9, 9, (3, columns), generator=torch.Generator().manual_seed(columns))
+    parts = [values[:, start : start + 4] for start in range(0, columns, 4)]
+    low, high = provenance._extremes(values, 4)
+    assert low.tolist() == [[int(p[r].min()) for p in parts] for r in range(3)]
+    assert high.tolist() == [[int(p[r].max()) for p in parts] for r in range(3)]
 
 
 SUITS = {
