@@ -78,7 +78,7 @@ def _zero_points(layout: Layout) -> Iterator[CheckpointFinding]:
 def _not_symmetric(layout: Gptq, zero_point: Tensor) -> Iterator[CheckpointFinding]:
     middle = 1 << (layout.bits - 1)
     others = zero_point != middle
-    if bool(others.any()) and not any(said.kind == "gptq_version" for said in layout.statements()):
+    if bool(others.any()):
         words = (
             "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} ({share:%}) of "
             "{its} zero points have other values, such as {example}; kernels for symmetric weights ignore all of them."
