@@ -81,6 +81,7 @@ def check_lines(origin, value):
             {k: int(digits, 2) for k, digits in zip("em", fields.groups("0"), strict=True)} if fields else {}
         )
         assert equal(evaluated(line.formula, names | parts), line.value), str(line)
+        assert not re.search(r"\^\(\w+\)", line.formula + line.numbers), "brackets around a single number"
         assert str(line).startswith(f"{line.name} = ")
         assert str(line).endswith(f"= {line.result}")
         names[line.name] = line.value
@@ -301,3 +302,27 @@ def test_lines_of_codes_whose_leak_is_undone():
         assert found
         s, m = (np.float32(t[3, column // 32]) for t in (scale, least))
         check_lines(found[0].origin, float(s * np.float32(undone) + m))
+
+
+DTYPES = {
+    # the dtype that a stored number is shown with; None: bits that a line, a table or a formula takes apart
+    ("gptq_v1_8bit_channel", "code"): None, ("gptq_v1_8bit_channel", "zero_point"): None, ("ct_int4_sym_g128", "code"): None,
+    ("gptq_v1_8bit_channel", "scale"): "F16", ("ct_int8_w8a8", "code"): "I8", ("ct_fp8_channel", "code"): None,
+    ("ct_mxfp4", "scale_code"): None, ("ct_mxfp4", "code"): None, ("bnb_nf4", "scale"): "F32", ("bnb_nf4_nested", "scale_code"): None,
+    ("ct_int4_sym_g128", "scale"): "BF16", ("gguf_legacy", "d"): "F16", ("ct_int4_actorder_group", "g_idx"): "I32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "role"), DTYPES)
+def test_what_stored_numbers_mean(name, role):
+    """All bits of a number of a dtype as one hexadecimal number, else each bit, and the number that they are."""
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2)
+    for index in indices(tensor.shape, 4):
+        origin, dtype = tensor.origin(index), DTYPES[name, role]
+        number = origin.code if role == "code" else origin.parameters[role]
+        shown, _, value = number.meaning.partition(" = ")
+        bits = len(number.place.bits)
+        assert shown == (f"{dtype} 0x{number.raw:0{bits // 4}x}" if dtype else f"{bits} bits {number.raw:0{bits}b}")
+        data = number.raw.to_bytes(-(-bits // 8), "little")
+        read = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "I8": torch.int8, "I32": torch.int32}.get(dtype)
+        assert np.float32(value) == (np.float32(number.raw) if read is None else torch.frombuffer(bytearray(data), dtype=read).float().item())
