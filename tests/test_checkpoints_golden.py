@@ -7,6 +7,7 @@ from checkpoint_cases import case, differences, misplaced, quantized_names, soun
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
+from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerFlatGroup, PerGroup
 
 
 @pytest.mark.parametrize("given", sound(), ids=str)
@@ -65,3 +66,30 @@ def test_results_against_an_original():
     assert steps["scale s"].formula.startswith("read from model.safetensors")
     with pytest.raises(qc.QuantError, match="shape"):
         tensor.quantized(original[:, :5])
+
+
+@pytest.mark.parametrize("given", sound(), ids=str)
+def test_the_storage_in_words(given):
+    """Bits, granularity and symmetry as the codes have them; names of ggml's types stand for theirs."""
+    for tensor in open_checkpoint(given.release).tensors.values():
+        layout = tensor.layout
+        words = tensor.storage.split()
+        if not tensor.is_quantized or words[0] == "gguf":
+            continue
+        axis_0 = "axis 0" in tensor.storage  # HQQ's groups of axis 0 have no granularity
+        match layout.granularity:
+            case PerGroup(size=size):
+                wanted = {f"per_group({size})"}
+            case PerFlatGroup(size=size):
+                wanted = {f"per_flat_group({size})"}
+            case PerChannel(axis=0):
+                wanted = {"per_channel", "per_channel(0)"}
+            case PerBlock(shape=shape):
+                wanted = {"per_flat_group(64)" if axis_0 else f"per_block({list(shape)})".replace(" ", "")}
+            case granularity:
+                assert granularity == PER_TENSOR
+                wanted = {"per_tensor"}
+        assert len(wanted & set(words)) == 1, tensor.storage
+        for word in {"symmetric", "asymmetric"} & set(words):
+            assert layout.symmetric is (word == "symmetric"), tensor.storage
+        assert all(word == f"int{layout.element.bits}" for word in words if word.startswith("int"))

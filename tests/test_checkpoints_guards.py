@@ -13,6 +13,7 @@ from test_checkpoints_findings import changed, members, release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
 from quantcore.checkpoints.layouts import bitsandbytes_4bit as bnb
@@ -159,6 +160,57 @@ def test_states_of_bitsandbytes():
     ):  # fmt: skip
         with pytest.raises(QuantError, match=words or None):
             bnb._state(STATE | bad, "s")
+
+
+BROKEN = {
+    # a stored tensor of a weight, of another shape than its format has
+    "gptq": ("scales", lambda t: t[:-1]), "awq": ("scales", lambda t: t[:-1]), "ct_int4": ("weight_scale", lambda t: t[:-1]),
+    "nvfp4": ("weight_scale_2", lambda t: None), "mxfp4": ("weight_scale", lambda t: t[:-1]), "nf4": ("weight.quant_map", lambda t: t[:15]),
+    "fp8": ("weight_scale", lambda t: t[:7]), "ct_int8": ("weight_scale", lambda t: t[:7]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", BROKEN)
+def test_what_cannot_be_read_has_its_name(form, tmp_path):
+    """Of two weights, the one with a stored tensor that does not fit; the other is read."""
+    other = M.replace(".1.", ".2.")
+    write, config = releases.WRITERS[form]
+    last, change = BROKEN[form]
+    pieces = write(M, weight()) | write(other, weight())
+    pieces[f"{M}.{last}"] = change(pieces[f"{M}.{last}"])
+    release = open_checkpoint(releases.save(tmp_path, {n: t for n, t in pieces.items() if t is not None}, config))
+    assert release.tensors[f"{other}.weight"].read().shape == weight().shape
+    with pytest.raises(QuantError):
+        release.tensors[f"{M}.weight"].read()
+    found = [f for f in release.findings() if f.severity == "error" and f.kind != "all_zero"]
+    assert {name for f in found for name in f.tensors} == {f"{M}.weight"}
+
+
+NESTED = named(
+    weight=stored("U8", 2048, 1), absmax=stored("U8", 64), quant_map=stored("F32", 16), nested_absmax=stored("F32", 4), nested_quant_map=stored("F32", 256),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "pieces", "words"),
+    [
+        ({}, {}, None), ({"nested_blocksize": None}, {}, "nested_absmax of 'm' does not fit"), ({"nested_blocksize": 21}, {}, None),
+        ({"nested_blocksize": 15}, {}, "nested_absmax of 'm' does not fit"), ({}, {"nested_absmax": stored("F32", 3)}, "nested_absmax of 'm' does not fit"),
+        ({}, {"nested_absmax": stored("F32", 5)}, "nested_absmax of 'm' does not fit"), ({}, {"nested_quant_map": stored("F32", 255)}, "table of 256"),
+        ({}, {"absmax": stored("I32", 64)}, "table of 256"), ({}, {"absmax": stored("U8", 63)}, "take 64 scales"), ({"blocksize": 63}, {}, "take 66 scales"),
+        ({"blocksize": 64, "shape": [1, 4095]}, {}, None),
+    ],
+)  # fmt: skip
+def test_scales_of_bitsandbytes_that_are_quantized(state, pieces, words):
+    """As many as there are blocks, and blocks of them."""
+    text = json.dumps(STATE | {"shape": [64, 64], "nested_blocksize": 16} | state).encode()
+    said = {"quant_state": StoredTensor("m.quant_state", "U8", (len(text),), MemorySource("m", text), 0, len(text))}
+    layout = bnb.layout_of("m", "nf4", NESTED | named(**pieces) | said)
+    if words is None:
+        assert {"scale_code", "nested_absmax", "nested_quant_map"} <= layout.fields.keys()
+    else:
+        with pytest.raises(QuantError, match=words):
+            _ = layout.fields
 
 
 def test_blocks_that_shapes_tell():

@@ -202,7 +202,7 @@ def test_factors_of_columns(tmp_path):
     s = suspect(tmp_path / "some", {W: x * by}, x, "")
     (one,) = numbers.factor_per_column(s)  # rows are not tried for two columns
     assert (one.facts["columns"], one.facts["of"]) == (2, COLUMNS)
-    assert (one.facts["low"], one.facts["high"]) == pytest.approx((0.5, 4.0), rel=1e-4)
+    assert (one.facts["low"], one.facts["high"]) == pytest.approx((-4.0, 0.5), rel=1e-4)
     assert one.vector.tolist() == pytest.approx(by[0].tolist(), rel=1e-4)
     assert one.fit.relative < 1e-6
     many = torch.linspace(0.5, 3, COLUMNS)[None]
@@ -236,6 +236,7 @@ def test_factors_of_blocks(tmp_path):
     by = torch.ones(ROWS, COLUMNS // GROUP)
     by[5, 2], by[30, 0], by[31, 0] = 0.5, 2.0, 8.0
     q[6, :GROUP], y[6, :GROUP] = 0, 0  # of which no factor is known
+    x[8, :GROUP] = 0  # nor of these: their codes are not 0
     s = suspect(tmp_path / "some", ct_stored(q, step * by.repeat_interleave(GROUP, 1)), x)
     (found,) = numbers.factor_per_block(s)
     facts = found.facts

@@ -11,6 +11,8 @@ from suspects import COLUMNS, ROWS, M, W, ct_stored, grid_of, of_layers, suspect
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _is_wide, _Judgement
+from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit
 
 
@@ -119,19 +121,29 @@ def test_plain_weights_that_differ_alone(differing, equal, severity, tmp_path):
     assert judgement.of(measures[equal[0]]) == []
 
 
-@pytest.mark.parametrize(("stored", "severity"), [(0, "error"), (1, "note"), (-1, "note"), (2, "error"), (3, "error")])
+@pytest.mark.parametrize(("stored", "severity"), [(0, "error"), (1, "note"), (-1, "note"), (2, "error"), (3, "error"), (4, "error"), (5, "error")])
 def test_factors_of_columns_that_a_stored_scale_undoes(stored, severity, tmp_path):
-    """Beside the codes, by column, multiplied or divided; neither another vector nor one of another length."""
+    """Beside the codes, by column, multiplied or divided; neither another vector, one of another length or weight, nor a bias."""
     x = weight()
     by = torch.exp(torch.linspace(-0.7, 0.7, COLUMNS)[torch.randperm(COLUMNS, generator=torch.Generator().manual_seed(2))])
     more = {
         0: {}, 1: {f"{M}.pre_quant_scale": by}, -1: {f"{M}.pre_quant_scale": 1 / by},
         2: {f"{M}.pre_quant_scale": by.flip(0)}, 3: {f"{M}.pre_quant_scale": by[:64]},
+        4: {M.replace(".1.", ".2.") + ".pre_quant_scale": by}, 5: {f"{M}.bias": by},
     }[stored]  # fmt: skip
     s = suspect(tmp_path, releases.ct_int4(M, x * by) | more, x)
     (finding,) = _Judgement({W: s.measure}, s.release, s.source, Heads()).of(s.measure)
     assert (finding.kind, finding.severity, finding.facts["columns"]) == ("column_factors", severity, pytest.approx(COLUMNS, abs=8))
     assert ("Neither" in finding.sentence) is (severity == "error")
+
+
+@pytest.mark.parametrize(("name", "original", "heads"), [(W, "a.weight", 8), ("a.weight", W, 8), (W, W, 8), ("a.weight", "b.weight", 0)])
+def test_heads_by_either_name(name, original, heads, tmp_path):
+    x = weight()
+    release, source = (open_checkpoint(releases.save(tmp_path / side, {n: x})) for side, n in (("release", name), ("original", original)))
+    tensor = release.tensors[name]
+    m = measure_of(tensor, Ordered(source.tensors[original], tensor.shape)).done()
+    assert _Judgement({name: m}, release, source, Heads((8,), (2,))).suspect(m, []).heads == heads
 
 
 def test_the_spread_of_siblings_in_a_sentence(tmp_path):

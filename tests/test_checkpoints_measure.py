@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 import releases
 import torch
+from checkpoint_cases import case
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
 
+from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import measure as module
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import decibels_of, far
 from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.ordered import Ordered
 
 RUNS = COLUMNS // GROUP
 
@@ -101,6 +104,75 @@ def test_rows_and_columns_that_are_strange(tmp_path):
     assert (m.strange_rows, m.strange_columns, m.unequal) == (0, 0, ROWS + COLUMNS - 1)
 
 
+@pytest.mark.parametrize("name", ["ct_int4", "ct_int8", "awq", "mxfp4", "nf4", "nvfp4", "fp8"])
+def test_errors_in_steps_of_their_own_codes(name, tmp_path):
+    """The step is the distance to the next level on the side of the original; beyond the last level, it is clipped."""
+    x = weight()
+    stored = releases.WRITERS[name][0](M, x)
+    s = suspect(tmp_path, stored, x, name)
+    values, scale, shift = (t.double().numpy() for t in (s.values, s.scales, s.shift))
+    generator = np.random.default_rng(7)
+    levels = np.unique(s.grid.table[s.grid.table.isfinite()].double().numpy())
+    at = np.searchsorted(levels, values)
+    side = generator.choice([-1, 1], x.shape)
+    near = generator.random(x.shape)
+    outside = (at + side < 0) | (at + side >= len(levels))
+    gap = np.abs(levels[np.clip(at + side, 0, len(levels) - 1)] - levels[at])
+    off = torch.from_numpy(shift + scale * (values + side * near * np.where(outside, 1.0, gap)))
+    given = suspect(tmp_path / "off", stored, off.float(), name).measure
+    inner = ~outside & (scale > 0)
+    size = given.run
+    assert given.inner == int(inner.sum())
+    assert given.units == pytest.approx(float((near**2)[inner].sum()), rel=1e-4)
+    assert given.edge == pytest.approx(int(((near > 0.4) & (near <= 0.5) & inner).sum()), abs=2)
+    square, count = (t.reshape(ROWS, -1, size).sum(-1) for t in (np.where(inner, near**2, 0.0), inner))
+    assert given.runs[0][0] == pytest.approx(12 * float((square / np.maximum(count, 1)).max()), rel=1e-3)
+
+
+def test_a_run_with_one_element_that_is_not_clipped(tmp_path):
+    """Its error alone is the mean of its run, and of its row."""
+    x = weight()
+    q, _, step = grid_of(x)
+    q[20], q[20, 70] = 7, 2
+    off = x.clone()
+    off[20] = 9 * step[20]
+    off[20, 70] = 2.375 * step[20, 70]
+    m = measured(tmp_path, ct_stored(q, step), off)
+    assert {(r, c): mean for mean, r, c in m.runs}[20, 64] == pytest.approx(12 * 0.375**2, rel=1e-4)
+    m.rows = [np.array([[1.0, 0.0, 6.0, 9.0], [1, 0, 3, 3]]), np.array([[0.5], [1]])]
+    assert m.done().bulk == pytest.approx(12 * 1.5)
+
+
+@pytest.mark.parametrize(("share", "known"), [(0.049, False), (0.051, True)])
+def test_errors_near_half_a_step(share, known, tmp_path):
+    """One of twenty at least: else codes do not show that they were rounded."""
+    m = measured(tmp_path, releases.ct_int4(M, weight()), weight())
+    m.edge = share * m.inner
+    assert (m.nearest is not None) is known
+
+
+def test_sizes_in_steps(tmp_path):
+    """Where a min is added, what rounding the scale changes is the code, and the min in steps beside it."""
+    given, name = case("gguf_legacy"), "blk.0.attn_output.weight"
+    tensor = open_checkpoint(given.release).tensors[name]
+    codes, scale, least = (given.expected[f"{name}|{role}"].astype(np.float64) for role in ("codes", "scale", "min"))
+    scale, least = (np.repeat(t, 32, 1) for t in (scale, least))
+    size = np.abs(codes) + np.abs(least / np.where(scale, scale, np.inf))
+    x = torch.from_numpy(scale * (codes + 0.46) + least).float()
+    source = open_checkpoint(releases.save(tmp_path, {W: x}))
+    rows = slice(0, tensor.shape[0])
+    m = module.measure_of(tensor, Ordered(source.tensors[W], tensor.shape))
+    seen = []
+    m.roundings.add = lambda elements, rows, columns: seen.append((elements, rows, columns))
+    m.roundings._in_dtype, m.roundings._dtype = [lambda e: e.excess], torch.bfloat16  # whose bounds are wide
+    m.add(x, tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
+    ((elements, at, columns),) = seen
+    near = (2 * 2.0**-8 * (size + np.abs(codes) + 1) > 0.04) & (codes < codes.max()) & (scale != 0)
+    assert sorted(zip(at.tolist(), columns.tolist(), strict=True)) == list(map(tuple, np.argwhere(near).tolist()))
+    assert elements.size.tolist() == pytest.approx(size[at, columns].tolist(), rel=1e-4)
+    assert elements.excess.tolist() == pytest.approx([-0.04] * len(at), abs=1e-3)
+
+
 @pytest.mark.parametrize("name", ["ct_int4", "awq", "nf4", ""])
 def test_a_zero_point_is_no_min(name, tmp_path):
     """It counts in steps, which the scale multiplies."""
@@ -112,6 +184,10 @@ def test_a_vector_has_neither_rows_nor_columns(tmp_path):
     x = weight()[0]
     m = measured(tmp_path, {W: -x}, x, "")
     assert (m.strange_rows, m.strange_columns, m.unequal) == (0, 0, COLUMNS)
+    x = weight(ROWS, 2)
+    m = measured(tmp_path / "two", {W: -x}, x, "")
+    power = (x.double() ** 2).sum(1)
+    assert (m.strange_rows, m.strange_columns) == (int((4 * power > 0.05 * power.mean()).sum()), 2)
 
 
 def test_values_that_are_not_finite_are_left_out(tmp_path):
@@ -160,7 +236,15 @@ def test_codes_that_share_a_column_were_moved(tmp_path):
         assert found.in_few_columns is not is_found
 
 
-def test_plain_values(tmp_path):
+def measured_against(folder, y, x):
+    release, source = (open_checkpoint(releases.save(folder / name, {W: t})) for name, t in (("y", y), ("x", x)))
+    tensor, rows = release.tensors[W], slice(0, len(y))
+    m = module.measure_of(tensor, Ordered(source.tensors[W], tensor.shape))
+    m.add(x, tensor.layout.values(rows, rounded=False), rows, None)
+    return m.done()
+
+
+def test_plain_values(tmp_path, monkeypatch):
     """Equal but for rounding to the dtype; else by how much, and where."""
     x = weight()
     m = measured(tmp_path / "half", {W: x.half()}, x, "")
@@ -173,6 +257,23 @@ def test_plain_values(tmp_path):
     size, flat = m.largest
     assert divmod(flat, COLUMNS) == (30, 70)
     assert size == pytest.approx(float((y.float() - x).abs().max()))
+    half = x.half()
+    half[7, 3] *= 1.05
+    assert measured(tmp_path / "one", {W: half}, x, "").unequal == 1
+    # what rounding to both dtypes may make different: 2 (2^-8 + 2^-11) of the value
+    for value, other, unequal in ((1.0, 1 + 2.0**-7, 0), (1.0, 1 + 2.0**-6, 1), (1.99609375, 2.015625, 1)):
+        given = torch.full((2, 4), value)
+        y = torch.where(torch.arange(8).reshape(2, 4) == 5, other, given.bfloat16().float())
+        assert measured_against(tmp_path / f"{other}", y.bfloat16(), given.half()).unequal == unequal
+    for y, other in ((torch.arange(6), torch.arange(6.0)), (torch.arange(6.0), torch.arange(6))):
+        assert measured_against(tmp_path / f"{y.dtype}", y[None], other[None]).unequal == 0
+        assert measured_against(tmp_path / f"{y.dtype} 2", y[None] + (y == 2), other[None]).unequal == 1
+    monkeypatch.setattr(module, "ELEMENTS", 8)  # a row at once
+    for places, (largest, flat) in (((5, 9), (2.0, 5)), ((9, 5), (2.0, 9))):
+        zeros = torch.zeros(5, 4)
+        zeros[divmod(places[0], 4)], zeros[divmod(places[1], 4)] = 2.0, 1.0
+        assert measured_against(tmp_path / f"{places}", zeros, 0 * zeros).largest == (largest, flat)
+    monkeypatch.undo()
     whole = torch.arange(12).reshape(3, 4)
     m = measured(tmp_path / "whole", {W: whole + (whole == 7)}, whole, "")
     assert (m.unequal, m.largest) == (1, (1.0, 7))

@@ -11,6 +11,7 @@ from checkpoint_cases import case
 from releases import save
 from suspects import (
     COLUMNS,
+    COMPLEXITY,
     GROUP,
     ROWS,
     M,
@@ -317,6 +318,7 @@ def test_columns_of_other_groups(tmp_path):
     exact = step[:, back_to].half().float()
     found = same(orders.groups_of_columns(s), "g_idx_wrong", fit_of(x, q[:, back_to] * exact, exact), **facts)
     assert "in the order of their groups" not in found.words
+    assert found.complexity == COMPLEXITY["g_idx_wrong"]
     # codes are stored in the order of their groups
     stored |= {f"{M}.qweight": releases.words((q + 8).T, 0), f"{M}.g_idx": index.int()}
     s = suspect(tmp_path / "sorted", stored, x[:, order], "gptq_desc_act")

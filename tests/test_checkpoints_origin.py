@@ -7,6 +7,7 @@ import ast
 import contextlib
 import io
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -80,6 +81,7 @@ def check_lines(origin, value):
             {k: int(digits, 2) for k, digits in zip("em", fields.groups("0"), strict=True)} if fields else {}
         )
         assert equal(evaluated(line.formula, names | parts), line.value), str(line)
+        assert not re.search(r"\^\(\w+\)", line.formula + line.numbers), "brackets around a single number"
         assert str(line).startswith(f"{line.name} = ")
         assert str(line).endswith(f"= {line.result}")
         names[line.name] = line.value
@@ -247,3 +249,80 @@ def test_how_lines_read():
     assert [word.own for word in origin.code.words] == [(30, 31), (0,)]
     assert origin.code.meaning == "3 bits 101 = 5"
     assert origin.parameters["scale"].meaning == "F16 0x2748 = 0.028442383"
+
+
+def e4m3(code):
+    return float(torch.tensor([code], dtype=torch.uint8).view(torch.float8_e4m3fn).double())
+
+
+SMALL_SCALES = {
+    # what a byte of scales means, by their specifications: ggml halves both, as its levels are doubled, and of the
+    # two NaN of E4M3, whose sign it ignores, reads 0x7F as 0 and 0xFF as the number after 448
+    ("gguf_ternary_fp4", "blk.0.attn_output.weight"): lambda c: {0x7F: 0.0, 0xFF: 240.0}[c] if c & 127 == 127 else e4m3(c & 127) / 2,
+    ("gguf_ternary_fp4", "blk.0.attn_v.weight"): lambda c: 2.0 ** (c - 128),
+    ("ct_nvfp4", Q): e4m3,
+    ("ct_mxfp4", Q): lambda c: 2.0 ** (c - 127),  # compressed-tensors reads 255 so, too
+}
+
+
+@pytest.mark.parametrize(("name", "tensor"), SMALL_SCALES)
+def test_every_kind_of_small_scale(name, tensor, tmp_path):
+    """Zero, subnormal, normal and the last ones, with either sign, written into the file: what is read, and its lines."""
+    given, scale = case(name), SMALL_SCALES[name, tensor]
+    source = given.release if given.release.is_dir() else given.release.parent
+    shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+    release = tmp_path if given.release.is_dir() else tmp_path / given.release.name
+    before = open_checkpoint(release).tensors[tensor]
+    index = next(i for i in ((5, c) for c in range(64)) if before.read()[i])
+    number = before.origin(index).parameters["scale_code"]
+    level = float(before.read()[index]) / scale(number.raw)
+    file, at = tmp_path / number.place.file, number.place.bits[0][0]
+    data = bytearray(file.read_bytes())
+    for code in (0, 1, 7, 8, 9, 0x38, 0x77, 0x7E, 0x7F, 0x80, 0x81, 0x88, 0xB8, 0xFE, 0xFF):
+        data[at] = code
+        file.write_bytes(data)
+        after = open_checkpoint(release).tensors[tensor]
+        value = after.read()[index]
+        check_lines(after.origin(index), value)
+        with np.errstate(all="ignore"):
+            assert float(value) == pytest.approx(float(np.float32(level * scale(code))), rel=2.0**-7, abs=1e-37, nan_ok=True), code
+
+
+def test_lines_of_codes_whose_leak_is_undone():
+    """Of every sub-block: bit 0 of the codes in the upper half of a byte is the fifth bit of those in the lower half."""
+    given = case("bad_q5k_leak")
+    (tensor,) = open_checkpoint(given.release).tensors.values()
+    codes, parameters = tensor.codes().numpy(), tensor.layout.parameters()
+    scale, least = parameters.scale.numpy(), parameters.min.numpy()
+    for column in (*range(0, 256, 9), 31, 32, 33, 63, 64, 65, 95, 96, 255, 256, 288, 511):
+        code = int(codes[3, column])
+        leaks = column // 32 % 2 and int(codes[3, column - 32]) >> 4
+        undone = code - (code & 1) if leaks else code
+        found = [r for r in tensor.rivals((3, column)) if r.key == "q5k_leak"]
+        assert found
+        s, m = (np.float32(t[3, column // 32]) for t in (scale, least))
+        check_lines(found[0].origin, float(s * np.float32(undone) + m))
+
+
+DTYPES = {
+    # the dtype that a stored number is shown with; None: bits that a line, a table or a formula takes apart
+    ("gptq_v1_8bit_channel", "code"): None, ("gptq_v1_8bit_channel", "zero_point"): None, ("ct_int4_sym_g128", "code"): None,
+    ("gptq_v1_8bit_channel", "scale"): "F16", ("ct_int8_w8a8", "code"): "I8", ("ct_fp8_channel", "code"): None,
+    ("ct_mxfp4", "scale_code"): None, ("ct_mxfp4", "code"): None, ("bnb_nf4", "scale"): "F32", ("bnb_nf4_nested", "scale_code"): None,
+    ("ct_int4_sym_g128", "scale"): "BF16", ("gguf_legacy", "d"): "F16", ("ct_int4_actorder_group", "g_idx"): "I32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "role"), DTYPES)
+def test_what_stored_numbers_mean(name, role):
+    """All bits of a number of a dtype as one hexadecimal number, else each bit, and the number that they are."""
+    tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2)
+    for index in indices(tensor.shape, 4):
+        origin, dtype = tensor.origin(index), DTYPES[name, role]
+        number = origin.code if role == "code" else origin.parameters[role]
+        shown, _, value = number.meaning.partition(" = ")
+        bits = len(number.place.bits)
+        assert shown == (f"{dtype} 0x{number.raw:0{bits // 4}x}" if dtype else f"{bits} bits {number.raw:0{bits}b}")
+        data = number.raw.to_bytes(-(-bits // 8), "little")
+        read = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "I8": torch.int8, "I32": torch.int32}.get(dtype)
+        assert np.float32(value) == (np.float32(number.raw) if read is None else torch.frombuffer(bytearray(data), dtype=read).float().item())

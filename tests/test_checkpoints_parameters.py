@@ -116,6 +116,8 @@ def some(value, others, count=3):
 SHARE = 3 / (GROUPS * ROWS)
 ZEROS = {
     "v1 in the middle": (7, True, "gptq", {}), "v2 in the middle": (8, True, "gptq_v2", {}),
+    "v1 with the middle of v2": (8, True, "gptq", {"gptq_version": ("error", {"version": "gptq", "said": "v1", "truth": "v2", "bits": 4, "expected": 7, "stored": 8})}),
+    "v2 with the middle of v1": (7, True, "gptq_v2", {"gptq_version": ("error", {"version": "gptq_v2", "said": "v2", "truth": "v1", "bits": 4, "expected": 8, "stored": 7})}),
     "v1 that is v2": (8, False, "gptq", {"gptq_version": ("warning", {"middle": 8, "zero_point": 9})}),
     "v2 that looks like v1": (9, False, "gptq_v2", {}),
     "v1 asymmetric by name": (7, False, "gptq", {"config_unused": ("note", {"middle": 8, "says": "sym false"})}),

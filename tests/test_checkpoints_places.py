@@ -85,7 +85,7 @@ def test_a_scale_that_is_wrong(tmp_path):
     """Its run, the factor, the bit if it is one, and the errors before and after."""
     x = weight()
     q, y, step = grid_of(x)
-    for by in (2.0, 0.25, 1.5, -1.0, 16.0):
+    for by in (2.0, 0.5, 0.25, 1.5, -1.0, 8.0, 16.0, 2.2):
         wrong = step.clone()
         wrong[20, 64:96] *= by
         wrong = wrong.bfloat16().float()
@@ -93,7 +93,7 @@ def test_a_scale_that_is_wrong(tmp_path):
         (place,) = explained
         assert not left
         assert (place.row, place.column, place.stop, place.what) == (20, 64, 96, "scale")
-        assert place.factor == pytest.approx(by, rel=0.02)
+        assert place.factor == pytest.approx(by, rel=0.02 if by in (1.5, 2.2) else 1e-9)
         bits = [int(t[20, 64].bfloat16().view(torch.int16)) & 0xFFFF for t in (step, wrong)]
         changed = bits[0] ^ bits[1]
         assert place.bit == (changed.bit_length() - 1 if changed.bit_count() == 1 else -1)
@@ -105,6 +105,30 @@ def test_a_scale_that_is_wrong(tmp_path):
         assert run.columns.tolist() == list(range(64, 96))
         assert run.power == pytest.approx(float((x[20, 64:96] ** 2).sum()), rel=1e-5)
         assert run.error(run.y) == pytest.approx(float(((x - q * wrong)[20, 64:96] ** 2).sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize("bit", range(5))
+def test_a_bit_of_a_power_of_two_that_is_flipped(bit, tmp_path):
+    """It is said, although a power of two as a factor is as good."""
+    x, stored = weight(), releases.mxfp4(M, weight())
+    scale = stored[f"{M}.weight_scale"].clone()
+    factor = 2.0 ** ((1 - 2 * (int(scale[20, 2]) >> bit & 1)) << bit)
+    scale[20, 2] ^= 1 << bit
+    _, _, explained, _ = wrong_at(tmp_path, stored | {f"{M}.weight_scale": scale}, x, "mxfp4")
+    (place,) = explained
+    assert (place.row, place.column, place.stop, place.what, place.bit, place.factor) == (20, 64, 96, "scale", bit, factor)
+
+
+def test_runs_of_an_order(tmp_path):
+    """The columns of a group are side by side in the order of g_idx: where each of them starts."""
+    x = weight()
+    stored = releases.gptq(M, x, "desc_act")
+    _, lines, _, _ = wrong_at(tmp_path, stored, x, "gptq_desc_act")
+    index = stored[f"{M}.g_idx"]
+    for column in range(COLUMNS):
+        start = lines.start_of(column)
+        assert start == int(index[column]) * 32
+        assert lines.run(20, start).columns.tolist() == (index == index[column]).nonzero().reshape(-1).tolist()
 
 
 def test_a_zero_point_that_is_wrong(tmp_path):
@@ -353,6 +377,7 @@ def test_runs_with_a_min(tmp_path):
         if what:
             (place,) = [p for p in explained if (p.row, p.column) == (7, 64)]
             assert place.factor == pytest.approx(1 / by, rel=0.1)
+            assert place.bit == -1
             changes = {c[0] for c in places._changes(run)}
             assert what in changes
             assert "zero point" not in changes
@@ -379,6 +404,97 @@ def test_runs_that_are_too_short_or_have_no_scale(tmp_path):
     place = places._place_of(dead, 1.0, None)
     assert (place.what, place.factor, place.bit, place.after) == ("", 1.0, -1, math.inf)
     assert (place.row, place.column, place.stop) == (20, 64, 96)
+
+@pytest.mark.parametrize(("bulk", "mean", "looked_at"), [(1.0, 5.9, False), (1.0, 6.1, True), (4.0, 23.9, False), (4.0, 24.1, True), (0.02, 0.59, False), (0.02, 0.61, True)])
+def test_which_runs_are_looked_at(bulk, mean, looked_at, tmp_path):
+    """Those whose squared error is six times that of the weight, or six tenths of that of rounding, at least."""
+    x = weight()
+    s, lines = lines_of(tmp_path, releases.ct_int4(M, x), x)
+    s.measure.bulk, s.measure.edge, s.measure.runs = bulk, 0, [(mean, 20, 64), (0.1, 3, 0)]
+    explained, left = places.wrong_runs(lines)
+    assert not explained
+    assert [(p.row, p.column) for p, _ in left] == ([(20, 64)] if looked_at else [])
+
+
+def test_which_flips_are_possible(tmp_path):
+    """The factor of each bit of a stored scale that, flipped, leaves a number; in E4M3 some bits leave NaN or 0."""
+    x = weight()
+    stored = releases.nvfp4(M, x)
+    for code in (0x01, 0x08, 0x38, 0x77, 0x7E, 0x5F):
+        scale = stored[f"{M}.weight_scale"].clone().view(torch.uint8)
+        scale[20, 4] = code
+        _, lines = lines_of(tmp_path / f"{code}", stored | {f"{M}.weight_scale": scale.view(torch.float8_e4m3fn)}, x, "nvfp4")
+        numbers = torch.tensor([code] + [code ^ 1 << bit for bit in range(8)], dtype=torch.uint8).view(torch.float8_e4m3fn).double()
+        factors = {bit: float(n / numbers[0]) for bit, n in enumerate(numbers[1:]) if n and n.isfinite()}
+        assert {bit: factor for factor, bit in places._flips(lines.run(20, 64))} == factors
+        assert len(factors) < 8 or code in (0x38, 0x5F, 0x08)
+
+
+def away(run, errors):
+    """The run with the original off by so many steps."""
+    return replace(run, x=run.y + torch.tensor(errors) * run.gap)
+
+
+@pytest.mark.parametrize("name", ["awq", "mxfp4", "ct_int4"])
+def test_how_far_rounding_may_be_off(name, tmp_path):
+    """Half a step, and the tolerance times the code, its zero point and 1, in steps; and a thousandth of a step."""
+    x = weight() + 0.01
+    _, lines = lines_of(tmp_path, WRITERS[name][0](M, x), x, name)
+    run = lines.run(20, 64)
+    zero = ((run.y / run.scale) - run.value).double().numpy()
+    step = (run.gap / run.scale).double().numpy()
+    inner = [i for i in range(32) if run.value.min() < run.value[i] < run.value.max()]
+    assert len({float(step[i]) for i in inner}) == (1 if name != "mxfp4" else 2)
+    for tolerance in (0.0, 0.02):
+        room = tolerance * (np.abs(run.value.numpy()) + np.abs(zero) + 1) / step
+        for i in inner:
+            for off, is_rounded in ((0.4985, True), (0.5005, True), (0.5025, False)):
+                errors = [0.0] * 32
+                errors[i] = off + float(room[i])
+                given = away(run, errors)
+                assert places._rounded(scaled_run(given, 5.0), run.y, run.gap, Nearest(tolerance, 0.1, ())) is is_rounded, (i, off)
+    for margin, off, found in ((0.3, 0.79, False), (0.3, 0.81, True), (0.0, 0.499, False), (0.0, 0.501, True)):
+        before = away(run, [off] * 3 + [0.0] * 29)  # what must have been wrong: three beyond by the margin
+        assert places._rounded(before, before.x, run.gap, Nearest(0.0, margin, ())) is found
+
+
+@pytest.mark.parametrize(("off", "bulk", "what"), [(0.95, 1.0, ""), (0.95, 2.8, ""), (0.95, 3.7, "scale"), (0.45, 0.1, "scale"), (0.55, 0.1, ""), (0.55, 1.3, "scale")])
+def test_what_is_left_after_a_change(off, bulk, what, tmp_path):
+    """At most three times the squared error of the weight, or of rounding: 12 off² of steps."""
+    x = weight()
+    q, _, step = grid_of(x)
+    _, lines = lines_of(tmp_path, ct_stored(q, step), x)
+    run = lines.run(20, 64)
+    signs = torch.tensor([1.0, -1.0] * 16)
+    run = replace(run, x=run.y + off * signs * run.gap)
+    wrong = scaled_run(run, 16.0)
+    place = places._place_of(wrong, bulk, None)
+    assert (12 * off**2 < 3 * max(1.0, bulk)) is bool(what)
+    assert place.what == what
+
+
+def test_runs_of_one_magnitude(tmp_path):
+    """Where all values are as large, each tells the factor."""
+    x = weight()
+    _, lines = lines_of(tmp_path, releases.ct_int4(M, x), x)
+    run = lines.run(20, 64)
+    signs = torch.tensor([1.0, -1.0] * 16)
+    y = 7 * signs * run.scale
+    one = replace(run, value=7 * signs, y=y, x=y)
+    place = places._place_of(scaled_run(one, 3.0), 1.0, None)
+    assert (place.what, place.factor, place.after) == ("scale", pytest.approx(3.0), pytest.approx(0.0, abs=1e-6))
+
+
+def test_what_is_no_change(tmp_path):
+    """A sound run has no wrong zero point, and none is off by 65,536 steps or more."""
+    x = weight() + 0.01
+    q, z, step = awq_of(x)
+    _, lines = lines_of(tmp_path, awq_stored(q, z, step), x, "awq")
+    run = lines.run(20, 64)
+    for by, found in ((0, []), (1, [1.0]), (-3, [-3.0]), (65_535, [65_535.0]), (65_536, []), (-65_535, [-65_535.0]), (-65_536, []), (1e30, [])):
+        moved = replace(run, x=run.y + by * run.scale)
+        assert [c[1] for c in places._changes(moved) if c[0] == "zero point"] == found
+
 
 # Plain weights
 

@@ -8,6 +8,7 @@ from releases import GROUP, WRITERS, save
 from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings import provenance
 from quantcore.checkpoints.findings.provenance import TOLERANCE, Provenance, of_provenance
 
 COUNT = COLUMNS // GROUP
@@ -78,6 +79,8 @@ def test_asymmetric_codes(tmp_path):
     q[2, :GROUP] = q[2, :GROUP].clamp(1, 15)
     q[3, :GROUP] = q[3, :GROUP].clamp(0, 14)
     q[4, :GROUP] = 5
+    q[5, :GROUP] = q[5, :GROUP].clamp(2, 13)  # 13 + 2 is 15, but 13 - 2 is not
+    q[5, 0], q[5, 1] = 2, 13
     seen = seen_of(tmp_path, awq_stored(q, z, step), "awq")
     g = groups(q)
     width = g.amax(-1) - g.amin(-1)
@@ -128,9 +131,12 @@ def test_groups_that_are_not_compared(tmp_path):
     zero[10, :GROUP] = 0
     seen = seen_of(tmp_path, ct_stored(q, s), original=zero)
     assert seen.compared == ROWS * COUNT - 2
-    off = x * 1.02
-    counts = [seen_of(tmp_path / f"{r}", ct_stored(q, step), original=off, rounding=r).divided[7.0] for r in (0.0, 0.05)]
-    assert counts == [0, ROWS * COUNT]
+    reached = int((groups(q).abs().amax(-1) == 7).sum())
+    for rounding in (0.0, 0.05):
+        for part, count in ((0.98, reached), (1.02, 0)):
+            off = q * step * (1 + part * 2 * (2.0**-8 + rounding))
+            seen = seen_of(tmp_path / f"{rounding} {part}", ct_stored(q, step), original=off, rounding=rounding)
+            assert seen.divided[7.0] == count
 
 
 def test_a_last_group_that_is_short(tmp_path):
@@ -141,6 +147,16 @@ def test_a_last_group_that_is_short(tmp_path):
     seen.add(codes, rows)
     assert seen.groups == int((codes.amax(1) != codes.amin(1)).sum())
     assert seen.highest == int((codes.abs().amax(1) == 7).sum())
+
+
+@pytest.mark.parametrize("columns", [3, 4, 8, 10])
+def test_the_ends_of_groups(columns):
+    """The last group may be shorter, or the only one."""
+    values = torch.randint(-9, 9, (3, columns), generator=torch.Generator().manual_seed(columns))
+    parts = [values[:, start : start + 4] for start in range(0, columns, 4)]
+    low, high = provenance._extremes(values, 4)
+    assert low.tolist() == [[int(p[r].min()) for p in parts] for r in range(3)]
+    assert high.tolist() == [[int(p[r].max()) for p in parts] for r in range(3)]
 
 
 SUITS = {
@@ -157,11 +173,15 @@ def test_which_weights_show_it(name):
     assert {Provenance.suits(t.layout) for t in tensors} == {SUITS[name]}
 
 
-def test_stored_zero_points_of_0_are_symmetric():
+def test_stored_zero_points_of_0_are_symmetric(tmp_path):
     """torchao stores them for signed codes; a zero point anywhere else makes the weight asymmetric."""
-    for name, wanted in (("torchao_int8", True), ("quanto_qint8", True), ("gptq_v1_2bit_g32_asym", False)):
+    for name, wanted in (
+        ("torchao_int8", True), ("quanto_qint8", True), ("gptq_v1_2bit_g32_asym", False), ("ct_int4_asym_g32", False), ("ct_int8_pack_asym", False),
+    ):  # fmt: skip
         tensors = [t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and len(t.shape) == 2]
         assert {Provenance(t.layout).symmetric for t in tensors} == {wanted}, name
+    q, z, step = awq_of(weight())
+    assert not seen_of(tmp_path, awq_stored(q, z * 0, step), "awq").symmetric  # codes from 0 on have one side
 
 
 def test_tolerances_are_half_a_unit_in_the_last_place():

@@ -4,7 +4,14 @@ import json
 import math
 
 import pytest
+import releases
+import torch
+from suspects import M, W, weight
 
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.comparison import Comparison, ComparisonState, stream
+from quantcore.checkpoints.comparison.pairing import Pair
+from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import (
     Record,
     TensorResult,
@@ -120,3 +127,52 @@ SUMMARIES = [
 @pytest.mark.parametrize(("results", "said"), SUMMARIES)
 def test_summaries(results, said):
     assert summary(results) == said
+
+
+def compared(folder, original, other, name=None):
+    sides = (original, None), (other, releases.WRITERS[name][1] if name else None)
+    return Comparison(*(open_checkpoint(releases.save(folder / f"{i}", given, config)) for i, (given, config) in enumerate(sides)))
+
+
+def test_memory(tmp_path, monkeypatch):
+    """That of the boxes of each thread, and four times the largest weight that is not stored by rows, up to a limit."""
+    x, small = {W: weight(), "b.weight": weight(8)}, {"b.weight": weight(8)}
+    plain = compared(tmp_path / "plain", x, x)
+    one = plain.memory()
+    assert [plain.memory(n) for n in (1, 2, 5)] == [one, 2 * one, 5 * one]
+    codes = compared(tmp_path / "codes", x, releases.ct_int4(M, weight()) | small, "ct_int4")
+    held = codes.other.tensors[W].num_bytes
+    assert [codes.memory(n) for n in (1, 3)] == [one + 4 * held, 3 * one + 4 * held]
+    monkeypatch.setattr(stream, "IN_MEMORY", 1000)
+    assert held > 1000
+    assert codes.memory() == one + 4000
+
+
+def test_where_a_comparison_goes_on(tmp_path):
+    """The first step names the pair that comes next, the last one if none does."""
+    names = ["a.weight", "b.weight", "c.weight"]
+    given = compared(tmp_path, dict.fromkeys(names, weight()), dict.fromkeys(names, weight()))
+    order = [str(pair) for pair in given.pairing.pairs]
+    for finished, name in enumerate([*order, order[-1]]):
+        state = ComparisonState(given.identity, [Record() for _ in range(finished)])
+        step = next(given.steps(state))
+        assert (step.name, step.done, step.total) == (name, finished * given.total // 3, given.total)
+    none = compared(tmp_path / "none", {"a.weight": weight()}, {"b.weight": weight(8)})
+    assert next(none.steps()).name == ""
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (1, 1), (3, 5)])
+def test_bytes_and_bits_of_a_weight(shape, tmp_path):
+    """Also of a single number."""
+    x = torch.ones(shape)
+    given = compared(tmp_path, {W: x}, {W: x.bfloat16()})
+    state = [step.state for step in given.steps()][-1]
+    (one,) = given.results(state)
+    assert (one.num_bytes, one.bits_per_weight) == ((4 * x.numel(), 2 * x.numel()), (32, 16))
+
+
+@pytest.mark.parametrize(("original", "other", "heads"), [(W, "qkv.weight", 4), ("qkv.weight", W, 4), (W, W, 4), ("qkv.weight", "b.weight", 0)])
+def test_heads_by_the_name_of_either_side(original, other, heads, tmp_path):
+    given = compared(tmp_path, {original: weight(64)}, {other: weight(64)})
+    orders, likely = given.orders_of(Pair(Part(original), Part(other), (64, 128)))
+    assert (orders.heads, likely) == (heads, ())

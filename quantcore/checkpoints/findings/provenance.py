@@ -38,10 +38,9 @@ class Provenance:
     def __post_init__(self) -> None:
         """Start with a count of 0 for each divisor."""
         zero_point = None if self.layout.symmetric else self.layout.zero_point()
-        signed = isinstance(self.layout.element, IntFormat) and self.layout.element.signed
         # torchao stores zero points of 0 for symmetric weights, too
         self.symmetric = self.layout.symmetric or (
-            signed and (zero_point is None or not bool(zero_point.any()))
+            self.layout.element.signed and (zero_point is None or not bool(zero_point.any()))
         )
         self.divided = dict.fromkeys(self.divisors, 0)
 

@@ -200,7 +200,7 @@ class _Zeros:
         if not zero_point.numel():
             return
         if self.symmetric:
-            yield from self._not_symmetric(layout, zero_point)
+            yield from self._not_symmetric(zero_point)
             return
         middle, is_v1 = 1 << (self.bits - 1), self.version == "gptq"
         if is_v1 and bool((zero_point == middle + 1).all()):
@@ -227,10 +227,10 @@ class _Zeros:
             # the zero point of weights that are all positive: what AutoGPTQ and GPTQModel write
             yield Statement("zero_point_wraps", "note", words, facts)
 
-    def _not_symmetric(self, layout: Layout, zero_point: Tensor) -> Iterator[Statement]:
+    def _not_symmetric(self, zero_point: Tensor) -> Iterator[Statement]:
         middle = 1 << (self.bits - 1)
         others = zero_point != middle
-        if bool(others.any()) and not self.statements(layout):
+        if bool(others.any()):
             words = (
                 "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} ({share:%}) "
                 "of {its} zero points have other values, such as {example}; kernels for symmetric weights ignore all of "

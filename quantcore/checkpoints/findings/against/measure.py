@@ -112,17 +112,17 @@ class Measure:
     def add(self, x: Tensor, values: Tensor, box: slice, codes: Tensor | None) -> None:
         """Add some rows: the original's, their values (not rounded to the output dtype if there are codes), their codes."""
         lines = [t.reshape(-1, self.width) for t in (x, values)]
-        scale, stored = None, torch.zeros(1, 1)
+        gridded: tuple[Tensor, Tensor, Tensor] | None = None
         if self.grid is not None:
-            own = self.grid.scales(box)
-            rounding = self.grid.rounding(box, own)
+            assert codes is not None
+            scale = self.grid.scales(box)
+            rounding = self.grid.rounding(box, scale)
             stored = (
                 rounding.reshape(-1, self.width)
                 if isinstance(rounding, Tensor)
                 else torch.full((1, 1), rounding)
             )
-            scale = own.reshape(-1, self.width)
-        bits = self.grid.bits(codes).reshape(-1, self.width) if self.grid and codes is not None else None
+            gridded = scale.reshape(-1, self.width), self.grid.bits(codes).reshape(-1, self.width), stored
         step = max(1, ELEMENTS // 8 // self.width)
         for start in range(0, len(lines[0]), step):
             part = slice(start, start + step)
@@ -134,7 +134,8 @@ class Measure:
             self._squares(a, error)
             self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             first = box.start + start
-            if scale is not None and bits is not None:
+            if gridded is not None:
+                scale, bits, stored = gridded
                 self._in_steps(
                     a, b, error, scale[part], bits[part], first, stored if len(stored) == 1 else stored[part]
                 )

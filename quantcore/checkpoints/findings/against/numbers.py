@@ -93,7 +93,7 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
             if other.bits == bits and other != s.layout.element and name != "e8m0":
                 values = torch.empty(1 << bits)
                 other.decode_(torch.arange(1 << bits).to(other.dtype), values)
-                scaled = s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0) + s.shift
+                scaled = s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0)
                 words = f"{{has}} codes of {{format}}: read so, {AFTER}."
                 yield Explained("code_format", words, {"format": name}, s.fit(scaled), 1)
 
@@ -192,7 +192,7 @@ def factor_per_column(s: Suspect) -> Iterator[Explained]:
         factor[~wrong] = 1.0
     else:  # columns are multiplied on purpose, some by almost 1
         wrong = (factor - 1).abs() > 0.02
-    own = (1 / factor[wrong]).abs()
+    own = 1 / factor[wrong]
     if not len(own):
         return
     facts: dict[str, object] = {

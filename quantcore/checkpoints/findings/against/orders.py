@@ -260,9 +260,9 @@ def groups_of_columns(s: Suspect) -> Iterator[Explained]:
     layout = s.layout
     if s.grid is None or len(layout.shape) != 2 or layout.blocks.blocked_shape != layout.shape:
         return
-    groups = layout.blocks.grid[-1]
-    if layout.blocks.block[0] != 1 or groups > _MOST_GROUPS:
-        return
+    groups, index = layout.blocks.grid[-1], layout.group_index()
+    if layout.blocks.block[0] != 1 or groups > _MOST_GROUPS or (index is not None and index.dim() > 1):
+        return  # HQQ's groups of axis 0 are not of columns
     rows = evenly(len(s.x), _FITTED)
     parameters = layout.parameters(s.rows)
     scale = parameters.scale
@@ -271,7 +271,7 @@ def groups_of_columns(s: Suspect) -> Iterator[Explained]:
     zero = parameters.zero_point
     added = parameters.min
     codes, x = s.values[rows], s.x[rows]
-    index, size = layout.group_index(), layout.blocks.block[-1]
+    size = layout.blocks.block[-1]
     now = torch.arange(x.shape[1]) // size if index is None else index.long()
     best, least = torch.zeros(x.shape[1], dtype=torch.long), torch.full((x.shape[1],), torch.inf)
     for group in range(groups):

@@ -196,8 +196,7 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
         y = factor * _scaled(run) + (run.shift if run.has_min else 0.0)
         yield "scale", 1 / factor, y, run.gap * abs(factor), bit
     if run.has_min:
-        known = run.shift != 0
-        ratio = _median((run.x - run.scale * run.value)[known] / run.shift[known])
+        ratio = _median((run.x - run.scale * run.value) / run.shift)
         if ratio and abs(ratio - 1) > 0.02:
             yield "min", 1 / ratio, run.scale * run.value + ratio * run.shift, run.gap, -1
     elif isinstance(run.layout.element, IntFormat):

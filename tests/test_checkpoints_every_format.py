@@ -1,0 +1,77 @@
+"""What is told of the weights of every format: the original is the weight itself with one thing changed."""
+
+import math
+
+import pytest
+import torch
+from checkpoint_cases import sound as golden
+from releases import save
+
+from quantcore.checkpoints import open_checkpoint
+from quantcore.checkpoints.findings.against import causes, numbers, orders
+from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.against.suspect import Suspect
+
+
+def kinds():
+    """A weight of each kind of storage: (release, name)."""
+    found = {}
+    for given in golden():
+        for name, tensor in open_checkpoint(given.release).tensors.items():
+            layout = tensor.layout
+            if tensor.is_quantized and Grid.suits(layout):
+                parameters, shape = layout.parameters(), layout.shape
+                one = parameters.scale is None or parameters.scale.numel() == 1
+                key = (
+                    type(layout).__name__, len(shape), layout.blocks.blocked_shape == shape, layout.blocks.block[0] == 1,
+                    layout.group_index() is None, parameters.zero_point is None, parameters.min is None, one,
+                )  # fmt: skip
+                found.setdefault(key, (given, name))
+    return [pytest.param(given.release, name, id=f"{given}-{name}") for given, name in found.values()]
+
+
+def shuffled(n):
+    return torch.randperm(n, generator=torch.Generator().manual_seed(n))
+
+
+CHANGES = {
+    # what the original is of the values that are stored; what finds it, and its numbers
+    "negated": (lambda y: -y, numbers.sign_flipped, "sign_flipped", lambda y: {}),
+    "tripled": (lambda y: 3 * y, numbers.constant_factor, "constant_factor", lambda y: {"factor": 1 / 3}),
+    "rows": (lambda y: y[shuffled(len(y))], orders.rows_in_another_order, "rows_permuted", lambda y: moved(len(y))),
+    "columns": (
+        lambda y: y[:, shuffled(y.shape[1])], orders.columns_in_another_order, "columns_permuted", lambda y: moved(y.shape[1]),
+    ),
+}  # fmt: skip
+
+
+def moved(n):
+    return {"of": n, "moved": int((shuffled(n) != torch.arange(n)).sum())}
+
+
+def differ(lines):
+    """Whether no two lines have nearly the same direction."""
+    unit = torch.nn.functional.normalize(lines, dim=1)
+    return float((unit @ unit.T).fill_diagonal_(0).max()) < 0.999
+
+
+@pytest.mark.parametrize(("release", "name"), kinds())
+def test_what_is_undone(release, name, tmp_path):
+    """Each hypothesis can be tried on each format, and the true one leaves no error."""
+    opened = open_checkpoint(release)
+    tensor = opened.tensors[name]
+    y = tensor.layout.values(slice(0, tensor.shape[0]), rounded=False).reshape(-1, tensor.shape[-1])
+    originals = {change: make(y).reshape(tensor.shape).clone() for change, (make, *_) in CHANGES.items()}
+    source = open_checkpoint(save(tmp_path, originals))
+    for number, (change, (_, hypothesis, kind, facts)) in enumerate(CHANGES.items()):
+        original = Ordered(source.tensors[change], tensor.shape)
+        s = Suspect(tensor, original, measure_of(tensor, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
+        if number == 0:
+            every = [e for other in (*causes.LOCAL, *causes.GLOBAL) for e in other(s)]
+            assert all(0 <= e.fit.relative < math.inf for e in every)
+        if differ({"rows": y, "columns": y.T}.get(change, torch.eye(2))):
+            found = [e for e in hypothesis(s) if e.kind == kind and e.fit.relative < 1e-6]
+            assert found, change
+            assert all(found[0].facts[key] == pytest.approx(value) for key, value in facts(y).items())
