@@ -87,6 +87,8 @@ class Element:
         if isinstance(expression, Name):
             return self._read(expression.name)
         assert isinstance(expression, Let)
+        for part in expression.after:
+            self.of(part)
         found = self.of(expression.of)
         note = expression.note or found.note
         self.lines.append(

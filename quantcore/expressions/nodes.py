@@ -127,11 +127,15 @@ class Applied(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Let(Expression):
-    """A result with a name: a line of its own in a trace and in code. ``note``: what it means."""
+    """A result with a name: a line of its own in a trace and in code.
+
+    ``note``: what it means. ``after``: parts of it that a trace shows first, though the formula names them later.
+    """
 
     name: str
     of: Expression
     note: str = ""
+    after: tuple[Expression, ...] = ()
 
     @property
     def children(self) -> tuple[Expression, ...]:

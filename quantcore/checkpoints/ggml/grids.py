@@ -126,7 +126,7 @@ class SignedGrid:
         note = "1: negative" + (", the parity of seven signs" * parity)
         negative = Let("n", ONES(signs) % 2 if parity else signs, note)
         magnitude = in_row(self.grid, element % width, "row i = {row} of the grid")(index)
-        return Let("level", (Number(1) - Number(2) * negative) * magnitude)
+        return Let("level", (Number(1) - Number(2) * negative) * magnitude, after=(index,))
 
 
 @dataclass(frozen=True)

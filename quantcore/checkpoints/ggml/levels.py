@@ -88,7 +88,7 @@ def stepped(first: float, step: int, factor: float = 1.0) -> Expression:
     """Return d * (first + step * scale code) * factor, multiplied in this order: one number per sub-block."""
     code = Name("scale_code")
     found = D * ((code if step == 1 else Number(step) * code) + first)
-    return Let("s", found if factor == 1 else found * factor)
+    return Let("s", found if factor == 1 else found * factor, after=(code,))
 
 
 D = Name("d")

@@ -10,6 +10,7 @@ from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, Layout, Q, S
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.reading import Rearranged
+from quantcore.checkpoints.protocol.views import Selected
 from quantcore.expressions import Element, Line, Name, Term, Value, named
 
 
@@ -42,6 +43,8 @@ class Arithmetic:
         """Return a number of the file, after adding the lines that compute it from its bits."""
         if role not in self._known:
             field, name = self.layout.fields[role], self.layout.symbol(role)
+            if isinstance(field, Selected):  # the code that selects it comes first
+                self._read(next(other for other, codes in self.layout.fields.items() if codes is field.codes))
             number = read_number(role, name, field, self._place(role))
             meaning = field.meaning(_BITS, len(number.place.bits), name)
             if meaning is not _BITS:
