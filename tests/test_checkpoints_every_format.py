@@ -25,7 +25,8 @@ def kinds():
                 parameters, shape = layout.parameters(), layout.shape
                 one = parameters.scale is None or parameters.scale.numel() == 1
                 key = (
-                    type(layout).__name__, len(shape), layout.blocks.blocked_shape == shape, layout.blocks.block[0] == 1,
+                    layout.decoding, layout.element.has_zero_point, bool(layout.derived), layout.rounds_each, layout.columns > 0, bool(layout.block_type),
+                    type(layout.fields["codes"]).__name__, len(shape), layout.blocks.blocked_shape == shape, layout.blocks.block[0] == 1,
                     layout.group_index() is None, parameters.zero_point is None, parameters.min is None, one,
                 )  # fmt: skip
                 found.setdefault(key, (given, name))
