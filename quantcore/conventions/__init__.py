@@ -18,6 +18,7 @@ from quantcore.conventions.record import (
     Convention,
     Limit,
 )
+from quantcore.conventions.stages.decoding import DECODINGS
 from quantcore.conventions.stages.symmetric_scales import (
     EXTREME,
     HALF_STEP,
@@ -40,6 +41,7 @@ __all__ = [
     "sides_of_grid",
     "CHOICES",
     "CONVENTIONS",
+    "DECODINGS",
     "INTEGER_CONVENTIONS",
     "KERNELS",
     "STAGES",

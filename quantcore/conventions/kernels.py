@@ -11,7 +11,18 @@ from functools import cached_property, lru_cache
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.expressions import FUSED, PRODUCT, Applied, Expression, Name, rounded, run, written
+from quantcore.expressions import (
+    FUSED,
+    PRODUCT,
+    SUBTRACT,
+    Expression,
+    Name,
+    chain,
+    rounded,
+    run,
+    without,
+    written,
+)
 from quantcore.numerics import Rounding, half_even
 
 X, S, Z, HALF = (Name(name) for name in ("x", "s", "z", "½"))
@@ -62,6 +73,16 @@ class Kernel:
         return written(self.code())
 
     @property
+    def quotient(self) -> Expression:
+        """x / s or x · (1/s), without z."""
+        return without(self.unrounded, "½", "z")
+
+    @property
+    def divided(self) -> Expression:
+        """The quotient, of x - z if z is subtracted first."""
+        return without(self.unrounded, "½") if self.subtracts else self.quotient
+
+    @property
     def inverse(self) -> bool:
         """Whether x is multiplied by 1/s instead of divided by s."""
         return "1/s" in self.unrounded.names
@@ -71,37 +92,31 @@ class Kernel:
         """Whether z is added before rounding."""
         return self.added is None
 
+    @property
+    def adds_z_last(self) -> bool:
+        """Whether z is added last of what is rounded."""
+        return Z in self.unrounded.children
+
     @cached_property
     def fused(self) -> bool:
         """Whether product and sum are rounded together, once."""
-        return isinstance(self.unrounded, Applied) and self.unrounded.operation is FUSED
+        return chain(self.unrounded)[-1].operation is FUSED
 
     @property
     def half(self) -> bool:
         """Whether ½ is added last."""
         return "½" in self.unrounded.names
 
-    @property
-    def adds_z_last(self) -> bool:
-        """Whether z is added last of what is rounded."""
-        return Z in self.unrounded.children
-
-    @property
+    @cached_property
     def subtracts(self) -> bool:
         """Whether z, the value of code 0, is subtracted from x first."""
-        return self.shift_first and not self.adds_z_last and "z" in innermost(self.unrounded).names
+        return chain(self.unrounded)[0].operation is SUBTRACT
 
 
 @lru_cache(maxsize=64)
 def _code(kernel: Kernel, round_: Rounding) -> Expression:
     found = rounded(round_)(kernel.unrounded)
     return found if kernel.added is None else found + kernel.added
-
-
-def innermost(expression: Expression) -> Expression:
-    """Return the first operation on x."""
-    first = expression.children[0]
-    return innermost(first) if first.children else expression
 
 
 KERNELS: dict[str, Kernel] = {

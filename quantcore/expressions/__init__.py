@@ -2,7 +2,11 @@
 
 from quantcore.expressions.element import Element, Line, Term, named, text_of
 from quantcore.expressions.nodes import (
+    ADD,
+    ATOM,
+    LOOSE,
     PRODUCT,
+    SUBTRACT,
     Applied,
     Explained,
     Expression,
@@ -12,12 +16,14 @@ from quantcore.expressions.nodes import (
     Operation,
     Value,
     Where,
+    chain,
 )
 from quantcore.expressions.operations import (
     CLAMP,
     DEFINITIONS,
     FLOOR_LOG2,
     FUSED,
+    GROUPED,
     LOG2,
     MAGNITUDE,
     MAXIMUM,
@@ -35,6 +41,8 @@ from quantcore.expressions.run import run
 from quantcore.expressions.written import Text, of_number, put, written
 
 __all__ = [
+    "ADD",
+    "ATOM",
     "Applied",
     "CLAMP",
     "DEFINITIONS",
@@ -43,7 +51,9 @@ __all__ = [
     "Expression",
     "FLOOR_LOG2",
     "FUSED",
+    "GROUPED",
     "LOG2",
+    "LOOSE",
     "Let",
     "Line",
     "MAGNITUDE",
@@ -56,10 +66,12 @@ __all__ = [
     "Operation",
     "POWER_OF_TWO",
     "PRODUCT",
+    "SUBTRACT",
     "Term",
     "Text",
     "Value",
     "Where",
+    "chain",
     "entry",
     "named",
     "of_number",

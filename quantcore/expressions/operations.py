@@ -44,6 +44,8 @@ def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, b
     )  # fmt: skip
 
 
+# parentheses that show an order which would hold without them
+GROUPED = Operation("({0})", "({0})", "({0})", lambda x, out=None: x, lambda x: x)
 MINIMUM = _of_two("min", torch.minimum, "minimum", "max")
 MAXIMUM = _of_two("max", torch.maximum, "maximum", "min")
 MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,))

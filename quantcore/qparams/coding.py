@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Convention
+from quantcore.conventions import DECODINGS, KERNELS, Convention
+from quantcore.expressions import Expression, rounded_each, run, without
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import like, round_to
@@ -53,10 +55,6 @@ class Dequantizer(NamedTuple):
     constant: float = 1.0
     center: Tensor | None = None
     dtype: torch.dtype = torch.float32
-
-    def narrow(self, values: Tensor) -> Tensor:
-        """Round the result of an operation in place."""
-        return round_to(values, self.dtype)
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
         """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
@@ -120,19 +118,19 @@ def unscale(
     values: Tensor, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer = SCALED
 ) -> Tensor:
     """Dequantize the values of codes, in place."""
-    narrow = dequantizer.narrow
-    if dequantizer.how == "shifted":
-        narrow(values.mul_(scale))
-        return values if zero_point is None else narrow(values.add_(zero_point))
-    if zero_point is not None:
-        narrow(values.sub_(zero_point))
-    if dequantizer.number is None:
-        narrow(values.mul_(scale))
-    elif dequantizer.how == "divided":
-        narrow(values.div_(dequantizer.number))
-    else:
-        narrow(narrow(values.mul_(dequantizer.number)).mul_(dequantizer.constant))
-    return values if dequantizer.center is None else narrow(values.add_(dequantizer.center))
+    numbers = {
+        "q": values, "s": scale, "z": zero_point, "1/s": dequantizer.number, "max|x|": dequantizer.number,
+        "1/max": dequantizer.constant, "mean": dequantizer.center,
+    }  # fmt: skip
+    absent = tuple(name for name in ("z", "mean") if numbers[name] is None)
+    found: Tensor = run(_decoding(dequantizer.how, dequantizer.dtype, absent), numbers, values)
+    return found
+
+
+@cache
+def _decoding(how: str, dtype: torch.dtype, absent: tuple[str, ...]) -> Expression:
+    found = without(DECODINGS[how], *absent)
+    return found if dtype == torch.float32 else rounded_each(found, dtype)
 
 
 def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:

@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import torch
 
+from quantcore.expressions import ATOM, LOOSE, PRODUCT, Term, Text
 from quantcore.numerics import WORDS, decimal
 from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
@@ -15,7 +17,14 @@ number = decimal  # how a trace writes a number
 
 def signed(value: float) -> str:
     """The number, in parentheses if it is negative."""
-    return f"({number(value)})" if value < 0 else number(value)
+    return term("", value).numbers.within(ATOM)
+
+
+def term(name: str, value: float | None, first: bool = False) -> Term:
+    """Return a number of a line under its name; ``first``: it begins the line, so that it needs no parentheses."""
+    assert value is not None
+    names = Text(name, PRODUCT if "/" in name else ATOM)
+    return Term(names, Text(number(value), LOOSE if value < 0 and not first else ATOM), names, np.float32(value))
 
 
 def rule(t: Numbers) -> str:
@@ -29,9 +38,7 @@ def rule(t: Numbers) -> str:
 
 
 def dividend(t: Numbers) -> str:
-    """What is divided by s: ``x``, or what is computed from it first."""
-    if t.kernel.subtracts and t.scheme.format.has_zero_point:
-        return "(x - z)"
+    """What the kernel takes as x: ``x``, or what is computed from it first."""
     if t.center is not None:
         return "(x - mean)"
     return "x" if t.convention.scale.divisor == 1 else "(x / d)"

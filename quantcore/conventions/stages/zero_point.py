@@ -5,7 +5,9 @@ from typing import Literal
 
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.stages.decoding import DECODINGS
 from quantcore.conventions.stages.scale import Precision, eps_matters
+from quantcore.expressions import written
 from quantcore.formats import Format, IntFormat
 
 _OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
@@ -21,7 +23,7 @@ def _form(case: Case) -> str:
 _FORMS = {
     "float": "the zero point is -low · {inverse}, not rounded",
     "float_rounded": "the zero point is round(-low · {inverse}), not clamped",
-    "min": "there is no zero point: x̂ is q · s + min{of_range}",
+    "min": f"there is no zero point: x̂ is {written(DECODINGS['shifted'], names={'z': 'min'})}{{of_range}}",
     "below": "there is no zero point: x̂ is q · s - min",
 }
 
