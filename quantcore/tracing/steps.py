@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from quantcore.conventions import DECODINGS
-from quantcore.conventions.kernels import Z
 from quantcore.expressions import ADD, Applied, Element, Name, Term, Text, chain, without
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.tracing.record import Numbers, Step
@@ -51,7 +50,7 @@ def _before_rounding(t: Numbers) -> list[Step]:
         steps.append(Step("x / d", f"{x} / {number(t.convention.scale.divisor)}", number(t.operand)))
     last = replace(term("", t.operand, first=True), names=Text(dividend(t)))
     for operation in chain(t.kernel.unrounded if t.scheme.format.has_zero_point else t.kernel.quotient):
-        if operation.operation is ADD and operation.operands[1] is Z and not t.shift:
+        if operation.operation is ADD and t.kernel.adds_z_last and not t.shift:
             continue  # a 0 is not added
         if "1/s" in operation.names - operation.operands[0].names:
             assert t.factor is not None
