@@ -8,6 +8,7 @@ half to even.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
@@ -44,28 +45,30 @@ class Kernel:
         """Return the code before clamping."""
         return _code(self, round_)
 
-    def run(self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even) -> Tensor:
+    def run(
+        self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding | None = half_even
+    ) -> Tensor:
         """Return ``out`` with the codes before clamping.
 
         Args:
-            s: the scale, or its inverse if `inverse`.
+            s: the scale, or its inverse if `inverse`; see `factor`.
             z: None where all zero points are 0.
-            round_: rounds in place.
+            round_: rounds in place; None for what is rounded.
 
         Raises:
             QuantError: there is more than one scale; no library uses a fused kernel per channel.
         """
-        return self._run(self.code(round_), x, s, z, out)
-
-    def before_rounding(self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
-        """Return ``out`` with what is rounded, from the arguments of `run`."""
-        return self._run(self.unrounded, x, s, z, out)
-
-    def _run(self, of: Expression, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
         if self.fused and s.numel() != 1:
             raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
+        of = self.unrounded if round_ is None else self.code(round_)
         found: Tensor = run(of, {"x": x, "s": s, "1/s": s, "z": z, "½": 0.5}, out)
         return found
+
+    def factor(self, scale: Tensor, inverse: Tensor | None = None) -> Tensor:
+        """Return the scale, or if the kernel multiplies its inverse; ``inverse``: the stored one."""
+        if not self.inverse:
+            return scale
+        return torch.reciprocal(scale) if inverse is None else inverse
 
     @cached_property
     def formula(self) -> str:

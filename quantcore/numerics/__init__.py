@@ -16,7 +16,6 @@ from quantcore.numerics.rounding import (
     overflow_stays,
     rounding,
     takes_sum,
-    unrounded,
 )
 from quantcore.numerics.scratch import like, round_to
 
@@ -41,5 +40,4 @@ __all__ = [
     "round_to",
     "rounding",
     "takes_sum",
-    "unrounded",
 ]

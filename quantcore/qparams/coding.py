@@ -29,17 +29,15 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
         inverse: 1/scale if the library stores it.
         stored: whether the scale was quantized itself, so that it may be 0.
     """
-    inverts = KERNELS[convention.coding.kernel].inverse
+    kernel = KERNELS[convention.coding.kernel]
     if convention.storage.min_divisor:
         scale = scale.clamp(min=convention.storage.min_divisor)
-    s = scale
-    if inverts:
-        s = torch.reciprocal(scale) if inverse is None else inverse
+    s = kernel.factor(scale, inverse)
     if convention.storage.e8m0_min_as:
         least = convention.storage.e8m0_min_as
-        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if inverts else least)
+        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if kernel.inverse else least)
     if stored and inverse is None and convention.storage.zero_scale == "zero_codes":
-        s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
+        s = s.masked_fill(scale == 0, 0.0 if kernel.inverse else math.inf)
     return s
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from quantcore.conventions import DECODINGS
-from quantcore.expressions import ADD, Applied, Element, Name, Term, Text, chain, without
+from quantcore.expressions import ADD, Applied, Name, Term, Text, chain, without
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.tracing.record import Numbers, Step
 from quantcore.tracing.scale_formula import scale_formula
@@ -12,6 +12,7 @@ from quantcore.tracing.text import (
     code_formula,
     dividend,
     factor_formula,
+    formula,
     largest,
     number,
     rule,
@@ -56,8 +57,8 @@ def _before_rounding(t: Numbers) -> list[Step]:
             assert t.factor is not None
             steps.append(Step("1/s", factor_formula(t), number(t.factor)))
         found = _applied(operation, last, t)
-        formula = ", ".join(filter(None, (found.numbers.text, found.note)))
-        steps.append(Step(found.names.text.strip(), formula, number(float(found.value))))
+        text = ", ".join(filter(None, (found.numbers.text, found.note)))
+        steps.append(Step(found.names.text.strip(), text, number(float(found.value))))
         last = replace(found, numbers=Text(number(float(found.value))))
     return steps
 
@@ -65,9 +66,8 @@ def _before_rounding(t: Numbers) -> list[Step]:
 def _applied(operation: Applied, last: Term, t: Numbers) -> Term:
     """The operation on the result of the one before; what is added has a line of its own."""
     before = replace(last, names=Text("")) if operation.operation is ADD else last
-    numbers = {"z": t.shift, "s": t.coded_scale, "1/s": t.factor, "½": 0.5}
-    element = Element(lambda name: term(name, numbers[name]) if name else before)
-    return element.of(operation.operation(Name(""), *operation.operands[1:]))
+    numbers: dict[str, float | Term | None] = {"before": before, "z": t.shift, "s": t.coded_scale, "1/s": t.factor, "½": 0.5}
+    return formula(operation.operation(Name("before"), *operation.operands[1:]), numbers)
 
 
 def _to_code(t: Numbers) -> list[Step]:
@@ -115,14 +115,13 @@ def _dequantized(t: Numbers) -> str:
 
 def _scaled_back(t: Numbers) -> str:
     integer = t.scheme.format.has_zero_point
-    numbers = {
-        "q": t.code if integer else t.rounded, "s": t.scale, "z": t.zero_point, "mean": t.center,
-        "1/s": t.decoded_with, "max|x|": t.decoded_with, "1/max": t.constant,
+    numbers: dict[str, float | Term | None] = {
+        "q": term("q", t.code if integer else t.rounded, first=integer), "s": t.scale, "z": t.zero_point,
+        "1/s": t.decoded_with, "max|x|": t.decoded_with, "1/max": t.constant, "mean": t.center,
     }  # fmt: skip
-    unsigned = ("max|x|", "q") if integer else ("max|x|",)
     present = {"z": t.zero_point or t.decoding == "shifted", "mean": t.center is not None}
     value = without(DECODINGS[t.decoding], *(name for name, given in present.items() if not given))
-    return Element(lambda name: term(name, numbers[name], name in unsigned)).of(value).numbers.text
+    return formula(value, numbers).numbers.text
 
 
 def _bits(fmt: FloatFormat, code: int) -> str:

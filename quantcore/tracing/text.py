@@ -72,25 +72,28 @@ def factor_formula(t: Numbers) -> str:
     return f"{text}; used instead of s = {number(t.scale)}"
 
 
-def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
-    """Return a formula of the range in symbols, then with numbers; ``names``: what is written for a name."""
-    found = formula(expression, numbers, names)
-    return f"{found.names.text} = {found.numbers.text}"
-
-
 def formula(
-    expression: Expression, numbers: Mapping[str, float | Term], names: Mapping[str, str] | None = None
+    expression: Expression, numbers: Mapping[str, float | Term | None], names: Mapping[str, str] | None = None
 ) -> Term:
-    """Return a formula of the range as a term."""
+    """Return an expression of these numbers as it is written; ``names``: what is written for a name."""
 
     def read(name: str) -> Term:
         value = numbers[name]
         if isinstance(value, Term):
             return value
-        written = (names or {}).get(name, number(value) if name == "N" else name)
-        return term(written, value, first=name in ("high", "max|x|", "extreme", "qmin"))
+        written = (names or {}).get(name, name)
+        return term(number(value or 0.0) if name == "N" else written, value, first=name in _FIRST)
 
     return Element(read).of(expression)
+
+
+_FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
+
+
+def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
+    """Return a formula in symbols, then with numbers."""
+    found = formula(expression, numbers, names)
+    return f"{found.names.text} = {found.numbers.text}"
 
 
 def range_of(t: Numbers) -> dict[str, float]:
@@ -146,7 +149,7 @@ def zero_point_formula(t: Numbers) -> str:
             return f"-min, quantized ({t.scheme.scales})"
         stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
         return f"low = {number(t.low)}{stored}"
-    if c.zero_point.zero_point_form != "integer":
+    if c.scale.asymmetric_scale == "inverse_range":
         return _float_zero_point(t, t.low)
     found = t.scale if t.raw_scale is None else t.raw_scale  # the zero point is computed before s is stored
     divisor = term("s", found)
