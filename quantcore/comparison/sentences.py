@@ -132,10 +132,10 @@ def _rounded(who: str, t: Trace) -> str:
     if t.overflow == "searched":
         return f"the search of {who} chooses {t.code}"
     if not t.scheme.format.has_zero_point:
-        operation = "· (1/s)" if kernel.inverse else "/ s"
-        return f"{who} rounds {dividend(t)} {operation} = {number(t.quotient)} to {number(t.rounded)}"
+        quotient = written(kernel.quotient, names={"x": dividend(t)})
+        return f"{who} rounds {quotient} = {number(t.quotient)} to {number(t.rounded)}"
     verb = "truncates" if kernel.half and t.scheme.convention.coding.rounding == "toward_zero" else "rounds"
-    rounded = written(kernel.unrounded, names={} if t.center is None else {"x": "(x - mean)"})
+    rounded = written(kernel.unrounded, names={"x": dividend(t)} if t.center is not None else {})
     text = f"{who} {verb} {rounded} = {number(t.unrounded)} to {number(t.rounded)}"
     if t.shift and not kernel.shift_first:
         text += f", + {signed(t.shift)} = {number(t.shifted)}"

@@ -44,7 +44,7 @@ def before_rounding(result: Quantized, flat: Tensor) -> Tensor:
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     if kernel.fused:  # one scale for the tensor
         s, shift = s[:1], shift[:1]
-    return kernel.before_rounding(x, s, shift, torch.empty_like(x))
+    return kernel.run(x, s, shift, torch.empty_like(x), None)
 
 
 def _away(result: Quantized, values: Tensor) -> Tensor:

@@ -18,13 +18,17 @@ from quantcore.conventions.record import (
     Convention,
     Limit,
 )
-from quantcore.conventions.stages.symmetric_scales import (
-    EXTREME,
-    HALF_STEP,
-    SYMMETRIC_SCALES,
-    mantissa,
-    sides_of_grid,
+from quantcore.conventions.stages.decoding import DECODINGS
+from quantcore.conventions.stages.scale import (
+    INVERSE_OF_RANGE,
+    LARGEST_INVERSE,
+    NARROW,
+    OF_RANGE,
+    SPLIT,
+    of_range,
 )
+from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES
+from quantcore.conventions.stages.zero_point import ZERO_POINTS
 
 CONVENTIONS.update({record.name: record for record in records()})
 # conventions whose call supports integers of several widths, not only the format of a preset
@@ -33,22 +37,26 @@ INTEGER_CONVENTIONS: dict[str, Convention] = {
 }
 
 __all__ = [
-    "EXTREME",
-    "HALF_STEP",
-    "SYMMETRIC_SCALES",
-    "mantissa",
-    "sides_of_grid",
     "CHOICES",
     "CONVENTIONS",
+    "DECODINGS",
     "INTEGER_CONVENTIONS",
+    "INVERSE_OF_RANGE",
     "KERNELS",
+    "LARGEST_INVERSE",
+    "NARROW",
+    "OF_RANGE",
+    "SPLIT",
     "STAGES",
     "STAGE_OF",
+    "SYMMETRIC_SCALES",
     "TEXTBOOK",
     "VALUES",
+    "ZERO_POINTS",
     "Case",
     "Choice",
     "Convention",
     "Kernel",
     "Limit",
+    "of_range",
 ]

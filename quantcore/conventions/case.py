@@ -11,6 +11,7 @@ from quantcore.formats import CodebookFormat, FloatFormat, Format
 
 if TYPE_CHECKING:
     from quantcore.conventions.record import Convention
+    from quantcore.conventions.stages.symmetric_scales import Rule
 
 _LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are float32 numbers too
 # Equal kernels where no zero_point is added
@@ -130,6 +131,17 @@ class Case:
     def amax(self) -> str:
         """What symmetric scales are computed from, in words."""
         return f"max|{self.centered}|" if self.min_max else "max(|low|, |high|)"
+
+    @property
+    def symmetric_rule(self) -> "Rule":
+        """How a symmetric scale is computed."""
+        return self.rules.scale.rule(self.fmt, self.rules.range.finite_range)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What the names in the rule of a symmetric scale stand for."""
+        extreme = f"first {self.centered} of the largest" if self.min_max else "bound of the larger"
+        return {"max|x|": self.amax, "extreme": f"(the {extreme} magnitude)"}
 
     @property
     def centered(self) -> str:

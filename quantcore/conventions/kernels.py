@@ -8,10 +8,22 @@ half to even.
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.expressions import FUSED, PRODUCT, Applied, Expression, Name, rounded, run, written
+from quantcore.expressions import (
+    FUSED,
+    PRODUCT,
+    SUBTRACT,
+    Expression,
+    Name,
+    chain,
+    rounded,
+    run,
+    without,
+    written,
+)
 from quantcore.numerics import Rounding, half_even
 
 X, S, Z, HALF = (Name(name) for name in ("x", "s", "z", "½"))
@@ -33,33 +45,45 @@ class Kernel:
         """Return the code before clamping."""
         return _code(self, round_)
 
-    def run(self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding = half_even) -> Tensor:
+    def run(
+        self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor, round_: Rounding | None = half_even
+    ) -> Tensor:
         """Return ``out`` with the codes before clamping.
 
         Args:
-            s: the scale, or its inverse if `inverse`.
+            s: the scale, or its inverse if `inverse`; see `factor`.
             z: None where all zero points are 0.
-            round_: rounds in place.
+            round_: rounds in place; None for what is rounded.
 
         Raises:
             QuantError: there is more than one scale; no library uses a fused kernel per channel.
         """
-        return self._run(self.code(round_), x, s, z, out)
-
-    def before_rounding(self, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
-        """Return ``out`` with what is rounded, from the arguments of `run`."""
-        return self._run(self.unrounded, x, s, z, out)
-
-    def _run(self, of: Expression, x: Tensor, s: Tensor, z: Tensor | None, out: Tensor) -> Tensor:
         if self.fused and s.numel() != 1:
             raise QuantError("The fused kernel supports only one scale; choose per_tensor or another convention.")
+        of = self.unrounded if round_ is None else self.code(round_)
         found: Tensor = run(of, {"x": x, "s": s, "1/s": s, "z": z, "½": 0.5}, out)
         return found
+
+    def factor(self, scale: Tensor, inverse: Tensor | None = None) -> Tensor:
+        """Return the scale, or if the kernel multiplies its inverse; ``inverse``: the stored one."""
+        if not self.inverse:
+            return scale
+        return torch.reciprocal(scale) if inverse is None else inverse
 
     @cached_property
     def formula(self) -> str:
         """The code before clamping, in symbols."""
         return written(self.code())
+
+    @property
+    def quotient(self) -> Expression:
+        """x / s or x · (1/s), without z."""
+        return without(self.unrounded, "½", "z")
+
+    @property
+    def divided(self) -> Expression:
+        """The quotient, of x - z if z is subtracted first."""
+        return without(self.unrounded, "½") if self.subtracts else self.quotient
 
     @property
     def inverse(self) -> bool:
@@ -71,37 +95,31 @@ class Kernel:
         """Whether z is added before rounding."""
         return self.added is None
 
+    @property
+    def adds_z_last(self) -> bool:
+        """Whether z is added last of what is rounded."""
+        return Z in self.unrounded.children
+
     @cached_property
     def fused(self) -> bool:
         """Whether product and sum are rounded together, once."""
-        return isinstance(self.unrounded, Applied) and self.unrounded.operation is FUSED
+        return chain(self.unrounded)[-1].operation is FUSED
 
     @property
     def half(self) -> bool:
         """Whether ½ is added last."""
         return "½" in self.unrounded.names
 
-    @property
-    def adds_z_last(self) -> bool:
-        """Whether z is added last of what is rounded."""
-        return Z in self.unrounded.children
-
-    @property
+    @cached_property
     def subtracts(self) -> bool:
         """Whether z, the value of code 0, is subtracted from x first."""
-        return self.shift_first and not self.adds_z_last and "z" in innermost(self.unrounded).names
+        return chain(self.unrounded)[0].operation is SUBTRACT
 
 
 @lru_cache(maxsize=64)
 def _code(kernel: Kernel, round_: Rounding) -> Expression:
     found = rounded(round_)(kernel.unrounded)
     return found if kernel.added is None else found + kernel.added
-
-
-def innermost(expression: Expression) -> Expression:
-    """Return the first operation on x."""
-    first = expression.children[0]
-    return innermost(first) if first.children else expression
 
 
 KERNELS: dict[str, Kernel] = {

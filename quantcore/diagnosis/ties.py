@@ -150,7 +150,7 @@ def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
 
 def _unclamped(x: Tensor, scale: Tensor, zero_point: Tensor, kernel: str) -> Tensor:
     run = KERNELS[kernel]
-    return run.run(x, torch.reciprocal(scale) if run.inverse else scale, zero_point, torch.empty_like(x))
+    return run.run(x, run.factor(scale), zero_point, torch.empty_like(x))
 
 
 def _codes(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context, kernel: str) -> Tensor:

@@ -158,6 +158,13 @@ class Where(Expression):
         return (self.test, self.then, self.otherwise)
 
 
+def chain(expression: Expression) -> tuple[Applied, ...]:
+    """Return the operations that lead to a result, each on that of the one before."""
+    if not isinstance(expression, Applied):
+        return ()
+    return (*chain(expression.operands[0]), expression)
+
+
 def _divided(a: Any, b: Any) -> Any:
     wide = isinstance(a, np.float64) or isinstance(b, np.float64)
     kind = np.float64 if wide else np.float32

@@ -18,6 +18,7 @@ from quantcore.expressions.nodes import (
     ATOM,
     PRODUCT,
     SUBTRACT,
+    SUM,
     Applied,
     Explained,
     Expression,
@@ -39,13 +40,20 @@ def _of_two(name: str, torch_function: Callable[..., Tensor], numpy_name: str, b
     """Return the smaller or larger of two numbers; NaN if one is NaN. ``bound``: the argument of torch's clamp."""
     number: Numbers = getattr(np, numpy_name)
     return Operation(
-        f"{name}({{0}}, {{1}})", f"{{0}}.clamp({bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})",
-        lambda a, b, out=None: torch_function(a, torch.as_tensor(b, dtype=a.dtype), out=out), number, needs=(ATOM,),
+        f"{name}({{0}}, {{1}})", f"torch.clamp({{0}}, {bound}={{1}})", f"np.{numpy_name}({{0}}, {{1}})",
+        lambda a, b, out=None: torch_function(a, torch.as_tensor(b, dtype=a.dtype), out=out), number,
     )  # fmt: skip
 
 
+# parentheses that show an order which would hold without them
+GROUPED = Operation("({0})", "({0})", "({0})", lambda x, out=None: x, lambda x: x)
 MINIMUM = _of_two("min", torch.minimum, "minimum", "max")
 MAXIMUM = _of_two("max", torch.maximum, "maximum", "min")
+# the larger of two numbers, the second if they are equal or one is NaN, as torch.where(a > b, a, b)
+LARGER = Operation(
+    "max({0}, {1})", "torch.where({0} > {1}, {0}, {1})", "np.where({0} > {1}, {0}, {1})",
+    lambda a, b, out=None: torch.where(a > b, a, b), lambda a, b: a if a > b else b, needs=(SUM, SUM),
+)  # fmt: skip
 MAGNITUDE = Operation("|{0}|", "{0}.abs()", "abs({0})", lambda x, out=None: torch.abs(x, out=out), abs, needs=(ATOM,))
 NEGATIVE = Operation(
     "-{0}", "-{0}", "-{0}", lambda x, out=None: torch.neg(x, out=out), lambda x: -x, PRODUCT, (PRODUCT,)
@@ -175,14 +183,20 @@ FUSED = Operation(
 
 def _power(exponent: Any, out: Tensor | None = None) -> Tensor:
     # from its bits in float64, where it is a normal number: torch.ldexp takes three times as long
-    bits = (torch.as_tensor(exponent).to(torch.int64) + _LARGEST_EXPONENT) << 52
+    whole = torch.as_tensor(exponent)
+    if whole.is_floating_point():
+        whole = whole.clamp(1 - _LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    bits = (whole.nan_to_num(0.0).to(torch.int64) + _LARGEST_EXPONENT) << 52
     found = bits.view(torch.float64).to(torch.float32)
+    if whole.is_floating_point():
+        found.masked_fill_(whole.isnan(), torch.nan)
     return found if out is None else out.copy_(found)
 
 
 def _power_of_one(exponent: Any) -> Any:
     with np.errstate(all="ignore"):
-        return np.ldexp(np.float32(1), int(exponent))
+        exact = np.isfinite(exponent)
+        return np.ldexp(np.float32(1), int(exponent)) if exact else np.exp2(np.float32(exponent))
 
 
 POWER_OF_TWO = Operation(
@@ -196,6 +210,29 @@ def _exponent(x: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 FLOOR_LOG2 = _call("floor(log2", "torch.frexp", "np.frexp", _exponent, lambda x: int(np.frexp(np.float32(x))[1]) - 1)
+
+
+_MANTISSA, _BIAS = 23, 127  # of float32
+
+
+def _of_bits(word: str, name: str, of_infinity: float = 128.0) -> Operation:
+    """Return floor or ceil of log2 from the bits of float32, as float32: -127 for 0, and for subnormal numbers."""
+
+    def tensors(x: Tensor, out: Tensor | None = None) -> Tensor:
+        bits = x.to(torch.float32).view(torch.int32)
+        found = ((bits >> _MANTISSA) & 0xFF) - _BIAS
+        if word == "ceil":
+            found += (bits & ((1 << _MANTISSA) - 1)) > 0
+        other = torch.where(x == torch.inf, of_infinity, torch.nan if of_infinity < torch.inf else torch.inf)
+        return torch.where(x < torch.inf, found.to(torch.float32), other)
+
+    call = f"{name}({{0}})"
+    return Operation(f"{word}(log2({{0}}))", call, call, tensors, _one_by_one(tensors))
+
+
+# exponents of magnitudes; ∞ counts as 2^128, or it and NaN give ∞
+EXPONENT, EXPONENT_CEIL = _of_bits("floor", "exponent"), _of_bits("ceil", "exponent_ceil")
+EXPONENT_OR_INFINITY = _of_bits("floor", "exponent_or_infinity", torch.inf)
 
 
 @cache

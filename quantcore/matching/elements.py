@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from quantcore.conventions import KERNELS, Kernel
@@ -12,7 +13,6 @@ from quantcore.matching.hypotheses.corruption import (
     Kinds,
     arithmetic,
     mistaken_zero_point,
-    unrounded,
 )
 from quantcore.matching.hypotheses.reproduce import kernel_inputs
 from quantcore.qparams import choose_qparams
@@ -63,7 +63,8 @@ def elements(
     assert isinstance(fmt, IntFormat)
     convention = scheme.rules
     z = mistaken_zero_point(kinds, inputs.z)
-    value, added = unrounded(kernel, inputs.x, inputs.s, z)
+    value = kernel.run(inputs.x, inputs.s, z, torch.empty_like(inputs.x), None)
+    added = torch.zeros(()) if kernel.shift_first else z
     unclamped = arithmetic(kinds, convention, inputs.x, inputs.s, inputs.z)
     columns = [
         inputs.x,

@@ -121,7 +121,7 @@ def _other_order(e: Element) -> str:
     x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
     for letter in _FORMULAS:
         kernel = KERNELS[letter]
-        code = kernel.run(x, torch.reciprocal(s) if kernel.inverse else s, z, torch.empty(1))
+        code = kernel.run(x, kernel.factor(s), z, torch.empty(1))
         if kernel != e.kernel and float(code) == e.got:
             return kernel.formula
     return ""

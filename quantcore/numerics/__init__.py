@@ -16,7 +16,6 @@ from quantcore.numerics.rounding import (
     overflow_stays,
     rounding,
     takes_sum,
-    unrounded,
 )
 from quantcore.numerics.scratch import like, round_to
 
@@ -43,5 +42,4 @@ __all__ = [
     "round_to",
     "rounding",
     "takes_sum",
-    "unrounded",
 ]

@@ -100,11 +100,6 @@ def toward_zero(values: Tensor) -> Tensor:
     return values.div_(1.0, rounding_mode="trunc")  # trunc_ takes 20 times as long
 
 
-def unrounded(values: Tensor) -> Tensor:
-    """Leave the values as they are, where rounding happens later."""
-    return values
-
-
 class Stochastic:
     """Round up with the probability of the fraction, else down: the mean is the value.
 

@@ -12,7 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams.record import QParams
-from quantcore.qparams.scale import OF_MAGNITUDE, is_bad, parameters
+from quantcore.qparams.scale import is_bad, parameters
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Search, Task
@@ -111,10 +111,10 @@ def ranges(x: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
 
 def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor, Tensor]:
     """Return the range of every block by the range setting, in block form."""
-    blocked, setting, rule = blocks.view(x), scheme.range_setting, scheme.rules.scale.symmetric_scale
+    blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
     assert not isinstance(setting, Given)  # `Given` has no range
     low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
-    either = scheme.symmetric and isinstance(setting, MinMax) and rule in OF_MAGNITUDE
+    either = scheme.symmetric and isinstance(setting, MinMax) and of_scale.rule(scheme.format).of_magnitude
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     for region in blocks.regions(room, whole_blocks=True):
@@ -125,7 +125,7 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
             rows = to_blocks(values, region.block)
             task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme), blocks.count)
             found = setting(rows, task)
-        elif rule == "signed_amax":
+        elif of_scale.symmetric_scale == "signed_amax":
             found = first_extreme(values, region.block, *found)
         for every, part in zip((low, high), found, strict=True):
             every[region.grid].copy_(part.reshape(every[region.grid].shape))

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Convention
+from quantcore.conventions import DECODINGS, KERNELS, Convention
+from quantcore.expressions import Expression, rounded_each, run, without
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import like, round_to
@@ -27,17 +29,15 @@ def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, sto
         inverse: 1/scale if the library stores it.
         stored: whether the scale was quantized itself, so that it may be 0.
     """
-    inverts = KERNELS[convention.coding.kernel].inverse
+    kernel = KERNELS[convention.coding.kernel]
     if convention.storage.min_divisor:
         scale = scale.clamp(min=convention.storage.min_divisor)
-    s = scale
-    if inverts:
-        s = torch.reciprocal(scale) if inverse is None else inverse
+    s = kernel.factor(scale, inverse)
     if convention.storage.e8m0_min_as:
         least = convention.storage.e8m0_min_as
-        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if inverts else least)
+        s = s.masked_fill(scale == _LEAST_STORED, 1 / least if kernel.inverse else least)
     if stored and inverse is None and convention.storage.zero_scale == "zero_codes":
-        s = s.masked_fill(scale == 0, 0.0 if inverts else math.inf)
+        s = s.masked_fill(scale == 0, 0.0 if kernel.inverse else math.inf)
     return s
 
 
@@ -53,10 +53,6 @@ class Dequantizer(NamedTuple):
     constant: float = 1.0
     center: Tensor | None = None
     dtype: torch.dtype = torch.float32
-
-    def narrow(self, values: Tensor) -> Tensor:
-        """Round the result of an operation in place."""
-        return round_to(values, self.dtype)
 
     def at(self, pick: Callable[[Tensor], Tensor]) -> "Dequantizer":
         """Return the dequantizer of some elements; ``pick`` selects their blocks in block form."""
@@ -120,19 +116,19 @@ def unscale(
     values: Tensor, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer = SCALED
 ) -> Tensor:
     """Dequantize the values of codes, in place."""
-    narrow = dequantizer.narrow
-    if dequantizer.how == "shifted":
-        narrow(values.mul_(scale))
-        return values if zero_point is None else narrow(values.add_(zero_point))
-    if zero_point is not None:
-        narrow(values.sub_(zero_point))
-    if dequantizer.number is None:
-        narrow(values.mul_(scale))
-    elif dequantizer.how == "divided":
-        narrow(values.div_(dequantizer.number))
-    else:
-        narrow(narrow(values.mul_(dequantizer.number)).mul_(dequantizer.constant))
-    return values if dequantizer.center is None else narrow(values.add_(dequantizer.center))
+    numbers = {
+        "q": values, "s": scale, "z": zero_point, "1/s": dequantizer.number, "max|x|": dequantizer.number,
+        "1/max": dequantizer.constant, "mean": dequantizer.center,
+    }  # fmt: skip
+    absent = tuple(name for name in ("z", "mean") if numbers[name] is None)
+    found: Tensor = run(_decoding(dequantizer.how, dequantizer.dtype, absent), numbers, values)
+    return found
+
+
+@cache
+def _decoding(how: str, dtype: torch.dtype, absent: tuple[str, ...]) -> Expression:
+    found = without(DECODINGS[how], *absent)
+    return found if dtype == torch.float32 else rounded_each(found, dtype)
 
 
 def dequantizer_of(params: QParams, fmt: Format, convention: Convention) -> Dequantizer:

@@ -4,20 +4,25 @@ All tensors are in block form: one number per block.
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from quantcore.conventions import Convention, sides_of_grid
+from quantcore.conventions import (
+    INVERSE_OF_RANGE,
+    LARGEST_INVERSE,
+    NARROW,
+    SPLIT,
+    ZERO_POINTS,
+    Convention,
+    of_range,
+)
+from quantcore.expressions import run
 from quantcore.formats import Format
-from quantcore.qparams.power_of_two import POWERS
 from quantcore.qparams.record import QParams
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
-# hqq 0.2.8, core/quantize.py: a narrower range has scale 1, and 1/s stays within float16
-_HQQ_NARROW, _HQQ_LARGEST_INVERSE = 1e-4, 2e4
 
 
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
@@ -27,9 +32,11 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     low, high = _finite(low, high, c)
     inverse = None
     if symmetric:
-        raw, low, high = _SYMMETRIC[c.scale.symmetric_scale](low, high, fmt, c)
+        raw, low, high = _symmetric(low, high, fmt, c)
         if c.scale.inverse == "of_range":
-            inverse = _inverse_of_range(high, fmt, c)
+            inverse = run(c.scale.inverse_of_range(fmt), {"max|x|": high})
+            if c.scale.bad_inverse == "one":
+                inverse = inverse.nan_to_num(1.0, 1.0, 1.0)
     elif c.scale.asymmetric_scale == "inverse_range":
         inverse = inverse_range(low, high, _steps(fmt))
         raw = 1.0 / inverse
@@ -41,7 +48,7 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
     elif c.zero_point.is_min:
         zero_point = low
     elif inverse is not None:
-        zero_point = _float_zero_point(low, inverse, c)
+        zero_point = run(ZERO_POINTS[c.zero_point.float_form], {"-low": -low, "1/s": inverse})
     else:
         zero_point = _zero_point(low, raw if c.zero_point.zero_point_scale == "raw" else scale, fmt, c)
     if c.zero_point.replaced_zero_point == "zero" or (
@@ -80,106 +87,30 @@ def _finite(low: Tensor, high: Tensor, c: Convention) -> Range:
 
 
 def _asymmetric(low: Tensor, high: Tensor, steps: int, c: Convention) -> Tensor:
-    width = high - low
-    if c.range.min_range:
-        width = width.clamp(min=c.range.min_range)
-    scale = width / steps
+    numbers: dict[str, Tensor | float | None] = {"low": low, "high": high, "N": float(steps)}
+    scale: Tensor = run(of_range(c.range.min_range), numbers)
     if c.scale.range_overflow == "split":
-        scale = torch.where(torch.isinf(width), high / steps - low / steps, scale)
+        scale = torch.where(torch.isinf(scale), run(SPLIT, numbers), scale)
     return scale
 
 
 def inverse_range(low: Tensor, high: Tensor, steps: int) -> Tensor:
-    """Return 1/s = N · (1/(high - low)), rounded twice, as torch divides a number by a tensor.
-
-    1 for a range of at most 1e-4, and at most 2e4 (hqq 0.2.8, core/quantize.py).
-    """
-    width = high - low
-    inverse = torch.reciprocal(width) * steps
-    return torch.where(width.abs() <= _HQQ_NARROW, 1.0, inverse).clamp(max=_HQQ_LARGEST_INVERSE)
+    """Return 1/s as hqq computes it: rounded twice, and bounded."""
+    inverse = run(INVERSE_OF_RANGE, {"low": low, "high": high, "N": float(steps)})
+    return torch.where((high - low).abs() <= NARROW, 1.0, inverse).clamp(max=LARGEST_INVERSE)
 
 
-def _inverse_of_range(largest: Tensor, fmt: Format, c: Convention) -> Tensor:
-    """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
-    if c.scale.symmetric_scale == "amax_over_half_codes":
-        inverse = torch.reciprocal(2 * largest) * (1 << fmt.bits)
-    else:
-        inverse = torch.reciprocal(largest) * (fmt.symmetric_max * c.scale.divisor)
-    return inverse.nan_to_num(1.0, 1.0, 1.0) if c.scale.bad_inverse == "one" else inverse
-
-
-def _largest(low: Tensor, high: Tensor, c: Convention) -> Tensor:
+def _symmetric(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the scale, and the range that it is for."""
+    rule = c.scale.rule(fmt, c.range.finite_range)
     largest = torch.maximum(low.abs(), high.abs())
-    return largest.clamp(min=c.range.min_range) if c.range.min_range else largest
-
-
-Symmetric = Callable[[Tensor, Tensor, Format, Convention], tuple[Tensor, Tensor, Tensor]]
-
-
-def _over_qmax(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    largest = _largest(low, high, c)
-    return largest / (fmt.symmetric_max * c.scale.divisor), -largest, largest
-
-
-def _amax(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    largest = _largest(low, high, c)
-    return largest, -largest, largest
-
-
-def _over_half_codes(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    largest = _largest(low, high, c)
-    return largest / (1 << (fmt.bits - 1)), -largest, largest
-
-
-def _signed_amax(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    extreme = torch.where(high > -low, high, low)
-    return extreme / -(1 << (fmt.bits - 1)), -extreme.abs(), extreme.abs()
-
-
-def _over_half_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    largest = _largest(low, high, c)
-    return largest / (c.scale.steps(fmt) / 2), -largest, largest
-
-
-def _full_range(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    largest = _largest(low, high, c)
-    return (largest + largest) / c.scale.steps(fmt), -largest, largest
-
-
-def _max_of_sides(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    below, above = low / float(fmt.qmin), high / float(fmt.qmax)
-    return torch.where(below > above, below, above), low, high
-
-
-def _aligned_grid(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[Tensor, Tensor, Tensor]:
-    steps, above, below, divisor = sides_of_grid(fmt)
-    step = torch.maximum(high / divisor, -low / below)
-    low, high = _finite(-below * step, above * step, c)
-    return (high - low) / steps, low, high
-
-
-_SYMMETRIC: dict[str, Symmetric] = {
-    "amax_over_qmax": _over_qmax,
-    "amax_over_half_range": _over_half_range,
-    "full_range": _full_range,
-    "max_of_sides": _max_of_sides,
-    "aligned_grid": _aligned_grid,
-    "amax": _amax,
-    "amax_over_half_codes": _over_half_codes,
-    "signed_amax": _signed_amax,
-    **POWERS,
-}
-
-
-# the rules that depend on max(|low|, |high|) alone
-OF_MAGNITUDE = (
-    "amax_over_qmax",
-    "amax",
-    "amax_over_half_codes",
-    "amax_over_half_range",
-    "full_range",
-    *POWERS,
-)
+    if c.range.min_range and not c.scale.is_power:
+        largest = largest.clamp(min=c.range.min_range)
+    numbers = {"low": low, "high": high, "max|x|": largest}
+    if "extreme" in rule.scale.names:
+        numbers["extreme"] = torch.where(high > -low, high, low)
+    scale, low, high = (run(part, numbers) for part in (rule.scale, rule.low, rule.high))
+    return scale, low, high
 
 
 def replaced_scale(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
@@ -191,20 +122,10 @@ def replaced_scale(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:
 
 
 def _zero_point(low: Tensor, scale: Tensor, fmt: Format, c: Convention) -> Tensor:
-    quotient = low.to(_PRECISION[c.zero_point.zero_point_precision]) / scale.to(
-        _PRECISION[c.zero_point.zero_point_precision]
-    )
-    if c.zero_point.zero_point_order == "round_quotient":
-        found = fmt.qmin - torch.round(quotient)
-    else:
-        found = torch.round(fmt.qmin - quotient)
+    low, scale = (t.to(_PRECISION[c.zero_point.zero_point_precision]) for t in (low, scale))
+    found = run(ZERO_POINTS[c.zero_point.zero_point_order], {"low": low, "s": scale, "qmin": float(fmt.qmin)})
     bounded = found.clamp(fmt.qmin, fmt.qmax)
     return torch.where(bounded.isnan(), c.zero_point.of_nan(fmt), bounded.to(torch.float64)).to(torch.int32)
-
-
-def _float_zero_point(low: Tensor, inverse: Tensor, c: Convention) -> Tensor:
-    zero_point = -low * inverse
-    return zero_point.round() if c.zero_point.zero_point_form == "float_rounded" else zero_point
 
 
 def is_bad(scale: Tensor, c: Convention) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
-from quantcore.numerics import like, rounding, unrounded
+from quantcore.numerics import like, rounding
 from quantcore.qparams.coding import SCALED, Dequantizer, decode, factor, fit
 from quantcore.qparams.mse_bounds import Coding
 from quantcore.qparams.mse_search import search
@@ -96,7 +96,7 @@ class BlockErrors:
     def _unclamped(self, part: Tensor, coding: Coding) -> Tensor:
         """Return the kernel's unclamped values, valid until the next call."""
         integer = self.scheme.format.has_zero_point
-        round_ = rounding(self.convention.coding.rounding) if integer else unrounded
+        round_ = rounding(self.convention.coding.rounding) if integer else None
         return KERNELS[self.convention.coding.kernel].run(
             part, coding.s, coding.shift, like(part, "unclamped"), round_
         )

@@ -9,7 +9,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerFlatGroup, Region, split_axes, spread
-from quantcore.numerics import CHUNK, rounding, unrounded
+from quantcore.numerics import CHUNK, rounding
 from quantcore.qparams import QParams, factor
 from quantcore.scheme import Scheme
 
@@ -32,7 +32,7 @@ def boxes(
     scale, zero_point, shifted = prepare(*coded_with(params, scheme), blocks, x.device)
     integer = scheme.format.has_zero_point
     # floats are rounded in `encode_`, where the exponent is known
-    round_ = rounding(rules.coding.rounding) if integer else unrounded
+    round_ = rounding(rules.coding.rounding) if integer else None
     # for small floats even an added 0 matters: -0 + 0 is 0
     shifted = shifted or (KERNELS[rules.coding.kernel].shift_first and not integer)
     scratch = torch.empty(max(r.numel for r in blocks.regions(CHUNK)), device=x.device)

@@ -6,8 +6,9 @@ The order of operations is that of `quantize`, so the codes are bit-identical.
 
 from torch import Tensor
 
-from quantcore.conventions import STAGES, TEXTBOOK
+from quantcore.conventions import DECODINGS, OF_RANGE, SPLIT, STAGES, TEXTBOOK, ZERO_POINTS
 from quantcore.errors import QuantError
+from quantcore.expressions import without, written
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Fixed, Given, Percentile
@@ -52,11 +53,7 @@ z = zero_point{{ spread }}
 {% endif %}
 
 {{ codes }}
-{% if zero_point %}
-x_hat = (codes.float() - {{ zero_point }}) * {{ scale }}
-{% else %}
-x_hat = codes.float() * {{ scale }}
-{% endif %}
+x_hat = {{ x_hat }}
 {% if flat %}
 codes, x_hat = codes.reshape({{ shape }}), x_hat.reshape({{ shape }})
 {% endif %}
@@ -74,19 +71,15 @@ inverse = {{ inverse }}  # stored with the scale
 {% endif %}
 """
 _PARAMETERS = """
-{% if symmetric %}
-scale = high / {{ positive_codes }}
-{% else %}
-scale = (high - low) / (qmax - qmin)
+scale = {{ scale }}
 {% if overflows %}
-scale = torch.where(scale.isinf(), high / (qmax - qmin) - low / (qmax - qmin), scale)  # high - low overflows
-{% endif %}
+scale = torch.where(scale.isinf(), {{ split }}, scale)  # high - low overflows
 {% endif %}
 {% if empty_ranges %}
 scale[scale == 0] = 1  # a scale of 0 is replaced by 1
 {% endif %}
 {% if not symmetric %}
-zero_point = (qmin - torch.round(low / scale)).clamp(qmin, qmax)
+zero_point = ({{ zero_point }}).clamp(qmin, qmax)
 {% elif fmt.middle %}
 zero_point = {{ fmt.middle }}  # the middle code
 {% endif %}
@@ -118,6 +111,11 @@ def arithmetic(result: Quantized) -> str:
         zero_point=zero_point,
         spread=spread_source(result),
         codes=codes_source(result, scale, zero_point),
+        x_hat=written(
+            without(DECODINGS["scaled"], "mean", *([] if zero_point else ["z"])),
+            "torch",
+            {"q": "codes.float()", "s": scale, "z": zero_point},
+        ),
     )
 
 
@@ -179,15 +177,19 @@ def _short(parameters: Tensor) -> Array:
 
 def _parameters(result: Quantized) -> str:
     """Lines that compute scale and zero_point from the range."""
-    fmt, low, high = result.scheme.format, result.params.low, result.params.high
+    fmt, rules, symmetric = result.scheme.format, result.scheme.rules, result.scheme.symmetric
+    low, high = result.params.low, result.params.high
+    names = {"max|x|": "high", "N": "(qmax - qmin)", "s": "scale"}
     assert low is not None
     assert high is not None
     return render(
         _PARAMETERS,
         fmt=fmt,
-        symmetric=result.scheme.symmetric,
-        positive_codes=(1 << (fmt.bits - 1)) - 1,
-        overflows=bool((high - low).isinf().any()),
+        symmetric=symmetric,
+        scale=written(rules.scale.rule(fmt).scale if symmetric else OF_RANGE, "torch", names),
+        split=written(SPLIT, "torch", names),
+        zero_point=written(ZERO_POINTS[rules.zero_point.zero_point_order], "torch", names),
+        overflows=not symmetric and bool((high - low).isinf().any()),
         empty_ranges=bool(((result.scale == 1) & (high < _NO_RANGE) & (low > -_NO_RANGE)).any()),
     )
 

@@ -1,22 +1,14 @@
 """How a block's scale was computed from its range: the formula, with the block's numbers."""
 
 import math
-import re
 
 import numpy as np
 
-from quantcore.conventions import (
-    EXTREME,
-    HALF_STEP,
-    SYMMETRIC_SCALES,
-    Case,
-    Convention,
-    mantissa,
-    sides_of_grid,
-)
+from quantcore.conventions import INVERSE_OF_RANGE, OF_RANGE, SPLIT, Case, Convention
+from quantcore.expressions import Number, written
 from quantcore.scheme import case_of
 from quantcore.tracing.record import Numbers
-from quantcore.tracing.text import given_by, inverse_of_range, number, signed
+from quantcore.tracing.text import ends_of_inverse, given_by, number, range_of, signed, with_numbers
 
 
 def scale_formula(t: Numbers) -> str:
@@ -49,42 +41,18 @@ def _own_scale_formula(t: Numbers) -> str:
 
 def _symmetric(t: Numbers, low: float, high: float) -> str:
     """The rule's formula in symbols, then with the block's numbers."""
-    rule = t.convention.scale.symmetric_scale
-    if rule == "aligned_grid":
-        return _aligned_grid(t, low, high)
     case = case_of(t.scheme)
-    symbols = SYMMETRIC_SCALES[rule](case).symbols
-    if t.convention.scale.is_power:
-        limit = _end_of_powers(t, case, high)
-        if limit:
-            return limit
-        if rule == "power_log2_wrapped" and _raw(t) > high:  # the exponent's lowest 8 bits are kept
-            symbols = symbols.removesuffix(")") + " + 256)"
-    return f"{symbols} = {_with_numbers(symbols, t, case, low, high)}"
-
-
-def _with_numbers(symbols: str, t: Numbers, case: Case, low: float, high: float) -> str:
-    """The formula with names replaced by the block's numbers."""
-    extreme, half = re.search(EXTREME, symbols), re.search(HALF_STEP, symbols)
-    if extreme:
-        return symbols.replace(f"({extreme[0]})", number(math.copysign(high, -_raw(t))))
-    if half:
-        digits = mantissa(t.convention.scale.symmetric_scale, case)
-        symbols = symbols.replace(half[0], number(2.0 ** (math.frexp(high)[1] - 2 - digits)))
-    if case.amax in symbols:
-        return symbols.replace(case.amax, number(high))
-    return symbols.replace("low", signed(low)).replace("high", number(high))
+    rule = case.symmetric_rule
+    if rule.step is not None:  # it is not stored, so the formula is that of the range on the grid
+        formula = with_numbers(OF_RANGE, range_of(t))
+        return f"{formula}, on the grid of step {written(rule.step.of)}"
+    limit = _end_of_powers(t, case, high) if t.convention.scale.is_power else ""
+    extreme = math.copysign(high, -_raw(t))
+    return limit or with_numbers(rule.scale, range_of(t) | {"max|x|": high, "extreme": extreme}, case.names)
 
 
 def _raw(t: Numbers) -> float:
     return t.scale if t.raw_scale is None else t.raw_scale
-
-
-def _aligned_grid(t: Numbers, low: float, high: float) -> str:
-    """The formula from the range on the grid, since the step d is not stored."""
-    steps, _, below, divisor = sides_of_grid(t.scheme.format)
-    grid = f"(high - low) / {steps} = ({number(high)} - {signed(low)}) / {steps}"
-    return f"{grid}, on the grid of step max(high / {divisor}, -low / {below})"
 
 
 def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
@@ -101,17 +69,12 @@ def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
 
 
 def _asymmetric(t: Numbers, c: Convention, low: float, high: float) -> str:
-    steps = t.scheme.format.qmax - t.scheme.format.qmin
-    a, b = signed(low), number(high)
+    steps, numbers = t.scheme.format.qmax - t.scheme.format.qmin, range_of(t)
     if c.scale.asymmetric_scale == "inverse_range":
-        found = inverse_of_range(t)
-        if "high - low" not in found.partition("=")[0] or "since" in found:
-            return f"1 / {found}"
-        return f"1 / ({steps} · (1 / (high - low))) = 1 / ({steps} · (1 / ({b} - {a})))"
+        return ends_of_inverse(t, "1 / ") or with_numbers(Number(1) / INVERSE_OF_RANGE, numbers)
     if c.range.min_range and np.float32(high) - np.float32(low) < np.float32(c.range.min_range):
         least = number(c.range.min_range)
         return f"{least} / {steps}, since high - low is less than {least}"
     overflows = high - low > float(np.finfo(np.float32).max)
-    if overflows and c.scale.range_overflow == "split" and c.scale.scale_precision == "float32":
-        return f"high / {steps} - low / {steps} = {b} / {steps} - {a} / {steps}"
-    return f"(high - low) / {steps} = ({b} - {a}) / {steps}"
+    split = overflows and c.scale.range_overflow == "split" and c.scale.scale_precision == "float32"
+    return with_numbers(SPLIT if split else OF_RANGE, numbers)

@@ -1,5 +1,9 @@
 """A trace as lines of arithmetic, one operation per line."""
 
+from dataclasses import replace
+
+from quantcore.conventions import DECODINGS
+from quantcore.expressions import ADD, Applied, Name, Term, Text, chain, without
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.tracing.record import Numbers, Step
 from quantcore.tracing.scale_formula import scale_formula
@@ -8,10 +12,12 @@ from quantcore.tracing.text import (
     code_formula,
     dividend,
     factor_formula,
+    formula,
     largest,
     number,
     rule,
     signed,
+    term,
     zero_point_formula,
 )
 
@@ -27,50 +33,41 @@ class Trace(Numbers):
         if isinstance(fmt, IntFormat):
             steps.append(Step("zero point z", zero_point_formula(self), number(self.zero_point)))
             if self.overflow != "searched":
-                steps += [*_quotient(self), *_to_code(self)]
+                steps += [*_before_rounding(self), *_to_code(self)]
             steps.append(Step(*code_formula(self), number(self.code)))
         else:
-            steps += [*_quotient(self), *_to_value(self, fmt)]
+            steps += [*_before_rounding(self), *_to_value(self, fmt)]
         steps.append(Step("dequantized x̂", _dequantized(self), number(self.dequantized)))
         error = f"{number(self.x)} - {signed(self.dequantized)}"
         return [*steps, Step("error x - x̂", error, number(self.error))]
 
 
-def _quotient(t: Numbers) -> list[Step]:
-    """From x to the value that is rounded; a z added after rounding is left out."""
-    kernel, operand, steps = t.kernel, number(t.operand), []
-    integer = t.scheme.format.has_zero_point
-    over = dividend(t)
-    if over == "(x - z)":
-        steps.append(Step("x - z", f"{number(t.x)} - {signed(t.shift)}", operand))
-    elif t.center is not None:
-        steps.append(Step("x - mean", f"{number(t.x)} - {signed(t.center)}", operand))
-    elif over == "(x / d)":
-        steps.append(Step("x / d", f"{number(t.x)} / {number(t.convention.scale.divisor)}", operand))
-    if t.factor is None:
-        name, product = f"{over} / s", f"{operand} / {signed(t.coded_scale)}"
-    else:
-        name, product = f"{over} · (1/s)", f"{operand} · {signed(t.factor)}"
-        steps.append(Step("1/s", factor_formula(t), number(t.factor)))
-    if kernel.fused and integer:
-        fused = f"{product} + {signed(t.shift)}, rounded once"
-        return [*steps, Step(f"{name} + z", fused, number(t.summed or 0.0))]
-    steps.append(Step(name, product, number(t.quotient)))
-    if t.summed is not None:
-        steps += _sum(t)
+def _before_rounding(t: Numbers) -> list[Step]:
+    """From x to the value that is rounded."""
+    steps, x = [], number(t.x)
+    if t.center is not None:
+        steps.append(Step("x - mean", f"{x} - {signed(t.center)}", number(t.operand)))
+    elif t.convention.scale.divisor != 1:
+        steps.append(Step("x / d", f"{x} / {number(t.convention.scale.divisor)}", number(t.operand)))
+    last = replace(term("", t.operand, first=True), names=Text(dividend(t)))
+    for operation in chain(t.kernel.unrounded if t.scheme.format.has_zero_point else t.kernel.quotient):
+        if operation.operation is ADD and t.kernel.adds_z_last and not t.shift:
+            continue  # a 0 is not added
+        if "1/s" in operation.names - operation.operands[0].names:
+            assert t.factor is not None
+            steps.append(Step("1/s", factor_formula(t), number(t.factor)))
+        found = _applied(operation, last, t)
+        text = ", ".join(filter(None, (found.numbers.text, found.note)))
+        steps.append(Step(found.names.text.strip(), text, number(float(found.value))))
+        last = replace(found, numbers=Text(number(float(found.value))))
     return steps
 
 
-def _sum(t: Numbers) -> list[Step]:
-    """The addition before rounding; no step where 0 is added."""
-    shift = "" if t.kernel.subtracts else signed(t.shift)
-    if t.kernel.half:
-        name, added = ("+ (z + ½)", f"({shift} + 0.5)") if shift else ("+ ½", "0.5")
-    elif shift and t.shift:
-        name, added = "+ z", shift
-    else:
-        return []
-    return [Step(name, f"{number(t.quotient)} + {added}", number(t.summed or 0.0))]
+def _applied(operation: Applied, last: Term, t: Numbers) -> Term:
+    """The operation on the result of the one before; what is added has a line of its own."""
+    before = replace(last, names=Text("")) if operation.operation is ADD else last
+    numbers: dict[str, float | Term | None] = {"before": before, "z": t.shift, "s": t.coded_scale, "1/s": t.factor, "½": 0.5}
+    return formula(operation.operation(Name("before"), *operation.operands[1:]), numbers)
 
 
 def _to_code(t: Numbers) -> list[Step]:
@@ -104,27 +101,27 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
 
 
 def _dequantized(t: Numbers) -> str:
-    formula, _, words = _scaled_back(t).partition(", ")
+    words = {
+        "divided": "the stored 1/s",
+        "of_largest": f"{largest(t)} and 1 / {number(t.scheme.format.symmetric_max)}",
+    }.get(t.decoding, "")
     if t.center is not None:
-        formula, words = f"{formula} + {signed(t.center)}", f"{words} and the mean" if words else "the mean"
+        words = f"{words} and the mean" if words else "the mean"
     dtype = t.convention.decoding.decoding_dtype
     if dtype != "float32":
         words = "; ".join(filter(None, (words, f"each result rounded to {dtype}")))
-    return f"{formula}, {words}" if words else formula
+    return ", ".join(filter(None, (_scaled_back(t), words)))
 
 
 def _scaled_back(t: Numbers) -> str:
     integer = t.scheme.format.has_zero_point
-    q, s, z = number(t.code) if integer else signed(t.rounded), signed(t.scale), signed(t.zero_point)
-    if t.decoding == "shifted":
-        return f"{q} · {s} + {z}"
-    inner = f"({q} - {z})" if t.zero_point else q
-    if t.decoded_with is None:
-        return f"{inner} · {s}"
-    if t.decoding == "divided":
-        return f"{inner} / {signed(t.decoded_with)}, the stored 1/s"
-    divisor = number(t.scheme.format.symmetric_max)
-    return f"({inner} · {number(t.decoded_with)}) · {number(t.constant)}, {largest(t)} and 1 / {divisor}"
+    numbers: dict[str, float | Term | None] = {
+        "q": term("q", t.code if integer else t.rounded, first=integer), "s": t.scale, "z": t.zero_point,
+        "1/s": t.decoded_with, "max|x|": t.decoded_with, "1/max": t.constant, "mean": t.center,
+    }  # fmt: skip
+    present = {"z": t.zero_point or t.decoding == "shifted", "mean": t.center is not None}
+    value = without(DECODINGS[t.decoding], *(name for name, given in present.items() if not given))
+    return formula(value, numbers).numbers.text
 
 
 def _bits(fmt: FloatFormat, code: int) -> str:

@@ -1,9 +1,14 @@
 """The formulas of a trace, with the numbers of one element."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import torch
 
+from quantcore.conventions import INVERSE_OF_RANGE, LARGEST_INVERSE, NARROW, OF_RANGE, ZERO_POINTS
+from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Term, Text
 from quantcore.numerics import WORDS, decimal
 from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
@@ -15,7 +20,14 @@ number = decimal  # how a trace writes a number
 
 def signed(value: float) -> str:
     """The number, in parentheses if it is negative."""
-    return f"({number(value)})" if value < 0 else number(value)
+    return term("", value).numbers.within(ATOM)
+
+
+def term(name: str, value: float | None, first: bool = False) -> Term:
+    """Return a number of a line under its name; ``first``: it begins the line, so that it needs no parentheses."""
+    assert value is not None
+    names = Text(name, PRODUCT if "/" in name else ATOM)
+    return Term(names, Text(number(value), LOOSE if value < 0 and not first else ATOM), names, np.float32(value))
 
 
 def rule(t: Numbers) -> str:
@@ -29,9 +41,7 @@ def rule(t: Numbers) -> str:
 
 
 def dividend(t: Numbers) -> str:
-    """What is divided by s: ``x``, or what is computed from it first."""
-    if t.kernel.subtracts and t.scheme.format.has_zero_point:
-        return "(x - z)"
+    """What the kernel takes as x: ``x``, or what is computed from it first."""
     if t.center is not None:
         return "(x - mean)"
     return "x" if t.convention.scale.divisor == 1 else "(x / d)"
@@ -47,7 +57,7 @@ def factor_formula(t: Numbers) -> str:
     c = t.convention
     of_range = t.high is not None and t.raw_scale is None  # of a stored scale, 1/s is computed
     if c.scale.asymmetric_scale == "inverse_range" and of_range and not t.scheme.symmetric:
-        return inverse_of_range(t)
+        return ends_of_inverse(t) or with_numbers(INVERSE_OF_RANGE, range_of(t))
     if c.scale.inverse == "of_range" and of_range and t.scheme.symmetric:
         return _inverse_of_largest(t)
     if c.scale.inverse == "of_levels" and t.raw_scale is not None:
@@ -62,34 +72,59 @@ def factor_formula(t: Numbers) -> str:
     return f"{text}; used instead of s = {number(t.scale)}"
 
 
+def formula(
+    expression: Expression, numbers: Mapping[str, float | Term | None], names: Mapping[str, str] | None = None
+) -> Term:
+    """Return an expression of these numbers as it is written; ``names``: what is written for a name."""
+
+    def read(name: str) -> Term:
+        value = numbers[name]
+        if isinstance(value, Term):
+            return value
+        written = (names or {}).get(name, name)
+        return term(number(value or 0.0) if name == "N" else written, value, first=name in _FIRST)
+
+    return Element(read).of(expression)
+
+
+_FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
+
+
+def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
+    """Return a formula in symbols, then with numbers."""
+    found = formula(expression, numbers, names)
+    return f"{found.names.text} = {found.numbers.text}"
+
+
+def range_of(t: Numbers) -> dict[str, float]:
+    """The block's range, and its number of steps."""
+    assert t.low is not None
+    assert t.high is not None
+    return {"low": t.low, "high": t.high, "N": t.scheme.format.qmax - t.scheme.format.qmin}
+
+
 def _range_inverse(t: Numbers) -> float:
     """1/s as hqq computes it from the range, before s."""
     dtype = getattr(torch, t.convention.scale.scale_precision)
     low, high = (torch.tensor(end, dtype=dtype) for end in (t.low, t.high))
-    return float(inverse_range(low, high, t.scheme.format.qmax))  # its codes begin at 0
+    return float(inverse_range(low, high, t.scheme.format.qmax - t.scheme.format.qmin))
 
 
-def inverse_of_range(t: Numbers) -> str:
-    """1/s as hqq computes it, before s."""
+def ends_of_inverse(t: Numbers, over: str = "") -> str:
+    """1/s as hqq bounds it, after ``over``; empty elsewhere."""
     assert t.low is not None
     assert t.high is not None
-    steps, inverse = t.scheme.format.qmax, _range_inverse(t)
+    inverse = _range_inverse(t)
     if inverse == 1 and t.high - t.low < 0.5:
-        return "1, since high - low is at most 0.0001"
-    if inverse == 20000:
-        return "20000, the maximum of 1/s"
-    return f"{steps} · (1 / (high - low)) = {steps} · (1 / ({number(t.high)} - {signed(t.low)}))"
+        return f"{over}1, since high - low is at most {NARROW:g}"
+    return f"{over}{LARGEST_INVERSE:g}, the maximum of 1/s" if inverse == LARGEST_INVERSE else ""
 
 
 def _inverse_of_largest(t: Numbers) -> str:
-    c, amax, high = t.convention, largest(t), number(t.high or 0.0)
+    c, case = t.convention, case_of(t.scheme)
     if c.scale.bad_inverse == "one" and t.factor == 1:
-        return f"1, since 1 / {amax} is not finite"
-    if c.scale.symmetric_scale == "amax_over_half_codes":
-        codes = 1 << t.scheme.format.bits
-        return f"{codes} · (1 / (2 · {amax})) = {codes} · (1 / (2 · {high}))"
-    top = number(t.scheme.format.symmetric_max * c.scale.divisor)
-    return f"{top} · (1 / {amax}) = {top} · (1 / {high})"
+        return f"1, since 1 / {case.amax} is not finite"
+    return with_numbers(c.scale.inverse_of_range(t.scheme.format), {"max|x|": t.high or 0.0}, case.names)
 
 
 def given_by(t: Numbers) -> str:
@@ -114,40 +149,36 @@ def zero_point_formula(t: Numbers) -> str:
             return f"-min, quantized ({t.scheme.scales})"
         stored = "" if t.scheme.scales is None else f", quantized ({t.scheme.scales})"
         return f"low = {number(t.low)}{stored}"
-    if c.zero_point.zero_point_form != "integer":
+    if c.scale.asymmetric_scale == "inverse_range":
         return _float_zero_point(t, t.low)
     found = t.scale if t.raw_scale is None else t.raw_scale  # the zero point is computed before s is stored
-    divisor, bounds = signed(found), f", {fmt.qmin}, {fmt.qmax}"
+    divisor = term("s", found)
     if (
         c.zero_point.zero_point_scale == "raw" and c.scale.scale_precision == "float64"
     ):  # before s was rounded to float32
-        divisor = f"(({number(t.high or 0.0)} - {signed(t.low)}) / {fmt.qmax - fmt.qmin})"
+        divisor = replace(divisor, numbers=formula(OF_RANGE, range_of(t)).numbers)
     elif c.zero_point.zero_point_scale == "raw" and t.replaced and t.high is not None:
         raw = float((torch.tensor(t.high) - torch.tensor(t.low)) / (fmt.qmax - fmt.qmin))
         if t.low == raw == 0:
             return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
-        divisor = number(raw)
+        divisor = term("s", raw, first=True)
     if math.isnan(t.low) or (t.low == 0 and found == 0) or (math.isinf(t.low) and math.isinf(found)):
         return f"{number(t.zero_point)}, since low / s is NaN"
     end = ", in float64" if c.zero_point.zero_point_precision == "float64" else ""
     end += "" if t.raw_scale is None else ", with s before it is stored"
-    quotient = f"{signed(t.low)} / {divisor}"
-    if c.zero_point.zero_point_order == "round_difference":
-        return f"clamp(round(qmin - low / s)) = clamp(round({fmt.qmin} - {quotient}){bounds}){end}"
-    return f"clamp(qmin - round(low / s)) = clamp({fmt.qmin} - round({quotient}){bounds}){end}"
+    order = formula(ZERO_POINTS[c.zero_point.zero_point_order], {"low": t.low, "qmin": fmt.qmin, "s": divisor})
+    return f"clamp({order.names.text}) = clamp({order.numbers.text}, {fmt.qmin}, {fmt.qmax}){end}"
 
 
 def _float_zero_point(t: Numbers, low: float) -> str:
     """hqq's zero point, from the 1/s of the range."""
-    of_range = "(1/s)" if t.raw_scale is None else "r"
-    text, end = f"{signed(-low)} · {number(_range_inverse(t))}", ""
-    if t.raw_scale is not None:
-        end = ", where 1 / r is the scale before it is stored"
-    if isinstance(t.scheme.range_setting, HalfQuadratic):
-        return f"-low · {of_range} = {text}, then adjusted by half_quadratic{end}"
-    if t.convention.zero_point.zero_point_form == "float_rounded":
-        return f"round(-low · {of_range}) = round({text}){end}"
-    return f"-low · {of_range} = {text}{end}"
+    stored = t.raw_scale is not None
+    names = {"1/s": "r"} if stored else {}
+    end = ", where 1 / r is the scale before it is stored" if stored else ""
+    adjusted = isinstance(t.scheme.range_setting, HalfQuadratic)
+    form = "float" if adjusted else t.convention.zero_point.float_form
+    text = with_numbers(ZERO_POINTS[form], {"-low": -low, "1/s": _range_inverse(t)}, names)
+    return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}"
 
 
 def code_formula(t: Numbers) -> tuple[str, str]:

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.errors import QuantError
+from quantcore.expressions import Element, Expression, named, rounded
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
-from quantcore.numerics import Rounding, Stochastic, half_even, rounding, unrounded
+from quantcore.numerics import Rounding, Stochastic, half_even, rounding
 from quantcore.qparams import Dequantizer, decode, factor
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored
@@ -74,27 +75,17 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     s = factor(scale, inverse, convention, stored=params.raw is not None)
     coded_scale = factor(scale, None, convention.changed(kernel="A")) if kernel.inverse else s
     operand = (x if params.center is None else x - params.center) / convention.scale.divisor
+    integer = isinstance(scheme.format, IntFormat)
+    round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z)) if integer else half_even
+    found = replay(kernel, operand, s, z, round_)
     if _takes_searched(convention, float(params.scale[place])):
-        kept = float(code)
-        found: dict[str, Any] = {
-            "operand": float(x),
-            "quotient": kept,
-            "summed": None,
-            "rounded": kept,
-            "shifted": kept,
-        }
-        found["overflow"] = "searched"
+        found |= dict.fromkeys(("quotient", "rounded", "shifted"), float(code))
+        found |= {"operand": float(x), "summed": None, "overflow": "searched"}
     elif isinstance(scheme.format, IntFormat):
-        round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z))
-        found = replay(kernel, operand, s, z, round_)
         found["overflow"] = _overflow(found["shifted"], code, scheme)
     else:
-        quotient, value = (
-            float(operand * s if kernel.inverse else operand / s),
-            float(scheme.format.table[code]),
-        )
-        found = {"operand": float(operand), "quotient": quotient, "summed": None}
-        found |= {"rounded": value, "shifted": value, "overflow": _outside(quotient, scheme)}
+        found |= dict.fromkeys(("rounded", "shifted"), float(scheme.format.table[code]))
+        found |= {"summed": None, "overflow": _outside(found["quotient"], scheme)}
     if isinstance(scheme.range_setting, Stored) and _differs(found, code, scheme):
         found["overflow"] = "stored"
     taken = float(s) if kernel.inverse else None
@@ -118,18 +109,18 @@ def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer:
 
 def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
     """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it."""
+    numbers = {"x": float(x), "s": float(s), "1/s": float(s), "z": float(z), "½": 0.5}
+    element = Element(lambda name: named(name, np.float32(numbers[name])))
 
-    def run(shift: Tensor | None, rule: Rounding) -> float:
-        return float(kernel.run(x, s, shift, torch.empty_like(x), rule))
+    def value(expression: Expression) -> float:
+        return float(element.of(expression).value)
 
-    operand = x - z if kernel.subtracts else x
-    quotient = operand * s if kernel.inverse else operand / s
     return {
-        "operand": float(operand),
-        "quotient": float(quotient),
-        "summed": run(z, unrounded) if kernel.shift_first else None,
-        "rounded": run(z if kernel.shift_first else None, round_),
-        "shifted": run(z, round_),
+        "operand": numbers["x"],
+        "quotient": value(kernel.divided),
+        "summed": value(kernel.unrounded) if kernel.shift_first else None,
+        "rounded": value(rounded(round_)(kernel.unrounded)),
+        "shifted": value(kernel.code(round_)),
     }
 
 

@@ -5,13 +5,26 @@ from typing import Literal
 
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.kernels import INVERSE, S, Z
+from quantcore.expressions import GROUPED, Expression, Name, without, written
 from quantcore.numerics import decimal
+
+Q, AMAX, MEAN = Name("q"), Name("max|x|"), Name("mean")
+OF_MAX = Name("1/max")  # 1 over the format's max
+# How a code is dequantized, by the values of `decoding`, or with the block's minimum as z
+DECODINGS: dict[str, Expression] = {
+    "scaled": (Q - Z) * S + MEAN,
+    "divided": (Q - Z) / INVERSE + MEAN,
+    "of_largest": GROUPED((Q - Z) * AMAX) * OF_MAX + MEAN,
+    "shifted": Q * S + Z,
+}
 
 
 def _decoding(case: Case) -> str:
-    if case.rules.decoding.decoding == "divided":
-        return "x̂ is q / (1/s)" + (" + the mean" if case.rules.scale.center == "mean" else "")
-    return f"x̂ is (q · {case.amax}) · (1 / {decimal(case.fmt.symmetric_max)})"
+    absent = ("z",) if case.rules.scale.center == "mean" else ("z", "mean")
+    value = without(DECODINGS[case.rules.decoding.decoding], *absent)
+    of_max = f"(1 / {decimal(case.fmt.symmetric_max)})"
+    return f"x̂ is {written(value, names={'mean': 'the mean', 'max|x|': case.amax, '1/max': of_max})}"
 
 
 def _decoding_matters(case: Case) -> bool:

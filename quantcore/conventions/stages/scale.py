@@ -1,12 +1,22 @@
 """How the scale is computed from the range."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from quantcore.conventions.case import Case, exactly
 from quantcore.conventions.choice import Stage, choice
-from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES, SymmetricScale
+from quantcore.conventions.stages.symmetric_scales import (
+    HIGH,
+    LOW,
+    Grid,
+    Rule,
+    SymmetricScale,
+    inverse_of_range,
+    symmetric_rule,
+)
 from quantcore.errors import QuantError
+from quantcore.expressions import MAXIMUM, Expression, Name, Number, written
 from quantcore.formats import Format, IntFormat
 from quantcore.numerics import decimal
 
@@ -14,13 +24,28 @@ Precision = Literal["float32", "float64"]
 FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
 
 
+# Of a range of N steps: the scale, how it is computed where high - low overflows, and 1/s as hqq computes it, unbounded
+N, WIDTH = Name("N"), HIGH - LOW
+OF_RANGE, SPLIT = WIDTH / N, HIGH / N - LOW / N
+INVERSE_OF_RANGE = N * (Number(1) / WIDTH)
+# hqq 0.2.8, core/quantize.py: a narrower range has scale 1, and 1/s stays within float16
+NARROW, LARGEST_INVERSE = 1e-4, 2e4
+
+
+@cache
+def of_range(least: float) -> Expression:
+    """Return the scale of a range that counts as at least so wide."""
+    return MAXIMUM(WIDTH, least) / N if least else OF_RANGE
+
+
 def _scale(case: Case) -> str:
-    return f"the scale is {SYMMETRIC_SCALES[case.rules.scale.symmetric_scale](case)}"
+    return f"the scale is {case.symmetric_rule.said(case.names)}"
 
 
 def _inverse_range(case: Case) -> str:
-    steps = case.fmt.qmax - case.fmt.qmin
-    inverse = f"{steps} · (1 / (high - low)), at most 20000, and 1 if high - low is at most 0.0001"
+    formula = written(INVERSE_OF_RANGE, names={"N": str(case.fmt.qmax - case.fmt.qmin)})
+    ends = f"at most {LARGEST_INVERSE:g}, and 1 if high - low is at most {NARROW:g}"
+    inverse = f"{formula}, {ends}"
     if case.stored is None:
         return f"1/s is {inverse}, and the scale is 1 / (1/s)"
     return f"the scale before it is stored is 1 / r, where r is {inverse}"
@@ -75,9 +100,7 @@ def _inverse(case: Case) -> str:
     rules = case.rules.scale
     if rules.inverse == "of_levels":
         return "1/s is (1 / the scale of the scales) / the value of the scale's code"
-    if rules.symmetric_scale == "amax_over_half_codes":
-        return f"1/s is {1 << case.fmt.bits} · (1 / (2 · {case.amax}))"
-    return f"1/s is {decimal(case.fmt.symmetric_max * rules.divisor)} · (1 / {case.amax})"
+    return f"1/s is {written(rules.inverse_of_range(case.fmt), names=case.names)}"
 
 
 def _inverse_matters(case: Case) -> bool:
@@ -106,9 +129,9 @@ class ScaleStage(Stage):
                          high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · "amax" max|x| itself ·
                          "amax_over_half_codes" max|x| / 2^(bits-1) · "signed_amax" the first element
                          of largest magnitude, / -2^(bits-1): may be negative · powers of two, see
-                         `qparams.power_of_two`
+                         `symmetric_scales`
     narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
-    asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `qparams.scale.inverse_range`
+    asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `INVERSE_OF_RANGE`
     range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
     scale_precision      "float32" · "float64", then cast
     eps                  a smaller scale is replaced by ``eps_replacement``
@@ -184,6 +207,14 @@ class ScaleStage(Stage):
         """N, not counting the lowest code if the scale excludes it."""
         narrower = isinstance(fmt, IntFormat) and not fmt.narrow and fmt.bits in self.narrow_scale_bits
         return fmt.qmax - fmt.qmin - (fmt.signed and narrower)
+
+    def rule(self, fmt: Format, finite: bool = False) -> Rule:
+        """Return how symmetric scales are computed; ``finite``: whether infinite bounds are made finite."""
+        return symmetric_rule(self.symmetric_scale, Grid(fmt, self.steps(fmt), self.divisor, finite))
+
+    def inverse_of_range(self, fmt: Format) -> Expression:
+        """Return how 1/s is computed from max|x|."""
+        return inverse_of_range(self.symmetric_scale, Grid(fmt, self.steps(fmt), self.divisor, False))
 
     def is_textbook(self, fmt: Format) -> bool:
         """Whether the rule for symmetric scales equals the textbook's for this format."""

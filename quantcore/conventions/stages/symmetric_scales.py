@@ -1,15 +1,43 @@
-"""How a symmetric scale is computed from max|x|: each rule as a symbolic formula.
+"""How a symmetric scale is computed from the range: each rule as an expression of its ends and their largest magnitude.
 
-``qparams`` implements the rules under the same names; sentences and traces are built from these formulas.
+Powers of two are for blocks of small floats (OCP Microscaling Formats 1.0, 6.3): 2^(e - emax), where e is computed from
+max|x| and 2^emax is the largest power of two of the element's format. The exponent is at least -127, the smallest of
+e8m0. Integers are read as x.xxx in binary, so that their scale is 2^(2 - bits) times such a power.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
-from quantcore.conventions.case import Case
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.expressions import (
+    EXPONENT,
+    EXPONENT_CEIL,
+    EXPONENT_OR_INFINITY,
+    LARGER,
+    LOG2,
+    MAGNITUDE,
+    MAXIMUM,
+    MINIMUM,
+    NEGATIVE,
+    POWER_OF_TWO,
+    Explained,
+    Expression,
+    Let,
+    Name,
+    Number,
+    Operation,
+    Term,
+    Where,
+    rounded,
+    written,
+)
 from quantcore.formats import FloatFormat, Format, IntFormat
-from quantcore.numerics import decimal
 
 SymmetricScale = Literal[
     "amax_over_qmax",
@@ -29,102 +57,186 @@ SymmetricScale = Literal[
     "power_ceil",
     "power_log2_ceil",
 ]
-# phrases in a formula that a trace replaces with a number
-HALF_STEP = r"half a step of (?:the format|e2m1)"
-EXTREME = r"the (?:first x(?: - mean)? of the largest|bound of the larger) magnitude"
+# EXTREME: the first element of the largest magnitude, or the bound
+LOW, HIGH, AMAX, EXTREME = (Name(name) for name in ("low", "high", "max|x|", "extreme"))
+_LEAST, _MOST = -127, 127  # exponents of e8m0
+_SMALLEST_NORMAL = -126
+_LARGEST = float(torch.finfo(torch.float32).max)
 
 
 @dataclass(frozen=True)
-class Formula:
-    """``symbols``: the formula, with ``max|x|``, ``low`` and ``high``; ``note``: what happens at its limits."""
+class Grid:
+    """What a rule depends on besides the range.
 
-    symbols: str
+    ``steps``: N = qmax - qmin, without the lowest code if the scale excludes it; ``divisor``: what x is divided by first;
+    ``finite``: whether infinite bounds become the largest float32.
+    """
+
+    fmt: Format
+    steps: int
+    divisor: float
+    finite: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """``scale``: of the range; ``note``: what the formula leaves out; ``low``, ``high``: the range that it is for.
+
+    ``step``: of the grid that the range is moved to, else None.
+    """
+
+    scale: Expression
     note: str = ""
+    low: Expression = NEGATIVE(AMAX)
+    high: Expression = AMAX
+    step: Let | None = None
 
-    def __str__(self) -> str:
-        return f"{self.symbols}, {self.note}" if self.note else self.symbols
+    @property
+    def of_magnitude(self) -> bool:
+        """Whether it depends on max(|low|, |high|) alone."""
+        return self.scale.names == {"max|x|"}
 
-
-Rule = Callable[[Case], Formula]
-
-
-def _over(divisor: Callable[[Case], float]) -> Rule:
-    return lambda case: Formula(f"{case.amax} / {decimal(divisor(case))}")
-
-
-def _over_qmax(case: Case) -> Formula:
-    of_values, qmax = case.rules.scale.divisor, decimal(case.fmt.symmetric_max)
-    return Formula(f"{case.amax} / {qmax if of_values == 1 else f'({qmax} · {decimal(of_values)})'}")
+    def said(self, names: Mapping[str, str]) -> str:
+        """Return the rule in words; ``names``: see `Case.names`."""
+        return ", ".join(filter(None, (written(self.scale, names=names), self.note)))
 
 
-def _max_of_sides(case: Case) -> Formula:
-    fmt = case.fmt  # unsigned codes: qmin is 0
-    return Formula(f"max(low / ({fmt.qmin}), high / {fmt.qmax})" if fmt.qmin < 0 else f"high / {fmt.qmax}")
+def _over_qmax(grid: Grid) -> Rule:
+    qmax = Number(grid.fmt.symmetric_max)
+    return Rule(AMAX / (qmax if grid.divisor == 1 else qmax * grid.divisor))
 
 
-def sides_of_grid(fmt: Format) -> tuple[int, int, int, int]:
-    """N, the steps above and below 0 of the aligned grid, and the divisor of high."""
-    steps = fmt.qmax - fmt.qmin
+def _max_of_sides(grid: Grid) -> Rule:
+    above = HIGH / grid.fmt.qmax  # unsigned codes: qmin is 0
+    scale = LARGER(LOW / grid.fmt.qmin, above) if grid.fmt.qmin < 0 else above
+    return Rule(scale, low=LOW, high=HIGH)
+
+
+def _aligned_grid(grid: Grid) -> Rule:
+    steps = grid.fmt.qmax - grid.fmt.qmin
     # with 4 codes, 1 step above 0 would leave the lowest code unused: both sides are divided by 2
-    return steps, steps // 2, -(-steps // 2), steps // 2 + (steps == 3)
+    above, below, divisor = steps // 2, -(-steps // 2), steps // 2 + (steps == 3)
+    ends = HIGH / divisor, NEGATIVE(LOW) / below
+    step = Let("d", MAXIMUM(*ends))
+
+    def side(count: int) -> Expression:
+        found = Number(count) * step
+        return Let(written(found), MINIMUM(found, _LARGEST)) if grid.finite else found
+
+    note = f"where d is the larger of {written(ends[0])} and {written(ends[1])}"
+    return Rule((side(above) + side(below)) / steps, note, NEGATIVE(side(below)), side(above), step)
 
 
-def _aligned_grid(case: Case) -> Formula:
-    steps, above, below, divisor = sides_of_grid(case.fmt)
-    step = f"where d is the larger of high / {divisor} and -low / {below}"
-    return Formula(f"({above} · d + {below} · d) / {steps}", step)
+def _signed_amax(grid: Grid) -> Rule:
+    magnitude = MAGNITUDE(EXTREME)
+    return Rule(EXTREME / -(1 << (grid.fmt.bits - 1)), low=NEGATIVE(magnitude), high=magnitude)
 
 
-def _signed_amax(case: Case) -> Formula:
-    extreme = f"the first {case.centered} of the largest magnitude" if case.min_max else "the bound of the larger magnitude"
-    return Formula(f"({extreme}) / (-{1 << (case.fmt.bits - 1)})")
+def _power(
+    exponent: Callable[[Format], Expression], note: str, beyond: float = 2.0**_MOST, least: int | None = None
+) -> Callable[[Grid], Rule]:
+    """Return the rule of a power of two; ``beyond``: the scale above the largest of e8m0."""
+
+    def rule(grid: Grid) -> Rule:
+        unit = grid.fmt.symmetric_max_exponent if isinstance(grid.fmt, IntFormat) else 0
+        low, high = _LEAST - unit if least is None else least, _MOST - unit
+        bounded = _bounded(2.0**low, 2.0**high, beyond * 2.0**-unit)
+        return Rule(bounded(POWER_OF_TWO(exponent(grid.fmt))), note.format(low=f"2^{low}", high=f"2^{high}"))
+
+    return rule
 
 
-def mantissa(rule: str, case: Case) -> int:
-    """Return the mantissa bits that a rule assumes."""
-    if rule == "power_rounded_e2m1":
-        return 1
-    if isinstance(case.fmt, IntFormat):
-        return case.fmt.bits - 2
-    return case.fmt.mantissa if isinstance(case.fmt, FloatFormat) else 0
+@cache
+def _bounded(least: float, most: float, beyond: float) -> Operation:
+    """Return at least the smallest scale, and ``beyond`` above the largest; the note of a rule says it."""
+
+    def tensors(x: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.where(x > most, beyond, x.clamp(min=least))
+
+    def number(x: Any) -> Any:
+        return np.float32(beyond) if x > most else np.maximum(x, np.float32(least))
+
+    return Operation("{0}", "{0}", "{0}", tensors, number)
 
 
-def _power(exponent: str, note: str) -> Rule:
-    """A power of two; ``{m}``: max|x|, ``{k}``: the exponent of the format's largest power, ``{max}``: its max."""
-
-    def formula(case: Case) -> Formula:
-        k = case.fmt.symmetric_max_exponent
-        unit = k if case.integer else 0
-        text = exponent.replace("{m}", case.amax).replace("{k}", str(k))
-        text = text.replace("{max}", decimal(case.fmt.symmetric_max))
-        return Formula(f"2^({text})", note.format(low=f"2^{-127 - unit}", high=f"2^{127 - unit}"))
-
-    return formula
+def _below(exponent: Expression) -> Callable[[Format], Expression]:
+    return lambda fmt: exponent - fmt.symmetric_max_exponent
 
 
-_FLOOR = "floor(log2({m})) - {k}"
+def _raised(exponent: Operation, mantissa: int | None = None) -> Callable[[Format], Expression]:
+    """Return the exponent of max|x| plus half a step of the format's mantissa.
+
+    A number that rounds up to the next power of two reaches it.
+    """
+
+    def of(fmt: Format) -> Expression:
+        own = fmt.mantissa if isinstance(fmt, FloatFormat) else fmt.bits - 2
+        digits, name = (own, "the format") if mantissa is None else (mantissa, "e2m1")
+        normal = MAXIMUM(EXPONENT(AMAX), _SMALLEST_NORMAL)
+        half = Let(f"half a step of {name}", POWER_OF_TWO(normal - (digits + 1)))
+        return exponent(AMAX + half) - fmt.symmetric_max_exponent
+
+    return of
+
+
+def _wrapped(exponent: Any) -> Any:
+    """gguf's byte is the exponent of twice the scale, cast to 8 bits without a clamp; for max|x| = 0 it is 0."""
+    return (exponent + 128) % 256 - 128 if math.isfinite(exponent) else -128.0
+
+
+def _explained(exponent: Term) -> Explained:
+    more = " + 256" if _wrapped(exponent.value) > exponent.value else ""
+    return Explained(f"{exponent.names.text}{more}", f"{exponent.numbers.text}{more}")
+
+
+_WRAPPED = Operation(
+    "{0}", "{0}", "{0}",
+    lambda x, out=None: torch.where(x.isfinite(), (x + 128).remainder(256) - 128, -128.0),
+    lambda x: np.float32(_wrapped(float(x))), explain=_explained,
+)  # fmt: skip
+_LOG2 = rounded("floor")(LOG2(AMAX))
+_LOG2_OF_NORMAL = rounded("floor")(LOG2(Where(AMAX, 0, Number(2.0**_SMALLEST_NORMAL), AMAX)))
 _AT_LEAST = "at least {low}, with ∞ as 2^128"
-_ROUNDED = "floor(log2({m} + half a step of %s)) - {k}"
 _INFINITE = "at least {low}, and infinite where the sum is 2^128"
-SYMMETRIC_SCALES: Mapping[str, Rule] = {
+SYMMETRIC_SCALES: Mapping[str, Callable[[Grid], Rule]] = {
     "amax_over_qmax": _over_qmax,
-    "amax_over_half_range": _over(lambda case: case.rules.scale.steps(case.fmt) / 2),
-    "full_range": lambda case: Formula(f"2 · {case.amax} / {case.rules.scale.steps(case.fmt)}"),
+    "amax_over_half_range": lambda grid: Rule(AMAX / (grid.steps / 2)),
+    "full_range": lambda grid: Rule(Number(2) * AMAX / grid.steps),
     "max_of_sides": _max_of_sides,
     "aligned_grid": _aligned_grid,
-    "amax": lambda case: Formula(case.amax),
-    "amax_over_half_codes": _over(lambda case: 1 << (case.fmt.bits - 1)),
+    "amax": lambda grid: Rule(AMAX),
+    "amax_over_half_codes": lambda grid: Rule(AMAX / (1 << (grid.fmt.bits - 1))),
     "signed_amax": _signed_amax,
-    "power_floor": _power(_FLOOR, _AT_LEAST),
+    "power_floor": _power(_below(EXPONENT(AMAX)), _AT_LEAST),
     "power_log2_floor": _power(
-        _FLOOR, "log2 in float32 and -126 for 0, at least {low}, and NaN above {high}"
+        _below(_LOG2_OF_NORMAL),
+        "log2 in float32 and -126 for 0, at least {low}, and NaN above {high}",
+        math.nan,
     ),
-    "power_log2_wrapped": _power(
-        _FLOOR, "log2 in float32; multiplied by 2^256 below 2^-128, and 2^-128 for 0 and ∞"
+    "power_log2_wrapped": lambda grid: Rule(
+        POWER_OF_TWO(_WRAPPED(_LOG2 - grid.fmt.symmetric_max_exponent)),
+        "log2 in float32; multiplied by 2^256 below 2^-128, and 2^-128 for 0 and ∞",
     ),
-    "power_even": _power(_ROUNDED % "the format", _AT_LEAST),
-    "power_rounded": _power(_ROUNDED % "the format", _INFINITE),
-    "power_rounded_e2m1": _power(_ROUNDED % "e2m1", _INFINITE),
-    "power_ceil": _power("ceil(log2({m})) - {k}", _AT_LEAST),
-    "power_log2_ceil": _power("ceil(log2({m} / {max}))", "log2 in float32, clamped between {low} and {high}"),
+    "power_even": _power(_raised(EXPONENT), _AT_LEAST),
+    "power_rounded": _power(_raised(EXPONENT_OR_INFINITY), _INFINITE, math.inf),
+    "power_rounded_e2m1": _power(_raised(EXPONENT_OR_INFINITY, mantissa=1), _INFINITE, math.inf),
+    "power_ceil": _power(_below(EXPONENT_CEIL(AMAX)), _AT_LEAST),
+    "power_log2_ceil": _power(
+        lambda fmt: rounded("ceil")(LOG2(AMAX / fmt.symmetric_max)),
+        "log2 in float32, clamped between {low} and {high}",
+        least=_LEAST,
+    ),
 }
+
+
+@cache
+def symmetric_rule(name: str, grid: Grid) -> Rule:
+    """Return a rule for a format."""
+    return SYMMETRIC_SCALES[name](grid)
+
+
+def inverse_of_range(name: str, grid: Grid) -> Expression:
+    """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
+    if name == "amax_over_half_codes":
+        return Number(1 << grid.fmt.bits) * (Number(1) / (Number(2) * AMAX))
+    return Number(grid.fmt.symmetric_max * grid.divisor) * (Number(1) / AMAX)

@@ -5,23 +5,37 @@ from typing import Literal
 
 from quantcore.conventions.case import Case
 from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.kernels import INVERSE, S
+from quantcore.conventions.stages.decoding import DECODINGS
 from quantcore.conventions.stages.scale import Precision, eps_matters
+from quantcore.conventions.stages.symmetric_scales import LOW
+from quantcore.expressions import Expression, Name, rounded, written
 from quantcore.formats import Format, IntFormat
 
+QMIN, MINUS_LOW, NEAREST = Name("qmin"), Name("-low"), rounded("half_even")
+# by `zero_point_order`, before the clamp, and by `zero_point_form`
+ZERO_POINTS: dict[str, Expression] = {
+    "round_quotient": QMIN - NEAREST(LOW / S),
+    "round_difference": NEAREST(QMIN - LOW / S),
+    "float": MINUS_LOW * INVERSE,
+    "float_rounded": NEAREST(MINUS_LOW * INVERSE),
+}
 _OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
 
 
 def _form(case: Case) -> str:
-    return _FORMS[case.rules.zero_point.zero_point_form].format(
+    form, r = case.rules.zero_point.zero_point_form, {} if case.stored is None else {"1/s": "r"}
+    return _FORMS[form].format(
         of_range=", with min = low" if case.ranged else "",
-        inverse="(1/s)" if case.stored is None else "r",  # that of the range, see the sentence of the scale
+        # r is the inverse of the range, see the sentence of the scale
+        formula=written(ZERO_POINTS[form], names=r) if form in ZERO_POINTS else "",
     ) + (", then adjusted by half_quadratic" if case.half_quadratic else "")
 
 
 _FORMS = {
-    "float": "the zero point is -low · {inverse}, not rounded",
-    "float_rounded": "the zero point is round(-low · {inverse}), not clamped",
-    "min": "there is no zero point: x̂ is q · s + min{of_range}",
+    "float": "the zero point is {formula}, not rounded",
+    "float_rounded": "the zero point is {formula}, not clamped",
+    "min": f"there is no zero point: x̂ is {written(DECODINGS['shifted'], names={'z': 'min'})}{{of_range}}",
     "below": "there is no zero point: x̂ is q · s - min",
 }
 
@@ -127,6 +141,11 @@ class ZeroPointStage(Stage):
     def is_integer(self) -> bool:
         """Whether the zero point is an integer, a code of the format."""
         return self.zero_point_form == "integer"
+
+    @property
+    def float_form(self) -> str:
+        """The key of `ZERO_POINTS` where 1/s is computed from the range."""
+        return "float_rounded" if self.zero_point_form == "float_rounded" else "float"
 
     @property
     def is_min(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Convention, Kernel
+from quantcore.conventions import KERNELS, Convention
 from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.matching.hypotheses.search_space import signed_bits
 from quantcore.numerics import rounding
@@ -187,11 +187,6 @@ def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
 def requantized(x: Tensor, scale: Tensor) -> Tensor:
     """Return x quantized to int8 and dequantized with these symmetric scales, which broadcast against it."""
     return torch.round(x / scale).clamp(-128, 127) * scale
-
-
-def unrounded(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the kernel rounds, and what it adds afterwards."""
-    return kernel.before_rounding(x, s, z, torch.empty_like(x)), torch.zeros(()) if kernel.shift_first else z
 
 
 def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:

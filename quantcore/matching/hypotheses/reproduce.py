@@ -68,10 +68,8 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
 def kernel_inputs(x: Tensor, scheme: Scheme, params: QParams, corruption: Corruption = NONE) -> KernelInputs:
     """Spread parameters over the elements; along the wrong axis, if that is the corruption."""
     kernel = KERNELS[scheme.rules.coding.kernel]
-    scale = s = mistaken_scale(corruption.computed, params.scale)
-    z = params.zero_point.to(torch.float32)
-    if kernel.inverse:
-        s = torch.reciprocal(s) if params.inverse is None else params.inverse
+    scale = mistaken_scale(corruption.computed, params.scale)
+    s, z = kernel.factor(scale, params.inverse), params.zero_point.to(torch.float32)
     if kernel.fused:
         return KernelInputs(kernel, x, s, z, scale)
     shape = tuple(x.shape)

@@ -156,10 +156,7 @@ def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Conventio
 def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
     """Return the codes of the sample before the clamp."""
     kernel, x = KERNELS[resolved.coding.kernel], sample.x
-    s = grid.scale
-    if kernel.inverse:
-        s = torch.reciprocal(grid.scale) if grid.inverse is None else grid.inverse
-    z = grid.zero_point
+    s, z = kernel.factor(grid.scale, grid.inverse), grid.zero_point
     if not kernel.fused:
         s, z = s[sample.block], z[sample.block]
     if "quantized_twice" in kinds:
