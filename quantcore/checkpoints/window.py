@@ -14,8 +14,9 @@ from torch import Tensor
 from quantcore.checkpoints.layouts.plain import as_floats
 from quantcore.checkpoints.parameters import as_decoded, convention_of, stored_of
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.spreading import Parameters
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock
 from quantcore.qparams import QParams

@@ -101,14 +101,14 @@ def _applied(expression: Applied, terms: list[Term]) -> Term:
     operation = expression.operation
     with np.errstate(all="ignore"):
         value = _as_value(operation.on_numbers(*(term.value for term in terms)))
-    names, numbers = (put(operation, texts) for texts in ([t.names for t in terms], [t.numbers for t in terms]))
-    note = next((term.note for term in terms if term.note), "")
-    found = Term(names, numbers, put(operation, [t.python for t in terms], "numpy"), value, note)
-    if operation.explain is None:
-        return found
-    said = operation.explain(*terms)
-    python = found.python if not said.numpy else Text(said.numpy, operation.binds)
-    return Term(Text(said.names, operation.binds), Text(said.numbers, operation.binds), python, value, said.note)
+    python = put(operation, [term.python for term in terms], "numpy")
+    if operation.explain is not None:
+        said = operation.explain(*terms)
+        if said.numpy:
+            python = Text(said.numpy, operation.binds)
+        return Term(Text(said.names, operation.binds), Text(said.numbers, operation.binds), python, value, said.note)
+    names, numbers = put(operation, [term.names for term in terms]), put(operation, [term.numbers for term in terms])
+    return Term(names, numbers, python, value, next((term.note for term in terms if term.note), ""))
 
 
 def _as_value(value: Any) -> Value:

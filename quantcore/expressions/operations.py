@@ -117,6 +117,16 @@ def _one_by_one(rule: Callable[[Tensor], Tensor]) -> Numbers:
     return number
 
 
+def _bfloat16(x: Any) -> Any:
+    bits = int(np.float32(x).view(np.uint32))
+    return np.float32(x) if np.isnan(x) else np.uint32(bits + 0x7FFF + (bits >> 16 & 1) & 0xFFFF0000).view(np.float32)
+
+
+_NARROW: dict[torch.dtype, Numbers] = {
+    torch.float16: lambda x: np.float32(np.float16(np.float32(x))), torch.bfloat16: _bfloat16
+}  # fmt: skip
+
+
 @cache
 def to(dtype: torch.dtype) -> Operation:
     """Return rounding of a result to a dtype, half to even; the number stays a float32, but for float64."""
@@ -130,10 +140,7 @@ def to(dtype: torch.dtype) -> Operation:
             return x.to(dtype).to(torch.float32)
         return round_to(x.clone() if out is None else out if out is x else out.copy_(x), dtype)
 
-    def number(x: Any) -> Any:
-        return np.float32(float(torch.tensor(float(x), dtype=torch.float64).to(torch.float32).to(dtype)))
-
-    return _call(name, name, name, tensors, number)
+    return _call(name, name, name, tensors, _NARROW.get(dtype, np.float32))
 
 
 def _fused(x: Tensor, factor: Any, added: Any, out: Tensor | None = None) -> Tensor:

@@ -1,13 +1,13 @@
 """The values of stored bits, as operations: small floats from sign, exponent and mantissa, and E8M0 scales."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.expressions import PRODUCT, SUM, Explained, Operation, Term, text_of
-from quantcore.formats.floating_point import FloatFormat
+from quantcore.formats.floating_point import Fields, FloatFormat
 
 
 @cache
@@ -17,16 +17,17 @@ def small_float(fmt: FloatFormat) -> Operation:
     def tensors(bits: Tensor, out: Tensor | None = None) -> Tensor:
         return fmt.decode_(bits, torch.empty(bits.shape) if out is None else out)
 
+    parts = lru_cache(maxsize=256)(fmt.fields)
     return Operation(
         f"{fmt}({{0}})", f"small_float({{0}}, {fmt.exponent}, {fmt.mantissa}, {fmt.bias})",
         f"small_float({{0}}, {fmt.exponent}, {fmt.mantissa}, {fmt.bias})",
-        tensors, lambda bits: np.float32(fmt.fields(int(bits)).value), explain=lambda bits: _explained(fmt, bits),
+        tensors, lambda bits: np.float32(parts(int(bits)).value),
+        explain=lambda bits: _explained(fmt, bits, parts(int(bits.value))),
     )  # fmt: skip
 
 
-def _explained(fmt: FloatFormat, bits: Term) -> Explained:
+def _explained(fmt: FloatFormat, bits: Term, parts: Fields) -> Explained:
     """Its formula, which depends on whether it is normal."""
-    parts = fmt.fields(int(bits.value))
     if parts.kind in ("nan", "infinity"):
         text = text_of(np.float32(parts.value))
         return Explained(text, text, f"{fmt} {parts.kind}", f"np.float32('{text}')")

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.layouts.awq import INTERLEAVE
-from quantcore.checkpoints.protocol.layout import CODES, ZERO_POINT, Layout
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
 
 INVERSE = tuple(INTERLEAVE.index(place) for place in range(len(INTERLEAVE)))  # of AWQ's order of eight outputs
 AS_STORED = "as stored"

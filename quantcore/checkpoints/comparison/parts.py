@@ -12,7 +12,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong, ready
 from quantcore.granularity import Shape
 

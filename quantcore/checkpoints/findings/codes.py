@@ -12,7 +12,8 @@ from torch import Tensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.checkpoints.statement import Facts
 from quantcore.formats import FloatFormat, IntFormat

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.protocol.layout import GROUP_INDEX, GroupOrder, Layout
+from quantcore.checkpoints.protocol.layout import GroupOrder, Layout
+from quantcore.checkpoints.protocol.value import GROUP_INDEX
 from quantcore.checkpoints.statement import Facts
 
 

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.group_index import of_group_index
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, warning
-from quantcore.checkpoints.protocol.layout import SCALE, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.value import SCALE
 from quantcore.checkpoints.rows import boxes
 from quantcore.checkpoints.statement import Facts
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.protocol.layout import SCALE, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.value import SCALE
 from quantcore.checkpoints.statement import Facts
 from quantcore.formats import IntFormat
 

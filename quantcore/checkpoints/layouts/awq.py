@@ -18,10 +18,11 @@ from quantcore.checkpoints.packing import dense, permuted
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, words
+from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
 from quantcore.errors import QuantError
 from quantcore.formats import UINT4
 from quantcore.granularity import PerGroup

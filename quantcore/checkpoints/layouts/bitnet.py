@@ -21,10 +21,11 @@ from quantcore.checkpoints.packing import padded, parts
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Where

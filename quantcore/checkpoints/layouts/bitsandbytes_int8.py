@@ -14,8 +14,9 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, Layout, words
+from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.errors import QuantError
 from quantcore.formats import INT8
 from quantcore.granularity import PerChannel

@@ -14,7 +14,7 @@ from quantcore.checkpoints.ggml import Field as Kept
 from quantcore.checkpoints.layouts.block_tensor import BlockTensor
 from quantcore.checkpoints.protocol.fields import Bits as Unsigned
 from quantcore.checkpoints.protocol.fields import Place, Rows
-from quantcore.checkpoints.protocol.layout import CODES
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.expressions import Expression, Let
 
 

@@ -18,9 +18,10 @@ from quantcore.checkpoints.layouts.pack_quantized import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, text
-from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Deferred
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape

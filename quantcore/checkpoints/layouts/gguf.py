@@ -43,9 +43,10 @@ from quantcore.checkpoints.layouts.block_tensor import BlockTensor
 from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Rows
-from quantcore.checkpoints.protocol.layout import CODES, MIN, SCALE, ZERO_POINT, Layout, Q
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, Sentence, e8m0_255, instead
 from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.protocol.value import CODES, MIN, SCALE, ZERO_POINT, Q
 from quantcore.checkpoints.statement import Statement
 from quantcore.expressions import Expression, Let
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat

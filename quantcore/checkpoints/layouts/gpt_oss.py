@@ -15,8 +15,9 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.protocol.views import viewed
 from quantcore.errors import QuantError
 

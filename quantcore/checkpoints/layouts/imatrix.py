@@ -16,8 +16,9 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
-from quantcore.checkpoints.protocol.layout import CODES, VALUE, Layout, Q
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES, VALUE, Q
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name, Number, Where, run
 from quantcore.granularity import PER_TENSOR

@@ -16,9 +16,10 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import CODES, SCALE, ZERO_POINT, Layout, Q, float_level, words
+from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT, Q, float_level
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.errors import QuantError
 from quantcore.formats import FloatFormat, Format, parse_format

@@ -7,9 +7,10 @@ import numpy as np
 
 from quantcore.checkpoints.origin.stored_number import StoredNumber, read_number
 from quantcore.checkpoints.protocol.fields import Place
-from quantcore.checkpoints.protocol.layout import CODES, GROUP_INDEX, SCALE, Layout, Q, S
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.reading import Rearranged
+from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, SCALE, Q, S
 from quantcore.checkpoints.protocol.views import Selected
 from quantcore.expressions import Element, Line, Name, Term, Value, named
 
@@ -105,7 +106,8 @@ def origin_of(layout: Layout | Rearranged, index: tuple[int, ...]) -> Origin:
         at = layout.stored_index(index)
     else:
         stored, at = layout, index
-    _ = stored.fields  # raises if the stored tensors don't fit each other
+    stored = getattr(stored, "made", stored)  # raises if the stored tensors don't fit each other
+    _ = stored.fields
     found = Arithmetic(stored, at, stored.locate(at))
     numbers = dict(found.numbers)
     code = numbers.pop(CODES)

@@ -12,8 +12,8 @@ from quantcore.checkpoints.files.sources import DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.layouts.block_field import BlockField
 from quantcore.checkpoints.protocol.fields import Numbers, Place
-from quantcore.checkpoints.protocol.layout import CODES
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.protocol.views import Reshaped, View
 
 Index = tuple[int, ...]
@@ -212,9 +212,11 @@ def index_text(index: Sequence[Any]) -> str:
 
 def put_together(words: Sequence[Word], place: Place) -> int:
     """Return a number from the bits of its words."""
-    data = {word.offset: word.data for word in words}
+    numbers = [(word.offset, len(word.data), word.number) for word in words]
     found = 0
     for at, (byte, bit) in enumerate(place.bits):
-        start = next(offset for offset, bytes_ in data.items() if offset <= byte < offset + len(bytes_))
-        found |= (data[start][byte - start] >> bit & 1) << at
+        for start, size, number in numbers:
+            if 0 <= byte - start < size:
+                found |= (number >> 8 * (byte - start) + bit & 1) << at
+                break
     return found

@@ -10,7 +10,7 @@ expression. Where a part of it can be computed faster, the record holds that as 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,33 +18,32 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import dense, fits_pairs, high_first, look_up_pairs, pairs_of
+from quantcore.checkpoints.packing import fits_pairs, look_up_pairs, pairs_of
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.location import Location
-from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.pairs import bytes_of, first_is_low
 from quantcore.checkpoints.protocol.reading import Reading
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
-from quantcore.checkpoints.protocol.views import Reshaped, View, viewed
+from quantcore.checkpoints.protocol.value import (
+    CODES,
+    GROUP_INDEX,
+    MIN,
+    PLAIN,
+    SCALE,
+    SYMBOLS,
+    ZERO_POINT,
+    Q,
+    rounded_to,
+    value_of,
+)
+from quantcore.checkpoints.protocol.views import View
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, Let, Name, run, to
-from quantcore.formats import FloatFormat, Format, IntFormat, small_float
+from quantcore.expressions import Expression, run
+from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Blocks, Granularity, Shape
 from quantcore.numerics import round_to
-
-# roles of fields, as golden checkpoints name them; a format may add its own
-CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
-Q, S, Z, M = (Name(role) for role in (CODES, SCALE, ZERO_POINT, MIN))
-VALUE = "w"  # the name of the value in formulas
-PLAIN: Expression = Let(VALUE, Q)  # the value of a weight whose stored numbers are its values
-LOW_FIRST, HIGH_FIRST = dense(4, 8), high_first(4, 8)  # two codes in a byte
-# the names of roles in formulas; a layout may have others
-SYMBOLS = {
-    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", "scale_code": "sc", "global_scale": "s_global",
-    "quant_map": "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
-    "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,12 +200,12 @@ class Layout:
         """
         dtype = None if self.is_plain or self.dtype == torch.float32 or not rounded else self.dtype
         if self.own_value is not None:
-            return _rounded(self.own_value, dtype)
+            return rounded_to(self.own_value, dtype)
         role, sign = self.added or ("", 1)
         most = self.element.symmetric_max if self.decoding == "of_largest" else 1.0
         scaled = SCALE in self.fields or SCALE in self.derived
         shifted = ZERO_POINT in self.fields and not role
-        return _value(level or self.level, self.decoding if scaled else "", shifted, role, sign, most, dtype, self.rounds_each)
+        return value_of(level or self.level, self.decoding if scaled else "", shifted, role, sign, most, dtype, self.rounds_each)
 
     def codes(self, rows: Rows = None) -> Tensor:
         """Return the codes of some rows: integers, in logical axes.
@@ -363,10 +362,10 @@ class Layout:
         if self.level is Q:
             return self._codes(rows)
         codes, start = self.fields[CODES], 0 if rows is None else rows.start * math.prod(self.shape[1:])
-        low_first = _pairs_in(codes)
+        low_first = first_is_low(codes)
         if low_first is not None and fits_pairs(start, out):
             span = slice(start // 2, (start + out.numel()) // 2)
-            look_up_pairs(_bytes_of(codes.piece, span), self._pairs, out.view(-1))
+            look_up_pairs(bytes_of(codes.piece, span), self._pairs, out.view(-1))
             return out
         element = self.element
         assert not isinstance(element, IntFormat)
@@ -377,7 +376,7 @@ class Layout:
 
     @cached_property
     def _pairs(self) -> Tensor:
-        element, low_first = self.element, _pairs_in(self.fields[CODES])
+        element, low_first = self.element, first_is_low(self.fields[CODES])
         assert not isinstance(element, IntFormat)
         return pairs_of(element.table, bool(low_first))
 
@@ -447,41 +446,6 @@ class Layout:
         return replace(self, fields=fields)
 
 
-@lru_cache(maxsize=1024)  # one object for all weights of a format: how it is computed is planned once
-def _value(
-    level: Expression, decoding: str, shifted: bool, added: str, sign: int, most: float, dtype: torch.dtype | None, each: bool
-) -> Expression:
-    """Return (level - z) · s, or what the library computes instead.
-
-    Args:
-        decoding: "" without a scale, else how it is used.
-        shifted: whether a zero point is subtracted.
-        added: the role that is added after the multiplication, or subtracted if ``sign`` is -1; "" if there is none.
-        most: the element's largest value.
-        dtype: to round to, after each operation or once; None for float32.
-    """
-
-    def step(found: Expression, name: str) -> Expression:
-        if each and dtype is not None:
-            return Let(name, to(dtype)(found), "rounded after each operation")
-        return Let(name, found) if name == VALUE else found
-
-    if not decoding:
-        value = step(level, VALUE)
-    elif added:
-        product, other = step(level * S, "product"), Z if added == ZERO_POINT else M
-        value = step(product + other if sign > 0 else product - other, VALUE)
-    else:
-        found = step(level - Z, "difference") if shifted else level
-        scaled = found / S if decoding == "divided" else found * S
-        value = step(scaled * float(torch.tensor(1.0) / most) if decoding == "of_largest" else scaled, VALUE)
-    return value if each else _rounded(value, dtype)
-
-
-def _rounded(value: Expression, dtype: torch.dtype | None) -> Expression:
-    return value if dtype is None else Let(VALUE, to(dtype)(value), "the library's output dtype")
-
-
 def _changed(field: Field, changes: Mapping[str, Any]) -> Field:
     """Return a field with other attributes; those of a view are the attributes of what it views."""
     if isinstance(field, View):
@@ -489,26 +453,8 @@ def _changed(field: Field, changes: Mapping[str, Any]) -> Field:
     return replace(field, **changes)  # type: ignore[type-var]
 
 
-def _pairs_in(codes: Field) -> bool | None:
-    """Whether the first of two 4-bit codes in a byte is in its lower bits; None if bytes don't hold two codes in order."""
-    base = codes.field if isinstance(codes, Reshaped) else codes
-    if not isinstance(base, Packed) or base.transposed or base.axis % len(base.shape) != len(base.shape) - 1:
-        return None
-    if base.order not in (LOW_FIRST, HIGH_FIRST) or (len(base.shape) > 1 and base.shape[-1] % 2):
-        return None
-    return base.order == LOW_FIRST
-
-
-def _bytes_of(piece: StoredTensor, span: slice) -> Tensor:
-    return torch.from_numpy(viewed(piece, "U8", (piece.num_bytes,)).bits((span,)))
-
-
 def words(format_name: str, *parts: Any) -> str:
     """Join the words of `Layout.storage`; empty ones are left out."""
     return " ".join(str(part) for part in (format_name, *parts) if part)
 
 
-@cache
-def float_level(element: FloatFormat) -> Expression:
-    """Return the value of the bits of a small float."""
-    return Let("v", small_float(element)(Q))

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.protocol.layout import SCALE, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.value import SCALE
 from quantcore.formats import IntFormat
 
 # relative rounding errors of arithmetic in float32, several operations

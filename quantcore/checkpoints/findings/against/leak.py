@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.checkpoints.protocol.layout import CODES, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.value import CODES
 
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
 ENOUGH = 512  # elements of each parity
