@@ -295,11 +295,11 @@ def test_lines_of_codes_whose_leak_is_undone():
     (tensor,) = open_checkpoint(given.release).tensors.values()
     codes, parameters = tensor.codes().numpy(), tensor.layout.parameters()
     scale, least = parameters.scale.numpy(), parameters.min.numpy()
-    for column in (*range(0, 256, 9), 31, 32, 33, 63, 64, 65, 95, 96, 255, 256, 288, 511):
+    for column in (0, 9, 31, 32, 33, 45, 63, 64, 65, 95, 96, 127, 200, 255, 256, 288, 511):
         code = int(codes[3, column])
         leaks = column // 32 % 2 and int(codes[3, column - 32]) >> 4
         undone = code - (code & 1) if leaks else code
-        found = [r for r in tensor.rivals((3, column)) if r.key == "q5k_leak"]
+        found = [r for r in tensor.rivals((3, column), slice(0, 0)) if r.key == "q5k_leak"]
         assert found
         s, m = (np.float32(t[3, column // 32]) for t in (scale, least))
         check_lines(found[0].origin, float(s * np.float32(undone) + m))
