@@ -229,8 +229,9 @@ def test_blocks_that_shapes_tell():
         assert layout.granularity == wanted
     with pytest.raises(QuantError, match="per_tensor with a weight of shape"):
         modelopt._fp8("m", FP8 | named(weight_scale=stored("F32", 16, 2)), {})
-    one = named(weight=stored("F8_E4M3", 1, 32), weight_scale=stored("F32", 1))
-    assert modelopt._fp8("m", one, {}).granularity == PER_TENSOR
+    for rows, wanted in ((1, PER_TENSOR), (2, PerChannel(0))):
+        one = named(weight=stored("F8_E4M3", rows, 32), weight_scale=stored("F32", rows))
+        assert modelopt._fp8("m", one, {}).granularity == wanted
     for strategy, scale, wanted in (
         ("tensor", (1,), PER_TENSOR), ("channel", (16, 1), PerChannel(0)), ("group", (16, 2), PerGroup(16)), ("tensor_group", (16, 2), PerGroup(16)),
         ("block", (2, 8), PerBlock((8, 4))),

@@ -124,6 +124,7 @@ def test_plain_initializers(tmp_path):
     assert tensors["integers"].read().tolist() == [1, -2, 2**40]
     assert tensors["nibbles"].read().tolist() == [1, -8, 7, 0, -1]
     assert tensors["nibbles"].storage == "onnx int4"  # without a scale, neither symmetric nor asymmetric
+    assert not [f for f in open_checkpoint(tmp_path).findings() if f.severity != "note"]
 
 
 def test_a_listing_skips_the_bytes(tmp_path):

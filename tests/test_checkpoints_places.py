@@ -320,7 +320,7 @@ def test_a_run_that_rounding_explains(tmp_path):
     q, _, step = grid_of(x)
     _, lines = lines_of(tmp_path, ct_stored(q, step), x)
     run = lines.run(20, 64)
-    exact, of_scale = Nearest(2.0**-20, 0.1, ()), Nearest(2.0**-7.5, 0.1, ())
+    exact, of_scale = Nearest(2.0**-20, 0.1, (), 0, False), Nearest(2.0**-7.5, 0.1, (), 0, False)
     for nearest in (exact, of_scale):
         assert places._rounded(scaled_run(run, 1.5), run.y, run.gap, nearest)
         assert not places._rounded(run, run.y, run.gap, nearest)  # nothing was wrong
@@ -452,10 +452,10 @@ def test_how_far_rounding_may_be_off(name, tmp_path):
                 errors = [0.0] * 32
                 errors[i] = off + float(room[i])
                 given = away(run, errors)
-                assert places._rounded(scaled_run(given, 5.0), run.y, run.gap, Nearest(tolerance, 0.1, ())) is is_rounded, (i, off)
+                assert places._rounded(scaled_run(given, 5.0), run.y, run.gap, Nearest(tolerance, 0.1, (), 0, False)) is is_rounded, (i, off)
     for margin, off, found in ((0.3, 0.79, False), (0.3, 0.81, True), (0.0, 0.499, False), (0.0, 0.501, True)):
         before = away(run, [off] * 3 + [0.0] * 29)  # what must have been wrong: three beyond by the margin
-        assert places._rounded(before, before.x, run.gap, Nearest(0.0, margin, ())) is found
+        assert places._rounded(before, before.x, run.gap, Nearest(0.0, margin, (), 0, False)) is found
 
 
 @pytest.mark.parametrize(("off", "bulk", "what"), [(0.95, 1.0, ""), (0.95, 2.8, ""), (0.95, 3.7, "scale"), (0.45, 0.1, "scale"), (0.55, 0.1, ""), (0.55, 1.3, "scale")])

@@ -16,7 +16,6 @@ from quantcore.checkpoints.findings import Heads
 from quantcore.checkpoints.findings.record import RIVALS
 from quantcore.checkpoints.origin import origin_of, window
 from quantcore.checkpoints.origin.rivals import readings
-from quantcore.checkpoints.packing import padded, unpack
 from quantcore.errors import QuantError
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -170,28 +169,38 @@ def test_a_stored_15(tmp_path):
     assert set(warning.rivals) <= set(found)
 
 
-def test_both_packings_of_one_width(tmp_path):
-    """40 codes of 3 bits take 4 words in either packing, so only the version tells them apart."""
-    words = torch.from_numpy(np.random.default_rng(1).integers(-(2**31), 2**31, (4, 4), dtype=np.int64)).int()
+@pytest.mark.parametrize(("bits", "columns"), [(3, 40), (5, 40), (6, 20), (7, 20), (4, 40), (8, 20), (2, 40)])
+def test_both_packings_of_one_width(bits, columns, tmp_path):
+    """40 codes of 3 bits take 4 words in either packing, so only the version tells them apart; 4 bits have one packing."""
+    each = 32 // bits
+    count = -(-columns // each)
+    assert count == -(-columns * bits // 32)
+    words = torch.from_numpy(np.random.default_rng(1).integers(-(2**31), 2**31, (4, count), dtype=np.int64)).int()
     save_file(
         {
             "a.weight_packed": words,
             "a.weight_scale": torch.ones(4, 1),
-            "a.weight_shape": torch.tensor([4, 40]),
+            "a.weight_shape": torch.tensor([4, columns]),
         },
         tmp_path / "model.safetensors",
     )
     (tmp_path / "config.json").write_text(
         '{"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "version": "0.17.0",'
-        '"config_groups": {"a": {"targets": ["Linear"], "weights": {"num_bits": 3, "type": "int", "strategy": "channel"}}}}}'
+        f'"config_groups": {{"a": {{"targets": ["Linear"], "weights": {{"num_bits": {bits}, "type": "int", "strategy": "channel"}}}}}}}}}}'
     )
     tensor = open_checkpoint(tmp_path).tensors["a.weight"]
-    (reading,) = [r for r in readings(tensor.layout) if r.key == "packing"]
+    found = [r for r in readings(tensor.layout) if r.key == "packing"]
+    if 32 % bits == 0:
+        assert not found
+        return
+    (reading,) = found
     assert reading.name == "whole codes per word"
-    old = unpack(words.numpy().view(np.uint32), padded(3, 32), 40)
-    assert np.array_equal(reading.layout.values().numpy(), old.astype(np.float32) - 4)
-    (rival,) = tensor.rivals((0, 39))
-    assert rival.difference.startswith("Reads whole codes per word: this code is read from bits 27–29 of")
+    low = np.array([c % each * bits for c in range(columns)], np.uint32)
+    old = words.numpy().view(np.uint32)[:, [c // each for c in range(columns)]] >> low & ((1 << bits) - 1)
+    assert np.array_equal(reading.layout.values().numpy(), old.astype(np.float32) - (1 << bits - 1))
+    (rival,) = tensor.rivals((0, columns - 1))
+    first = (columns - 1) % each * bits
+    assert rival.difference.startswith(f"Reads whole codes per word: this code is read from bits {first}–{first + bits - 1} of")
 
 
 def test_sentences_are_those_of_the_element():

@@ -252,7 +252,7 @@ def test_orders_that_may_be():
 
 
 def test_single_rows_of_heads(tmp_path):
-    """From one head, which row of the original each is; nothing where they are as stored or of another weight."""
+    """From one head, which row of the original each is; nothing where they are as stored, without an error or with one, or of another weight."""
     name, x = "model.layers.0.self_attn.q_proj.weight", torch.randn(24, 16, generator=torch.Generator().manual_seed(2))
     file = np.arange(24).reshape(2, 2, 6).swapaxes(1, 2).reshape(-1)
     original = release(tmp_path / "a", {name: x}, {"num_attention_heads": 2})
@@ -266,7 +266,7 @@ def test_single_rows_of_heads(tmp_path):
             (low, high), inside = found.originals(start, stop)
             assert (low, high) == (start // 12 * 12, -(-stop // 12) * 12)
             assert (low + inside).tolist() == rows[start:stop].tolist()
-    for stored in (x + noise, torch.randn(24, 16, generator=torch.Generator().manual_seed(9))):
+    for stored in (x + noise, x, torch.randn(24, 16, generator=torch.Generator().manual_seed(9))):
         other = gguf_release(tmp_path / "none.gguf", {"blk.0.attn_q.weight": stored})
         assert row_order(original, other, name, "blk.0.attn_q.weight") is None
 

@@ -22,7 +22,7 @@ def sound(tmp_path):
 
 
 def codes(s, lines, monkeypatch, found, taken=(), **more):
-    nearest = Nearest(0.0, 0.0, tuple(found), **{"unexplained": len(found)} | more)
+    nearest = Nearest(0.0, 0.0, tuple(found), **{"unexplained": len(found), "in_few_columns": False} | more)
     monkeypatch.setattr(Measure, "nearest", nearest)
     return said._codes(s.measure, lines, set(taken))
 
@@ -79,7 +79,7 @@ WORSE = [
 def test_from_where_on_a_block_is_far(is_nearest, is_zero, mean, bulk, before, kind, sound, monkeypatch):
     """30 times the error of a typical row and more than the original; more where error feedback may have left it."""
     s, _, lines = sound
-    monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, ()) if is_nearest else None)
+    monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False) if is_nearest else None)
     m = replace(s.measure, bulk=bulk, runs=[(mean, 20, 64)])
     run = lines.run(20, 64)
     left = [(Place(20, 64, 96, "", 1.0, -1, before, math.inf), replace(run, y=run.y * (0 if is_zero else -1)))]
@@ -95,7 +95,7 @@ def test_from_where_on_a_block_is_far(is_nearest, is_zero, mean, bulk, before, k
 
 def test_the_worst_block_is_said(sound, monkeypatch):
     s, _, lines = sound
-    monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, ()))
+    monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False))
     at = [(5, 0, 1.5), (20, 64, 4.0), (30, 96, 2.0)]
     m = replace(s.measure, bulk=1.0, runs=[(100.0, row, column) for row, column, _ in at])
     left = []
@@ -110,7 +110,7 @@ def test_the_worst_block_is_said(sound, monkeypatch):
 def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     """Errors up to a part of the mean square of the weight don't count."""
     s, _, lines = sound
-    monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, ()))
+    monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False))
     monkeypatch.setattr(said, "_MATTERS", 0.0625)  # so that the limit is exact
     m = replace(s.measure, bulk=1.0, runs=[(100.0, 20, 64)], original=original * ROWS * COLUMNS)
     x, y = torch.zeros(32), torch.ones(32)

@@ -218,9 +218,12 @@ def permuted(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(w.shape)
 
 
+@pytest.mark.parametrize("rows", [None, 5, 20])
 @pytest.mark.parametrize("gguf_side", ["original", "other"])
-def test_rows_of_queries_and_keys(gguf_side, tmp_path):
-    """With GQA, keys have fewer heads; both orders are measured and reported, and the better one is used."""
+def test_rows_of_queries_and_keys(gguf_side, rows, tmp_path, monkeypatch):
+    """With GQA, keys have fewer heads; both orders are measured and reported, and the better one is used; in any boxes."""
+    if rows:
+        monkeypatch.setattr(boxes, "CHUNK", rows * 96)
     names = {n: f"model.layers.0.self_attn.{n}_proj.weight" for n in "qkv"}
     x = {n: torch.randn(64 if n == "q" else 32, 96) for n in "qkv"}
     y = {n: torch.tensor(noisy(v.numpy())) for n, v in x.items()}

@@ -51,8 +51,8 @@ class Nearest:
     tolerance: float
     margin: float
     places: tuple[Beyond, ...]
-    unexplained: int = 0
-    in_few_columns: bool = False
+    unexplained: int
+    in_few_columns: bool
 
 
 @dataclass(frozen=True, eq=False)
