@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from quantcore.conventions.kernels import KERNELS
+from quantcore.expressions import written
 from quantcore.formats import CodebookFormat, FloatFormat, Format
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from quantcore.conventions.stages.symmetric_scales import Rule
 
 _LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are float32 numbers too
-# Equal kernels where no zero_point is added
-_WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,9 @@ class Case:
         kernel = self.rules.coding.kernel
         if self.shifted or not self.integer:  # for small floats an added 0 matters: -0 + 0 is 0
             return "A" if self.codebook and kernel == "C" else kernel
-        return _WITHOUT_Z.get(kernel, kernel)
+        own = KERNELS[kernel]
+        simpler = (name for name, k in KERNELS.items() if written(k.unrounded) == written(own.quotient))
+        return next(simpler) if own.adds_z_last else kernel
 
     @property
     def inverts(self) -> bool:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,24 +39,6 @@ from quantcore.expressions import (
 )
 from quantcore.formats import FloatFormat, Format, IntFormat
 
-SymmetricScale = Literal[
-    "amax_over_qmax",
-    "amax_over_half_range",
-    "full_range",
-    "max_of_sides",
-    "aligned_grid",
-    "amax",
-    "amax_over_half_codes",
-    "signed_amax",
-    "power_floor",
-    "power_log2_floor",
-    "power_log2_wrapped",
-    "power_even",
-    "power_rounded",
-    "power_rounded_e2m1",
-    "power_ceil",
-    "power_log2_ceil",
-]
 # EXTREME: the first element of the largest magnitude, or the bound
 LOW, HIGH, AMAX, EXTREME = (Name(name) for name in ("low", "high", "max|x|", "extreme"))
 _LEAST, _MOST = -127, 127  # exponents of e8m0
