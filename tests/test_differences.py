@@ -19,7 +19,7 @@ import quantcore as qc
 from quantcore.comparison.against_textbook import _OF_RANGE, matters
 from quantcore.conventions import VALUES
 from quantcore.conventions.record import CHOICES, CONVENTIONS
-from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES
+from quantcore.conventions.symmetric_scales import SYMMETRIC_SCALES
 from quantcore.range_setting import Search
 from quantcore.scheme import case_of
 

@@ -2,17 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from quantcore.conventions.kernels import KERNELS
+from quantcore.conventions.symmetric_scales import Rule
 from quantcore.expressions import written
 from quantcore.formats import CodebookFormat, FloatFormat, Format
-
-if TYPE_CHECKING:
-    from quantcore.conventions.record import Convention
-    from quantcore.conventions.stages.symmetric_scales import Rule
 
 _LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are float32 numbers too
 
@@ -28,7 +25,7 @@ class Case:
     None if they stay float32; ``stored_in_units``: scales are quantized with scale 1.
     """
 
-    rules: "Convention"
+    rules: Any  # a `Convention`, whose stages have sentences on cases
     fmt: Format
     symmetric: bool
     flat: bool
@@ -64,7 +61,7 @@ class Case:
     @property
     def middle(self) -> int:
         """The zero_point of a symmetric scheme."""
-        return self.rules.zero_point.middle(self.fmt)
+        return int(self.rules.zero_point.middle(self.fmt))
 
     @property
     def shifted(self) -> bool:
@@ -134,9 +131,10 @@ class Case:
         return f"max|{self.centered}|" if self.min_max else "max(|low|, |high|)"
 
     @property
-    def symmetric_rule(self) -> "Rule":
+    def symmetric_rule(self) -> Rule:
         """How a symmetric scale is computed."""
-        return self.rules.scale.rule(self.fmt, self.rules.range.finite_range)
+        rule: Rule = self.rules.scale.rule(self.fmt, self.rules.range.finite_range)
+        return rule
 
     @property
     def names(self) -> dict[str, str]:

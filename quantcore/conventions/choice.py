@@ -7,15 +7,13 @@ A choice is a field of one of the stages, declared with `choice`, which takes it
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from quantcore import notation
+from quantcore.conventions.case import Case
 from quantcore.errors import QuantError
 
-if TYPE_CHECKING:
-    from quantcore.conventions.case import Case
-
-Says = Callable[["Case"], str] | Mapping[object, str]
+Says = Callable[[Case], str] | Mapping[object, str]
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,15 @@ class Choice:
 
     at_stake: str
     says: Says
-    matters: Callable[["Case"], bool]
+    matters: Callable[[Case], bool]
     kind: str
 
-    def sentence(self, value: object, case: "Case") -> str:
+    def sentence(self, value: object, case: Case) -> str:
         """Return what this value does in the case."""
         return self.says(case) if callable(self.says) else self.says[value]
 
 
-def _always(case: "Case") -> bool:
+def _always(case: Case) -> bool:
     return True
 
 
@@ -42,7 +40,7 @@ def choice(
     default: Any,
     at_stake: str,
     says: Says,
-    matters: Callable[["Case"], bool] = _always,
+    matters: Callable[[Case], bool] = _always,
     kind: str = "",
     values: Iterable[str] = (),
 ) -> Any:

@@ -162,7 +162,8 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
     if isinstance(fmt, IntFormat):
         values = torch.arange(fmt.qmin, fmt.qmax + 1, dtype=torch.float32)
     else:
-        values = fmt.table[fmt.table.isfinite()].unique()
+        table = fmt.table.numpy()
+        values = torch.from_numpy(np.unique(table[np.isfinite(table)]))
     shift = None if zero_point is None else zero_point[block].to(torch.float32)
     dequantizer = result.dequantizer.at(lambda number: number[block])
     found: Array = unscale(values, result.scale[block], shift, dequantizer).cpu().numpy()

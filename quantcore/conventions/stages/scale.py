@@ -6,7 +6,7 @@ from typing import Literal
 
 from quantcore.conventions.case import Case, exactly
 from quantcore.conventions.choice import Stage, choice
-from quantcore.conventions.stages.symmetric_scales import (
+from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,
     SYMMETRIC_SCALES,
