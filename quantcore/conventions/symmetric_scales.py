@@ -8,7 +8,7 @@ e8m0. Integers are read as x.xxx in binary, so that their scale is 2^(2 - bits) 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,6 @@ def _power(
     return rule
 
 
-@cache
 def _bounded(least: float, most: float, beyond: float) -> Operation:
     """Return at least the smallest scale, and ``beyond`` above the largest; the note of a rule says it."""
 
@@ -211,12 +210,13 @@ SYMMETRIC_SCALES: Mapping[str, Callable[[Grid], Rule]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=256)
 def symmetric_rule(name: str, grid: Grid) -> Rule:
     """Return a rule for a format."""
     return SYMMETRIC_SCALES[name](grid)
 
 
+@lru_cache(maxsize=256)
 def inverse_of_range(name: str, grid: Grid) -> Expression:
     """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
     if name == "amax_over_half_codes":

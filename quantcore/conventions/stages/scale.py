@@ -1,7 +1,7 @@
 """How the scale is computed from the range."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from quantcore.conventions.case import Case, exactly
@@ -32,7 +32,7 @@ INVERSE_OF_RANGE = N * (Number(1) / WIDTH)
 NARROW, LARGEST_INVERSE = 1e-4, 2e4
 
 
-@cache
+@lru_cache(maxsize=64)
 def of_range(least: float) -> Expression:
     """Return the scale of a range that counts as at least so wide."""
     return MAXIMUM(WIDTH, least) / N if least else OF_RANGE
