@@ -72,14 +72,6 @@ def each_module(rule):
     return test
 
 
-def _run(tree):
-    """The nodes of a tree, except those that only a type checker sees."""
-    yield tree
-    for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-            yield from _run(node)
-
-
 @cache
 def calls(name):
     """Each call of a module: the function as it is written, and the node."""
@@ -91,7 +83,7 @@ def imports(name, tree=None):
     """The full names of all modules that a module imports, anywhere in it."""
     package = name if SOURCES[name].name == "__init__.py" else name.rpartition(".")[0]
     found = set()
-    for node in _run(tree_of(name) if tree is None else tree):
+    for node in ast.walk(tree_of(name) if tree is None else tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

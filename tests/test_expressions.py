@@ -1,6 +1,7 @@
 """Each operation, and random trees of them, give the same bits on tensors, on one number, and as code in torch and NumPy."""
 
 import itertools
+import math
 import random
 from fractions import Fraction
 
@@ -20,6 +21,7 @@ EDGES = [
 FLOATS = {
     "add": A + B, "subtract": A - B, "multiply": A * B, "divide": A / B,
     "min": ex.MINIMUM(A, B), "max": ex.MAXIMUM(A, B), "magnitude": ex.MAGNITUDE(A), "negative": ex.NEGATIVE(A),
+    "larger": ex.LARGER(A, B), "grouped": ex.GROUPED(A * B) * A,
     "clamp": ex.CLAMP(A, -2, 7), "float16": ex.to(torch.float16)(A), "bfloat16": ex.to(torch.bfloat16)(A),
     **{rule: ex.rounded(rule)(A) for rule in [*ROUNDINGS, *ex.DEFINITIONS]},
 }  # fmt: skip
@@ -110,6 +112,28 @@ def test_the_exponent_is_that_of_the_bits():
     exact = [int(np.floor(np.log2(np.float64(v)))) for v in values]
     assert ex.run(ex.FLOOR_LOG2(A), {"a": torch.from_numpy(values)}).tolist() == exact
     assert [on_numbers(ex.FLOOR_LOG2(A), a=v) for v in values] == exact
+
+
+@pytest.mark.parametrize(
+    ("operation", "infinity", "nan"),
+    [(ex.EXPONENT, 128, np.nan), (ex.EXPONENT_CEIL, 128, np.nan), (ex.EXPONENT_OR_INFINITY, np.inf, np.inf)],
+)
+def test_exponents_of_magnitudes(operation, infinity, nan):
+    values = np.array([0, 1e-45, 1e-39, 2.0**-126, 0.99999994, 1, 1.0000001, 3.9999998, 4, 3e38], np.float32)
+    ceil = operation is ex.EXPONENT_CEIL
+    exact = [math.ceil(math.log2(v)) if ceil else math.frexp(v)[1] - 1 for v in values.tolist()[3:]]
+    exact = [-127, -126 if ceil else -127, -126 if ceil else -127, *exact, infinity, nan]
+    values = np.append(values, np.float32([np.inf, np.nan]))
+    assert same(exact, ex.run(operation(A), {"a": torch.from_numpy(values)}))
+    assert same(exact, [on_numbers(operation(A), a=v) for v in values])
+    assert ex.written(operation(A)) == f"{'ceil' if ceil else 'floor'}(log2(a))"
+
+
+def test_powers_of_two_of_floats():
+    exponents = np.float32([-np.inf, -300, -149, -3, 0, 127, 128, np.inf, np.nan])
+    exact = np.float32([0, 0, 2.0**-149, 0.125, 1, 2.0**127, np.inf, np.inf, np.nan])
+    assert same(exact, ex.run(ex.POWER_OF_TWO(A), {"a": torch.from_numpy(exponents)}))
+    assert same(exact, [on_numbers(ex.POWER_OF_TWO(A), a=e) for e in exponents])
 
 
 def test_fused_multiply_add_rounds_once():

@@ -261,6 +261,16 @@ def test_grid_values_are_what_codes_stand_for(scheme):
     assert np.array_equal(values, qc.dequantize(codes, scale, zero_point, qc.Scheme()).numpy())
 
 
+@pytest.mark.parametrize("name", ["gguf.Q4_0", "gguf.Q4_1", "gguf.Q2_K", "bitsandbytes.int8_vectorwise", "torchao.nf4"])
+def test_grid_values_hold_what_the_codes_of_a_library_stand_for(name):
+    """Also where a minimum is added, or the scale is negative."""
+    result = qc.apply(torch.linspace(-1, 3, 256).reshape(1, 256), qc.PRESETS[name])
+    values = figures.grid_values(result, (0,) * result.scale.dim())
+    assert (np.diff(values) > 0).all()
+    first = result.dequantized.reshape(-1)[: result.block[-1]]
+    assert set(first.tolist()) <= set(values.tolist())
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("theme", ["light", "dark"])

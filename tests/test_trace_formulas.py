@@ -312,7 +312,36 @@ def test_the_inverse_of_a_symmetric_range_is_that_of_its_scale():
 
 
 @pytest.mark.parametrize("width", [0.0, 0.00005, 0.0002, 0.3, 15.0])
-def test_the_lines_of_hqq_s_ranges_of_every_width(width):
-    t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5), qc.Scheme.parse("uint4 asymmetric hqq")), 1)
+@pytest.mark.parametrize("scheme", ["uint4 asymmetric hqq", "int4 asymmetric textbook(asymmetric_scale=inverse_range,kernel=D)"])
+def test_the_lines_of_hqq_s_ranges_of_every_width(width, scheme):
+    t = qc.trace(qc.apply(np.linspace(1, 1 + width, 5), qc.Scheme.parse(scheme)), 1)
     with np.errstate(all="ignore"):
         assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()
+
+
+@pytest.mark.parametrize("form", ["float", "float_rounded", "integer"])
+@pytest.mark.parametrize("rule", ["range", "inverse_range"])
+def test_the_line_of_the_zero_point_is_that_of_the_rule_of_the_scale(form, rule):
+    rules = qc.TEXTBOOK.changed(zero_point_form=form, asymmetric_scale=rule)
+    t = qc.trace(qc.apply([0.3, -1.7, 0.9], qc.Scheme(qc.UINT4, symmetric=False, convention=rules)), 1)
+    (step,) = [step for step in t.steps() if step.name == "zero point z"]
+    assert proved(step, t), step
+
+
+@pytest.mark.parametrize("rule", [rule for rule in SYMMETRIC_SCALES if rule.startswith("power")])
+@pytest.mark.parametrize("fmt", ["int8", "e2m1"])
+def test_a_power_of_two_is_the_same_in_float64(rule, fmt):
+    x = np.random.default_rng(2).normal(size=(40, 8)) * 2.0 ** np.linspace(-140, 126, 40)[:, None]
+    text = f"{fmt} symmetric per_channel(0) textbook(symmetric_scale={rule}"
+    wide, narrow = (qc.apply(x, qc.Scheme.parse(text + more)) for more in (",scale_precision=float64)", ")"))
+    if "log2" not in rule:  # a logarithm is rounded to another precision
+        assert torch.equal(wide.scale, narrow.scale)
+    t = qc.trace(wide, (20, 1))
+    assert all(proved(step, t) in (True, None) for step in t.steps()), t.steps()
+
+
+def test_the_smallest_scale_of_a_power_is_the_one_said():
+    scheme = qc.Scheme.parse("int8 symmetric textbook(symmetric_scale=power_log2_ceil)")
+    (said,) = (text for text in qc.differences(scheme) if "clamped between" in text)
+    least = 2.0 ** int(re.search(r"clamped between 2\^(-\d+)", said)[1])
+    assert float(qc.apply([1e-45, 0.0], scheme).scale) == least

@@ -27,8 +27,8 @@ from quantcore.conventions.stages.scale import (
     SPLIT,
     of_range,
 )
-from quantcore.conventions.stages.symmetric_scales import SYMMETRIC_SCALES
 from quantcore.conventions.stages.zero_point import ZERO_POINTS
+from quantcore.conventions.symmetric_scales import SYMMETRIC_SCALES
 
 CONVENTIONS.update({record.name: record for record in records()})
 # conventions whose call supports integers of several widths, not only the format of a preset

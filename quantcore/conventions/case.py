@@ -2,20 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from quantcore.conventions.kernels import KERNELS
+from quantcore.conventions.symmetric_scales import Rule
+from quantcore.expressions import written
 from quantcore.formats import CodebookFormat, FloatFormat, Format
 
-if TYPE_CHECKING:
-    from quantcore.conventions.record import Convention
-    from quantcore.conventions.stages.symmetric_scales import Rule
-
 _LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are float32 numbers too
-# Equal kernels where no zero_point is added
-_WITHOUT_Z = {"C": "A", "D": "B", "E": "B"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Case:
     None if they stay float32; ``stored_in_units``: scales are quantized with scale 1.
     """
 
-    rules: "Convention"
+    rules: Any  # a `Convention`, whose stages have sentences on cases
     fmt: Format
     symmetric: bool
     flat: bool
@@ -65,7 +61,7 @@ class Case:
     @property
     def middle(self) -> int:
         """The zero_point of a symmetric scheme."""
-        return self.rules.zero_point.middle(self.fmt)
+        return int(self.rules.zero_point.middle(self.fmt))
 
     @property
     def shifted(self) -> bool:
@@ -85,7 +81,9 @@ class Case:
         kernel = self.rules.coding.kernel
         if self.shifted or not self.integer:  # for small floats an added 0 matters: -0 + 0 is 0
             return "A" if self.codebook and kernel == "C" else kernel
-        return _WITHOUT_Z.get(kernel, kernel)
+        own = KERNELS[kernel]
+        simpler = (name for name, k in KERNELS.items() if written(k.unrounded) == written(own.quotient))
+        return next(simpler) if own.adds_z_last else kernel
 
     @property
     def inverts(self) -> bool:
@@ -133,9 +131,10 @@ class Case:
         return f"max|{self.centered}|" if self.min_max else "max(|low|, |high|)"
 
     @property
-    def symmetric_rule(self) -> "Rule":
+    def symmetric_rule(self) -> Rule:
         """How a symmetric scale is computed."""
-        return self.rules.scale.rule(self.fmt, self.rules.range.finite_range)
+        rule: Rule = self.rules.scale.rule(self.fmt, self.rules.range.finite_range)
+        return rule
 
     @property
     def names(self) -> dict[str, str]:

@@ -5,17 +5,15 @@ A choice is a field of one of the stages, declared with `choice`, which takes it
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from quantcore import notation
+from quantcore.conventions.case import Case
 from quantcore.errors import QuantError
 
-if TYPE_CHECKING:
-    from quantcore.conventions.case import Case
-
-Says = Callable[["Case"], str] | Mapping[object, str]
+Says = Callable[[Case], str] | Mapping[object, str]
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,15 @@ class Choice:
 
     at_stake: str
     says: Says
-    matters: Callable[["Case"], bool]
+    matters: Callable[[Case], bool]
     kind: str
 
-    def sentence(self, value: object, case: "Case") -> str:
+    def sentence(self, value: object, case: Case) -> str:
         """Return what this value does in the case."""
         return self.says(case) if callable(self.says) else self.says[value]
 
 
-def _always(case: "Case") -> bool:
+def _always(case: Case) -> bool:
     return True
 
 
@@ -42,13 +40,16 @@ def choice(
     default: Any,
     at_stake: str,
     says: Says,
-    matters: Callable[["Case"], bool] = _always,
+    matters: Callable[[Case], bool] = _always,
     kind: str = "",
+    values: Iterable[str] = (),
 ) -> Any:
-    """Declare a field of a stage with its sentences; ``default`` is the textbook's value."""
-    return dataclasses.field(
-        default=default, metadata={"choice": Choice(at_stake, says, matters, kind or at_stake)}
-    )
+    """Declare a field of a stage with its sentences.
+
+    ``default``: the textbook's value; ``values``: the allowed ones, if the annotation does not list them.
+    """
+    made = Choice(at_stake, says, matters, kind or at_stake)
+    return dataclasses.field(default=default, metadata={"choice": made, "values": tuple(values)})
 
 
 class Stage:
@@ -67,11 +68,12 @@ class Stage:
         # once per class: resolving annotations is slow, and comparisons create many stages that differ in one
         # choice
         hints = {name: get_type_hints(cls)[name] for name in cls.__annotations__}
-        cls.VALUES = {
-            name: get_args(hint) if get_origin(hint) is Literal else (False, True)
+        listed = {
+            name: (False, True) if hint is bool else get_args(hint) or vars(cls)[name].metadata["values"]
             for name, hint in hints.items()
-            if get_origin(hint) is Literal or hint is bool
+            if get_origin(hint) is Literal or hint in (bool, str)
         }
+        cls.VALUES = {name: values for name, values in listed.items() if values}
         cls.NUMBERS = tuple(name for name, hint in hints.items() if hint is float)
 
     def __post_init__(self) -> None:

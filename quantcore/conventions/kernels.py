@@ -75,7 +75,7 @@ class Kernel:
         """The code before clamping, in symbols."""
         return written(self.code())
 
-    @property
+    @cached_property
     def quotient(self) -> Expression:
         """x / s or x · (1/s), without z."""
         return without(self.unrounded, "½", "z")

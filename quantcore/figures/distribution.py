@@ -13,7 +13,7 @@ from quantcore.analysis import blocks
 from quantcore.figures.style import DIM, FILL, LINE, base_layout
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK
-from quantcore.qparams import decode
+from quantcore.qparams import unscale
 from quantcore.quantization import Quantized
 
 MAX_LINES = 64  # representable values drawn as lines; more are drawn as a rug
@@ -157,17 +157,17 @@ def histogram(
 
 
 def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
-    """Return (q - zero_point) * scale for every code of a block, float32, ascending."""
-    fmt = result.scheme.format
-    if not isinstance(fmt, IntFormat):
+    """Return what every code of a block stands for, float32, ascending."""
+    fmt, zero_point = result.scheme.format, result.zero_point
+    if isinstance(fmt, IntFormat):
+        values = torch.arange(fmt.qmin, fmt.qmax + 1, dtype=torch.float32)
+    else:
         table = fmt.table.numpy()
-        stood_for: Array = np.unique(table[np.isfinite(table)]) * float(result.scale[block])
-        return np.sort(stood_for)
-    codes = torch.arange(fmt.qmin, fmt.qmax + 1)
-    values = decode(
-        codes, result.scale[block], result.params.zero_point[block], torch.empty(codes.shape), fmt
-    )
-    return values.cpu().numpy()
+        values = torch.from_numpy(np.unique(table[np.isfinite(table)]))
+    shift = None if zero_point is None else zero_point[block].to(torch.float32)
+    dequantizer = result.dequantizer.at(lambda number: number[block])
+    found: Array = unscale(values, result.scale[block], shift, dequantizer).cpu().numpy()
+    return np.sort(found)
 
 
 def _visible(edges: Array, values: Array) -> tuple[float, float]:

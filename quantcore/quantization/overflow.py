@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from quantcore.conventions import KERNELS, Convention
+from quantcore.conventions import KERNELS, Convention, Kernel
+from quantcore.expressions import run
 from quantcore.formats import CodebookFormat, FloatFormat, Format
 from quantcore.qparams import QParams
 from quantcore.range_setting import MinMax
@@ -28,25 +29,25 @@ def may_leave_integers(x: Tensor, params: QParams, scheme: Scheme, convention: C
     scale, shift = torch.as_tensor(found, dtype=torch.float32), torch.as_tensor(params.zero_point)
     # half of the limit, because the quotient may be rounded and z is added
     limit = _CAST_LIMITS[convention.nonfinite.cast] / 2
-    invert = KERNELS[convention.coding.kernel].inverse
-    inverse = params.inverse if invert else None
+    kernel = KERNELS[convention.coding.kernel]
+    inverse = params.inverse if kernel.inverse else None
     # the largest magnitude with the smallest scale: usually decisive, and needs no memory for every block
     extremes = _most(low, high), scale.abs().amin(), None if inverse is None else _most(inverse), _most(shift)
-    if bool(_reach(*extremes, invert) < limit):
+    if bool(_reach(*extremes, kernel) < limit):
         return False
     every = torch.maximum(low.abs(), high.abs()), scale.abs(), None if inverse is None else inverse.abs()
-    return not bool((_reach(*every, shift.abs(), invert) < limit).all())
+    return not bool((_reach(*every, shift.abs(), kernel) < limit).all())
 
 
 def _most(*parameters: Tensor) -> Tensor:
     return torch.stack([bound.abs() for p in parameters for bound in (p.amin(), p.amax())]).amax()
 
 
-def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor, invert: bool) -> Tensor:
+def _reach(largest: Tensor, scale: Tensor, inverse: Tensor | None, shift: Tensor, kernel: Kernel) -> Tensor:
     """Return the largest magnitude of unclamped values."""
-    if not invert:
-        return largest / scale + shift
-    return largest * (torch.reciprocal(scale) if inverse is None else inverse) + shift
+    s = kernel.factor(scale, inverse)
+    reach: Tensor = run(kernel.quotient, {"x": largest, "s": s, "1/s": s}) + shift
+    return reach
 
 
 def resolve_nonfinite(work: Tensor, shift: Tensor | None, fmt: Format, convention: Convention) -> None:

@@ -158,7 +158,7 @@ def zero_point_formula(t: Numbers) -> str:
     ):  # before s was rounded to float32
         divisor = replace(divisor, numbers=formula(OF_RANGE, range_of(t)).numbers)
     elif c.zero_point.zero_point_scale == "raw" and t.replaced and t.high is not None:
-        raw = float((torch.tensor(t.high) - torch.tensor(t.low)) / (fmt.qmax - fmt.qmin))
+        raw = float(formula(OF_RANGE, range_of(t)).value)
         if t.low == raw == 0:
             return f"{number(t.zero_point)}, since low / s is NaN before s is replaced"
         divisor = term("s", raw, first=True)

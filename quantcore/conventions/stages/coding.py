@@ -57,9 +57,7 @@ class CodingStage(Stage):
     """How an element becomes a code.
 
     ================  ==============================================================================================
-    kernel            "A" round(x/s)+z · "B" round(x·(1/s))+z · "C" round(x/s+z) · "D" round(x·(1/s)+z) ·
-                      "E" round(fma(x, 1/s, z)) · "F" round(x·(1/s)+(z+½)) · "G" round((x-z)·(1/s)+½), both for
-                      truncation (rounding="toward_zero") · "H" round((x-z)/s); see `conventions.kernels`
+    kernel            one of `KERNELS`; those that add ½ are for truncation (rounding="toward_zero")
     rounding          "half_even" · "half_away" · "half_up" · "floor" · "ceil" · "toward_zero" · "stochastic", or with a
                       seed "stochastic_7"; applies to codes: the zero_point is always rounded half to even
     short_block       "as_others" · "divided" if the last block is shorter than the others, it is divided by its scale,
@@ -72,9 +70,7 @@ class CodingStage(Stage):
 
     ALTERS = "codes"
 
-    kernel: Literal["A", "B", "C", "D", "E", "F", "G", "H"] = choice(
-        "A", "the order of operations", _kernel, _kernel_matters, "kernel"
-    )
+    kernel: str = choice("A", "the order of operations", _kernel, _kernel_matters, "kernel", KERNELS)
     rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)
     short_block: Literal["as_others", "divided"] = choice(
         "as_others",

@@ -29,7 +29,7 @@ def _decoding(case: Case) -> str:
 
 def _decoding_matters(case: Case) -> bool:
     if case.rules.decoding.decoding == "divided" and case.stored is not None:
-        return case.rules.scale.inverse == "of_levels"  # else the stored scale has no 1/s of its own
+        return bool(case.rules.scale.inverse == "of_levels")  # else the stored scale has no 1/s of its own
     return case.symmetric and case.ranged
 
 

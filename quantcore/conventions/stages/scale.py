@@ -1,17 +1,17 @@
 """How the scale is computed from the range."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Literal
 
 from quantcore.conventions.case import Case, exactly
 from quantcore.conventions.choice import Stage, choice
-from quantcore.conventions.stages.symmetric_scales import (
+from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,
+    SYMMETRIC_SCALES,
     Grid,
     Rule,
-    SymmetricScale,
     inverse_of_range,
     symmetric_rule,
 )
@@ -32,7 +32,7 @@ INVERSE_OF_RANGE = N * (Number(1) / WIDTH)
 NARROW, LARGEST_INVERSE = 1e-4, 2e4
 
 
-@cache
+@lru_cache(maxsize=64)
 def of_range(least: float) -> Expression:
     """Return the scale of a range that counts as at least so wide."""
     return MAXIMUM(WIDTH, least) / N if least else OF_RANGE
@@ -123,22 +123,15 @@ class ScaleStage(Stage):
     center               for tensors of scales: "none" · "mean" their mean is subtracted first and added last
     divisor              for tensors of scales: x is divided by it first, and max|x| by it times the format's max
                          (NVFP4's 6)
-    symmetric_scale      "amax_over_qmax" max|x| / (2^(bits-1)-1), for a float format max|x| / its max ·
-                         "amax_over_half_range" max|x| / (N/2) · "full_range" (max|x| + max|x|) / N · "max_of_sides"
-                         the larger of low/qmin, high/qmax · "aligned_grid" the larger of -low/ceil(N/2),
-                         high/floor(N/2), then (floor(N/2)·d + ceil(N/2)·d) / N · "amax" max|x| itself ·
-                         "amax_over_half_codes" max|x| / 2^(bits-1) · "signed_amax" the first element
-                         of largest magnitude, / -2^(bits-1): may be negative · powers of two, see
-                         `symmetric_scales`
+    symmetric_scale      a rule of `SYMMETRIC_SCALES`
     narrow_scale_bits    signed widths whose symmetric scale excludes the lowest code
     asymmetric_scale     "range" (high - low) / N · "inverse_range" hqq's, see `INVERSE_OF_RANGE`
     range_overflow       "split" high/N - low/N where high - low overflows · "infinite"
     scale_precision      "float32" · "float64", then cast
     eps                  a smaller scale is replaced by ``eps_replacement``
     bad_scale            which scales are refused: "kept" none · "nan" · "nonfinite"
-    inverse              "of_scale" 1/s · "of_range" symmetric: (the divisor of max|x|) · (1/max|x|), rounded twice and
-                         stored next to s (for "amax_over_half_codes" 2^bits · (1/(2·max|x|))) · "of_levels" for
-                         quantized scales: (1 / the scale of the scales) / the value of the scale's code
+    inverse              "of_scale" 1/s · "of_range" symmetric: see `inverse_of_range`, stored next to s · "of_levels"
+                         for quantized scales: (1 / the scale of the scales) / the value of the scale's code
     bad_inverse          for "of_range": "kept" · "one" NaN and infinity become 1
     ===================  ==============================================================================================
     """
@@ -149,8 +142,8 @@ class ScaleStage(Stage):
         {"mean": "the mean of x is subtracted first and added last"},
     )
     divisor: float = choice(1.0, "what x is divided by first", _divisor)
-    symmetric_scale: SymmetricScale = choice(
-        "amax_over_qmax", "what max|x| is divided by", _scale, _symmetric_matters
+    symmetric_scale: str = choice(
+        "amax_over_qmax", "what max|x| is divided by", _scale, _symmetric_matters, values=SYMMETRIC_SCALES
     )
     narrow_scale_bits: tuple[int, ...] = choice(  # changes the sentence of symmetric_scale
         (), "what max|x| is divided by", {}, lambda case: False

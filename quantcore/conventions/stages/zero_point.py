@@ -8,7 +8,7 @@ from quantcore.conventions.choice import Stage, choice
 from quantcore.conventions.kernels import INVERSE, S
 from quantcore.conventions.stages.decoding import DECODINGS
 from quantcore.conventions.stages.scale import Precision, eps_matters
-from quantcore.conventions.stages.symmetric_scales import LOW
+from quantcore.conventions.symmetric_scales import LOW
 from quantcore.expressions import Expression, Name, rounded, written
 from quantcore.formats import Format, IntFormat
 

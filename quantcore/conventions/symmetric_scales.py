@@ -8,8 +8,8 @@ e8m0. Integers are read as x.xxx in binary, so that their scale is 2^(2 - bits) 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,24 +39,6 @@ from quantcore.expressions import (
 )
 from quantcore.formats import FloatFormat, Format, IntFormat
 
-SymmetricScale = Literal[
-    "amax_over_qmax",
-    "amax_over_half_range",
-    "full_range",
-    "max_of_sides",
-    "aligned_grid",
-    "amax",
-    "amax_over_half_codes",
-    "signed_amax",
-    "power_floor",
-    "power_log2_floor",
-    "power_log2_wrapped",
-    "power_even",
-    "power_rounded",
-    "power_rounded_e2m1",
-    "power_ceil",
-    "power_log2_ceil",
-]
 # EXTREME: the first element of the largest magnitude, or the bound
 LOW, HIGH, AMAX, EXTREME = (Name(name) for name in ("low", "high", "max|x|", "extreme"))
 _LEAST, _MOST = -127, 127  # exponents of e8m0
@@ -146,7 +128,6 @@ def _power(
     return rule
 
 
-@cache
 def _bounded(least: float, most: float, beyond: float) -> Operation:
     """Return at least the smallest scale, and ``beyond`` above the largest; the note of a rule says it."""
 
@@ -229,12 +210,13 @@ SYMMETRIC_SCALES: Mapping[str, Callable[[Grid], Rule]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=256)
 def symmetric_rule(name: str, grid: Grid) -> Rule:
     """Return a rule for a format."""
     return SYMMETRIC_SCALES[name](grid)
 
 
+@lru_cache(maxsize=256)
 def inverse_of_range(name: str, grid: Grid) -> Expression:
     """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
     if name == "amax_over_half_codes":
