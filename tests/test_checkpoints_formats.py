@@ -494,3 +494,14 @@ def test_rows_are_read_alone(tmp_path):
     expected = (packed[1500 - 1024].numpy() >> 4 & 3).astype(np.float32) - 1
     assert np.array_equal(row[0].numpy(), expected)
     assert checkpoint.tensors["m.weight"].shape == (rows, columns)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "method", "storage"),
+    [(torch.uint8, "bitnet", "bitnet ternary"), (torch.uint8, None, "plain uint8"), (torch.float32, "bitnet", "plain float32"), (torch.float32, None, "plain float32")],
+)
+def test_which_weights_are_bitnets(dtype, method, storage, tmp_path):
+    """Bytes with a scale, in a release that says it is quantized."""
+    given = {"m.weight": torch.arange(32).reshape(4, 8).to(dtype), "m.weight_scale": torch.ones(1)}
+    tensors = release(tmp_path, given, {"quant_method": method} if method else None).tensors
+    assert tensors["m.weight"].storage.startswith(storage)

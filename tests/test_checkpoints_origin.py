@@ -344,3 +344,12 @@ def test_what_plain_numbers_mean(tmp_path):
             assert shown == f"{dtype} 0x{raw:0{2 * number.itemsize}x}"
             small = dtype.startswith("F8") or dtype in ("U8", "BOOL")
             assert np.float32(value) == np.float32(raw if small else number.item())
+
+
+def test_means_of_an_expert_that_saw_no_token():
+    tensor = open_checkpoint(case("imatrix").release / "imatrix.gguf").tensors["blk.0.ffn_up_exps.weight"]
+    for expert, counted in ((0, True), (1, False), (2, True)):
+        index = (expert, *[3] * (len(tensor.shape) - 1))
+        value = tensor.read()[index]
+        assert (value != 1) == counted
+        check_lines(tensor.origin(index), value)

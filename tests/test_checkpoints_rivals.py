@@ -321,3 +321,15 @@ def test_a_claimed_shape_takes_no_memory(tmp_path):
     save_file(tensors, file)
     with pytest.raises(QuantError):
         open_checkpoint(tmp_path).tensors[Q].origin((0, 0))
+
+
+@pytest.mark.parametrize(("linear_class", "verb", "power"), [("bitlinear", "Multiplies", -1), ("autobitlinear", "Divides", 1)])
+def test_the_other_use_of_a_scale(linear_class, verb, power, tmp_path):
+    """BitNet's scale multiplies or divides, by the class of the layer: the other one is said, and its value."""
+    save_file({"m.weight": torch.zeros(2, 8, dtype=torch.uint8), "m.weight_scale": torch.tensor([4.0])}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(f'{{"quantization_config": {{"quant_method": "bitnet", "linear_class": "{linear_class}"}}}}')
+    tensor = open_checkpoint(tmp_path).tensors["m.weight"]
+    assert float(tensor.read()[1, 3]) == -(4.0**power)  # the code 0 is -1
+    (rival,) = tensor.rivals((1, 3))
+    assert rival.value == -(4.0**-power)
+    assert rival.difference.startswith(f"{verb} ")
