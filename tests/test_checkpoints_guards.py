@@ -83,6 +83,7 @@ REFUSED = [
     (lambda: of_gptq(GPTQ | named(g_idx=stored("I32", 13)), bits=None), "Neither the config"),
     (lambda: of_gptq(GPTQ, checkpoint_format="gptq_v3"), "checkpoint_format is"),
     (lambda: of_gptq(GPTQ | named(g_idx=stored("F32", 64))).fields, "one int32 per input"),
+    (lambda: awq.layout_of("m", named(qweight=stored("I32", 64, 6), qzeros=stored("I32", 2, 6), scales=stored("F16", 2, 47)), {}), "has 47 columns, but the qweight of 'm' holds 48"),
     (lambda: of_mlx(AFFINE, mode="other"), "mode 'other'"),
     (lambda: of_mlx(AFFINE | named(weight=stored("U32", 16), scales=stored("F16", 16))), "weight' has shape"),
     (lambda: of_mlx(AFFINE | named(scales=stored("F16", 16, 2, 1))), "weight' has shape"),

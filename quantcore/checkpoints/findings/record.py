@@ -11,7 +11,7 @@ from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, write
 from quantcore.diagnosis import Finding, Severity
 from quantcore.tensors import short
 
-# kind of a finding -> the keys of the readings (`origin.readings`) that it affects
+# kind of a finding -> the keys of the readings (`origin.rivals.readings`) that it affects
 RIVALS: Mapping[str, tuple[str, ...]] = {
     "gptq_version": ("gptq_version",),
     "zero_points_differ": ("gptq_version",),

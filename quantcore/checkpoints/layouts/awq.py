@@ -63,7 +63,12 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     for piece in pieces.values():
         if len(piece.shape) != 2:
             raise QuantError(f"{named(piece.name)} has shape {piece.shape}; AWQ stores matrices.")
-    (columns, _), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
+    (columns, words_), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
+    if rows != words_ * ORDER.count:
+        raise QuantError(
+            f"{named(pieces['scales'].name)} has {rows} columns, but the qweight of {named(module)} holds "
+            f"{words_ * ORDER.count} outputs; the file is damaged."
+        )
     size, remarks = group_size(config, ("group_size", "q_group_size"), columns, groups, pieces["scales"])
     fields: dict[str, Field] = {
         CODES: Packed(pieces["qweight"], ORDER, (rows, columns), axis=0, transposed=True),
