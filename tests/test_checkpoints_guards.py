@@ -16,9 +16,9 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
+from quantcore.checkpoints.layouts import awq, fp8, gptq, mlx, modelopt, quanto, torchao, unreadable
 from quantcore.checkpoints.layouts import bitsandbytes_4bit as bnb
 from quantcore.checkpoints.layouts import bitsandbytes_int8 as int8
-from quantcore.checkpoints.layouts import fp8, gptq, mlx, modelopt, quanto, torchao, unreadable
 from quantcore.checkpoints.layouts.compressed_tensors_groups import read_groups
 from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.origin.rivals import readings
