@@ -15,7 +15,7 @@ SPREAD = views.generated(tensors.Generated("laplace", (16, 16), 1))
 FEW, SCHEME = views.own("few", VALUES), qc.Scheme(qc.IntFormat(3))
 
 step = frame.head("error")
-words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2, 3))
+words, picture = views.side_by_side(views.for_maps(3.2) if step == "yours" else (2, 3))
 match step:
     case "signed":
         words.markdown(
