@@ -157,7 +157,7 @@ class CheckpointTensor:
         Raises:
             QuantError: there is no such element, or the tensor can't be read.
         """
-        self.layout.check()
+        _ = self.layout.fields  # raises if it can't be read
         return self.layout.locate(self._checked(index))
 
     def origin(self, index: Sequence[int]) -> Origin:
@@ -183,7 +183,6 @@ class CheckpointTensor:
         Raises:
             QuantError: there is no such element, or the tensor can't be read.
         """
-        self.layout.check()
         return rivals(self.layout, self._checked(index), None if rows is None else self._rows(rows), heads)
 
     def _checked(self, index: Sequence[int]) -> tuple[int, ...]:

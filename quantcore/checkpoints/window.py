@@ -105,7 +105,7 @@ class _Part:
     @classmethod
     def of(cls, layout: Layout, rows: Span | None, at: tuple[int, ...]) -> "_Part":
         """Check the request."""
-        layout.check()
+        _ = layout.fields  # raises if it can't be read
         shape, name = layout.shape, named(layout.name)
         if 0 in shape:
             raise QuantError(f"{name} has shape {shape}, so it has no elements.")

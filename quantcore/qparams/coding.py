@@ -12,14 +12,13 @@ from quantcore.conventions import DECODINGS, KERNELS, Convention
 from quantcore.expressions import Expression, rounded_each, run, without
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
-from quantcore.numerics import like, round_to
+from quantcore.numerics import like
 from quantcore.qparams.record import QParams
 from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # the smallest scale of e8m0
 # beyond 2^62 (2^63, with a margin) casts to int64 are undefined
 _CAST_LIMIT = float(1 << 62)
-_EXACT_IN_HALF = 2048  # float16 represents every integer up to this one
 
 
 def factor(scale: Tensor, inverse: Tensor | None, convention: Convention, *, stored: bool = False) -> Tensor:
@@ -79,49 +78,28 @@ def decode(
     Codes of a float or a codebook are decoded to their values. ``dequantizer``: how the library dequantizes.
     """
     if isinstance(fmt, IntFormat):
-        out.copy_(codes)
-        half = _in_half(fmt, scale, dequantizer)
-        if half is not None:
-            return _unscale_in_half(out, half, zero_point, dequantizer.how)
+        return unscale(codes, scale, zero_point, dequantizer, out)
+    if out.is_contiguous():
+        fmt.decode_(codes, out)
     else:
-        fmt.decode_(codes, out) if out.is_contiguous() else out.copy_(
-            fmt.decode_(codes, like(out, "decoded"))
-        )
+        out.copy_(fmt.decode_(codes, like(out, "decoded")))
     return unscale(out, scale, zero_point, dequantizer)
 
 
-def _in_half(fmt: IntFormat, scale: Tensor, dequantizer: Dequantizer) -> Tensor | None:
-    """Return the scale as float16 if it and all codes are exact in float16 and each result is rounded to it, else None.
-
-    PyTorch computes with float16 in float32 and rounds each result: the same numbers in two thirds of the time. For
-    bfloat16 this does not pay off, since conversion takes longer than the computation.
-    """
-    if dequantizer.dtype != torch.float16 or dequantizer.number is not None or dequantizer.center is not None:
-        return None
-    narrow = scale.half()
-    exact = torch.equal(scale.float(), narrow.float())
-    return narrow if exact and max(-fmt.qmin, fmt.qmax) <= _EXACT_IN_HALF else None
-
-
-def _unscale_in_half(values: Tensor, scale: Tensor, shift: Tensor | None, how: str) -> Tensor:
-    """Dequantize the values of codes, in place: the multiplication in float16, the rest in float32 and then rounded."""
-    if how != "shifted" and shift is not None:
-        values.sub_(shift)
-    half = like(values, "in half", torch.float16).copy_(values).mul_(scale)
-    values.copy_(half)
-    return round_to(values.add_(shift), torch.float16) if how == "shifted" and shift is not None else values
-
-
 def unscale(
-    values: Tensor, scale: Tensor, zero_point: Tensor | None, dequantizer: Dequantizer = SCALED
+    values: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None,
+    dequantizer: Dequantizer = SCALED,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """Dequantize the values of codes, in place."""
+    """Dequantize the values of codes, in place or into ``out``, float32."""
     numbers = {
         "q": values, "s": scale, "z": zero_point, "1/s": dequantizer.number, "max|x|": dequantizer.number,
         "1/max": dequantizer.constant, "mean": dequantizer.center,
     }  # fmt: skip
     absent = tuple(name for name in ("z", "mean") if numbers[name] is None)
-    found: Tensor = run(_decoding(dequantizer.how, dequantizer.dtype, absent), numbers, values)
+    found: Tensor = run(_decoding(dequantizer.how, dequantizer.dtype, absent), numbers, values if out is None else out)
     return found
 
 

@@ -68,23 +68,23 @@ class Layout:
     linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
     their names within the module (``qweight``); ``fields``: of each role, "codes" is one of them. ``format_name``:
     ``gptq``; ``storage``: how it is stored, in words: ``gptq int4 per_group(128) asymmetric``. ``coded``: what a code is,
-    or why there are none, or a function that reads it; ``granularity``: which elements share a scale, with a group index as if the columns of a group were
-    adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or there is none; None: whether there
-    is neither a zero point nor a min.
+    or why there are none, or a function that reads it. ``granularity``: which elements share a scale, with a group index
+    as if the columns of a group were adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or
+    there is none; None: whether there is neither a zero point nor a min.
 
     The value of an element: ``decoding``: its level times the scale, divided by it, or for "of_largest" times the scale,
     which is then the largest magnitude, times 1 / the element's max. ``added``: a role that is added (or with -1
     subtracted) after the multiplication; otherwise a zero point is subtracted before it. ``level``: what a code stands
-    for, ``level_at``: of one element, if it differs; ``derived``: parameters that are computed from several stored numbers; ``divides_by``: the role
-    of the one that divides. ``rounds_each``: whether the library
-    rounds to its output dtype after each operation, not only at the end. ``own_value``: the value, if it is neither.
+    for, ``level_at``: of one element, if it differs. ``derived``: parameters that are computed from several stored
+    numbers; ``divides_by``: the role of the one that divides. ``rounds_each``: whether the library rounds to its output
+    dtype after each operation, not only at the end. ``own_value``: the value, if it is none of these.
 
     ``columns``: the number of groups whose elements take turns in the flat weight. ``row_per_group``: whether parameters
     are stored with a row per group. ``in_codes``: roles that codes are made of. ``symbols``: names in formulas.
-    ``remarks``: what was decided against the config, or because no file says it; ``more``: what else, if it must be read;
-    ``checks``: what the format's own parameters say; ``group_order``: of the columns, if the format has a group index.
-    ``refuse``: raises if only reading shows that codes can't be read. ``rivals``: yields other readings of the same bytes;
-    ``narrowed``: the dtype that readers round to, although the format defines float32. ``block_type``: of ggml.
+    ``block_type``: of ggml. ``remarks``: what was decided against the config, or because no file says it; ``more``: what
+    else, if it must be read; ``checks``: what the format's own parameters say; ``group_order``: of the columns, if the
+    format has a group index. ``refuse``: raises if only reading shows that codes can't be read. ``rivals``: yields other
+    readings of the same bytes; ``narrowed``: the dtype that readers round to, although the format defines float32.
     ``of_part``: the layout of a part of its stored tensor, where rows are ranges of bytes.
 
     Faster or other ways, equal bit for bit: ``computed``: parameters by role, (rows of blocks) -> numbers; ``fast``:
@@ -127,9 +127,6 @@ class Layout:
     fast: Callable[["Layout", Rows, Tensor | None], Tensor] | None = None
     write: Callable[[Mapping[str, Tensor]], dict[str, bytes]] | None = None
     kept: Callable[["Layout"], dict[str, Tensor]] | None = None
-
-    def check(self) -> None:
-        """Check what the headers say: nothing is left to check once there is a record."""
 
     def changed(self, **changes: Any) -> "Layout":
         """Return the record with other values."""

@@ -65,9 +65,6 @@ class Deferred:
         """Bytes that its stored tensors take."""
         return sum(piece.num_bytes for piece in self.pieces.values())
 
-    def check(self) -> None:
-        """Check nothing yet."""
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
