@@ -83,12 +83,8 @@ def steps(
         skip: names of weights that have already been checked.
         summaries, measures: of those, by name; the last steps compare all weights with their siblings.
     """
-    tensors = checkpoint.tensors
+    tensors, first = checkpoint.tensors, _of_files(checkpoint)
     total = sum(tensor.num_bytes for tensor in tensors.values())
-    first = tuple(of_headers(checkpoint.release, checkpoint.problems))
-    lacking = {str(finding.facts.get("module", "")) for finding in first}
-    lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
-    first += tuple(of_structure(checkpoint.release, lacking))
     originals: dict[str, list[Pair]] = {}
     norms = None
     if against is not None:
@@ -98,7 +94,6 @@ def steps(
         norms = Norms(against, checkpoint, originals)
         first += tuple(of_pairing(pairing, against)) + ((rotated(tuple(sorted(moved))),) if moved else ())
     yield Step(0, total, "", first)
-    heads = Heads.of(*([against.release] if against else []), checkpoint.release)
     done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
         if name in skip:
@@ -115,16 +110,23 @@ def steps(
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
-            damaged = any(finding.severity == "error" for finding in check.findings)
-            check.summary = known[name] = replace(check.summary, damaged=damaged)
+            check.summary = known[name] = replace(check.summary, damaged=check.found_errors)
         if check.measure is not None:
             measured[name] = check.measure
         yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
     if against is not None:
-        for verdict in judge(measured, checkpoint, against, heads):
-            yield Step(total, total, "", verdict.findings)
+        verdicts = judge(measured, checkpoint, against, Heads.of(against.release, checkpoint.release))
+        yield from (Step(total, total, "", verdict.findings) for verdict in verdicts)
     compared = [known[name] for name in tensors if name in known]
     yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
+
+
+def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:
+    """Return the findings that headers, problems and the structure of the model give."""
+    found = tuple(of_headers(checkpoint.release, checkpoint.problems))
+    lacking = {str(finding.facts.get("module", "")) for finding in found}
+    lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
+    return (*found, *of_structure(checkpoint.release, lacking))
 
 
 class _Check:
@@ -136,6 +138,11 @@ class _Check:
         self.provenance: Provenance | None = None
         self.summary: Summary | None = None
         self.measure: Measure | None = None
+
+    @property
+    def found_errors(self) -> bool:
+        """Whether the weight is damaged."""
+        return any(finding.severity == "error" for finding in self.findings)
 
     def run(self) -> Iterator[float]:
         """Yield the fraction that is done, 0 to 1."""

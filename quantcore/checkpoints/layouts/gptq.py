@@ -111,23 +111,31 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     zeros = _Zeros(pieces["qzeros"], bits, version, symmetric)
     symmetry = "symmetric" if symmetric else "asymmetric"
     storage = words("gptq", f"int{bits}", f"per_group({size})", symmetry, "desc_act" * desc_act)
-    fields: dict[str, Field] = {
-        CODES: Packed(qweight, zeros.order, (rows, columns), axis=1, transposed=True),
-        SCALE: Numbers(scales, transposed=True),
+    shape = (rows, columns)
+    return Layout(
+        f"{module}.weight", shape, torch.float32, pieces, _fields(shape, groups, pieces, zeros), "gptq", storage,
+        IntFormat(bits, signed=False), PerGroup(size), symmetric,
+        remarks=remarks, more=zeros.statements, checks=zeros.checks, group_order=replace(ORDER, said=desc_act),
+        rivals=zeros.rivals, narrowed=torch.float16,
+    )  # fmt: skip
+
+
+def _fields(
+    shape: tuple[int, int], groups: int, pieces: Mapping[str, StoredTensor], zeros: "_Zeros"
+) -> dict[str, Field]:
+    """Return codes, scales, zero points, and the group of each column."""
+    found: dict[str, Field] = {
+        CODES: Packed(pieces["qweight"], zeros.order, shape, axis=1, transposed=True),
+        SCALE: Numbers(pieces["scales"], transposed=True),
         ZERO_POINT: Packed(
-            pieces["qzeros"], zeros.order, (rows, groups), axis=0, transposed=True, offset=zeros.offset
+            pieces["qzeros"], zeros.order, (shape[0], groups), axis=0, transposed=True, offset=zeros.offset
         ),
     }
     if "g_idx" in pieces:
         if pieces["g_idx"].dtype != "I32":
             raise QuantError(f"{named(pieces['g_idx'].name)} does not hold one int32 per input.")
-        fields[GROUP_INDEX] = Numbers(pieces["g_idx"])
-    return Layout(
-        f"{module}.weight", (rows, columns), torch.float32, pieces, fields, "gptq", storage,
-        IntFormat(bits, signed=False), PerGroup(size), symmetric,
-        remarks=remarks, more=zeros.statements, checks=zeros.checks, group_order=replace(ORDER, said=desc_act),
-        rivals=zeros.rivals, narrowed=torch.float16,
-    )  # fmt: skip
+        found[GROUP_INDEX] = Numbers(pieces["g_idx"])
+    return found
 
 
 @dataclass(frozen=True)
