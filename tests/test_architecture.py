@@ -38,6 +38,20 @@ pages.registry
 pages.main
 app
 """
+# the same inside the largest package, from bytes to findings; its face imports all of them
+FLOORS = """
+problem examples ggml packing
+files statement
+configs containers
+protocol
+layouts parameters rows
+origin window
+tensor row_loss
+comparison encode listing
+findings
+checkpoint
+"""
+FLOOR = {room: number for number, line in enumerate(FLOORS.split("\n")) for room in line.split()}
 LINE = {package: number for number, line in enumerate(LINES.split("\n")) for package in line.split()}
 
 
@@ -124,6 +138,18 @@ def test_imports_come_from_below(name):
         assert mine == other or LINE[other] < LINE[mine], (
             f"{name} imports {imported}, which is not on an earlier line"
         )
+
+
+@each_module
+def test_rooms_of_checkpoints_build_on_lower_floors(name):
+    inside = "quantcore.checkpoints."
+    if name.startswith(inside):
+        mine = name.removeprefix(inside).partition(".")[0]
+        assert mine in FLOOR, f"{name} is on no floor of FLOORS"
+        for imported in imports(name) & set(SOURCES):
+            other = imported.removeprefix(inside).partition(".")[0]
+            if imported.startswith(inside) and other != mine:
+                assert FLOOR[other] < FLOOR[mine], f"{name} imports {imported}, which is not on a lower floor"
 
 
 @each_module
