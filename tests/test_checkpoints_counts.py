@@ -7,6 +7,7 @@ import pytest
 import releases
 import torch
 from checkpoint_cases import case
+from safetensors.torch import load_file, save_file
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 from test_checkpoints_findings import members
 
@@ -193,6 +194,30 @@ def test_the_groups_of_columns(index, name, wanted, tmp_path):
     kinds = ("g_idx_unsorted", "g_idx_unbalanced", "config_unused")
     found = [f for f in members(open_checkpoint(path).findings()) if f.kind in kinds]
     assert [(f.kind, f.severity, f.facts) for f in found] == wanted
+
+
+def test_a_group_index_that_was_never_set_is_none(tmp_path):
+    """compressed-tensors begins with -1 everywhere: the columns are in order, whatever the config says of activations."""
+    release = case("ct_int4_actorder_group").release
+    tensors = {}
+    for file in release.glob("*.safetensors"):
+        tensors |= load_file(file)
+    config = (release / "config.json").read_text()
+    for folder, kept in (
+        ("unset", {k: v * 0 - 1 if k.endswith("g_idx") else v for k, v in tensors.items()}),
+        ("without", {k: v for k, v in tensors.items() if not k.endswith("g_idx")}),
+    ):  # fmt: skip
+        (tmp_path / folder).mkdir()
+        save_file(kept, tmp_path / folder / "model.safetensors")
+        (tmp_path / folder / "config.json").write_text(config)
+    unset, without = (open_checkpoint(tmp_path / folder) for folder in ("unset", "without"))
+    quantized = [name for name, tensor in without.tensors.items() if tensor.is_quantized]
+    assert quantized
+    for name in quantized:
+        assert torch.equal(unset.tensors[name].read(), without.tensors[name].read())
+        assert unset.tensors[name].origin((0, 5)).value == without.tensors[name].read()[0, 5]
+    kinds = {"g_idx_unsorted", "g_idx_unbalanced", "config_unused", "unreadable_tensor"}
+    assert not kinds & {finding.kind for finding in unset.findings()}
 
 
 # Extremes

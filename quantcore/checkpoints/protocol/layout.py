@@ -279,6 +279,8 @@ class Layout:
     @cached_property
     def _groups(self) -> Tensor | None:
         index = self._read(GROUP_INDEX, None) if GROUP_INDEX in self.fields else None
+        if index is not None and bool((index == -1).all()):  # compressed-tensors: never set
+            return None
         if index is not None and not 0 <= int(index.min()) <= int(index.max()) < self.blocks.grid[-1]:
             raise QuantError(
                 f"The group index of {named(self.name)} names the groups {int(index.min())} to {int(index.max())}, "
