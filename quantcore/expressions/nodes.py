@@ -145,7 +145,7 @@ class Let(Expression):
 
 @dataclass(frozen=True, eq=False)
 class Where(Expression):
-    """``then`` where ``name`` is ``value``, else ``otherwise``; a trace shows the one that is taken."""
+    """``then`` where ``test`` is ``value``, else ``otherwise``; a trace shows the one that is taken."""
 
     test: Expression
     value: int

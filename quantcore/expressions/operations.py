@@ -1,6 +1,6 @@
 """The operations besides + - · / mod and >>, which `nodes` has for Python's operators.
 
-Powers of two and floor(log2) work on the bits of a number's exponent: exp2 of NumPy is inexact at integers, and log2 of
+Powers of two and exponents work on the bits of a number's exponent: exp2 of NumPy is inexact at integers, and log2 of
 NumPy and of torch differ in 0.5 % of values. A library that calls log2 itself gets `LOG2`.
 """
 
@@ -210,13 +210,6 @@ POWER_OF_TWO = Operation(
     "2^({0})", "torch.ldexp(torch.tensor(1.0), {0})", "np.float32(2.0 ** ({0}))", _power, _power_of_one, PRODUCT
 )
 LOG2 = _call("log2", "torch.log2", "np.log2", lambda x, out=None: torch.log2(x, out=out), _one_by_one(torch.log2))
-
-
-def _exponent(x: Tensor, out: Tensor | None = None) -> Tensor:
-    return torch.frexp(x).exponent.sub_(1)
-
-
-FLOOR_LOG2 = _call("floor(log2", "torch.frexp", "np.frexp", _exponent, lambda x: int(np.frexp(np.float32(x))[1]) - 1)
 
 
 _MANTISSA, _BIAS = 23, 127  # of float32

@@ -158,7 +158,7 @@ class Layout:
     @property
     def is_plain(self) -> bool:
         """Whether the stored numbers are the values."""
-        return self.own_value is not None and self.own_value is PLAIN
+        return self.own_value is PLAIN
 
     @property
     def holds_values(self) -> bool:

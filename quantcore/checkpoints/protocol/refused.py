@@ -20,6 +20,8 @@ class Refused:
 
     storage = "can't be read"
     dtype = torch.float32
+    is_plain = holds_values = False
+    of_part = None
 
     def __init__(
         self, name: str, shape: Shape, pieces: Mapping[str, StoredTensor], reason: str, cause: str = ""
