@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.errors import QuantError
-from quantcore.expressions import Element, Expression, named, rounded
+from quantcore.expressions import Expression, run
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
@@ -109,19 +109,19 @@ def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer:
 
 def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
     """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it."""
-    numbers = {"x": float(x), "s": float(s), "1/s": float(s), "z": float(z), "½": 0.5}
-    element = Element(lambda name: named(name, np.float32(numbers[name])))
+    numbers = {name: np.float32(float(t)) for name, t in (("x", x), ("s", s), ("1/s", s), ("z", z))} | {"½": 0.5}
 
     def value(expression: Expression) -> float:
-        return float(element.of(expression).value)
+        return float(run(expression, numbers))
 
-    return {
-        "operand": numbers["x"],
-        "quotient": value(kernel.divided),
-        "summed": value(kernel.unrounded) if kernel.shift_first else None,
-        "rounded": value(rounded(round_)(kernel.unrounded)),
-        "shifted": value(kernel.code(round_)),
-    }
+    with np.errstate(all="ignore"):
+        return {
+            "operand": float(x),
+            "quotient": value(kernel.divided),
+            "summed": value(kernel.unrounded) if kernel.shift_first else None,
+            "rounded": value(kernel.rounded(round_)),
+            "shifted": value(kernel.code(round_)),
+        }
 
 
 def _rounding_of(result: Quantized, code: int, added: float) -> Rounding:
