@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -83,6 +83,11 @@ class Checkpoint:
         size = sum(tensor.num_bytes for tensor in self.tensors.values())
         wrong = f", {count(len(self.problems), 'problem')}" if self.problems else ""
         return f"<Checkpoint: {self.format}, {count(len(self.tensors), 'tensor')}, {megabytes(size)}{wrong}>"
+
+    def as_matrices(self) -> "Checkpoint":
+        """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in], to be looked at or compared."""
+        made = {name: CheckpointTensor(tensor.layout.as_matrix()) for name, tensor in self.tensors.items()}
+        return replace(self, tensors=Tensors(made))
 
     def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:
         """Return what is wrong or suspicious, the worst first; reads all weights, in boxes of rows.

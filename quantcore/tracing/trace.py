@@ -109,7 +109,7 @@ def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer:
 
 def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:
     """Return operand, quotient, summed, rounded and shifted of one element; ``s`` as the kernel takes it."""
-    numbers = {name: np.float32(float(t)) for name, t in (("x", x), ("s", s), ("1/s", s), ("z", z))} | {"½": 0.5}
+    numbers: dict[str, Any] = {name: np.float32(float(t)) for name, t in (("x", x), ("s", s), ("1/s", s), ("z", z))} | {"½": 0.5}
 
     def value(expression: Expression) -> float:
         return float(run(expression, numbers))

@@ -103,7 +103,7 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
 
         folder.counter.before = wait
         try:
-            checkpoint = open_checkpoint(folder, name, progress=progress)
+            checkpoint = open_checkpoint(folder, name, progress=progress).as_matrices()
         finally:
             folder.counter.before = None
     files = sorted(folder.opened.items())

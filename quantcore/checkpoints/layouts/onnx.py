@@ -1,8 +1,9 @@
-"""ONNX models: initializers that are inputs of DequantizeLinear, with their scales and zero points.
+"""ONNX models: stored tensors that nodes use as codes, with their scales and zero points.
 
-y = (x - zero_point) * scale, rounded once to the type of the scale. The scale is one number, one per index of an axis,
-or, with ``block_size``, one per block along it. Codes of 4 and 2 bits are packed over the flattened tensor, the lower
-bits first. Source: onnx 1.23, operators DequantizeLinear-25; onnxruntime 1.31.
+DequantizeLinear: y = (x - zero_point) * scale, rounded once to the type of the scale. The scale is one number, one per
+index of an axis, or, with ``block_size``, one per block along it. Codes of 4 and 2 bits are packed over the flattened
+tensor, the lower bits first. Nodes that multiply by a quantized weight mean the same numbers (`onnx_uses`), those with
+blocks in bytes are `onnx_blocks`. Source: onnx 1.23, operators DequantizeLinear-25; onnxruntime 1.31.
 """
 
 import math
@@ -11,79 +12,117 @@ from functools import partial
 
 import torch
 
-from quantcore.checkpoints.containers.onnx import Dequantize, OnnxGraph, OnnxType
+from quantcore.checkpoints.containers.onnx import OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.packing import dense
+from quantcore.checkpoints.layouts import onnx_blocks
+from quantcore.checkpoints.layouts.onnx_blocks import codes_of
+from quantcore.checkpoints.layouts.onnx_uses import BLOCKED, NEWEST, Use, uses
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout, words
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT, Q, float_level
+from quantcore.checkpoints.protocol.value import CODES, SCALE, VALUE, ZERO_POINT, Q, S, Z, float_level
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.errors import QuantError
+from quantcore.expressions import Expression, Let, Name
 from quantcore.formats import FloatFormat, Format, parse_format
-from quantcore.granularity import Blocks, Granularity, PerChannel, PerGroup, PerTensor, Shape
+from quantcore.granularity import Blocks, Granularity, PerBlock, PerChannel, PerGroup, PerTensor, Shape
 from quantcore.notation import write_call
+
+INPUT_SCALE, WEIGHT_SCALE = "input_scale", "weight_scale"  # roles: the factors of a bias' scale
+DTYPES = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}  # of DequantizeLinear's output_dtype
 
 
 def find(release: Release) -> Iterator[Layout]:
-    """Yield the weights of ONNX models that are dequantized, and those with less than a byte per element."""
+    """Yield the weights of ONNX models that nodes dequantize, and those with less than a byte per element."""
     for graph in release.structures:
         if isinstance(graph, OnnxGraph):
             yield from _weights(release, graph)
 
 
 def _weights(release: Release, graph: OnnxGraph) -> Iterator[Layout]:
-    done = set()
-    for node in graph.nodes:
-        if node.x in done or node.x not in release.stored:
+    readings: dict[str, set[tuple[str, ...]]] = {}
+    parameters: set[str] = set()
+    for use in uses(graph):
+        known = readings.setdefault(use.weight, set())
+        if use.reading(graph) in known:
             continue
-        done.add(node.x)
-        names = {"x": node.x, "scale": node.scale} | (
-            {"zero_point": node.zero_point} if node.zero_point else {}
-        )
-        pieces = {key: release.stored[name] for key, name in names.items() if name in release.stored}
-        yield attempt(node.x, pieces, partial(_dequantized, node, graph, pieces))
+        # a weight that nodes read in two ways is two weights
+        name = f"{use.weight} in {use.node.name or use.node.outputs[0]}" if known else use.weight
+        known.add(use.reading(graph))
+        parameters.add(use.zero_point)
+        pieces = {key: release.stored[given] for key, given in use.names.items() if given in release.stored}
+        yield attempt(name, pieces, partial(_used, name, use, graph, pieces))
     for name, (kind, shape) in graph.types.items():
-        if kind.bits < 8 and name not in done | {n.zero_point for n in graph.nodes}:
+        if kind.bits < 8 and name not in readings and name not in parameters:
             pieces = {"x": release.stored[name]}
-            make = partial(_layout, name, shape, torch.float32, pieces, kind, PerTensor())
-            yield attempt(name, pieces, make)
+            yield attempt(name, pieces, partial(_layout, name, shape, torch.float32, pieces, kind, PerTensor()))
 
 
-def _dequantized(node: Dequantize, graph: OnnxGraph, pieces: Mapping[str, StoredTensor]) -> Layout:
-    kind, shape = graph.types[node.x]
-    if node.zero_point and "zero_point" not in pieces:
+def _used(name: str, use: Use, graph: OnnxGraph, pieces: Mapping[str, StoredTensor]) -> Layout:
+    (kind, shape), node = graph.types[use.weight], use.node
+    _check(name, use, graph, pieces)
+    if node.op in BLOCKED:
+        return onnx_blocks.layout_of(name, node, kind, shape, pieces)
+    dtype = DTYPES.get(node.integer("output_dtype", 0)) or TORCH_DTYPES[pieces["scale"].dtype]
+    return _layout(name, shape, dtype, pieces, kind, _granularity(name, use, shape, pieces["scale"]))
+
+
+def _check(name: str, use: Use, graph: OnnxGraph, pieces: Mapping[str, StoredTensor]) -> None:
+    """Refuse a use that can't be read.
+
+    Raises:
+        QuantError: a parameter is missing or of another type, or the operator or its output is not known.
+    """
+    node, kind = use.node, graph.types[use.weight][0]
+    version = graph.opsets.get(node.domain, 0)
+    if version > NEWEST[node.domain]:
         raise QuantError(
-            f"The zero point of {named(node.x)} is computed in the graph, which is not run here."
+            f"{named(name)} is used by {node.op} of opset {version}, newer than {NEWEST[node.domain]}, the last one "
+            "that is known here; convert the model to an older opset."
         )
+    for key, given in use.names.items():
+        if given not in graph.types:
+            raise QuantError(
+                f"The {key.replace('_', ' ')} of {named(name)} is computed in the graph, or missing; the graph is not run "
+                "here, so store the number in the model."
+            )
     if kind.name.startswith(("float", "bf", "bool")) or not pieces["scale"].is_floating:
         raise QuantError(
-            f"{named(node.x)} is {kind.name} with scales of {pieces['scale'].dtype}; DequantizeLinear takes codes "
-            "and float scales."
+            f"{named(name)} is {kind.name} with scales of {pieces['scale'].dtype}; {node.op} takes codes and float "
+            "scales."
         )
-    if node.output and node.output not in (1, 10, 16):
+    other = graph.types[use.zero_point][0] if use.zero_point else kind
+    if other != kind and node.op not in BLOCKED:
         raise QuantError(
-            f"{named(node.x)} is dequantized to data type {node.output}, not to float32, float16 or bfloat16."
+            f"{named(name)} is {kind.name}, but its zero point is {other.name}; {node.op} takes both of one type."
         )
-    dtype = {1: torch.float32, 10: torch.float16, 16: torch.bfloat16}.get(node.output)
-    scale = pieces["scale"]
-    return _layout(
-        node.x, shape, dtype or TORCH_DTYPES[scale.dtype], pieces, kind, _granularity(node, shape, scale)
-    )
+    output = node.integer("output_dtype", 0)
+    if output and output not in DTYPES:
+        raise QuantError(
+            f"{named(name)} is dequantized to data type {output}, not to float32, float16 or bfloat16."
+        )
 
 
-def _granularity(node: Dequantize, shape: Shape, scale: StoredTensor) -> Granularity:
-    if math.prod(scale.shape) == 1 and len(scale.shape) < 2:
+def _granularity(name: str, use: Use, shape: Shape, scale: StoredTensor) -> Granularity:
+    size = use.node.integer("block_size", 0)
+    if math.prod(scale.shape) == 1 and not (size and len(scale.shape) > 1):
         return PerTensor()
-    if not -len(shape) <= node.axis < len(shape) or node.block_size < 0:
+    if use.axis is None:  # an LSTM's: one scale for a direction, or for each of its outputs
+        directions, columns = (*scale.shape, 1)[:2]
+        expected = (shape[0], shape[-1] if columns > 1 else 1)
+        if len(shape) != 3 or (directions, columns) != expected:
+            raise QuantError(
+                f"{named(scale.name)} has shape {scale.shape}, which does not fit {named(name)} of shape {shape}."
+            )
+        return PerBlock((1, shape[1], 1 if columns > 1 else shape[2]))
+    if not -len(shape) <= use.axis < len(shape) or size < 0:
         raise QuantError(
-            f"{named(node.x)} is dequantized along axis {node.axis} with block_size {node.block_size}, which does "
-            f"not fit its shape, {shape}."
+            f"{named(name)} is dequantized along axis {use.axis} with block_size {size}, which does not fit its "
+            f"shape, {shape}."
         )
-    axis = node.axis % len(shape)
-    return PerGroup(node.block_size, axis) if node.block_size else PerChannel(axis)
+    axis = use.axis % len(shape)
+    return PerGroup(size, axis) if size else PerChannel(axis)
 
 
 def _layout(
@@ -94,33 +133,41 @@ def _layout(
     kind: OnnxType,
     blocks: Granularity,
 ) -> Layout:
-    """Return the layout of an initializer of codes; without a scale, the codes are its values."""
+    """Return the layout of a stored tensor of codes; without a scale, the codes are its values.
+
+    Raises:
+        QuantError: it has no elements, or its parameters don't fit its shape.
+    """
+    if 0 in shape:
+        raise QuantError(f"{named(name)} has shape {shape}, so it has no elements; remove it.")
     grid = Blocks.of(blocks, shape).grid
-    fields: dict[str, Field] = {CODES: _codes(pieces["x"], shape, kind)}
-    if "scale" in pieces:
+    fields: dict[str, Field] = {CODES: codes_of(pieces["x"], shape, kind)}
+    derived: dict[str, Expression] = {}
+    if "input_scale" in pieces:  # of a bias: its scale is that of the products
+        fields[INPUT_SCALE], fields[WEIGHT_SCALE] = Numbers(pieces["input_scale"]), Numbers(pieces["scale"])
+        derived[SCALE] = Let("s", Name(INPUT_SCALE) * Name(WEIGHT_SCALE))
+    elif "scale" in pieces:
         fields[SCALE] = Reshaped(Numbers(pieces["scale"]), grid)
     if "zero_point" in pieces:
-        fields[ZERO_POINT] = _codes(pieces["zero_point"], grid, kind)
+        one = math.prod(pieces["zero_point"].shape) == 1 and kind.bits >= 8
+        fields[ZERO_POINT] = codes_of(pieces["zero_point"], (1,) * len(grid) if one else grid, kind)
     symmetry = "asymmetric" if ZERO_POINT in fields else "symmetric"
-    of_blocks = write_call(blocks) if SCALE in fields else ""
-    coded = _format(kind)
+    of_blocks = write_call(blocks) if "scale" in pieces else ""
+    coded = _format(name, kind)
+    if isinstance(coded, str):  # of a bias, such as int32
+        level = Q - Z if ZERO_POINT in fields else Q
+        own_value = Let(VALUE, level * S if of_blocks else level)
+    else:
+        own_value = None
     return Layout(
         name, shape, dtype, pieces, fields,
         "onnx", words("onnx", kind.name, of_blocks, symmetry if of_blocks and "int" in kind.name else ""), coded, blocks,
-        level=float_level(coded) if isinstance(coded, FloatFormat) else Q,
+        level=float_level(coded) if isinstance(coded, FloatFormat) else Q, derived=derived, own_value=own_value,
     )  # fmt: skip
 
 
-def _format(kind: OnnxType) -> Format | str:
-    """Return the type of the initializer, or why its numbers are no codes: they have more than 16 bits."""
-    try:
-        return parse_format(kind.name)
-    except QuantError as error:
-        return str(error)
-
-
-def _codes(piece: StoredTensor, shape: Shape, kind: OnnxType) -> Field:
-    if kind.bits < 8:
-        packed = Packed(piece, dense(kind.bits, 8), (math.prod(shape),), 0, signed=kind.name.startswith("int"))
-        return Reshaped(packed, shape)
-    return Reshaped(Numbers(piece, raw="int" not in kind.name), shape)
+def _format(name: str, kind: OnnxType) -> Format | str:
+    """Return the type of the stored tensor, or why its numbers are no codes: they have more than 16 bits."""
+    if kind.bits > 16:
+        return f"{named(name)} is {kind.name}, so it has no codes; read its values."
+    return parse_format(kind.name)

@@ -37,12 +37,12 @@ from quantcore.checkpoints.protocol.value import (
     rounded_to,
     value_of,
 )
-from quantcore.checkpoints.protocol.views import View
+from quantcore.checkpoints.protocol.views import Reshaped, View
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, run
 from quantcore.formats import Format, IntFormat
-from quantcore.granularity import Blocks, Granularity, Shape
+from quantcore.granularity import Blocks, Granularity, PerBlock, Shape
 from quantcore.numerics import round_to
 
 
@@ -314,6 +314,8 @@ class Layout:
         if self.fast is not None:
             found = self.fast(self, rows, out)
             return round_to(found, self.dtype) if rounded and not self.is_plain else found
+        if not self.shape:
+            return self._as_row().values(None, None if out is None else out.view(1), rounded).view(())
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         out = torch.empty((last - first, *self.shape[1:])) if out is None else out
         levels, expression = self._levels(rows, out), self.expression(rounded, Q)
@@ -328,6 +330,27 @@ class Layout:
 
         self._by_parts(slice(first, last), levels, out, of, compute)
         return out
+
+    def _as_row(self) -> "Layout":
+        """Return a weight that is a single number as one of a row."""
+        return replace(self, shape=(1,), fields={role: Reshaped(kept, (1,)) for role, kept in self.fields.items()})
+
+    def as_matrix(self) -> "Layout":
+        """Return the weight without the axes of length 1 at its end: a 1 × 1 convolution as [out, in], others unchanged."""
+        rank = max((i + 1 for i, n in enumerate(self.shape) if n > 1), default=1)
+        rank, own = max(2, rank), len(self.shape)
+        if rank >= own:
+            return self
+        if self.of_part is not None:  # a plain one's stored tensor has the weight's axes
+            (piece,) = self.pieces.values()
+            return self.of_part(replace(piece, shape=self.shape[:rank]))
+        boxes = self.blocks.blocked_shape == self.shape
+        return replace(
+            self,
+            shape=self.shape[:rank],
+            fields={r: Reshaped(f, f.shape[:rank]) if len(f.shape) == own else f for r, f in self.fields.items()},
+            granularity=PerBlock(self.blocks.block[:rank]) if boxes else self.granularity,
+        )
 
     def spread(self, parameter: Callable[[slice | None], Tensor], rows: slice) -> Tensor:
         """Return a number per block for each element of some rows, float32.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -41,6 +41,10 @@ class Refused:
         """Nothing was decided."""
         return ()
 
+    def as_matrix(self) -> Layout:
+        """Return it as it is listed."""
+        return cast(Layout, self)
+
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -66,6 +70,10 @@ class Deferred:
     def num_bytes(self) -> int:
         """Bytes that its stored tensors take."""
         return sum(piece.num_bytes for piece in self.pieces.values())
+
+    def as_matrix(self) -> Layout:
+        """Return the weight without the axes of length 1 at its end, when its record is made."""
+        return cast(Layout, Deferred(self.name, self.format_name, self.pieces, lambda: self.made.as_matrix()))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -110,6 +110,29 @@ class Reshaped(View):
 
 
 @dataclass(frozen=True)
+class Cut(View):
+    """The first numbers of each row of a field, whose rows are padded."""
+
+    shape: Shape
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the numbers, or those of some rows."""
+        return self.field.read(rows)[..., : self.shape[-1]].contiguous()
+
+    def encode(self, numbers: Tensor) -> bytes:
+        """Return the bytes of the stored tensor; the padding stays as it is."""
+        if numbers.numel() == math.prod(self.field.shape):
+            return super().encode(numbers)
+        padded = self.field.read().clone()
+        padded[..., : self.shape[-1]] = numbers.reshape(self.shape)
+        return super().encode(padded)
+
+    def place(self, index: Sequence[int]) -> Place:
+        """Return where one number lies."""
+        return self.field.place(index)
+
+
+@dataclass(frozen=True)
 class Selected(View):
     """Entries of a stored table, selected by the codes of another field, in their shape."""
 

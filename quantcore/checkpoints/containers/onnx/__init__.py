@@ -1,5 +1,6 @@
-"""``.onnx``: the initializers of a model, and which of them DequantizeLinear uses together."""
+"""``.onnx``: the stored tensors of a model, and the nodes that use them."""
 
-from quantcore.checkpoints.containers.onnx.model import Dequantize, OnnxGraph, OnnxType, open_onnx
+from quantcore.checkpoints.containers.onnx.model import Node, OnnxGraph, consumers, open_onnx, producers
+from quantcore.checkpoints.containers.onnx.tensors import OnnxType
 
-__all__ = ["Dequantize", "OnnxGraph", "OnnxType", "open_onnx"]
+__all__ = ["Node", "OnnxGraph", "OnnxType", "consumers", "open_onnx", "producers"]

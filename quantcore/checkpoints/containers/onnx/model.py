@@ -1,70 +1,57 @@
-"""The graph of an ONNX model: initializers with their places, and the nodes that dequantize them.
+"""The graph of an ONNX model: its stored tensors, and the nodes that use them, those of subgraphs included.
 
-Source: onnx 1.23, onnx.proto (ModelProto.graph 7; GraphProto.node 1, initializer 5; TensorProto; NodeProto), and the
-operator DequantizeLinear. Data may be in other files (external_data), but only in the model's folder.
+Source: onnx 1.23, onnx.proto (ModelProto.opset_import 8, graph 7; GraphProto.node 1, initializer 5; NodeProto;
+AttributeProto).
 """
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.containers.onnx.protobuf import Message, Span, signed
+from quantcore.checkpoints.containers.onnx.tensors import Initializer, OnnxType
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.address import Folder
-from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.tensors import short
 
-MAX_RANK = 16
+MOST_NESTED = 32  # subgraphs within one another
+DOMAINS = {"ai.onnx": ""}  # the other name of the default domain
+NO_WEIGHTS = (7, 9)  # int64 and bool: Constant nodes of these types are shapes, axes and conditions
 
 
 @dataclass(frozen=True)
-class OnnxType:
-    """A tensor type: its name, the dtype of its bytes, and bits of one element."""
+class Node:
+    """An operator with its inputs and outputs, each by a name that is unique in the model; "" is one that is left out.
 
+    ``domain``: "" for ONNX's own operators; ``numbers``: its attributes that are one number, by name.
+    """
+
+    op: str
+    domain: str
     name: str
-    dtype: str
-    bits: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    numbers: Mapping[str, float]
 
+    def integer(self, name: str, default: int) -> int:
+        """Return an attribute, or what it is by default."""
+        return int(self.numbers.get(name, default))
 
-# TensorProto.DataType
-TYPES = {
-    1: OnnxType("float32", "F32", 32), 2: OnnxType("uint8", "U8", 8), 3: OnnxType("int8", "I8", 8),
-    4: OnnxType("uint16", "U16", 16), 5: OnnxType("int16", "I16", 16), 6: OnnxType("int32", "I32", 32),
-    7: OnnxType("int64", "I64", 64), 9: OnnxType("bool", "BOOL", 8), 10: OnnxType("float16", "F16", 16),
-    11: OnnxType("float64", "F64", 64), 12: OnnxType("uint32", "U32", 32), 13: OnnxType("uint64", "U64", 64),
-    16: OnnxType("bfloat16", "BF16", 16), 17: OnnxType("e4m3fn", "F8_E4M3", 8),
-    18: OnnxType("e4m3fnuz", "F8_E4M3FNUZ", 8), 19: OnnxType("e5m2", "F8_E5M2", 8),
-    20: OnnxType("e5m2fnuz", "F8_E5M2FNUZ", 8), 21: OnnxType("uint4", "U8", 4), 22: OnnxType("int4", "U8", 4),
-    23: OnnxType("e2m1", "U8", 4), 24: OnnxType("e8m0", "F8_E8M0", 8), 25: OnnxType("uint2", "U8", 2),
-    26: OnnxType("int2", "U8", 2),
-}  # fmt: skip
-# fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
-_DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
-
-
-@dataclass(frozen=True)
-class Dequantize:
-    """A DequantizeLinear node whose inputs are initializers; ``output``: the data type that it names, or 0."""
-
-    x: str
-    scale: str
-    zero_point: str
-    axis: int
-    block_size: int
-    output: int
+    def input(self, place: int) -> str:
+        """Return the name of an input; "" if it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else ""
 
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """The types and shapes of initializers by name, and the nodes that dequantize some of them."""
+    """The types and shapes of stored tensors by name, all nodes, and the version of each domain's operators."""
 
     types: dict[str, tuple[OnnxType, tuple[int, ...]]]
-    nodes: tuple[Dequantize, ...]
+    nodes: tuple[Node, ...]
+    opsets: Mapping[str, int]
 
 
 def open_onnx(folder: Folder, name: str) -> Container:
@@ -74,168 +61,144 @@ def open_onnx(folder: Folder, name: str) -> Container:
         QuantError: it is not a model, or a tensor lies outside the folder or its file.
     """
     message = Message(folder.open(name))
-    tensors, types, nodes = {}, {}, []
-    for graph in _spans(message, None, 7):
-        for number, value in message.fields(graph):
-            if number == 5 and isinstance(value, tuple):
-                piece, kind, shape = _Initializer(message, value).stored(folder)
-                if piece.name in tensors:
-                    raise QuantError(
-                        f"{named(name)} has two initializers named {short(piece.name, 80)}; rename one."
-                    )
-                tensors[piece.name], types[piece.name] = piece, (kind, shape)
-            elif number == 1 and isinstance(value, tuple):
-                nodes += _dequantize(message, value)
-    if not tensors:
-        raise QuantError(f"{named(name)} has no initializers; give a model with weights.")
-    return Container(
-        tensors, structure=OnnxGraph(types, tuple(n for n in nodes if {n.x, n.scale} <= set(tensors)))
-    )
+    model = _Model(message, folder)
+    for number, value in message.fields():
+        if number == 7 and isinstance(value, tuple):
+            model.add(value)
+        elif number == 8 and isinstance(value, tuple):
+            model.add_opset(value)
+    if not model.tensors:
+        raise QuantError(f"{named(name)} stores no tensors; give a model with weights.")
+    return Container(model.tensors, structure=OnnxGraph(model.types, tuple(model.nodes), model.opsets))
 
 
-def _spans(message: Message, span: Span | None, number: int) -> Iterator[Span]:
-    for found, value in message.fields(span):
-        if found == number and isinstance(value, tuple):
-            yield value
+@dataclass
+class _Attributes:
+    """What the attributes of a node hold: numbers and subgraphs by name, and the tensor of a Constant."""
+
+    numbers: dict[str, float] = field(default_factory=dict)
+    graphs: list[tuple[str, Span]] = field(default_factory=list)
+    tensor: Span | None = None
 
 
-class _Initializer:
-    """A TensorProto."""
+class _Model:
+    """The stored tensors and nodes of a model, collected graph by graph."""
 
-    def __init__(self, message: Message, span: Span) -> None:
-        self._message = message
-        self.shape: list[int] = []
-        self.type, self.name = 0, ""
-        self.raw: Span | None = None
-        self.numbers: list[tuple[int, int | Span]] = []
-        self.external: dict[str, str] = {}
-        for number, value in message.fields(span):
-            if number == 1:
-                self.shape += [
-                    signed(n) for n in (message.varints(value) if isinstance(value, tuple) else [value])
-                ]
-                if len(self.shape) > MAX_RANK:
-                    raise QuantError(
-                        f"{named(message.source.name)} has a tensor of more than {MAX_RANK} axes."
-                    )
-            elif number == 2 and isinstance(value, int):
-                self.type = value
-            elif number == 8 and isinstance(value, tuple):
-                self.name = message.text(value)
-            elif number == 9 and isinstance(value, tuple):
-                self.raw = value
-            elif number in _DATA:
-                self.numbers.append((number, value))
-            elif number == 13 and isinstance(value, tuple):
-                pair = dict(message.fields(value))
-                if isinstance(pair.get(1), tuple) and isinstance(pair.get(2), tuple):
-                    self.external[message.text(pair[1])] = message.text(pair[2])  # type: ignore[arg-type]
+    def __init__(self, message: Message, folder: Folder) -> None:
+        self._message, self._folder = message, folder
+        self.tensors: dict[str, StoredTensor] = {}
+        self.types: dict[str, tuple[OnnxType, tuple[int, ...]]] = {}
+        self.nodes: list[Node] = []
+        self.opsets: dict[str, int] = {}
+        self._taken: set[str] = set()
 
-    def stored(self, folder: Folder) -> tuple[StoredTensor, OnnxType, tuple[int, ...]]:
-        """Return where its bytes lie, its type and its shape.
+    def add_opset(self, span: Span) -> None:
+        """Read an OperatorSetIdProto."""
+        fields = dict(self._message.fields(span))
+        domain, version = fields.get(1), fields.get(2, 0)
+        text = self._message.text(domain) if isinstance(domain, tuple) else ""
+        if isinstance(version, int):
+            self.opsets[DOMAINS.get(text, text)] = version
+
+    def add(self, span: Span, path: str = "", outer: Mapping[str, str] | None = None, depth: int = 0) -> None:
+        """Read a GraphProto.
+
+        Args:
+            path: of the subgraph, which goes before names that occur elsewhere in the model.
+            outer: the unique names of what the graphs around it define.
 
         Raises:
-            QuantError: its type has no reader, or its bytes don't fit its shape.
+            QuantError: two stored tensors of one graph have the same name, or too many graphs lie within one another.
         """
-        quoted = short(self.name, 80)
-        if self.type not in TYPES:
-            raise QuantError(
-                f"The initializer {quoted} has the data type {self.type}, which has no reader here."
-            )
-        kind, shape = TYPES[self.type], tuple(self.shape)
-        if any(n < 0 or n >= 2**48 for n in shape) or math.prod(shape) >= 2**48:
-            raise QuantError(f"The initializer {quoted} claims an impossible shape; save the model again.")
-        size = -(-math.prod(shape) * kind.bits // 8)
-        source, offset, length = self._bytes(folder, kind, size)
-        if length != size or offset + size > source.size:
-            raise QuantError(
-                f"The initializer {quoted} of shape {shape}, {kind.name}, takes {size:,} bytes, but has {length:,}; "
-                "save the model again."
-            )
-        # elements smaller than a byte are stored as bytes, whatever the shape
-        stored_shape = shape if kind.bits >= 8 else (size,)
-        return StoredTensor(self.name, kind.dtype, stored_shape, source, offset, size), kind, shape
+        if depth > MOST_NESTED:
+            raise QuantError(f"{named(self._message.source.name)} nests more than {MOST_NESTED} graphs; give a smaller model.")
+        nodes, own = [], dict(outer or {})
+        stored: set[str] = set()
+        for number, value in self._message.fields(span):
+            if number == 5 and isinstance(value, tuple):
+                found = Initializer(self._message, value)
+                if found.name in stored:
+                    raise QuantError(
+                        f"{named(self._message.source.name)} has two initializers named {short(found.name, 80)}; rename one."
+                    )
+                stored.add(found.name)
+                self._store(found, path, own)
+            elif number == 1 and isinstance(value, tuple):
+                nodes.append(value)  # they may stand before the initializers that they use
+        for node in nodes:
+            self._add_node(node, path, own, depth)
 
-    def _bytes(self, folder: Folder, kind: OnnxType, size: int) -> tuple[ByteSource, int, int]:
-        """Return the source of its bytes, their offset and number."""
-        source = self._message.source
-        if self.external:
-            other = folder.open(self.external.get("location", ""))
-            offset, length = (
-                self._integer(key, default) for key, default in (("offset", 0), ("length", size))
-            )
-            return other, offset, length
-        if self.raw or not self.numbers:
-            start, stop = self.raw or (0, 0)
-            return source, start, stop - start
-        room = sum(v[1] - v[0] if isinstance(v, tuple) else 10 for _, v in self.numbers)
-        if size > 8 * room:  # each number takes at least one byte of the file
-            raise QuantError(
-                f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
-            )
-        return (
-            DerivedSource(f"{source.name}, {self.name} as bytes", size, lambda: self._converted(kind, size)),
-            0,
-            size,
-        )
+    def _unique(self, name: str, path: str, own: dict[str, str]) -> str:
+        """Return the model's name for what a graph defines, and note it there."""
+        unique, number = f"{path}{name}" if path and name in self._taken else name, 2
+        while unique in self._taken:
+            unique, number = f"{path}{name} ({number})", number + 1
+        self._taken.add(unique)
+        own[name] = unique
+        return unique
 
-    def _integer(self, key: str, default: int) -> int:
-        text = self.external.get(key, str(default))
-        if not text.isascii() or not text.isdecimal() or len(text) > 18:
-            raise QuantError(
-                f"The initializer {short(self.name, 80)} has the {key} {short(text)}; write a number of bytes."
-            )
-        return int(text)
+    def _store(self, found: Initializer, path: str, own: dict[str, str]) -> None:
+        piece, kind, shape = found.stored(self._folder)
+        name = self._unique(found.name, path, own)
+        self.tensors[name], self.types[name] = replace(piece, name=name), (kind, shape)
 
-    def _converted(self, kind: OnnxType, size: int) -> memoryview:
-        """Return the numbers in fields of the message as bytes of their type."""
-        found: list[float] = []
-        for number, value in self.numbers:
+    def _add_node(self, span: Span, path: str, own: dict[str, str], depth: int) -> None:
+        inputs: list[str] = []
+        outputs: list[str] = []
+        texts, attributes = {3: "", 4: "", 7: ""}, _Attributes()
+        for number, value in self._message.fields(span):
             if not isinstance(value, tuple):
-                found.append(value)
-            elif _DATA[number]:
-                found += np.frombuffer(
-                    self._message.source.read(*_whole(value, _DATA[number])), _DATA[number]
-                ).tolist()
+                continue
+            if number == 5:
+                self._read_attribute(value, attributes)
+            elif number in (1, 2):
+                (inputs if number == 1 else outputs).append(self._message.text(value))
+            elif number in texts:
+                texts[number] = self._message.text(value)
+        name, op, domain = texts[3], texts[4], DOMAINS.get(texts[7], texts[7])
+        if op == "Constant" and attributes.tensor is not None and outputs:
+            found = Initializer(self._message, attributes.tensor, outputs[0])
+            if found.type in NO_WEIGHTS:
+                self._unique(outputs[0], path, own)
             else:
-                found += self._message.varints(value)
-        width = max(1, kind.bits // 8)
-        if kind.dtype in ("F32", "F64"):
-            array = np.array(found, f"<f{width}")
-        else:  # floats of 16 bits and less are written as their bits; negative integers as int64
-            mask = (1 << 8 * width) - 1
-            array = np.array([int(n) & mask for n in found], f"<u{width}")
-        if array.nbytes != size:
-            raise QuantError(
-                f"The initializer {short(self.name, 80)} does not have as many numbers as its shape claims."
-            )
-        return array.view(np.uint8).data
+                self._store(found, path, own)
+            return
+        for branch, graph in attributes.graphs:
+            self.add(graph, f"{path}{name or op}.{branch}/", own, depth + 1)
+        # what no graph around it defines is an input of the model, or of the subgraph
+        given = tuple(own.get(name, f"{path}{name}" if name else "") for name in inputs)
+        made = tuple(self._unique(name, path, own) if name else "" for name in outputs)
+        self.nodes.append(Node(op, domain, name, given, made, attributes.numbers))
+
+    def _read_attribute(self, span: Span, into: _Attributes) -> None:
+        name, found = "", dict[int, int | Span]()
+        for number, value in self._message.fields(span):
+            if number == 1 and isinstance(value, tuple):
+                name = self._message.text(value)
+            elif number in (2, 3, 5, 6):
+                found[number] = value
+        for number, value in found.items():
+            if number == 3 and isinstance(value, int):
+                into.numbers[name] = signed(value)
+            elif number == 2 and isinstance(value, tuple) and value[1] - value[0] == 4:
+                (into.numbers[name],) = struct.unpack("<f", self._message.source.read(value[0], 4))
+            elif number == 5 and isinstance(value, tuple) and name == "value":
+                into.tensor = value
+            elif number == 6 and isinstance(value, tuple):
+                into.graphs.append((name, value))
 
 
-def _whole(span: Span, dtype: str) -> tuple[int, int]:
-    """Return the offset and size of the whole numbers in a span."""
-    size = np.dtype(dtype).itemsize
-    return span[0], (span[1] - span[0]) // size * size
+def producers(nodes: tuple[Node, ...]) -> dict[str, Node]:
+    """Return the node that makes each value."""
+    return {name: node for node in nodes for name in node.outputs if name}
 
 
-def _dequantize(message: Message, span: Span) -> list[Dequantize]:
-    """Return the node as a `Dequantize`, if it is one."""
-    inputs, op, attributes = [], "", {}
-    for number, value in message.fields(span):
-        if number == 1 and isinstance(value, tuple):
-            inputs.append(message.text(value))
-        elif number == 4 and isinstance(value, tuple):
-            op = message.text(value)
-        elif number == 5 and isinstance(value, tuple):
-            fields = dict(message.fields(value))
-            if isinstance(fields.get(1), tuple) and isinstance(fields.get(3), int):
-                attributes[message.text(fields[1])] = signed(fields[3])  # type: ignore[arg-type]
-    if op != "DequantizeLinear" or len(inputs) < 2:
-        return []
-    zero_point = inputs[2] if len(inputs) > 2 else ""
-    get = attributes.get
-    return [
-        Dequantize(
-            inputs[0], inputs[1], zero_point, get("axis", 1), get("block_size", 0), get("output_dtype", 0)
-        )
-    ]
+def consumers(nodes: tuple[Node, ...]) -> dict[str, list[Node]]:
+    """Return the nodes that use each value."""
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        for name in node.inputs:
+            found.setdefault(name, []).append(node)
+    return found
+
+
