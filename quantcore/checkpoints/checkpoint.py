@@ -1,8 +1,9 @@
 """A checkpoint: its weights by logical name, from a file, a folder or a URL."""
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -200,20 +201,46 @@ def _opened(
         alone = results[0] if len(results) == 1 else None
         raise alone if isinstance(alone, QuantError) else QuantError(problems[-1].sentence)
     if index:
-        problems += _against_index(found, index)
+        problems += _against_index(folder, found, index)
     return found, problems
 
 
-def _against_index(found: Mapping[str, Container], index: Index) -> list[Problem]:
-    """Return a problem for each shard that lacks tensors which the index says it holds."""
+def _against_index(folder: Folder, found: dict[str, Container], index: Index) -> list[Problem]:
+    """Return a problem for each shard that lacks tensors which the index says it holds; those of other files are added."""
     problems = []
-    for shard, container in found.items():
-        missing = tuple(t for t in index.shards[shard] if t not in container.tensors)
-        if missing:
-            lacking = ", ".join(short(t, 80) for t in missing[:5])
-            sentence = f"The index says that {named(shard)} holds {lacking}, but it does not."
-            problems.append(Problem("missing_tensor", "error", sentence, missing))
+    for shard in tuple(found):
+        missing = [t for t in index.shards[shard] if t not in found[shard].tensors] if shard in index.shards else []
+        if not missing:
+            continue
+        if any(all(t not in container.tensors for container in found.values()) for t in missing):
+            found |= _elsewhere(folder, found, missing)
+        places = {t: name for name, container in found.items() for t in missing if t in container.tensors}
+        for file in dict.fromkeys(places.values()):
+            here = tuple(t for t in missing if places.get(t) == file)
+            sentence = f"The index says that {named(shard)} holds {_some(here)}, but {named(file)} does, where it is read; correct the index."
+            problems.append(Problem("wrong_shard", "error", sentence, here))
+        lost = tuple(t for t in missing if t not in places)
+        if lost:
+            sentence = f"The index says that {named(shard)} holds {_some(lost)}, but it does not."
+            problems.append(Problem("missing_tensor", "error", sentence, lost))
     return problems
+
+
+def _elsewhere(folder: Folder, found: Mapping[str, Container], missing: list[str]) -> dict[str, Container]:
+    """Return the missing tensors of files that the index does not name."""
+    kind = _extension(next(iter(found)))
+    others: dict[str, Container] = {}
+    for name in folder.names:
+        if name not in found and _extension(name) == kind:
+            with contextlib.suppress(QuantError):  # a file that nobody asked for
+                container = _opener(name)(folder, name)
+                tensors = {t: container.tensors[t] for t in missing if t in container.tensors}
+                others |= {name: replace(container, tensors=tensors)} if tensors else {}
+    return others
+
+
+def _some(tensors: Sequence[str]) -> str:
+    return ", ".join(short(t, 80) for t in tensors[:5])
 
 
 def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor], list[Problem]]:

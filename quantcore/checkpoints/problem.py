@@ -17,8 +17,8 @@ class NotFound(QuantError):
 class Problem:
     """Something that keeps tensors from being read, or that the user should know.
 
-    ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "duplicate_tensor" or
-    "unreadable_tensor". ``tensors``: the names of the tensors that it concerns, as in the files. ``cause``: equal for
+    ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "wrong_shard",
+    "duplicate_tensor" or "unreadable_tensor". ``tensors``: the names of the tensors that it concerns, as in the files. ``cause``: equal for
     problems with the same cause; empty if their sentences tell.
     """
 

@@ -1,10 +1,12 @@
-"""AWQ releases (AutoAWQ), the gemm version.
+"""AWQ releases (AutoAWQ), the versions gemm and gemv.
 
-Per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight 4-bit codes per word, along the
-output axis and interleaved; ``scales`` [groups, out]. w = (code - zero) * scale, in float32.
+gemm, per module: ``qweight`` int32 [in, out/8] and ``qzeros`` int32 [groups, out/8], eight 4-bit codes per word, along
+the output axis and interleaved; ``scales`` [groups, out]. gemv: ``qweight`` int32 [out, in/8], ``qzeros`` int32 [out,
+width] and ``scales`` [out, 8 * width], along the input axis in natural order, padded to whole words and, for groups of
+64 and 32, to 2 and 4 of them. w = (code - zero) * scale, in float32.
 
-Source: AutoAWQ 88e4c76b, awq/utils/packing_utils.py and awq/modules/linear/gemm.py. The versions gemv and gemv_fast
-are stored differently (awq/modules/linear/gemv.py, gemv_fast.py) and are not supported.
+Source: AutoAWQ 88e4c76b, awq/utils/packing_utils.py, awq/modules/linear/gemm.py and gemv.py. The version gemv_fast is
+stored differently (gemv_fast.py) and is not supported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,9 +25,10 @@ from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
+from quantcore.checkpoints.protocol.views import Cut
 from quantcore.errors import QuantError
 from quantcore.formats import UINT4
-from quantcore.granularity import PerGroup
+from quantcore.granularity import PerGroup, Shape
 from quantcore.tensors import short
 
 INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of column j of eight in its word, counted from the lowest bits
@@ -53,7 +56,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         QuantError: an unsupported version or number of bits, or shapes that don't fit the config.
     """
     version = (text(config, "version") or "gemm").lower()
-    if version != "gemm":
+    if version not in ("gemm", "gemv"):
         raise QuantError(
             f"{named(module)} is stored in AWQ's version {short(version)}, which is not supported; convert it "
             "to version gemm."
@@ -63,6 +66,10 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     for piece in pieces.values():
         if len(piece.shape) != 2:
             raise QuantError(f"{named(piece.name)} has shape {piece.shape}; AWQ stores matrices.")
+    return (_gemm if version == "gemm" else _gemv)(module, pieces, config)
+
+
+def _gemm(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
     (columns, words_), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
     if rows != words_ * ORDER.count:
         raise QuantError(
@@ -75,10 +82,37 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         SCALE: Numbers(pieces["scales"], transposed=True),
         ZERO_POINT: Packed(pieces["qzeros"], ORDER, (rows, groups), axis=0, transposed=True),
     }
+    return _layout(module, (rows, columns), pieces, fields, size).changed(remarks=remarks, rivals=_rivals)
+
+
+def _gemv(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+    order, (rows, words_) = dense(4, 32), pieces["qweight"].shape
+    columns = words_ * order.count
+    said = next((n for key in ("group_size", "q_group_size") if (n := integer(config, key, range(-1, 2**31)))), -1)
+    size = columns if said < 1 else said
+    groups = -(-columns // size)
+    padding = order.count * {64: 2, 32: 4}.get(size, 1)
+    width = -(-groups // padding) * padding
+    if columns % size or pieces["scales"].shape != (rows, width):
+        raise QuantError(
+            f"{named(pieces['scales'].name)} has shape {pieces['scales'].shape}, but groups of {size} for {columns} inputs "
+            f"take {(rows, width)} in AWQ's version gemv; the file does not fit its config."
+        )
+    zeros = Packed(pieces["qzeros"], order, (rows, width))
+    fields: dict[str, Field] = {
+        CODES: Packed(pieces["qweight"], order, (rows, columns)),
+        SCALE: Cut(Numbers(pieces["scales"]), (rows, groups)),
+        ZERO_POINT: Cut(zeros, (rows, groups)),
+    }
+    return _layout(module, (rows, columns), pieces, fields, size)
+
+
+def _layout(
+    module: str, shape: Shape, pieces: Mapping[str, StoredTensor], fields: Mapping[str, Field], size: int
+) -> Layout:
     return Layout(
-        f"{module}.weight", (rows, columns), torch.float32, pieces, fields,
-        "awq", words("awq", "int4", f"per_group({size})", "asymmetric"), UINT4, PerGroup(size),
-        remarks=remarks, rivals=_rivals, narrowed=torch.float16,
+        f"{module}.weight", shape, torch.float32, pieces, fields,
+        "awq", words("awq", "int4", f"per_group({size})", "asymmetric"), UINT4, PerGroup(size), narrowed=torch.float16,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.layouts.swizzled import swizzled
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
@@ -46,18 +47,22 @@ class BlockFloats:
     e8m0_nan: bool = False
     transposes: str = ""
 
-    def layout(self, name: str, shape: Shape, dtype: torch.dtype, pieces: Mapping[str, StoredTensor]) -> Layout:
+    def layout(
+        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Mapping[str, StoredTensor], in_tiles: bool = False
+    ) -> Layout:
         """Return the layout of a weight.
 
         Args:
             pieces: "codes", "scale_code" and optionally "global_scale", whatever their names in the file.
+            in_tiles: whether scales are swizzled for tensor cores.
 
         Raises:
             QuantError: the scales don't fit the codes.
         """
         fmt = FLOATS[self.code]
-        codes, scale = pieces[CODES], Numbers(pieces[SCALE_CODE], raw=True)
         grid = (*shape[:-1], -(-shape[-1] // self.size))
+        codes, stored = pieces[CODES], pieces[SCALE_CODE]
+        scale: Field = swizzled(stored, grid) if in_tiles else Numbers(stored, raw=True)
         if scale.shape != grid:
             raise QuantError(
                 f"{named(scale.piece.name)} has shape {scale.shape}, but a weight of shape {shape} in blocks "

@@ -3,12 +3,15 @@
 FP8: ``weight`` F8_E4M3, ``weight_scale`` one number, or one per row. NVFP4: ``weight`` uint8 [out, in/2], two FP4
 codes per byte, the lower bits first; ``weight_scale`` F8_E4M3 [out, in/16]; ``weight_scale_2`` one number. Both
 multiply: w = code * (scale * scale_2). MXFP4: ``weight_scale`` uint8 E8M0 [out, in/32]. INT4-AWQ: ``weight`` uint8
-[out/2, in], the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. ``pre_quant_scale`` and
-``input_scale`` belong to the activations. Values are float32.
+[out/2, in], the even row in the lower bits, two's complement; ``weight_scale`` [out, in/group]. W4A8: the same, with a
+``weight_scale_2`` by which its values are brought into FP8's range to be multiplied there. ``pre_quant_scale`` and
+``input_scale`` belong to the activations. Values are float32. Scales of FP4 may be swizzled for tensor cores; where that
+takes no padding, nothing in the file says it, and they are read as they stand.
 
 Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization/qtensor.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -17,6 +20,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.swizzled import padded, swizzled
 from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, section
@@ -24,9 +28,10 @@ from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.pairs import LOW_FIRST
+from quantcore.checkpoints.protocol.reading import Reading, instead
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE
-from quantcore.checkpoints.protocol.views import at_least_1d
+from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerGroup
@@ -74,12 +79,9 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
 
 def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
-    if len(scale.shape) != len(weight.shape):
-        raise QuantError(
-            f"{named(scale.name)} has shape {scale.shape}: scales swizzled for tensor cores are not supported; "
-            "export the release without swizzling."
-        )
-    nvfp4 = scale.dtype == "F8_E4M3"
+    nvfp4 = scale.dtype == "F8_E4M3" or "weight_scale_2" in pieces
+    if nvfp4 and scale.dtype == "U8":  # the bytes of E4M3, as TensorRT-LLM writes them
+        scale = viewed(scale, "F8_E4M3", scale.shape)
     if nvfp4 and "weight_scale_2" not in pieces:
         raise QuantError(
             f"The weight_scale_2 of {named(module)}, the scale of the whole tensor, is missing, so its values are "
@@ -88,17 +90,23 @@ def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     own = {CODES: weight, SCALE_CODE: scale}
     if nvfp4:
         own[GLOBAL_SCALE] = pieces["weight_scale_2"]
-    kind = NVFP4 if nvfp4 else MXFP4
-    return kind.layout(f"{module}.weight", unpacked_shape(weight.shape, 4), torch.float32, own)
+    kind, shape = NVFP4 if nvfp4 else MXFP4, unpacked_shape(weight.shape, 4)
+    grid = (*shape[:-1], -(-shape[-1] // kind.size))
+    in_tiles = len(shape) == 2 and scale.shape != grid and scale.shape in (padded(grid), (math.prod(padded(grid)),))
+    layout = kind.layout(f"{module}.weight", shape, torch.float32, own, in_tiles)
+    if len(shape) == 2 and grid == padded(grid) and not in_tiles:
+        other = {**layout.fields, SCALE_CODE: swizzled(scale, grid)}
+        known = layout.rivals
+        reading = Reading(
+            "scales_swizzled", "scales in tiles", "kernels that take the scales for tiles of tensor cores, swizzled",
+            layout.changed(fields=other), instead("s", "Takes the scales for tiles of 128 × 4"),
+        )  # fmt: skip
+        return layout.changed(rivals=lambda own: (*(known(own) if known else ()), reading))
+    return layout
 
 
 def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
-    if "weight_scale_2" in pieces:
-        raise QuantError(
-            f"{named(module)} is stored as W4A8 (int4 with a weight_scale_2), which is not supported; export it "
-            "as INT4-AWQ."
-        )
     rows, columns = 2 * weight.shape[0], weight.shape[1]
     if len(weight.shape) != 2 or len(scale.shape) != 2 or scale.shape[0] != rows or not scale.is_floating:
         raise QuantError(

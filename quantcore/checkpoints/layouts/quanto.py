@@ -8,7 +8,7 @@ is a zero point instead.
 
 No file holds the shape or the group size, since the library builds the model first. For more than 128 inputs, its
 groups are the first of 128, 96, 64 and 32 that divides the number of inputs. So what looks like a row of such a length
-may be a group of a longer row; the bias or the model's hidden size can settle it.
+may be a group of a longer row; the bias or the sizes in the model's config can settle it.
 
 Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.py and nn/qmodule.py.
 """
@@ -16,6 +16,7 @@ Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -55,7 +56,8 @@ _PACKED, _WHOLE = "._data._data", "._data"
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of an optimum-quanto release."""
-    hidden = integer(section(release.config, "text_config") or release.config, "hidden_size", LENGTHS)
+    config = section(release.config, "text_config") or release.config
+    hidden, sizes = integer(config, "hidden_size", LENGTHS), _sizes(config)
     for name, data in release.stored.items():
         packed = name.endswith(_PACKED)
         weight = name.removesuffix(_PACKED if packed else _WHOLE)
@@ -67,7 +69,7 @@ def find(release: Release) -> Iterator[Layout]:
         if shift is not None:
             pieces["shift"] = shift
         bias = release.stored.get(f"{weight.rpartition('.')[0]}.bias")
-        make = partial(_bits, weight, pieces, bias, hidden) if packed else partial(_whole, weight, pieces)
+        make = partial(_bits, weight, pieces, bias, hidden, sizes) if packed else partial(_whole, weight, pieces)
         yield attempt(weight, pieces, make)
 
 
@@ -95,8 +97,26 @@ def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     return whole(name, _dtype(scale), own, "optimum-quanto", granularity)
 
 
+def _sizes(config: Mapping[str, Any]) -> frozenset[int]:
+    """Return the lengths that the axes of a model's weights have, as far as its config says them."""
+
+    def of(*keys: str) -> int | None:
+        found = (config.get(key) for key in keys)
+        return next((n for n in found if type(n) is int and n in LENGTHS), None)
+
+    hidden, heads = of("hidden_size", "d_model", "n_embd", "dim"), of("num_attention_heads", "num_heads", "n_head")
+    head = of("head_dim", "d_kv") or (hidden // heads if hidden and heads else None)
+    attention = [n * head for n in (heads, of("num_key_value_heads")) if n and head]
+    others = of("intermediate_size", "d_ff", "n_inner", "ffn_dim", "hidden_dim"), of("vocab_size")
+    return frozenset(n for n in (hidden, *others, *attention) if n)
+
+
 def _bits(
-    name: str, pieces: Mapping[str, StoredTensor], bias: StoredTensor | None, hidden: int | None
+    name: str,
+    pieces: Mapping[str, StoredTensor],
+    bias: StoredTensor | None,
+    hidden: int | None,
+    sizes: frozenset[int] = frozenset(),
 ) -> Layout:
     """Return the layout of a weight of 2 or 4 bits.
 
@@ -118,7 +138,7 @@ def _bits(
             f"{named(data.name)} has {data.shape[0]} rows for {groups} groups, which fits neither 4 nor 2 bits; "
             "the file is damaged."
         )
-    columns, remarks = _columns(name, groups, data.shape[1], bias, hidden)
+    columns, remarks = _columns(name, groups, data.shape[1], bias, hidden, sizes)
     shape = (groups * data.shape[1] // columns, columns)
     size, codes = data.shape[1], Packed(data, parts(padded(bits, 8)), (groups, data.shape[1]), axis=0)
     by_rows = size == columns
@@ -136,7 +156,7 @@ def _bits(
 
 
 def _columns(
-    name: str, groups: int, size: int, bias: StoredTensor | None, hidden: int | None
+    name: str, groups: int, size: int, bias: StoredTensor | None, hidden: int | None, sizes: frozenset[int]
 ) -> tuple[int, tuple[Statement, ...]]:
     """Return the number of inputs of a weight, and a remark if nothing in the release determines it."""
     possible = [n * size for n in _divisors(groups) if _group_size(n * size) == size]
@@ -150,7 +170,8 @@ def _columns(
     elif hidden and layer in TO_HIDDEN and total % hidden == 0:
         inputs = total // hidden
     else:
-        inputs = 0
+        fitting = [n for n in possible if n in sizes and total // n in sizes]
+        inputs = fitting[0] if len(fitting) == 1 else 0
     if inputs in possible or len(possible) == 1:
         return (inputs if inputs in possible else size), ()
     words = (

@@ -22,7 +22,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.config import LENGTHS, integer, lengths, section
+from quantcore.checkpoints.protocol.config import LENGTHS, flag, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
@@ -38,7 +38,7 @@ from quantcore.tensors import load_json, short
 
 Pieces = Mapping[str, StoredTensor]
 MAX_JSON = 64 * 2**10  # characters of one weight's description; it takes 200 to 600
-INTEGERS = {f"int{bits}": bits for bits in range(2, 9)}
+INTEGERS = {f"int{bits}": bits for bits in range(1, 9)}
 MX_ELEMENTS = {"float8_e4m3fn": "e4m3fn", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
 OTHERS = {
     "Int4TilePackedTo4dTensor": "tile-packed for a GPU's matrix units (tinygemm)",
@@ -116,7 +116,7 @@ def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
         said = str(section(data, "target_dtype").get("_data"))
         if said not in INTEGERS:
             raise QuantError(
-                f"The description of {named(name)} says target_dtype {short(said)}, not int2 to int8."
+                f"The description of {named(name)} says target_dtype {short(said)}, not int1 to int8."
             )
         bits = INTEGERS[said]
     return whole(name, _dtype(name, data, "dtype"), own, "torchao", _granularity(block, codes.shape), bits)
@@ -133,17 +133,17 @@ def _granularity(block: tuple[int, ...], shape: tuple[int, ...]) -> Granularity:
 
 def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size: int) -> Layout:
     codes, scale = pieces["qdata"], pieces["scale"]
-    if data.get("is_swizzled_scales") is not False:
+    in_tiles = flag(data, "is_swizzled_scales")
+    if in_tiles is None:
         raise QuantError(
-            f"The scales of {named(name)} are swizzled for tensor cores, or not marked as unswizzled; save it with "
-            "is_swizzled_scales=False."
+            f"The description of {named(name)} does not say whether is_swizzled_scales; save the file again."
         )
     own = {CODES: codes, SCALE_CODE: scale}
     if "per_tensor_scale" in pieces:
         own[GLOBAL_SCALE] = at_least_1d(pieces["per_tensor_scale"])
     shape = unpacked_shape(codes.shape, 4) if code == "e2m1" else codes.shape
     kind = BlockFloats("torchao", code, size, "multiplies" if GLOBAL_SCALE in own else "", e8m0_nan=True)
-    return kind.layout(name, shape, _dtype(name, data, "orig_dtype"), own)
+    return kind.layout(name, shape, _dtype(name, data, "orig_dtype"), own, in_tiles)
 
 
 def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:

@@ -68,11 +68,11 @@ def whole(
         if fields[ZERO_POINT].shape != scale.shape:
             raise QuantError(f"{named(name)} has zero points and scales of different shapes.")
     integer = isinstance(element, IntFormat)
-    fmt = IntFormat(bits) if integer else element
+    fmt = IntFormat(max(bits, 2)) if integer else element  # codes of 1 bit, -1 and 0, are among those of 2
     symmetry = "asymmetric" if ZERO_POINT in fields else "symmetric"
     return Layout(
         name, shape, dtype, pieces, fields,
-        kind, words(kind, fmt, write_call(blocks), symmetry if integer else ""), fmt, blocks,
+        kind, words(kind, f"int{bits}" if integer else fmt, write_call(blocks), symmetry if integer else ""), fmt, blocks,
         level=float_level(fmt) if isinstance(fmt, FloatFormat) else Q, remarks=remarks, rivals=rivals or block_scales,
         narrowed=None if kind == "compressed-tensors" else torch.bfloat16,
     )  # fmt: skip
