@@ -152,7 +152,7 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
     frame = pd.DataFrame(
         {
             "name": [printable(e.name, 300) for e in rows],
-            "shape": [" × ".join(map(str, e.shape)) for e in rows],
+            "shape": [" × ".join(map(str, e.shape)) or "scalar" for e in rows],
             "storage": [printable(e.storage, 120) for e in rows],
             "bits": [None if e.problem else e.bits for e in rows],
             "bytes": [e.num_bytes for e in rows],
