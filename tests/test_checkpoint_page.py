@@ -4,10 +4,13 @@ import base64
 import json
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from app_page import MAIN, change, said, script_of, widget
 from checkpoint_cases import FOLDER, case, cases
+from onnx_models import floats, saved
+from onnx_models import model as onnx_model
 from safetensors.torch import save_file
 from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
@@ -160,6 +163,20 @@ def test_rows_are_outlined_in_the_rows_of_the_tensor():
     for row in (height - 1, height):
         place = (row - blocks[3]) // blocks[0] * blocks[2] if len(scales) > 1 else 0
         assert scales[place] == tall.scale()[row // height, 0]
+
+
+def test_a_convolution_of_1_by_1_is_shown_as_a_matrix(tmp_path, monkeypatch):
+    """An ONNX model, whose scalars have a shape too; a convolution of 3 x 3 keeps its axes."""
+    weights = {"one": floats(6, 8, 1, 1), "three": floats(6, 8, 3, 3), "s": np.float32(0.5), "q": np.int8(7)}
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["q", "s"], ["y"])]
+    saved(tmp_path / "m.onnx", onnx_model(nodes, weights))
+    use_folder(monkeypatch, tmp_path)
+    data = maps(at(folder="m.onnx", ck_tensor="one", ck_cell="4, 5"))
+    assert np.array_equal(array(data["arrays"]["dequantized"]).reshape(6, 8), weights["one"][:, :, 0, 0])
+    assert data["selected"] == [4, 5]
+    shapes = dict(zip(*(table(at(folder="m.onnx"))[column] for column in ("name", "shape")), strict=True))
+    assert shapes == {"one": "6 × 8", "three": "6 × 8 × 3 × 3", "q": "scalar"}
+    assert list(array(maps(at(folder="m.onnx", ck_tensor="q"))["arrays"]["codes"])) == [7]
 
 
 def test_a_stack_is_shown_by_its_slice():
