@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.orders import AFTER
 from quantcore.checkpoints.findings.against.others import with_scales
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.protocol.value import CODES, SCALE
@@ -19,13 +19,13 @@ _OTHER = {"F16": torch.bfloat16, "BF16": torch.float16}
 _MOST_OFFSET = 1 << 16
 _ROUNDS = 4  # in which factors of rows and of columns are found by turns
 _EXPLAINED = 0.25  # of the squared error of a row may be left
+_OFF = 0.02  # |factor - 1| that counts
+_LEAST = (4, 16)  # rows, or columns, of which each has a factor; and elements in each
 
 
 def sign_flipped(s: Suspect) -> Iterator[Explained]:
     """Every value has the other sign."""
-    yield Explained(
-        "sign_flipped", f"{{has}} the sign of every value flipped: negated, {AFTER}.", {}, s.fit(-s.y)
-    )
+    yield s.explained("sign_flipped", "{has} the sign of every value flipped: negated", s.fit(-s.y))
 
 
 def constant_factor(s: Suspect) -> Iterator[Explained]:
@@ -33,13 +33,10 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
     factor = _ratio(s.x, s.y)
     if factor is None or abs(factor - 1) < 1e-3:
         return
-    nearest = _round_factor(factor)
-    for own in dict.fromkeys((nearest, factor)):
-        too = 1 / own
-        words = "{is} the original's times {factor}: divided by that, " + AFTER
-        yield Explained(
-            "constant_factor", f"{words}.", {"factor": too}, s.fit(s.y * own, s.step * abs(own)), 1
-        )
+    words = "{is} the original's times {factor}: divided by that"
+    for own in dict.fromkeys((_round_factor(factor), factor)):
+        fit = s.fit(s.y * own, s.step * abs(own))
+        yield s.explained("constant_factor", words, fit, 1, factor=1 / own)
 
 
 def _round_factor(factor: float) -> float:
@@ -70,11 +67,11 @@ def zero_point_off(s: Suspect) -> Iterator[Explained]:
     steps = round(float(offset)) if bool(offset.isfinite()) and abs(float(offset)) < _MOST_OFFSET else 0
     if not steps:
         return
-    words = f"{{has}} zero points that are {{by}} too {{way}}: with {{right}}, {AFTER}."
-    facts: dict[str, object] = {
-        "by": abs(steps), "way": "large" if steps > 0 else "small", "right": "1 less" if steps == 1 else "1 more" if steps == -1 else "that undone",
-    }  # fmt: skip
-    yield Explained("zero_point_off", words, facts, s.fit(s.y + steps * s.scales), 1)
+    way = "large" if steps > 0 else "small"
+    right = "1 less" if steps == 1 else "1 more" if steps == -1 else "that undone"
+    words = "{has} zero points that are {by} too {way}: with {right}"
+    fit = s.fit(s.y + steps * s.scales)
+    yield s.explained("zero_point_off", words, fit, 1, by=abs(steps), way=way, right=right)
 
 
 def code_bits(s: Suspect) -> Iterator[Explained]:
@@ -86,16 +83,15 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
         fit = s.fit(s.scales * table[s.codes ^ (1 << bit)].nan_to_num(0.0) + s.shift)
         top = bit == bits - 1 and isinstance(s.layout.element, IntFormat)
         why = ": codes in two's complement were read as offset ones, or the reverse" if top else ""
-        words = f"{{has}} bit {{bit}} of every code flipped{why}; with it flipped back, {AFTER}."
-        yield Explained("code_bit", words, {"bit": bit}, fit, 1)
+        words = f"{{has}} bit {{bit}} of every code flipped{why}; with it flipped back"
+        yield s.explained("code_bit", words, fit, 1, bit=bit)
     if isinstance(s.layout.element, FloatFormat):
         for name, other in FLOATS.items():
             if other.bits == bits and other != s.layout.element and name != "e8m0":
                 values = torch.empty(1 << bits)
                 other.decode_(torch.arange(1 << bits).to(other.dtype), values)
-                scaled = s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0)
-                words = f"{{has}} codes of {{format}}: read so, {AFTER}."
-                yield Explained("code_format", words, {"format": name}, s.fit(scaled), 1)
+                fit = s.fit(s.scales * values[s.codes].nan_to_num(0.0, 0.0, 0.0))
+                yield s.explained("code_format", "{has} codes of {format}: read so", fit, 1, format=name)
 
 
 def other_bits(s: Suspect) -> Iterator[Explained]:
@@ -117,15 +113,15 @@ def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
     factor = with_scales(s, (other / scale).nan_to_num(0.0, 0.0, 0.0))
     if factor is None:
         return
-    words = f"{{has}} scales with the bits of {{truth}}, but their dtype says {{stored}}: read so, {AFTER}."
+    words = "{has} scales with the bits of {truth}, but their dtype says {stored}: read so"
     fit = s.fit((s.y * factor).nan_to_num(0.0, 0.0, 0.0), s.step * factor.abs())
-    yield Explained("bits_reinterpreted", words, _dtypes(_OTHER[dtype], dtype), fit, 1)
+    yield s.explained("bits_reinterpreted", words, fit, 1, **_dtypes(_OTHER[dtype], dtype))
 
 
 def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
     raw, own, other = piece.bits((s.rows,)), _TYPES[piece.dtype], _OTHER[piece.dtype]
-    reinterpreted = f"{{has}} the bits of {{truth}}, but {{its}} dtype says {{stored}}: read so, {AFTER}."
-    swapped = f"{{has}} the two bytes of each value swapped: read so, {AFTER}."
+    reinterpreted = "{has} the bits of {truth}, but {its} dtype says {stored}: read so"
+    swapped = "{has} the two bytes of each value swapped: read so"
     tried = (
         ("bits_reinterpreted", reinterpreted, raw, other),
         ("bytes_swapped", swapped, raw.byteswap(), own),
@@ -134,97 +130,81 @@ def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
     for kind, words, bits, dtype in tried:
         values = torch.from_numpy(bits.view("<i2").copy()).view(dtype).float()
         fit = s.fit(s.matrix(values).nan_to_num(0.0, 0.0, 0.0))
-        yield Explained(kind, words, _dtypes(dtype, piece.dtype), fit, 1)
+        yield s.explained(kind, words, fit, 1, **_dtypes(dtype, piece.dtype))
 
 
-def _dtypes(truth: torch.dtype, stored: str) -> dict[str, object]:
+def _dtypes(truth: torch.dtype, stored: str) -> dict[str, str]:
     return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
 
 
 def factor_per_row(s: Suspect) -> Iterator[Explained]:
     """The scales of each row are wrong by a factor of its own."""
-    if len(s.x) < 4 or s.x.shape[1] < 16:
-        return
-    factor = _ratios(s.x, s.y, 1)
-    chance = (
-        6 * min(1.0, s.now.relative) / math.sqrt(s.x.shape[1])
-    )  # what a factor differs from 1 by noise alone
-    wrong = ((factor - 1).abs() > max(0.02, chance))[:, 0]
-    before, after, power = ((s.x - y).double().square_().sum(1) for y in (s.y, s.y * factor, 0 * s.y))
-    if 4 * int(wrong.sum()) < len(wrong):
-        wrong &= after < _EXPLAINED * torch.minimum(before, power)  # a factor near 0 halves any error
-    else:  # rows are multiplied on purpose, some by almost 1
-        wrong = ((factor - 1).abs() > 0.02)[:, 0]
-    n = int(wrong.sum())
-    if not n:
+    factor, wrong = _line_factors(s, 1)
+    if not bool(wrong.any()):
         return
     factor[~wrong] = 1.0
-    own = 1 / factor[wrong][:, 0]
-    facts: dict[str, object] = {
-        "rows": n,
-        "of": len(s.x),
-        "first": int(wrong.nonzero()[0]),
-        "low": float(own.min()),
-        "high": float(own.max()),
-    }
     words = "{has} {rows} of {its} {of:row} multiplied by factors of {low} to {high}, the first of them row {first}"
-    yield Explained(
-        "row_factors",
-        f"{words}; with these undone, {AFTER}.",
-        facts,
-        s.fit(s.y * factor, s.step * factor.abs()),
-        3,
-        vector=1 / factor[:, 0],
-    )
+    facts = {"rows": int(wrong.sum()), "of": len(s.x), "first": int(wrong.nonzero()[0, 0])}
+    found = _undone(s, "row_factors", words, factor, 3, **facts, **_ends(factor[wrong]))
+    yield replace(found, vector=1 / factor[:, 0])
 
 
 def factor_per_column(s: Suspect) -> Iterator[Explained]:
     """The columns are multiplied by a factor each, as AWQ and SmoothQuant do, who divide what comes before by it."""
-    if len(s.x) < 16 or s.x.shape[1] < 4:
+    factor, wrong = _line_factors(s, 0)
+    if not bool(wrong.any()):
         return
-    factor = _ratios(s.x, s.y, 0)
-    chance = 6 * min(1.0, s.now.relative) / math.sqrt(len(s.x))
-    wrong = (factor - 1).abs() > max(0.02, chance)
-    if 4 * int(wrong.sum()) < wrong.numel():
-        before, after, power = ((s.x - y).double().square_().sum(0) for y in (s.y, s.y * factor, 0 * s.y))
-        # a factor near 0 halves any error; error feedback leaves large ones in columns of small weights
-        wrong &= after < _EXPLAINED * torch.minimum(before, power)
+    on_purpose = _are_most(wrong)
+    if not on_purpose:
         factor[~wrong] = 1.0
-    else:  # columns are multiplied on purpose, some by almost 1
-        wrong = (factor - 1).abs() > 0.02
-    own = 1 / factor[wrong]
-    if not len(own):
-        return
-    facts: dict[str, object] = {
-        "columns": int(wrong.sum()),
-        "of": s.x.shape[1],
-        "low": float(own.min()),
-        "high": float(own.max()),
-    }
+    ends = _ends(factor[wrong])
     words = "{has} {columns} of {its} {of:column} multiplied by factors of {low} to {high}"
-    yield Explained(
-        "column_factors",
-        f"{words}; with these undone, {AFTER}.",
-        facts,
-        s.fit(s.y * factor, s.step * factor.abs()),
-        3,
-        vector=1 / factor[0],
-    )
-    if 4 * int(wrong.sum()) < wrong.numel():
+    facts = {"columns": int(wrong.sum()), "of": wrong.numel(), **ends}
+    yield replace(_undone(s, "column_factors", words, factor, 3, **facts), vector=1 / factor[0])
+    if not on_purpose:
         return
-    both = factor
     for _ in range(_ROUNDS):
         for axis in (1, 0):
-            both = both * _ratios(s.x, s.y * both, axis)
+            factor = factor * _ratios(s.x, s.y * factor, axis)
     words = "{has} {its} rows and columns multiplied by factors, the columns by {low} to {high}"
-    yield Explained(
-        "row_and_column_factors",
-        f"{words}; with these undone, {AFTER}.",
-        facts,
-        s.fit(s.y * both, s.step * both.abs()),
-        5,
-        vector=(1 / both).abs().mean(0),
+    found = _undone(s, "row_and_column_factors", words, factor, 5, **facts)
+    yield replace(found, vector=(1 / factor).abs().mean(0))
+
+
+def _line_factors(s: Suspect, axis: int) -> tuple[Tensor, Tensor]:
+    """Return the factor of each row (axis 1) or column (axis 0), and which are wrong: none of too few or too short ones."""
+    factor = _ratios(s.x, s.y, axis)
+    off = (factor - 1).abs()
+    if factor.numel() < _LEAST[0] or s.x.shape[axis] < _LEAST[1]:
+        return factor, torch.zeros_like(off, dtype=torch.bool)
+    # what a factor differs from 1 by noise alone
+    chance = 6 * min(1.0, s.now.relative) / math.sqrt(s.x.shape[axis])
+    wrong = off > max(_OFF, chance)
+    if _are_most(wrong):  # multiplied on purpose, some by almost 1
+        return factor, off > _OFF
+    # a factor near 0 halves any error; error feedback leaves large ones in columns of small weights
+    before, after, power = (
+        (s.x - y).double().square_().sum(axis, keepdim=True) for y in (s.y, s.y * factor, 0 * s.y)
     )
+    return factor, wrong & (after < _EXPLAINED * torch.minimum(before, power))
+
+
+def _are_most(wrong: Tensor) -> bool:
+    """Whether a fourth or more are wrong."""
+    return 4 * int(wrong.sum()) >= wrong.numel()
+
+
+def _ends(factors: Tensor) -> dict[str, float]:
+    """The smallest and the largest of the factors by which values were multiplied, as facts."""
+    own = 1 / factors
+    return {"low": float(own.min()), "high": float(own.max())}
+
+
+def _undone(
+    s: Suspect, kind: str, words: str, factor: Tensor, complexity: float, **facts: object
+) -> Explained:
+    """Return what is left with the factors of rows, columns or blocks undone."""
+    return s.explained(kind, f"{words}; with these undone", s.multiplied(factor), complexity, **facts)
 
 
 def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
@@ -249,17 +229,7 @@ def factor_per_block(s: Suspect) -> Iterator[Explained]:
     if not n or n > 0.9 * wrong.numel():
         return
     factor[~wrong] = 1.0
-    spread = factor.float().repeat_interleave(sizes, 1)
-    own = 1 / factor[wrong]
     at = wrong.nonzero()[0]
-    facts: dict[str, object] = {
-        "blocks": n, "of": wrong.numel(), "first": (int(at[0]), int(at[1])), "low": float(own.min()), "high": float(own.max()),
-    }  # fmt: skip
+    facts = {"blocks": n, "of": wrong.numel(), "first": (int(at[0]), int(at[1])), **_ends(factor[wrong])}
     words = "{has} scales that are wrong by factors of {low} to {high} in {blocks} of {its} {of:block}, first at {first} of the grid of blocks"
-    yield Explained(
-        "block_factors",
-        f"{words}; with these undone, {AFTER}.",
-        facts,
-        s.fit(s.y * spread, s.step * spread.abs()),
-        4,
-    )
+    yield _undone(s, "block_factors", words, factor.float().repeat_interleave(sizes, 1), 4, **facts)

@@ -1,6 +1,8 @@
 """Hypotheses: the elements of a weight are right, but in another order."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,6 @@ _AT_ONCE = 1024  # rows for which that is done at once
 _FITTED = 256  # rows by which the group of each column is found
 _MOST_GROUPS = 1024  # among which it is looked for
 _ALIKE = 0.5  # the least cosine of a row and its match, on average
-AFTER = "the relative error is {after} instead of {before}"
 
 
 def transposed(s: Suspect) -> Iterator[Explained]:
@@ -26,12 +27,7 @@ def transposed(s: Suspect) -> Iterator[Explained]:
         return
     turned = s.y.reshape(shape).mT.reshape(s.y.shape)
     step = s.step.reshape(shape).mT.reshape(s.y.shape) if not s.is_plain else None
-    yield Explained(
-        "transposed",
-        f"{{is}} the transpose of the original's: transposed back, {AFTER}.",
-        {},
-        s.fit(turned, step),
-    )
+    yield s.explained("transposed", "{is} the transpose of the original's: transposed back", s.fit(turned, step))
 
 
 def codes_in_words(s: Suspect) -> Iterator[Explained]:
@@ -45,34 +41,27 @@ def rows_of_words(s: Suspect) -> Iterator[Explained]:
 
 
 def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
-    if s.grid is not None:
-        n = s.y.shape[axis]
-        for what, places in _runs(n):
-            for with_zeros in (False, True) if axis == 0 and ZERO_POINT in s.layout.fields else (False,):
-                values = s.values.index_select(axis, places)
-                shift = (
-                    (s.shift / s.scales).nan_to_num(0.0).index_select(axis, places) * s.scales
-                    if with_zeros
-                    else s.shift
-                )
-                fit = s.fit(s.scales * values + shift)
-                yield _of_codes(s, what, name, with_zeros, fit)
+    if s.grid is None:
+        return
+    for order, places in _runs(s.y.shape[axis]):
+        for with_zeros in (False, True) if axis == 0 and ZERO_POINT in s.layout.fields else (False,):
+            values = s.values.index_select(axis, places)
+            shift = s.offset.index_select(axis, places) * s.scales if with_zeros else s.shift
+            yield _of_codes(s, order, name, with_zeros, s.fit(s.scales * values + shift))
 
 
-def _of_codes(s: Suspect, what: str, axis: str, with_zeros: bool, fit: Fit) -> Explained:
-    which = "codes and zero points" if with_zeros else "codes"
-    facts: dict[str, object] = {"order": what, "axis": axis, "which": which}
-    if what in EIGHTS:
-        of = "output channels" if axis == "rows" else "columns"
-        reason = ": a packer or reader forgot AWQ's interleave" if s.layout.format_name == "awq" else ""
-        facts |= {"of": of}
-        words = f"{{has}} the {{which}} of {{its}} {{of}} permuted {{order}} in each group of eight, but not the scales{reason}"
-        return Explained("awq_order", f"{words}; in the right order, {AFTER}.", facts, fit, 1)
-    swapped = what == "swapped in pairs" and _share_bytes(s.layout, 1 if axis == "columns" else 0)
-    kind = "nibbles_swapped" if swapped else "codes_permuted"
-    words = "{has} the {which} of {its} {axis} {order}, but not the scales"
-    words += ": the two codes of each byte are swapped" if swapped else ""
-    return Explained(kind, f"{words}; in the right order, {AFTER}.", facts, fit, 1)
+def _of_codes(s: Suspect, order: str, axis: str, with_zeros: bool, fit: Fit) -> Explained:
+    facts = {"order": order, "axis": axis, "which": "codes and zero points" if with_zeros else "codes"}
+    if order in EIGHTS:
+        kind, facts["of"] = "awq_order", "output channels" if axis == "rows" else "columns"
+        words = "{has} the {which} of {its} {of} permuted {order} in each group of eight, but not the scales"
+        reason = ": a packer or reader forgot AWQ's interleave" * (s.layout.format_name == "awq")
+    else:
+        swapped = order == "swapped in pairs" and _share_bytes(s.layout, 1 if axis == "columns" else 0)
+        kind = "nibbles_swapped" if swapped else "codes_permuted"
+        words = "{has} the {which} of {its} {axis} {order}, but not the scales"
+        reason = ": the two codes of each byte are swapped" * swapped
+    return s.explained(kind, f"{words}{reason}; in the right order", fit, 1, **facts)
 
 
 def _share_bytes(layout: Layout, axis: int) -> bool:
@@ -113,32 +102,30 @@ def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
     places = _matches(s.y, s.x)
     if places is None:
         return
-    yield _rows(s, places, s.fit(s.y[places], s.step[places] if not s.is_plain else None), "rows")
-    if s.grid is not None:
-        shift = (s.shift / s.scales).nan_to_num(0.0)
-        yield _rows(s, places, s.fit(s.scales * (s.values[places] + shift[places])), "codes")
-        yield _rows(s, places, s.fit(s.scales * s.values[places] + s.shift), "codes")
-
-
-def _rows(s: Suspect, places: Tensor, fit: Fit, what: str) -> Explained:
-    """What is found; AWQ's order of codes alone is told by `rows_of_words`, which is simpler."""
-    moved = int((places != torch.arange(len(places))).sum())
     heads, order = order_of(places, s.heads)
-    facts: dict[str, object] = {"moved": moved, "of": len(places), "order": order}
-    right = f"in the right order, {AFTER}"
-    if what == "codes":
-        words = "{has} the codes of {moved} of {its} {of:row} in the place of those of other rows ({order}), but not the scales"
-        return Explained("codes_permuted", f"{words}; {right}.", facts, fit, 2)
+    kind, facts = "rows_permuted", {**_moved(places), "order": order}
+    words = "{has} {moved} of {its} {of:row} in the place of other rows ({order})"
     if order in EIGHTS:
+        kind = "awq_order"
         words = "{has} {its} output channels permuted {order} in each group of eight: AWQ's interleave was not undone"
-        return Explained("awq_order", f"{words}; {right}.", facts, fit, 2)
-    if heads:
+    elif heads:
         facts["heads"] = heads
         how = {PAIRS: "the two halves interleaved", HALVES: "the even rows before the odd ones"}[order]
         words = f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original ({how})"
-        return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)
-    words = "{has} {moved} of {its} {of:row} in the place of other rows ({order})"
-    return Explained("rows_permuted", f"{words}; {right}.", facts, fit, 2)
+    fit = s.fit(s.y[places], s.step[places] if not s.is_plain else None)
+    yield s.explained(kind, f"{words}; in the right order", fit, 2, **facts)
+    if s.grid is None:
+        return
+    # AWQ's order of codes alone is told by `rows_of_words`, which is simpler
+    facts = {**_moved(places), "order": order}
+    words = "{has} the codes of {moved} of {its} {of:row} in the place of those of other rows ({order}), but not the scales"
+    for predicted in (s.scales * (s.values[places] + s.offset[places]), s.scales * s.values[places] + s.shift):
+        yield s.explained("codes_permuted", f"{words}; in the right order", s.fit(predicted), 2, **facts)
+
+
+def _moved(places: Tensor) -> dict[str, Any]:
+    """How many rows or columns are elsewhere, as facts."""
+    return {"moved": int((places != torch.arange(len(places))).sum()), "of": len(places)}
 
 
 def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, str]:
@@ -190,10 +177,9 @@ def _vector(s: Suspect) -> Iterator[Explained]:
     places[by_x] = by_y
     fit = s.fit(y[places][None])
     heads, order = order_of(places, s.heads)
-    facts: dict[str, object] = {"moved": int((x != y).sum()), "of": len(x), "order": order}
-    words = "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere"
-    legitimate = bool(heads) and s.gguf_differs and heads == s.heads
-    yield Explained("rows_permuted", f"{words}; in the right order, {AFTER}.", facts, fit, 2, legitimate)
+    words = "{has} the values of the original in another order: {moved} of {its} {of:value} {is} elsewhere; in the right order"
+    found = s.explained("rows_permuted", words, fit, 2, moved=int((x != y).sum()), of=len(x), order=order)
+    yield replace(found, legitimate=bool(heads) and s.gguf_differs and heads == s.heads)
 
 
 def _matches(y: Tensor, x: Tensor) -> Tensor | None:
@@ -242,18 +228,14 @@ def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
     places = _matches(s.y.T, s.x.T)
     if places is None:
         return
-    moved = int((places != torch.arange(len(places))).sum())
-    order = order_of(places, line="column")[1]
-    facts: dict[str, object] = {"moved": moved, "of": len(places), "order": order}
-    right = f"in the right order, {AFTER}"
-    step = None if s.is_plain else s.step[:, places]
-    words = "{has} {moved} of {its} {of:column} in the place of other columns"
-    yield Explained("columns_permuted", f"{words}; {right}.", facts, s.fit(s.y[:, places], step), 2)
+    facts = {**_moved(places), "order": order_of(places, line="column")[1]}
+    words = "{has} {moved} of {its} {of:column} in the place of other columns; in the right order"
+    fit = s.fit(s.y[:, places], None if s.is_plain else s.step[:, places])
+    yield s.explained("columns_permuted", words, fit, 2, **facts)
     if s.grid is not None:
         words = "{has} the codes of {moved} of {its} {of:column} in the place of those of other columns, but not the scales"
-        shift = (s.shift / s.scales).nan_to_num(0.0)
-        fit = s.fit(s.scales * (s.values[:, places] + shift))
-        yield Explained("codes_permuted", f"{words}; {right}.", facts, fit, 2)
+        fit = s.fit(s.scales * (s.values[:, places] + s.offset[:, places]))
+        yield s.explained("codes_permuted", f"{words}; in the right order", fit, 2, **facts)
 
 
 def groups_of_columns(s: Suspect) -> Iterator[Explained]:
@@ -269,16 +251,17 @@ def groups_of_columns(s: Suspect) -> Iterator[Explained]:
     scale = parameters.scale
     if scale is None or scale.numel() == 1:
         return
-    zero = parameters.zero_point
-    added = parameters.min
+    scale, zero, added = (
+        (torch.zeros(()) if p is None else p).expand_as(scale).float()
+        for p in (scale, parameters.zero_point, parameters.min)
+    )
     codes, x = s.values[rows], s.x[rows]
     size = layout.blocks.block[-1]
     now = torch.arange(x.shape[1]) // size if index is None else index.long()
     best, least = torch.zeros(x.shape[1], dtype=torch.long), torch.full((x.shape[1],), torch.inf)
     for group in range(groups):
-        z = 0.0 if zero is None else zero.expand_as(scale)[rows, group : group + 1].float()
-        m = 0.0 if added is None else added.expand_as(scale)[rows, group : group + 1]
-        error = (x - ((codes - z) * scale[rows, group : group + 1] + m)).square_().sum(0)
+        own, z, m = (p[rows, group : group + 1] for p in (scale, zero, added))
+        error = (x - ((codes - z) * own + m)).square_().sum(0)
         nearer = (error < least) | ((error == least) & (now == group))  # groups may have equal scales
         best[nearer], least[nearer] = group, error[nearer]
     moved = int((best != now).sum())
@@ -286,18 +269,11 @@ def groups_of_columns(s: Suspect) -> Iterator[Explained]:
     if not moved or int(counts.max()) > size:
         return
 
-    def take(parameter: Tensor) -> Tensor:
-        return parameter.expand_as(scale).float()[:, best]
-
-    predicted = (s.values - (0.0 if zero is None else take(zero))) * take(scale) + (
-        0.0 if added is None else take(added)
-    )
-    sorted_too = bool((best[1:] >= best[:-1]).all())
-    facts: dict[str, object] = {"moved": moved, "of": x.shape[1], "first": int((best != now).nonzero()[0])}
+    predicted = (s.values - zero[:, best]) * scale[:, best] + added[:, best]
     said = "g_idx" if "g_idx" in layout.fields else "their order"
     words = f"{{has}} {{moved}} of {{its}} {{of:column}} in the wrong groups by {said}, the first of them column {{first}}"
-    words += ": the columns are in the order of their groups" if sorted_too and said == "g_idx" else ""
-    fit = s.fit(predicted, take(scale).abs() * s.grid.gaps[s.codes])
-    yield Explained(
-        "g_idx_wrong", f"{words}; with each column in the group that fits it, {AFTER}.", facts, fit, 3
-    )
+    if said == "g_idx" and bool((best[1:] >= best[:-1]).all()):
+        words += ": the columns are in the order of their groups"
+    facts = {"moved": moved, "of": x.shape[1], "first": int((best != now).nonzero()[0])}
+    fit = s.fit(predicted, scale[:, best].abs() * s.grid.gaps[s.codes])
+    yield s.explained("g_idx_wrong", f"{words}; with each column in the group that fits it", fit, 3, **facts)

@@ -1,12 +1,11 @@
 """Hypotheses: a weight, or its scales or codes, are those of another one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.orders import AFTER
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
@@ -40,30 +39,18 @@ def scales_of_another(s: Suspect) -> Iterator[Explained]:
     if own is None or own.numel() < 2:
         return
     known = own != 0
-    for name, layout in _alike(s):
-        try:
-            scale = layout.scale()
-        except QuantError:
-            continue
-        if scale is None or scale.shape != own.shape:
-            continue
+    for name, scale in _like(s, own, lambda layout: layout.scale()):
         if torch.equal(scale, own):
-            fit = _refitted(s)
-            words = "{has} the scales of {other}, byte for byte: with scales of {its} own, " + AFTER
-            yield Explained("scales_of_another", f"{words}.", {"other": name, "equal": True}, fit)
+            words = "{has} the scales of {other}, byte for byte: with scales of {its} own"
+            yield s.explained("scales_of_another", words, _refitted(s), other=name, equal=True)
             continue
         factor = with_scales(s, torch.where(known, scale / own, 0.0))
         if factor is None:
             return
-        words = "{has} scales that are not {its} own: with the scales stored for {other}, " + AFTER
+        words = "{has} scales that are not {its} own: with the scales stored for {other}"
         y = s.y * factor if not s.has_min else s.scales * factor * s.values + s.shift
-        yield Explained(
-            "scales_exchanged",
-            f"{words}.",
-            {"other": name, "equal": False},
-            s.fit(y, s.step * factor.abs()),
-            1,
-        )
+        fit = s.fit(y, s.step * factor.abs())
+        yield s.explained("scales_exchanged", words, fit, 1, other=name, equal=False)
 
 
 def _refitted(s: Suspect) -> Fit:
@@ -75,7 +62,7 @@ def _refitted(s: Suspect) -> Fit:
     x, y = s.x[:, order], s.y[:, order]
     runs = list(zip(torch.split(x, width, 1), torch.split(y, width, 1), strict=True))
     factor = torch.cat([_middle(a, b)[:, None].expand(a.shape) for a, b in runs], 1)[:, order.argsort()]
-    return s.fit(s.y * factor, s.step * factor.abs())
+    return s.multiplied(factor)
 
 
 def _middle(x: Tensor, y: Tensor) -> Tensor:
@@ -106,8 +93,8 @@ def whole_of_another(s: Suspect) -> Iterator[Explained]:
         return
     x = s.matrix(s.source.tensors[found].read(s.rows))
     fit = s.fit(s.y, x=x)
-    words = "{has} the values of another weight of the original, {other}: against that one, " + AFTER
-    yield Explained("another_weight", f"{words}.", {"other": found, "original": s.original.name}, fit, 1)
+    words = "{has} the values of another weight of the original, {other}: against that one"
+    yield s.explained("another_weight", words, fit, 1, other=found, original=s.original.name)
 
 
 def codes_of_another(s: Suspect) -> Iterator[Explained]:
@@ -135,18 +122,25 @@ def zero_points_of_another(s: Suspect) -> Iterator[Explained]:
     scale = s.layout.scale()
     if own is None or scale is None or own.shape != scale.shape:
         return
-    for name, layout in _alike(s):
-        try:
-            zero = layout.zero_point()
-        except QuantError:
-            continue
-        if zero is None or zero.shape != own.shape or torch.equal(zero, own):
+    for name, zero in _like(s, own, lambda layout: layout.zero_point()):
+        if torch.equal(zero, own):
             continue
         off = with_scales(s, (own.float() - zero.float()))
         if off is None:
             return
-        words = "{has} zero points that are not {its} own: with those stored for {other}, " + AFTER
-        yield Explained("zero_points_exchanged", f"{words}.", {"other": name}, s.fit(s.y + s.scales * off), 1)
+        words = "{has} zero points that are not {its} own: with those stored for {other}"
+        yield s.explained("zero_points_exchanged", words, s.fit(s.y + s.scales * off), 1, other=name)
+
+
+def _like(s: Suspect, own: Tensor, read: Callable[[Layout], Tensor | None]) -> Iterator[tuple[str, Tensor]]:
+    """Yield a parameter of the other weights that has the shape of a weight's own."""
+    for name, layout in _alike(s):
+        try:
+            other = read(layout)
+        except QuantError:
+            continue
+        if other is not None and other.shape == own.shape:
+            yield name, other
 
 
 def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:

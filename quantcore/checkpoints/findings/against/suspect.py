@@ -21,6 +21,7 @@ MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight,
 FEW = 1 << 16  # elements on which they are tried first
 _RESEMBLES = 0.8  # cosine
 _QUARTER = 0.25  # the median |error| of rounding to nearest, in steps
+_AFTER = "the relative error is {after} instead of {before}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +115,11 @@ class Suspect:
         return self.y - self.scales * self.values
 
     @cached_property
+    def offset(self) -> Tensor:
+        """What zero point or min add, in units of the scale."""
+        return (self.shift / self.scales).nan_to_num(0.0)
+
+    @cached_property
     def step(self) -> Tensor:
         """The step at each element, in units of the weight; for a plain weight, its rounding error."""
         if self.grid is None:
@@ -147,6 +153,14 @@ class Suspect:
     def now(self) -> "Fit":
         """As it is stored."""
         return self.fit(self.y)
+
+    def multiplied(self, factor: Tensor) -> "Fit":
+        """Return the fit with the values, and so their steps, multiplied."""
+        return self.fit(self.y * factor, self.step * factor.abs())
+
+    def explained(self, kind: str, words: str, fit: "Fit", complexity: float = 0, **facts: Any) -> "Explained":
+        """Return a hypothesis; ``words`` end with what is undone, and the error that this leaves follows them."""
+        return Explained(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
 
     def finding(self, cause: "Explained") -> CheckpointFinding:
         """Return the finding on what explains the error."""
