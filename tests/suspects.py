@@ -12,9 +12,10 @@ import torch
 from releases import GROUP, WRITERS, save
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Suspect
+from quantcore.checkpoints.findings.walk import Box
 
 M = "model.layers.1.self_attn.q_proj"
 W = f"{M}.weight"
@@ -35,9 +36,8 @@ def suspect(folder, stored, x, name="ct_int4", **more):
     source = open_checkpoint(save(folder / "original", {W: x}))
     tensor = release.tensors[W]
     original = Ordered(source.tensors[W], tensor.shape)
-    measure, rows = measure_of(tensor, original), slice(0, tensor.shape[0])
-    codes = None if measure.grid is None else tensor.layout.codes(rows)
-    measure.add(original.read(rows), tensor.layout.values(rows, rounded=False), rows, codes)
+    measure = Measure(tensor.layout, original)
+    measure.add(Box(tensor.layout, slice(0, tensor.shape[0]), original))
     given = {"peers": {}, "partners": {}, "normal": math.nan, "usual": math.nan, "heads": 0, "gguf_differs": False}
     return Suspect(tensor, original, measure.done(), release, source, **(given | more))
 
@@ -128,8 +128,8 @@ def of_layers(folder, change, name="ct_int4", count=5, original=None):
     source = open_checkpoint(save(folder / "original", weights | (original or {})))
     tensor = release.tensors[W]
     ordered = Ordered(source.tensors[W], tensor.shape)
-    measure, rows = measure_of(tensor, ordered), slice(0, tensor.shape[0])
-    measure.add(ordered.read(rows), tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
+    measure = Measure(tensor.layout, ordered)
+    measure.add(Box(tensor.layout, slice(0, tensor.shape[0]), ordered))
     peers = {n: n for n in names if n != W}
     return weights[W], Suspect(
         tensor, ordered, measure.done(), release, source, peers, peers | {W: W}, math.nan, math.nan, 0, False

@@ -15,11 +15,12 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import codes as histograms
 from quantcore.checkpoints.findings import siblings
 from quantcore.checkpoints.findings import summary as summaries
-from quantcore.checkpoints.findings.codes import Histogram, of_codes
+from quantcore.checkpoints.findings.codes import Histogram
 from quantcore.checkpoints.findings.extremes import QUANTITIES, _by_gap, _by_scatter, _outside
 from quantcore.checkpoints.findings.record import some
 from quantcore.checkpoints.findings.siblings import subject_of
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.problem import named
 
 
@@ -30,8 +31,8 @@ def layout_of(folder, stored, name="ct_int4"):
 def found_in(layout):
     histogram = Histogram(layout)
     for start in range(0, ROWS, 20):
-        histogram.add(layout.codes(slice(start, min(start + 20, ROWS))))
-    return histogram, list(of_codes(histogram))
+        histogram.add(Box(layout, slice(start, min(start + 20, ROWS))))
+    return histogram, list(histogram.found())
 
 
 def random_codes(low=-8, high=8):
@@ -87,11 +88,11 @@ def test_a_code_that_never_occurs(name):
         for code in (1, (1 << bits) - 1):
             histogram.counts[:] = 100
             histogram.counts[code] = 0
-            found = [f for f in of_codes(histogram) if f.kind == "codes_never_used"]
+            found = [f for f in histogram.found() if f.kind == "codes_never_used"]
             number = code - (1 << bits) if signed and code > 1 else code
             assert [f.facts["codes"] for f in found] == ([(number,)] if bits <= 6 else [])
         histogram.counts[:] = 64
-        assert not [f for f in of_codes(histogram) if f.kind == "codes_never_used"]
+        assert not [f for f in histogram.found() if f.kind == "codes_never_used"]
 
 
 SUBJECTS = [
@@ -134,14 +135,14 @@ def test_few_codes_show_nothing(tmp_path):
     for rows, count in ((8, 1), (7, 0)):  # of 128 columns
         layout = layout_of(tmp_path / f"{rows}", ct_stored(random_codes().clamp(-7, 7)[:rows], step[:rows]))
         histogram = Histogram(layout)
-        histogram.add(layout.codes(slice(0, rows)))
-        assert len(list(of_codes(histogram))) == count
+        histogram.add(Box(layout, slice(0, rows)))
+        assert len(list(histogram.found())) == count
     stored = releases.ct_int8(M, torch.cat([weight(seed=s) for s in range(3)]))
     layout = layout_of(tmp_path / "8", stored, "ct_int8")
     histogram = Histogram(layout)
-    histogram.add(layout.codes(slice(0, 3 * ROWS)))
+    histogram.add(Box(layout, slice(0, 3 * ROWS)))
     assert histogram.total >= 64 * 256
-    assert list(of_codes(histogram)) == []
+    assert list(histogram.found()) == []
 
 
 def test_zeros_with_a_sign(tmp_path):
@@ -275,7 +276,7 @@ def test_summaries(tmp_path, monkeypatch):
         sample = []
         for start in range(0, ROWS, box):
             values = x[start : start + box]
-            extremes.add(values, start)
+            extremes.add(Box(layout, slice(start, min(start + box, ROWS))))
             sample += values.reshape(-1)[::step].abs().tolist()
         found = extremes.summary()
         sample.sort()
@@ -283,10 +284,13 @@ def test_summaries(tmp_path, monkeypatch):
         assert found.spread == pytest.approx(math.sqrt(sum(v * v for v in kept) / len(kept)), rel=1e-6)
         assert (found.largest, found.next_largest, found.at, found.zero) == (3.0, 2.0, (30, 70), False)
     one = Extremes(layout, 1)
-    one.add(torch.tensor([[5.0]]), 3)
+    box = Box(layout, slice(3, 4))
+    box.values = torch.tensor([[5.0]])
+    one.add(box)
     assert (one.summary().spread, one.summary().largest, one.summary().at) == (5.0, 5.0, (3, 0))
     nothing = Extremes(layout, 1)
-    nothing.add(torch.zeros(2, 2), 0)
+    box.values = torch.zeros(2, 2)
+    nothing.add(box)
     assert nothing.summary().zero
     q, _, step = grid_of(weight())
     step = step.clone()

@@ -10,7 +10,7 @@ from releases import save
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import causes, numbers, orders
 from quantcore.checkpoints.findings.against.grid import Grid
-from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Suspect
 
@@ -68,7 +68,7 @@ def test_what_is_undone(release, name, tmp_path):
     source = open_checkpoint(save(tmp_path, originals))
     for number, (change, (_, hypothesis, kind, facts)) in enumerate(CHANGES.items()):
         original = Ordered(source.tensors[change], tensor.shape)
-        s = Suspect(tensor, original, measure_of(tensor, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
+        s = Suspect(tensor, original, Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
         if number == 0:
             every = [e for other in (*causes.LOCAL, *causes.GLOBAL) for e in other(s)]
             assert all(0 <= e.fit.relative < math.inf for e in every)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.flat import Flat, FlatLines, of_flat
 from quantcore.checkpoints.findings.layers import of_layers
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.protocol.release import Release
 
@@ -18,9 +18,10 @@ def stored(name, shape, dtype="F32", data=b""):
 
 def found_in(values, at_once=7):
     """What is flat in a weight whose rows arrive a few at a time."""
-    lines = FlatLines(plain("w", stored("w", values.shape, data=values.tobytes())))
+    layout = plain("w", stored("w", values.shape, data=values.tobytes()))
+    lines = FlatLines(layout)
     for start in range(0, len(values), at_once):
-        lines.add(torch.from_numpy(values[start : start + at_once]), start)
+        lines.add(Box(layout, slice(start, min(start + at_once, len(values)))))
     return {flat.axis: flat for flat in lines.found()}
 
 

@@ -39,9 +39,10 @@ from quantcore.checkpoints.findings.against import (
 )
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import _Judgement
-from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit
+from quantcore.checkpoints.findings.walk import Box
 
 # Numbers
 
@@ -444,8 +445,8 @@ def test_what_a_suspect_knows_of_its_siblings(tmp_path):
     measures = {s.measure.name: s.measure}
     for name in s.peers:
         t, o = s.release.tensors[name], s.source.tensors[name]
-        m, rows = measure_of(t, Ordered(o, t.shape)), slice(0, ROWS)
-        m.add(o.read(), t.layout.values(rows, rounded=False), rows, t.layout.codes(rows))
+        m, rows = Measure(t.layout, Ordered(o, t.shape)), slice(0, ROWS)
+        m.add(Box(t.layout, rows, m.source))
         measures[name] = m.done()
     judgement = _Judgement(measures, s.release, s.source, Heads((8,), (2,)))
     others = judgement.siblings(s.measure)

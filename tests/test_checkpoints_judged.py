@@ -11,7 +11,7 @@ from suspects import COLUMNS, ROWS, M, W, ct_stored, grid_of, of_layers, suspect
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _is_wide, _Judgement
-from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit
 
@@ -142,7 +142,7 @@ def test_heads_by_either_name(name, original, heads, tmp_path):
     x = weight()
     release, source = (open_checkpoint(releases.save(tmp_path / side, {n: x})) for side, n in (("release", name), ("original", original)))
     tensor = release.tensors[name]
-    m = measure_of(tensor, Ordered(source.tensors[original], tensor.shape)).done()
+    m = Measure(tensor.layout, Ordered(source.tensors[original], tensor.shape)).done()
     assert _Judgement({name: m}, release, source, Heads((8,), (2,))).suspect(m, []).heads == heads
 
 

@@ -15,6 +15,7 @@ from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import decibels_of, far
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.walk import Box
 
 RUNS = COLUMNS // GROUP
 
@@ -161,11 +162,11 @@ def test_sizes_in_steps(tmp_path):
     x = torch.from_numpy(scale * (codes + 0.46) + least).float()
     source = open_checkpoint(releases.save(tmp_path, {W: x}))
     rows = slice(0, tensor.shape[0])
-    m = module.measure_of(tensor, Ordered(source.tensors[W], tensor.shape))
+    m = module.Measure(tensor.layout, Ordered(source.tensors[W], tensor.shape))
     seen = []
     m.roundings.add = lambda elements, rows, columns: seen.append((elements, rows, columns))
     m.roundings._in_dtype, m.roundings._dtype = [lambda e: e.excess], torch.bfloat16  # whose bounds are wide
-    m.add(x, tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
+    m.add(Box(tensor.layout, rows, m.source))
     ((elements, at, columns),) = seen
     near = (2 * 2.0**-8 * (size + np.abs(codes) + 1) > 0.04) & (codes < codes.max()) & (scale != 0)
     assert sorted(zip(at.tolist(), columns.tolist(), strict=True)) == list(map(tuple, np.argwhere(near).tolist()))
@@ -239,8 +240,8 @@ def test_codes_that_share_a_column_were_moved(tmp_path):
 def measured_against(folder, y, x):
     release, source = (open_checkpoint(releases.save(folder / name, {W: t})) for name, t in (("y", y), ("x", x)))
     tensor, rows = release.tensors[W], slice(0, len(y))
-    m = module.measure_of(tensor, Ordered(source.tensors[W], tensor.shape))
-    m.add(x, tensor.layout.values(rows, rounded=False), rows, None)
+    m = module.Measure(tensor.layout, Ordered(source.tensors[W], tensor.shape))
+    m.add(Box(tensor.layout, rows, m.source))
     return m.done()
 
 

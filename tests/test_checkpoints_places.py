@@ -34,9 +34,10 @@ from quantcore.checkpoints.findings.against import (
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.leak import leak_of
-from quantcore.checkpoints.findings.against.measure import measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.nearest import Nearest
 from quantcore.checkpoints.findings.against.ordered import Ordered
+from quantcore.checkpoints.findings.walk import Box
 
 # Places
 
@@ -56,7 +57,7 @@ def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, tmp_path):
     tensor = checkpoint.tensors[weight]
     row, start = 5, 32 if tensor.layout.blocks.block[-1] == 32 else 0
     original = Ordered(tensor, tensor.shape)
-    run = places.Lines(tensor, original, measure_of(tensor, original)).run(row, start)
+    run = places.Lines(tensor, original, Measure(tensor.layout, original)).run(row, start)
     found = {bit: factor for factor, bit in places._flips(run)}
     place = tensor.layout.locate((row, start)).parameters[role]
     assert len(place.bits) == bits
@@ -367,8 +368,8 @@ def test_runs_with_a_min(tmp_path):
         x = torch.from_numpy(codes * scale * f + least * g + noise).float()
         source = open_checkpoint(save(tmp_path / f"{what}{by}", {W: x}))
         original, rows = Ordered(source.tensors[W], tensor.shape), slice(0, tensor.shape[0])
-        measure = measure_of(tensor, original)
-        measure.add(x, tensor.layout.values(rows, rounded=False), rows, tensor.layout.codes(rows))
+        measure = Measure(tensor.layout, original)
+        measure.add(Box(tensor.layout, rows, original))
         lines = places.Lines(tensor, original, measure.done())
         run = lines.run(7, 64)
         assert torch.allclose(run.shift, torch.from_numpy(least[7, 64:96]).float(), rtol=1e-4)
@@ -592,9 +593,9 @@ def test_every_weight_is_judged(tmp_path):
     measures = {s.measure.name: s.measure}
     for name in s.peers:
         t, o = s.release.tensors[name], s.source.tensors[name]
-        m = measure_of(t, Ordered(o, t.shape))
+        m = Measure(t.layout, Ordered(o, t.shape))
         rows = slice(0, ROWS)
-        m.add(o.read(), t.layout.values(rows, rounded=False), rows, t.layout.codes(rows))
+        m.add(Box(t.layout, rows, m.source))
         measures[name] = m.done()
     found = list(judge(measures, s.release, s.source, Heads()))
     assert [(v.done, v.of) for v in found] == [(n, 5) for n in range(1, 6)]

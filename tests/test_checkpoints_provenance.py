@@ -9,7 +9,8 @@ from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import provenance
-from quantcore.checkpoints.findings.provenance import TOLERANCE, Provenance, of_provenance
+from quantcore.checkpoints.findings.provenance import TOLERANCE, Provenance
+from quantcore.checkpoints.findings.walk import Box
 
 COUNT = COLUMNS // GROUP
 
@@ -19,7 +20,7 @@ def seen_of(folder, stored, name="ct_int4", boxes=(slice(0, 20), slice(20, ROWS)
     assert Provenance.suits(layout)
     seen = Provenance(layout)
     for box in boxes:
-        seen.add(layout.codes(box), box)
+        seen.add(Box(layout, box))
         if original is not None:
             seen.compare(original[box], box, rounding)
     return seen
@@ -54,12 +55,12 @@ def test_symmetric_codes(tmp_path):
     assert seen.lowest == int(((g.amin(-1) == -8) & known).sum()) == 2
     assert seen.dead == 1
     assert seen.same == int((again(groups(q * s), scale, 7, torch.bfloat16) & known).sum())
-    found = {f.kind: f for f in of_provenance(seen)}
+    found = {f.kind: f for f in seen.found()}
     assert found["scale_zero"].facts == {"dead": 1, "groups": seen.groups}
     assert found["scale_zero"].severity == "error"
     facts = found["requantizing_is_identity"].facts
     assert facts == {"same": seen.same / seen.groups, "groups": seen.groups, "rule": "divisor 7"}
-    every = {f.kind for f in of_provenance(seen_of(tmp_path, ct_stored(q, s * 0)))}
+    every = {f.kind for f in seen_of(tmp_path, ct_stored(q, s * 0)).found()}
     assert "scale_zero" not in every
 
 
@@ -89,7 +90,7 @@ def test_asymmetric_codes(tmp_path):
     same = (new - groups(step)[..., 0]).abs() <= 2.0**-22 * new
     assert seen.same == int((same & (width > 0)).sum())
     assert (seen.highest, seen.lowest) == (0, 0)
-    (finding,) = of_provenance(seen)
+    (finding,) = seen.found()
     assert (finding.kind, finding.facts["rule"]) == ("requantizing_is_identity", "15 steps")
     seen.compare(x, slice(0, ROWS), 0.0)
     assert seen.compared == 0
@@ -111,7 +112,7 @@ def test_what_scales_were_divided_by(divisor, kind, tmp_path):
         assert count == int(((ratio / tried - 1).abs() <= 2 * 2.0**-8).sum()), tried
     assert list(seen.divided) == [7.0, 7.5, 8.0]
     assert not kind.endswith("identity") or seen.same == seen.groups
-    first, scales = of_provenance(seen)
+    first, scales = seen.found()
     assert (first.kind, scales.kind) == (kind, "scale_divisor")
     if kind == "scale_divisor":
         reached = (seen.lowest + seen.highest) / seen.groups
@@ -144,7 +145,7 @@ def test_a_last_group_that_is_short(tmp_path):
     layout = next(t for t in open_checkpoint(given.release).tensors.values() if t.is_quantized).layout
     seen, rows = Provenance(layout), slice(0, layout.shape[0])
     codes = layout.codes(rows)
-    seen.add(codes, rows)
+    seen.add(Box(layout, rows))
     assert seen.groups == int((codes.amax(1) != codes.amin(1)).sum())
     assert seen.highest == int((codes.abs().amax(1) == 7).sum())
 
@@ -196,14 +197,14 @@ def test_int8_scales_of_rows(tmp_path):
     s = (x.abs().amax(1, keepdim=True) / 110).bfloat16()
     q = (x / s.float()).round().clamp(-128, 127)
     stored = {f"{M}.weight": q.to(torch.int8), f"{M}.weight_scale": s}
-    (finding,) = of_provenance(seen_of(tmp_path, stored, "ct_int8"))
+    (finding,) = seen_of(tmp_path, stored, "ct_int8").found()
     assert (finding.kind, finding.facts["rule"]) == ("requantizing_changes", "divisor 127")
     assert "arithmetic in bfloat16" in finding.sentence
-    (finding,) = of_provenance(seen_of(tmp_path / "4", ct_stored(*[(grid_of(x)[i] / (2 if i == 0 else 1)).round() if i == 0 else grid_of(x)[i] for i in (0, 2)])))
+    (finding,) = seen_of(tmp_path / "4", ct_stored(*[(grid_of(x)[i] / (2 if i == 0 else 1)).round() if i == 0 else grid_of(x)[i] for i in (0, 2)])).found()
     assert finding.kind == "requantizing_changes"
     assert "arithmetic in bfloat16" not in finding.sentence
     nothing = seen_of(tmp_path / "equal", stored | {f"{M}.weight": torch.ones(ROWS, COLUMNS, dtype=torch.int8)}, "ct_int8")
-    assert list(of_provenance(nothing)) == []
+    assert list(nothing.found()) == []
 
 
 def test_most_of_the_groups(tmp_path):
@@ -211,7 +212,7 @@ def test_most_of_the_groups(tmp_path):
     seen = seen_of(tmp_path, releases.ct_int4(M, weight()))
     for same, kind in ((90, "requantizing_is_identity"), (89, "requantizing_changes")):
         seen.groups, seen.same, seen.lowest, seen.highest, seen.dead = 100, same, 0, 0, 0
-        assert [f.kind for f in of_provenance(seen)] == [kind]
+        assert [f.kind for f in seen.found()] == [kind]
     for lowest, highest, kind in ((1, 89, "scale_divisor"), (1, 88, "requantizing_changes"), (0, 95, "requantizing_changes")):
         seen.same, seen.lowest, seen.highest = 0, lowest, highest
-        assert [f.kind for f in of_provenance(seen)] == [kind]
+        assert [f.kind for f in seen.found()] == [kind]

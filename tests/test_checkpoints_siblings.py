@@ -19,6 +19,7 @@ from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.siblings import in_layer_order, layer_of, role_of, subject_of
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.release import Release
 
 Q, UP = "model.layers.3.self_attn.q_proj", "model.layers.5.mlp.up_proj"
@@ -509,7 +510,7 @@ def test_summaries_are_those_of_the_values(tmp_path):
     layout = written(tmp_path, {"w": torch.from_numpy(values)}, {}).tensors["w"].layout
     extremes = Extremes(layout)
     for start in range(0, 300, 64):
-        extremes.add(torch.from_numpy(values[start : start + 64]), start)
+        extremes.add(Box(layout, slice(start, min(start + 64, 300))))
     found = extremes.summary()
     assert (found.largest, found.at) == (40.0, (7, 3))
     assert found.next_largest == pytest.approx(np.sort(np.abs(values).ravel())[-2])

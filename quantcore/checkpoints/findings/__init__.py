@@ -11,14 +11,11 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-import torch
-from torch import Tensor
-
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.pairing import Pair, pair_up
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against import Measure, Norms, Ordered, in_order, judge, measure_of
-from quantcore.checkpoints.findings.codes import Histogram, of_codes
+from quantcore.checkpoints.findings.against import Measure, Norms, Ordered, in_order, judge
+from quantcore.checkpoints.findings.codes import Histogram
 from quantcore.checkpoints.findings.dead_scales import DeadScales
 from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.flat import FlatLines
@@ -26,15 +23,16 @@ from quantcore.checkpoints.findings.grouping import grouped
 from quantcore.checkpoints.findings.headers import of_headers
 from quantcore.checkpoints.findings.pairs import of_pairing, partners
 from quantcore.checkpoints.findings.parameters import of_parameters
-from quantcore.checkpoints.findings.provenance import Provenance, of_provenance
+from quantcore.checkpoints.findings.provenance import Provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem, warning
 from quantcore.checkpoints.findings.rotations import rotated, rotations
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
+from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.rows import IN_MEMORY, TooLong, boxes, ready
+from quantcore.checkpoints.rows import IN_MEMORY, TooLong, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
@@ -135,7 +133,6 @@ class _Check:
     def __init__(self, tensor: CheckpointTensor, original: Ordered | None) -> None:
         self.tensor, self.original = tensor, original
         self.findings: list[CheckpointFinding] = []
-        self.provenance: Provenance | None = None
         self.summary: Summary | None = None
         self.measure: Measure | None = None
 
@@ -152,81 +149,41 @@ class _Check:
         try:
             if 0 in layout.shape or not layout.shape:
                 return
-            layout = ready(layout) if self.original is None else _held(layout)
-            yield from (
-                self._values(layout) if layout.holds_values else self._quantized(layout)
-            )
-            if self.provenance is not None:
-                self.findings += of_provenance(self.provenance)
+            yield from self._gather(ready(layout) if self.original is None else _held(layout))
         except TooLong as reason:
             self.findings.append(warning(self.tensor.layout, "not_checked", f"is not checked: {reason}"))
         except QuantError as reason:
             said = error(self.tensor.layout, "unreadable_tensor", f"can't be read: {reason}")
             self.findings.append(replace(said, words="", cause=raised_at(reason)))
 
-    def _measure(self, layout: Layout) -> Measure | None:
-        """Return an empty measure against the original, if there is one."""
-        return None if self.original is None else measure_of(self.tensor, self.original)
-
-    def _values(self, layout: Layout) -> Iterator[float]:
-        measure, floats = self._measure(layout), layout.dtype.is_floating_point
-        if not floats and measure is None:
-            return
-        nonfinite, extremes, flat = 0, Extremes(layout), FlatLines(layout)
-        for box in boxes(layout):
-            values = layout.values(box)
-            if floats:
-                nonfinite += int((~values.isfinite()).sum())
-                extremes.add(values, box.start)
-                flat.add(values, box.start)
-            if measure is not None and self.original is not None:
-                measure.add(self.original.read(box), values, box, None)
-            yield box.stop / layout.shape[0]
-        self.summary = replace(extremes.summary(), flat=flat.found()) if floats else None
-        if nonfinite:
-            self.findings.append(
-                error(
-                    layout, "value_nonfinite", "{contains} {values:NaN or infinite value}.", values=nonfinite
-                )
-            )
-        self.measure = None if measure is None else measure.done()
-
-    def _quantized(self, layout: Layout) -> Iterator[float]:
-        self.findings += of_parameters(layout)
-        self.summary = of_quantized(layout)
-        measure = self._measure(layout)
-        histogram, flat = Histogram(layout) if Histogram.suits(layout) else None, FlatLines(layout)
-        self.provenance = Provenance(layout) if Provenance.suits(layout) else None
-        dead = DeadScales(layout) if self.summary.some_zero_scales and DeadScales.suits(layout) else None
-        if histogram is None and self.provenance is None and measure is None:
-            return
-        for box in boxes(layout):
-            codes = layout.codes(box)
-            if histogram is not None:
-                histogram.add(codes)
-                flat.add(codes, box.start)
-            if self.provenance is not None:
-                self.provenance.add(codes, box)
-            if measure is not None:
-                self._against(layout, box, codes, measure)
-            if dead is not None:
-                dead.add(codes, box, None if self.original is None else self.original.read(box))
-            yield box.stop / layout.shape[0]
-        if dead is not None:
-            self.findings += dead.found()
-        if histogram is not None:
-            self.findings += of_codes(histogram)
+    def _gather(self, layout: Layout) -> Iterator[float]:
+        """Walk over the rows once, for all that looks at them; yield the fraction that is done."""
+        of_codes: list[Histogram | Provenance | DeadScales] = []
+        extremes = measure = None
+        if not layout.holds_values:
+            self.findings += of_parameters(layout)
+            self.summary = of_quantized(layout)
+            kinds = (DeadScales, Histogram, Provenance) if self.summary.some_zero_scales else (Histogram, Provenance)
+            of_codes = [kind(layout) for kind in kinds if kind.suits(layout)]
+        elif layout.dtype.is_floating_point:
+            extremes = Extremes(layout)
+        has_histogram = any(isinstance(each, Histogram) for each in of_codes)
+        flat = FlatLines(layout) if extremes is not None or has_histogram else None
+        if self.original is not None:
+            measure = Measure(self.tensor.layout, self.original)
+        gathered = [each for each in (extremes, *of_codes, flat, measure) if each is not None]
+        for box in walk(layout, self.original) if gathered else ():
+            for each in gathered:
+                each.add(box)
+            yield box.rows.stop / layout.shape[0]
+        if extremes is not None:
+            self.summary = extremes.summary()
+            self.findings += extremes.found()
+        for one in of_codes:
+            self.findings += one.found()
+        if flat is not None and self.summary is not None:
             self.summary = replace(self.summary, flat=flat.found())
         self.measure = None if measure is None else measure.done()
-
-    def _against(self, layout: Layout, box: slice, codes: Tensor, measure: Measure) -> None:
-        assert self.original is not None
-        x = self.original.read(box)
-        measure.add(x, layout.values(box, rounded=False), box, codes)
-        if self.provenance is not None:
-            dtype = self.original.layout.dtype
-            rounding = torch.finfo(dtype).eps / 2 if dtype.is_floating_point else 0.0
-            self.provenance.compare(x, box, rounding)
 
 
 def _in_part(layout: Layout) -> CheckpointFinding:

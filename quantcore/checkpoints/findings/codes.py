@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
@@ -43,8 +43,9 @@ class Histogram:
             return False  # codes are rows of a grid, or digits
         return layout.element.bits <= 8
 
-    def add(self, codes: Tensor) -> None:
+    def add(self, box: Box) -> None:
         """Count the codes of a box."""
+        codes = box.codes
         if self._narrow:
             half = len(self.counts) // 2
             self.outside += int(((codes < -half) | (codes >= half)).sum())
@@ -58,20 +59,19 @@ class Histogram:
         """The number of codes."""
         return int(self.counts.sum())
 
-
-def of_codes(histogram: Histogram) -> Iterator[CheckpointFinding]:
-    """Yield the findings from a weight's codes."""
-    if histogram.outside:
-        words = "{has} {codes:code} outside {format}, the format that is given for {it}; correct the format or the codes."
-        format = str(histogram.layout.element)
-        yield error(histogram.layout, "code_outside", words, codes=histogram.outside, format=format)
-    if isinstance(histogram.layout.element, FloatFormat):
-        yield from _floats(histogram)
-    if histogram.total >= ENOUGH * len(histogram.counts):
-        lost = list(_lost_bits(histogram))
-        yield from lost
-        if not lost and histogram.layout.element.bits <= FEW_BITS:
-            yield from _never_used(histogram)
+    def found(self) -> Iterator[CheckpointFinding]:
+        """Yield the findings from a weight's codes."""
+        if self.outside:
+            words = "{has} {codes:code} outside {format}, the format that is given for {it}; correct the format or the codes."
+            element = self.layout.element
+            yield error(self.layout, "code_outside", words, codes=self.outside, format=str(element))
+        if isinstance(self.layout.element, FloatFormat):
+            yield from _floats(self)
+        if self.total >= ENOUGH * len(self.counts):
+            lost = list(_lost_bits(self))
+            yield from lost
+            if not lost and self.layout.element.bits <= FEW_BITS:
+                yield from _never_used(self)
 
 
 def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:

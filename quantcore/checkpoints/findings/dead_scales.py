@@ -8,11 +8,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.provenance import Provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.formats import IntFormat
 
@@ -56,9 +56,10 @@ class DeadScales:
         whole = len(layout.shape) == 2 or layout.shape[-1] % layout.blocks.block[-1] == 0
         return whole and (index is None or index.dim() == 1) and layout.blocks.blocked_shape == layout.shape
 
-    def add(self, codes: Tensor, box: slice, original: Tensor | None = None) -> None:
+    def add(self, box: Box) -> None:
         """Add some rows, and those of the original."""
-        scales, bits = (t.reshape(len(codes), -1) for t in (self._grid.scales(box), self._grid.bits(codes)))
+        given = self._grid.scales(box.rows), self._grid.bits(box.codes)
+        scales, bits = (t.reshape(len(box.codes), -1) for t in given)
         if self._order is not None:
             scales, bits = scales[:, self._order], bits[:, self._order]
         values = self._grid.table[bits].nan_to_num(0.0, 0.0, 0.0)
@@ -73,8 +74,8 @@ class DeadScales:
             at = column if self._order is None else int(self._order[column])
             self.first = (int(found[0, 0]) + box.start, at)
         self.dead += len(found)
-        if original is not None:
-            x = original.reshape(len(codes), -1).nan_to_num(0.0, 0.0, 0.0)
+        if box.source is not None:
+            x = box.original.reshape(len(box.codes), -1).nan_to_num(0.0, 0.0, 0.0)
             x = x if self._order is None else x[:, self._order]
             squares = x[:, :last].reshape(len(x), -1, self._run).double().square().sum(-1)
             self.lost += float(squares[dead].sum())

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import Facts
 
@@ -53,8 +54,9 @@ class FlatLines:
         self._first: Tensor | None = None
         self._columns = torch.zeros(0, dtype=torch.int64)  # that may be flat
 
-    def add(self, numbers: Tensor, first_row: int) -> None:
-        """Add the codes or values of some rows, of which ``first_row`` is the first."""
+    def add(self, rows: Box) -> None:
+        """Add the codes of some rows, or the values where there are none."""
+        numbers = rows.values if self.layout.holds_values else rows.codes
         if numbers.dim() < 2 or not numbers.numel():
             return
         box = numbers.reshape(len(numbers), -1)
@@ -62,8 +64,8 @@ class FlatLines:
             self._first, self._columns = box[0].clone(), torch.arange(box.shape[1])
         if box.shape[1] >= LONG:
             some = box[:, :: -(-box.shape[1] // _LOOKS)]
-            rows = (some == box[:, :1]).all(1).nonzero()[:, 0]
-            self._rows.append(rows[(box[rows] == box[rows, :1]).all(1)] + first_row)
+            alike = (some == box[:, :1]).all(1).nonzero()[:, 0]
+            self._rows.append(alike[(box[alike] == box[alike, :1]).all(1)] + rows.start)
         for lines in (box[:: -(-len(box) // _LOOKS)], box):
             if len(self._columns):
                 same = (lines[:, self._columns] == self._first[self._columns]).all(0)

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
+from quantcore.checkpoints.findings.against.grid import rounding_of
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import SCALE
 from quantcore.checkpoints.statement import Facts
@@ -70,12 +72,12 @@ class Provenance:
         """What libraries divide max |w| by: 7, 7.5 or 8 for int4."""
         return float(self.top), self.top + 0.5, self.top + 1.0
 
-    def add(self, codes: Tensor, box: slice) -> None:
-        """Add the codes of some rows."""
+    def add(self, box: Box) -> None:
+        """Add the codes of some rows, and compare their scales with the original, if there is one."""
         wide = torch.int16 if self.layout.element.bits <= 8 else torch.int32
-        low, high = _extremes(codes.to(wide), self.layout.blocks.block[-1])
+        low, high = _extremes(box.codes.to(wide), self.layout.blocks.block[-1])
         known = low != high  # a group of equal codes, such as padding, shows nothing
-        parameters = self.layout.parameters(box)
+        parameters = self.layout.parameters(box.rows)
         assert parameters.scale is not None  # see `suits`
         self.groups += int(known.sum())
         if self.symmetric:
@@ -90,6 +92,8 @@ class Provenance:
             ratio = (high - low) / ((1 << self.layout.element.bits) - 1)
         self.dead += int(((parameters.scale == 0) & known).sum())
         self.same += int((self._is_same(parameters.scale, ratio) & known).sum())
+        if box.source is not None:
+            self.compare(box.original, box.rows, rounding_of(box.source.layout.dtype))
 
     def _is_same(self, scale: Tensor, ratio: Tensor) -> Tensor:
         """Whether a scale times ``ratio`` is the same scale in its dtype."""
@@ -97,7 +101,7 @@ class Provenance:
         again = (scale * ratio).to(stored).to(torch.float32)
         return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
 
-    def compare(self, original: Tensor, box: slice, rounding: float) -> None:
+    def compare(self, original: Tensor, rows: slice, rounding: float) -> None:
         """Compare the scales of some rows with the weight before it was quantized.
 
         Args:
@@ -105,7 +109,7 @@ class Provenance:
         """
         if not self.symmetric:
             return
-        scale = self.layout.parameters(box).scale
+        scale = self.layout.parameters(rows).scale
         assert scale is not None
         low, high = _extremes(original, self.layout.blocks.block[-1])
         largest = torch.maximum(-low, high)
@@ -117,6 +121,17 @@ class Provenance:
         for divisor in self.divided:
             self.divided[divisor] += int(((ratio - divisor).abs() <= divisor * tolerance).sum())
 
+    def found(self) -> Iterator[CheckpointFinding]:
+        """Yield findings on how the scales and codes were computed."""
+        if self.groups == 0:
+            return
+        if 0 < self.dead < self.groups:  # of all, `extremes` says more
+            words = "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; their values are lost."
+            yield error(self.layout, "scale_zero", words, dead=self.dead, groups=self.groups)
+        yield from _by_codes(self)
+        if self.compared:
+            yield from _by_scales(self)
+
 
 def _extremes(values: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Return the lowest and highest number of each run of ``size`` columns; the last run may be shorter."""
@@ -125,18 +140,6 @@ def _extremes(values: Tensor, size: int) -> tuple[Tensor, Tensor]:
     if whole < values.shape[-1]:
         parts.append(values[..., None, whole:])
     return torch.cat([p.amin(-1) for p in parts], -1), torch.cat([p.amax(-1) for p in parts], -1)
-
-
-def of_provenance(seen: Provenance) -> Iterator[CheckpointFinding]:
-    """Yield findings on how the scales and codes were computed."""
-    if seen.groups == 0:
-        return
-    if 0 < seen.dead < seen.groups:  # of all, `extremes` says more
-        words = "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; their values are lost."
-        yield error(seen.layout, "scale_zero", words, dead=seen.dead, groups=seen.groups)
-    yield from _by_codes(seen)
-    if seen.compared:
-        yield from _by_scales(seen)
 
 
 def _by_codes(seen: Provenance) -> Iterator[CheckpointFinding]:

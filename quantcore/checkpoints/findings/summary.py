@@ -10,6 +10,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.flat import Flat
 from quantcore.checkpoints.findings.parameters import scale_boxes
+from quantcore.checkpoints.findings.record import CheckpointFinding, error
+from quantcore.checkpoints.findings.walk import Box, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import boxes
 
@@ -71,14 +73,21 @@ class Extremes:
     """The summary of a weight whose values arrive in boxes of rows; ``step``: every how many elements one is sampled."""
 
     def __init__(self, layout: Layout, step: int | None = None) -> None:
-        self.layout, self.largest = layout, _Largest()
+        self.layout, self.largest, self.nonfinite = layout, _Largest(), 0
         self._step = max(1, math.prod(layout.shape) // SAMPLE) if step is None else step
         self._sample: list[Tensor] = []
 
-    def add(self, values: Tensor, first_row: int) -> None:
-        """Add some rows, of which ``first_row`` is the first."""
-        self.largest.add(values.abs().nan_to_num_(0.0, 0.0, 0.0), first_row)
-        self._sample.append(values.reshape(-1)[:: self._step].nan_to_num(0.0, 0.0, 0.0))
+    def add(self, box: Box) -> None:
+        """Add the values of some rows."""
+        self.nonfinite += int((~box.values.isfinite()).sum())
+        self.largest.add(box.values.abs().nan_to_num_(0.0, 0.0, 0.0), box.start)
+        self._sample.append(box.values.reshape(-1)[:: self._step].nan_to_num(0.0, 0.0, 0.0))
+
+    def found(self) -> Iterator[CheckpointFinding]:
+        """Yield the finding on values that are not finite."""
+        if self.nonfinite:
+            words = "{contains} {values:NaN or infinite value}."
+            yield error(self.layout, "value_nonfinite", words, values=self.nonfinite)
 
     def summary(self) -> Summary:
         """Return what has been added."""
@@ -95,11 +104,11 @@ class Extremes:
 def of_quantized(layout: Layout) -> Summary:
     """Return the summary of a quantized weight: a sample of its values, and all of its scales."""
     extremes = Extremes(layout, 1)
-    for box in _sampled(layout):
-        extremes.add(layout.values(box), box.start)
+    for rows in _sampled(layout):
+        extremes.add(Box(layout, rows))
     if not extremes.largest.first:  # perhaps only where the sample is
-        for box in boxes(layout):
-            extremes.add(layout.values(box), box.start)
+        for box in walk(layout):
+            extremes.add(box)
             if extremes.largest.first:
                 break
     scales, total, zeros = _Largest(), 0, 0

@@ -7,8 +7,8 @@ wrong, by their siblings and by rounding), `suspect` (a wrong weight, in memory)
 """
 
 from quantcore.checkpoints.findings.against.judge import Verdict, judge
-from quantcore.checkpoints.findings.against.measure import Measure, measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.ordered import Ordered, in_order
 from quantcore.checkpoints.findings.against.rescaled import Norms
 
-__all__ = ["Measure", "Norms", "Ordered", "Verdict", "in_order", "judge", "measure_of"]
+__all__ = ["Measure", "Norms", "Ordered", "Verdict", "in_order", "judge"]

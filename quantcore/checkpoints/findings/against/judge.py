@@ -12,16 +12,17 @@ from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
-from quantcore.checkpoints.findings.against.measure import Measure, measure_of
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
 from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.rows import boxes, ready
+from quantcore.checkpoints.rows import ready
 from quantcore.errors import QuantError
 
 FEW = 4  # other weights of a role that are compared with
@@ -176,12 +177,9 @@ class _Judgement:
                     tried.append(Rescaled.of(source, factors, 0, other.name, "the columns of {other} are"))
         if not tried:
             return None
-        tensor = self.release.tensors[measure.name]
-        again = measure_of(tensor, min(tried, key=lambda found: error_of(found, measure.layout)))
-        layout = ready(tensor.layout)
-        for box in boxes(layout):
-            codes = None if measure.is_plain else layout.codes(box)
-            again.add(again.source.read(box), layout.values(box, rounded=codes is None), box, codes)
+        again = Measure(measure.layout, min(tried, key=lambda found: error_of(found, measure.layout)))
+        for box in walk(ready(measure.layout), again.source):
+            again.add(box)
         return again.done()
 
     def _by_row(self, measure: Measure) -> Tensor:

@@ -15,9 +15,9 @@ from quantcore.checkpoints.findings.against.leak import Leak, leak_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.rescaled import Rescaled
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
-from quantcore.checkpoints.tensor import CheckpointTensor
 
 KEPT = 64  # runs of columns that are kept
 _EDGE = (
@@ -109,20 +109,20 @@ class Measure:
             return None
         return self.roundings.found(self.inner)
 
-    def add(self, x: Tensor, values: Tensor, box: slice, codes: Tensor | None) -> None:
-        """Add some rows: the original's, their values (not rounded to the output dtype if there are codes), their codes."""
-        lines = [t.reshape(-1, self.width) for t in (x, values)]
+    def add(self, box: Box) -> None:
+        """Add some rows."""
+        values = box.values if self.layout.holds_values else box.exact
+        lines = [t.reshape(-1, self.width) for t in (box.original, values)]
         gridded: tuple[Tensor, Tensor, Tensor] | None = None
         if self.grid is not None:
-            assert codes is not None
-            scale = self.grid.scales(box)
-            rounding = self.grid.rounding(box, scale)
+            scale = self.grid.scales(box.rows)
+            rounding = self.grid.rounding(box.rows, scale)
             stored = (
                 rounding.reshape(-1, self.width)
                 if isinstance(rounding, Tensor)
                 else torch.full((1, 1), rounding)
             )
-            gridded = scale.reshape(-1, self.width), self.grid.bits(codes).reshape(-1, self.width), stored
+            gridded = scale.reshape(-1, self.width), self.grid.bits(box.codes).reshape(-1, self.width), stored
         step = max(1, ELEMENTS // 8 // self.width)
         for start in range(0, len(lines[0]), step):
             part = slice(start, start + step)
@@ -221,8 +221,3 @@ class Measure:
         self.strange_columns = int(((errors > _STRANGE * powers) & matters).sum())
         self.rows, self.columns = [], np.zeros((2, 1))
         return self
-
-
-def measure_of(tensor: CheckpointTensor, original: Ordered) -> Measure:
-    """Return an empty measure of a weight against its original."""
-    return Measure(tensor.layout, original)

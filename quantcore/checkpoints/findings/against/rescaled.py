@@ -18,9 +18,9 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.record import CheckpointFinding, note
 from quantcore.checkpoints.findings.siblings import layer_of
+from quantcore.checkpoints.findings.walk import Box, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.rows import boxes
 from quantcore.checkpoints.statement import Facts
 from quantcore.errors import QuantError
 
@@ -144,7 +144,8 @@ def error_of(original: Ordered, layout: Layout) -> float:
 def _sample(original: Ordered, layout: Layout) -> tuple[Tensor, Tensor]:
     """Return the first rows of the original and of the release."""
     rows = slice(0, min(layout.shape[0], max(1, _SAMPLE // math.prod(layout.shape[1:]))))
-    return _finite(original.read(rows), layout.shape[-1]), _finite(layout.values(rows, rounded=False), layout.shape[-1])
+    box = Box(layout, rows, original)
+    return _finite(box.original, layout.shape[-1]), _finite(box.exact, layout.shape[-1])
 
 
 def _finite(values: Tensor, width: int) -> Tensor:
@@ -172,8 +173,7 @@ def _of_rows(x: Tensor, y: Tensor) -> Tensor:
 def row_factors(original: Ordered, layout: Layout) -> Tensor:
     """Return the factor by which each row of a weight is multiplied, by least squares."""
     found = []
-    for box in boxes(layout):
-        width = math.prod(layout.shape[1:])
-        x, y = _finite(original.read(box), width), _finite(layout.values(box, rounded=False), width)
+    for box in walk(layout, original):
+        x, y = (_finite(t, math.prod(layout.shape[1:])) for t in (box.original, box.exact))
         found.append(_of_rows(x, y).float())
     return torch.cat(found)
