@@ -13,11 +13,10 @@ from test_comparison_names import gguf_release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, boxes, parts
-from quantcore.checkpoints.comparison.orders import Heads, Orders, described
+from quantcore.checkpoints.comparison.orders import Heads, Orders, described, row_order
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
 from quantcore.checkpoints.comparison.record import Record
-from quantcore.checkpoints.comparison.row_order import row_order
 from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
 from quantcore.checkpoints.findings import steps
 from quantcore.checkpoints.findings.against.ordered import Assembled
@@ -230,22 +229,22 @@ def test_orders_that_may_be():
         assert (orders.has_eights, orders.has_heads, orders.multiple) == (has_eights, has_heads, multiple), shape
         ones = ("plus one", "minus one") if len(shape) == 1 else ()
         eights = ("rows 0 4 1 5 2 6 3 7", "rows 0 2 4 6 1 3 5 7") if has_eights else ()
-        assert orders.names == (*ones, *eights, *(("halves", "pairs") if has_heads else ()))
+        assert tuple(orders.by_name) == ("as stored", *ones, *eights, *(("halves", "pairs") if has_heads else ()))
     x = torch.arange(24.0)[:, None]
     awq = [0, 4, 1, 5, 2, 6, 3, 7]
     pairs = np.arange(24).reshape(2, 2, 6).swapaxes(1, 2).reshape(-1)  # llama.cpp's order of two heads
-    orders = Orders((24, 1), 2)
+    orders = {**Orders((24, 1), 2).by_name, **Orders((24,)).by_name}
     for name, file in (
         ("pairs", pairs), ("halves", pairs.argsort()), ("rows 0 4 1 5 2 6 3 7", [8 * g + i for g in range(3) for i in awq]),
         ("rows 0 2 4 6 1 3 5 7", [8 * g + awq.index(i) for g in range(3) for i in range(8)]),
     ):  # fmt: skip
         file = torch.tensor(np.asarray(file))
-        assert torch.equal(orders.undo(name, x[file], slice(0, 24)), x)
+        assert torch.equal(orders[name].undo(x[file], slice(0, 24)), x)
         for row in range(24):
-            assert int(file[orders.source(name, row)]) == row
-    assert orders.source("as stored", 5) == orders.source("plus one", 5) == 5
-    assert torch.equal(orders.undo("plus one", x + 1, slice(0, 24)), x)
-    assert torch.equal(orders.undo("minus one", x - 1, slice(0, 24)), x)
+            assert int(file[orders[name].source(row)]) == row
+    assert orders["as stored"].source(5) == orders["plus one"].source(5) == 5
+    assert torch.equal(orders["plus one"].undo(x + 1, slice(0, 24)), x)
+    assert torch.equal(orders["minus one"].undo(x - 1, slice(0, 24)), x)
     assert described("plus one") == "plus 1"
     assert "codes and zero points" in described("codes 0 4 1 5 2 6 3 7")
     assert "codes" not in described("rows 0 4 1 5 2 6 3 7")

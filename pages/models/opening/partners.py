@@ -9,7 +9,7 @@ from pages.models.opening.opened import Opened
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor as ForCache
 from quantcore.checkpoints import CheckpointTensor, plane_shape
-from quantcore.checkpoints.comparison import Pair, Pairing, RowOrder, pair_up, row_order
+from quantcore.checkpoints.comparison import Order, Pair, Pairing, pair_up, row_order
 
 
 def pairing(opened: Opened, original: Opened) -> Pairing:
@@ -41,7 +41,7 @@ class Partner:
 
     tensor: CheckpointTensor
     at: tuple[int, ...]
-    order: RowOrder | None
+    order: Order | None
 
     @property
     def key(self) -> str:
@@ -90,8 +90,8 @@ def partner(opened: Opened, original: Opened | None, name: str, at: tuple[int, .
     return None
 
 
-def _order(opened: Opened, original: Opened, was: str, name: str) -> RowOrder | None:
-    def make() -> tuple[RowOrder | None]:
+def _order(opened: Opened, original: Opened, was: str, name: str) -> Order | None:
+    def make() -> tuple[Order | None]:
         return (row_order(original.checkpoint, opened.checkpoint, was, name),)
 
     record = ForCache(f"order {original.key} | {opened.key} {was} {name}", "", (1 << 18,), _nothing)

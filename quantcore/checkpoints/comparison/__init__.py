@@ -6,24 +6,24 @@
 >>> comparison.results(step.state)  # doctest: +SKIP
 
 Where things are: `sides` (the names under which both sides know a tensor), `pairing` (which tensors belong together),
-`parts` (experts, rows of fused tensors, transposes), `orders` and `row_order` (rows in another order), `sums` (the
+`parts` (experts, rows of fused tensors, transposes), `orders` (rows in another order), `sums` (the
 arithmetic), `boxes` (threads), `record` (the results), `stream` (progress, stopping, resuming).
 """
 
+from quantcore.checkpoints.comparison.orders import Order, row_order
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
-from quantcore.checkpoints.comparison.row_order import RowOrder, row_order
 from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
 
 __all__ = [
     "Comparison",
     "ComparisonState",
+    "Order",
     "Pair",
     "Pairing",
     "Part",
-    "RowOrder",
     "Step",
     "TensorResult",
     "Unpaired",

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
@@ -59,6 +57,16 @@ class Work:
             )
         return max(1, CHUNK // max(1, self.both.width * multiple)) * multiple
 
+    def run(self, box: int) -> "Box":
+        """Compare a box; a pair that can't be read ends with it."""
+        boxes = self.boxes
+        if not self.problem:
+            try:
+                return Box(self.number, boxes, box == boxes - 1, self.compare(box))
+            except QuantError as error:
+                self.problem = str(error)
+        return Box(self.number, boxes, True, problem=self.problem)
+
     def compare(self, box: int) -> dict[str, Sums]:
         """Return the sums of a box for each row order that is tried.
 
@@ -75,7 +83,7 @@ class Work:
         found = self._sums(0, (AS_STORED, *self._likely))
         best = min(found.values(), key=lambda sums: sums.ee)
         if relative(best) > FAR:
-            others = self._sums(0, tuple(name for name in self.orders.names if name not in found))
+            others = self._sums(0, tuple(name for name in self.orders.by_name if name not in found))
             order = min(others, key=lambda name: others[name].ee, default=None)
             if order is not None and others[order].ee < EXPLAINED * best.ee:
                 found[order] = others[order]
@@ -88,14 +96,14 @@ class Work:
             return {order: Sums() for order in orders}
         x, y = self.both.read(start, stop)
         found = {}
-        for order in orders:
-            values = y if order == AS_STORED else self._undo(order, y, slice(start, stop))
-            found[order] = sums_of(x, values, start * self.both.width)
+        stored = y if len(self.pair.shape) > 1 else y.view(-1)
+        for name in orders:
+            values = y
+            if name != AS_STORED:
+                undone = self.orders.by_name[name].undo(stored, slice(start, stop))
+                values = undone.contiguous().view(y.shape)
+            found[name] = sums_of(x, values, start * self.both.width)
         return found
-
-    def _undo(self, order: str, y: Tensor, rows: slice) -> Tensor:
-        values = y if len(self.pair.shape) > 1 else y.view(-1)
-        return self.orders.undo(order, values, rows).contiguous().view(y.shape)
 
 
 @dataclass(frozen=True)
@@ -109,30 +117,16 @@ class Box:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class Task:
-    """A box to compare."""
+def in_order(tasks: Iterator[tuple[Work, int]], threads: int) -> Iterator[Box]:
+    """Compare boxes, several at the same time, and yield their results in order.
 
-    work: Work
-    box: int
-
-    def run(self) -> Box:
-        """Compare it."""
-        work, boxes = self.work, self.work.boxes
-        if not work.problem:
-            try:
-                return Box(work.number, boxes, self.box == boxes - 1, work.compare(self.box))
-            except QuantError as error:
-                work.problem = str(error)
-        return Box(work.number, boxes, True, problem=work.problem)
-
-
-def in_order(tasks: Iterator[Task], threads: int) -> Iterator[Box]:
-    """Run tasks, several at the same time, and yield their results in order."""
+    Args:
+        tasks: each pair with the number of a box.
+    """
     skipped = -1  # the last pair that failed
     if threads <= 1:
-        for task in tasks:
-            yield task.run()
+        for work, box in tasks:
+            yield work.run(box)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="compare") as pool:
         waiting: deque[Future[Box]] = deque()
@@ -145,8 +139,8 @@ def in_order(tasks: Iterator[Task], threads: int) -> Iterator[Box]:
                 yield box
 
         try:
-            for task in tasks:
-                waiting.append(pool.submit(task.run))
+            for work, number in tasks:
+                waiting.append(pool.submit(work.run, number))
                 if len(waiting) > 2 * threads:
                     yield from next_box()
             while waiting:

@@ -1,23 +1,28 @@
-"""Row orders in which some software stores weights, and shifted norms: what they are, and how to undo them."""
+"""Row orders in which some software stores weights, and shifted norms: what they are, which a weight has, how to undo them."""
 
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.layouts.awq import INTERLEAVE
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
 
-INVERSE = tuple(INTERLEAVE.index(place) for place in range(len(INTERLEAVE)))  # of AWQ's order of eight outputs
 AS_STORED = "as stored"
 HALVES, PAIRS, PLUS_ONE, MINUS_ONE = "halves", "pairs", "plus one", "minus one"
-EIGHTS = {" ".join(map(str, order)): inverse for order, inverse in ((INTERLEAVE, INVERSE), (INVERSE, INTERLEAVE))}
+_INTERLEAVED = torch.tensor(INTERLEAVE)
+# AWQ's order of eight outputs and its inverse, each with the place that undoing it takes every output from
+EIGHTS = {
+    " ".join(map(str, order.tolist())): order.argsort() for order in (_INTERLEAVED, _INTERLEAVED.argsort())
+}
 FAR = 0.3  # relative error above which other row orders are tried
 EXPLAINED = 0.25  # an order explains the error if it leaves less than this fraction of the squared error
 _ATTENTION = re.compile(r"(?:layers|blk|h|blocks)\.(\d+)\..*?(attn_[qk]|[qk]_proj)\.(?:weight|bias)$")
@@ -62,6 +67,66 @@ def _numbers(value: Any) -> tuple[int, ...]:
     return tuple(listed) if all(type(n) is int and 0 < n < 2**20 for n in listed) else ()
 
 
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What some software did to the rows of a weight, and how to undo it.
+
+    ``name``: in records; ``inside``: the stored row that belongs at each row of a run of adjacent rows; ``added``: to every
+    value; ``codes_of``: the layout of which only codes and zero points were moved, not scales; ``heads``: those whose rows
+    were moved, 0 if others were.
+    """
+
+    name: str
+    inside: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
+    added: int = 0
+    codes_of: Layout | None = None
+    heads: int = 0
+
+    def __str__(self) -> str:
+        return described(self.name)
+
+    def undo(self, values: Tensor, rows: slice) -> Tensor:
+        """Return the values of some rows as they were before; their number must be a multiple of `Orders.multiple`.
+
+        Args:
+            rows: the rows that ``values`` holds.
+        """
+        if self.added:
+            return values - self.added
+        places = in_blocks(len(values), self.inside)
+        return values[places] if self.codes_of is None else _with_codes(self.codes_of, places, rows)
+
+    def source(self, row: int) -> int:
+        """Return the row of the file that undoing it moves to ``row``."""
+        start = row - row % len(self.inside)
+        return start + int(self.inside[row - start])
+
+    def original(self, row: int) -> int:
+        """Return the row of the original that a row corresponds to."""
+        (start, _), index = self.originals(row, row + 1)
+        return start + int(index[0])
+
+    def originals(self, start: int, stop: int) -> tuple[tuple[int, int], Tensor]:
+        """Return the range of rows of the original that includes some rows, and the position of each in it."""
+        run = len(self.inside)
+        low, high = start // run * run, -(-stop // run) * run
+        return (low, high), in_blocks(high - low, self.inside.argsort())[start - low : stop - low]
+
+
+UNCHANGED = Order(AS_STORED)
+
+
+def _with_codes(layout: Layout, places: Tensor, rows: slice) -> Tensor:
+    """Return the values with the rows of codes and zero points reordered, and scales as stored."""
+    fields = layout.fields
+    codes, zeros = fields[CODES].read(rows)[places], fields[ZERO_POINT].read(rows)[places]
+    scale, size = layout.parameters(rows).scale, layout.blocks.block[-1]
+    assert scale is not None  # AWQ has scales
+    columns = codes.shape[-1]
+    spread: Callable[[Tensor], Tensor] = lambda p: p.repeat_interleave(size, -1)[:, :columns]  # noqa: E731
+    return (codes.to(torch.float32) - spread(zeros.to(torch.float32))) * spread(scale)
+
+
 @dataclass(frozen=True)
 class Orders:
     """The orders in which the rows of a weight may be stored.
@@ -87,67 +152,29 @@ class Orders:
     @property
     def multiple(self) -> int:
         """The number of adjacent rows that must stay in one box."""
-        return math.lcm(8 if self.has_eights else 1, self.head if self.has_heads else 1)
+        return math.lcm(*(len(order.inside) for order in self.by_name.values()))
 
-    @property
-    def head(self) -> int:
-        """Rows per head."""
-        return self.shape[0] // self.heads
+    @cached_property
+    def of_heads(self) -> tuple[Order, ...]:
+        """The orders of the rows within a head: llama.cpp's inverse, and llama.cpp's."""
+        if not self.has_heads:
+            return ()
+        head = self.shape[0] // self.heads
+        rows = torch.arange(head)
+        shapes = {HALVES: (2, head // 2), PAIRS: (head // 2, 2)}
+        return tuple(Order(n, rows.reshape(s).T.reshape(-1), heads=self.heads) for n, s in shapes.items())
 
-    @property
-    def head_orders(self) -> tuple[str, ...]:
-        """The orders of the rows within a head: llama.cpp's and its inverse."""
-        return (HALVES, PAIRS) if self.has_heads else ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every order except as stored."""
-        codes = "codes" if self.layout is not None and self.layout.format_name == "awq" else "rows"
-        ones = (PLUS_ONE, MINUS_ONE) if len(self.shape) == 1 else ()
-        eights = tuple(f"{codes} {order}" for order in EIGHTS) if self.has_eights else ()
-        return (*ones, *eights, *self.head_orders)
-
-    def undo(self, order: str, values: Tensor, rows: slice) -> Tensor:
-        """Return the values of some rows with ``order`` undone; their number must be a multiple of `multiple`.
-
-        Args:
-            order: what was done: "pairs": the two halves of each head were interleaved; "halves": the even rows of
-                each head were put before the odd ones; "plus one": 1 was added; "rows 0 4 1 5 2 6 3 7": AWQ's interleave.
-            rows: the rows that ``values`` holds.
-        """
-        if order in (PLUS_ONE, MINUS_ONE):
-            return values - (1 if order == PLUS_ONE else -1)
-        kind = order.partition(" ")[0]
-        if kind == "codes":
-            return self._with_codes(self.places(order, len(values)), rows)
-        return values[self.places(order, len(values))]
-
-    def source(self, order: str, row: int) -> int:
-        """Return the row of the file that undoing ``order`` moves to ``row``."""
-        if order in (AS_STORED, PLUS_ONE, MINUS_ONE):
-            return row
-        block = self.head if order in self.head_orders else 8
-        return row - row % block + int(self.places(order, block)[row % block])
-
-    def places(self, order: str, n: int) -> Tensor:
-        """Return the stored row that belongs at each of ``n`` rows."""
-        if order in self.head_orders:
-            shape = (2, self.head // 2) if order == HALVES else (self.head // 2, 2)
-            inside = torch.arange(self.head).reshape(shape).T.reshape(-1)
-        else:
-            inside = torch.tensor(EIGHTS[order.partition(" ")[2]])
-        return in_blocks(n, inside)
-
-    def _with_codes(self, places: Tensor, rows: slice) -> Tensor:
-        """Return the values with the rows of codes and zero points reordered, and scales as stored."""
-        assert self.layout is not None
-        fields = self.layout.fields
-        codes, zeros = fields[CODES].read(rows)[places], fields[ZERO_POINT].read(rows)[places]
-        scale, size = self.layout.parameters(rows).scale, self.layout.blocks.block[-1]
-        assert scale is not None  # AWQ has scales
-        columns = codes.shape[-1]
-        spread: Callable[[Tensor], Tensor] = lambda p: p.repeat_interleave(size, -1)[:, :columns]  # noqa: E731
-        return (codes.to(torch.float32) - spread(zeros.to(torch.float32))) * spread(scale)
+    @cached_property
+    def by_name(self) -> dict[str, Order]:
+        """Every order by its name; as stored first."""
+        found = [UNCHANGED]
+        if len(self.shape) == 1:
+            found += Order(PLUS_ONE, added=1), Order(MINUS_ONE, added=-1)
+        if self.has_eights:
+            layout = self.layout if self.layout is not None and self.layout.format_name == "awq" else None
+            what = "rows" if layout is None else "codes"
+            found += [Order(f"{what} {name}", inside, codes_of=layout) for name, inside in EIGHTS.items()]
+        return {order.name: order for order in (*found, *self.of_heads)}
 
 
 def in_blocks(n: int, inside: Tensor) -> Tensor:
@@ -156,7 +183,7 @@ def in_blocks(n: int, inside: Tensor) -> Tensor:
 
 
 def described(order: str) -> str:
-    """Describe an order: ``with the two halves of each head interleaved``."""
+    """Describe an order by its name: ``with the two halves of each head interleaved``."""
     kind, _, places = order.partition(" ")
     words = {
         AS_STORED: "as stored",
@@ -169,3 +196,22 @@ def described(order: str) -> str:
         return words[order]
     what = "codes and zero points of its output channels" if kind == "codes" else "output channels"
     return f"with {what} permuted {places} in each group of eight"
+
+
+def row_order(original: Opened, other: Opened, original_name: str, other_name: str) -> Order | None:
+    """Return the order in which a weight has the rows of its original; None if it is the same, or no order explains it.
+
+    Reads one head of both.
+
+    Raises:
+        QuantError: one of them can't be read.
+    """
+    x, y = original.tensors[original_name], other.tensors[other_name]
+    orders = Orders(y.shape, Heads.of(original.release, other.release).of_weight(other_name)).of_heads
+    if len(y.shape) != 2 or x.shape != y.shape or not orders:
+        return None
+    rows = slice(0, len(orders[0].inside))
+    was, now = x.read(rows), y.read(rows)
+    left = {order: float((was - order.undo(now, rows)).square().sum()) for order in orders}
+    best = min(orders, key=lambda order: left[order])
+    return best if left[best] < EXPLAINED * float((was - now).square().sum()) else None

@@ -1,7 +1,6 @@
 """A tensor or a part of one (an expert of a stack, some of its rows, its transpose), read by rows."""
 
 import math
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.comparison.sums import SCRATCH
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
@@ -169,25 +169,6 @@ def _cut(piece: StoredTensor, start: int, stop: int, shape: Shape) -> StoredTens
     return replace(piece, shape=shape, offset=piece.offset + start * size, num_bytes=(stop - start) * size)
 
 
-class _Scratch(threading.local):
-    """Memory that a thread reuses: allocating it anew costs as much as the arithmetic."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[str, Tensor] = {}
-
-    def like(self, place: str, rows: int, width: int) -> Tensor:
-        found = self.buffers.get(place)
-        if found is None or found.numel() < rows * width:
-            found = torch.from_numpy(np.empty(rows * width, np.float32))
-            if rows * width <= _KEPT:
-                self.buffers[place] = found
-        return found[: rows * width].view(rows, width)
-
-
-_KEPT = 1 << 21  # elements of the largest memory that is kept for reuse
-_scratch = _Scratch()
-
-
 class Both:
     """Two parts with the same elements, in rows that both can read.
 
@@ -205,7 +186,8 @@ class Both:
         found = []
         for place, side in zip(("original", "other"), self.sides, strict=True):
             times = side.count // self.count
-            out = _scratch.like(place, (stop - start) * times, side.width)
+            rows = (stop - start) * times
+            out = torch.from_numpy(SCRATCH.array(place, rows * side.width, np.float32)).view(rows, side.width)
             side.read(start * times, stop * times, out)
             found.append(out.view(-1, self.columns) if self.columns else out.view(1, -1))
         return found[0], found[1]

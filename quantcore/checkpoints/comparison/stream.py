@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from quantcore.analysis import sqnr_of
-from quantcore.checkpoints.comparison.boxes import Task, Work, in_order
-from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
+from quantcore.checkpoints.comparison.boxes import Work, in_order
+from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Order, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
@@ -151,15 +151,14 @@ class Comparison:
         pairs = zip(self.pairing.pairs[first:], state.finished[first:], strict=False)
         return [self._result(pair, record) for pair, record in pairs]
 
-    def _boxes(self, state: ComparisonState) -> Iterator[Task]:
-        """Yield the remaining boxes in order; a pair that can't be opened counts as one box."""
+    def _boxes(self, state: ComparisonState) -> Iterator[tuple[Work, int]]:
+        """Yield the remaining boxes in order, each with its pair; a pair that can't be opened counts as one box."""
         first = state.boxes
         for number in range(len(state.finished), len(self.pairing.pairs)):
             pair = self.pairing.pairs[number]
             work = Work(number, pair, self._layouts(pair), *self.orders_of(pair))
             for box in range(first, work.boxes):
-                task = Task(work, box)
-                yield task
+                yield work, box
                 if work.problem:
                     break
             first = 0
@@ -213,16 +212,16 @@ class Comparison:
         found |= metrics(sums, pair.shape)
         found["order"] = record.order
         found["orders"] = {order: sqnr_of(s.xx, s.ee) for order, s in record.sums.items()}
-        place = partial(_in_other, pair, orders, record.order)
+        place = partial(_in_other, pair, orders.by_name[record.order])
         if found["max_abs_error_index"] is not None:
             found["other_index"] = place(found["max_abs_error_index"])
         found["worst"] = tuple(_worst(pair, block, place) for block in sums.blocks)
         return TensorResult(**found)
 
 
-def _in_other(pair: Pair, orders: Orders, order: str, index: tuple[int, ...]) -> tuple[int, ...]:
+def _in_other(pair: Pair, order: Order, index: tuple[int, ...]) -> tuple[int, ...]:
     """Return the index of an element in the other's tensor, whose rows may be in another order."""
-    at = (orders.source(order, index[0]), *index[1:]) if index else index
+    at = (order.source(index[0]), *index[1:]) if index else index
     return pair.other.whole_index(at)
 
 

@@ -74,20 +74,24 @@ def _worst(blocks: list[Block]) -> list[Block]:
     return heapq.nsmallest(WORST, blocks, key=lambda block: (-block[0], block[2]))
 
 
-class _Scratch(threading.local):
-    """Arrays that a thread reuses: allocating them anew costs more than the arithmetic."""
+class Scratch(threading.local):
+    """Memory that a thread reuses: allocating it anew costs as much as the arithmetic, or more."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, _Array] = {}
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
 
-    def like(self, place: str, size: int) -> _Array:
-        found = self.arrays.get(place)
+    def array(self, use: str, size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return an array, valid until the thread asks for one of the same use again."""
+        found = self._arrays.get(use)
         if found is None or found.size < size:
-            found = self.arrays[place] = np.empty(size)
+            found = np.empty(size, dtype)
+            if size <= _KEPT:
+                self._arrays[use] = found
         return found[:size]
 
 
-_scratch = _Scratch()
+_KEPT = 1 << 21  # elements of the largest array that is kept for reuse
+SCRATCH = Scratch()
 
 
 def sums_of(x: Tensor, y: Tensor, start: int) -> Sums:
@@ -154,7 +158,7 @@ def _differences(a: _Values, b: _Values, block: int) -> tuple[_Array, _Array, _A
     """Return values and their differences as float64 [lines, blocks, block], the last padded with 0."""
     lines, columns = a.shape
     across = -(-columns // block)
-    x, y, e = (_scratch.like(place, lines * across * block) for place in ("x", "y", "e"))
+    x, y, e = (SCRATCH.array(use, lines * across * block, np.float64) for use in ("x", "y", "e"))
     for wide, values in ((x, a), (y, b)):
         filled = wide.reshape(lines, -1)
         np.copyto(filled[:, :columns], values)

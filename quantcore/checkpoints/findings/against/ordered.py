@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.comparison.orders import Order, row_order
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import rows_of
-from quantcore.checkpoints.comparison.row_order import RowOrder, row_order
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -31,7 +31,7 @@ class Ordered:
 
     tensor: CheckpointTensor
     shape: Shape
-    order: RowOrder | None = None
+    order: Order | None = None
 
     @property
     def name(self) -> str:

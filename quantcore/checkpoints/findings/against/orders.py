@@ -91,7 +91,7 @@ def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
             yield f"with the two halves interleaved{where}", in_blocks(n, even_first)
     if n % 8 == 0:
         for name, order in EIGHTS.items():
-            yield name, in_blocks(n, torch.tensor(order))
+            yield name, in_blocks(n, order)
 
 
 def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
@@ -141,7 +141,7 @@ def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, s
     if order:
         return likely, order
     for name, inside in EIGHTS.items():
-        if n % 8 == 0 and torch.equal(places, in_blocks(n, torch.tensor(inside))):
+        if n % 8 == 0 and torch.equal(places, in_blocks(n, inside)):
             return 0, name
     for heads in range(1, n):
         order = _of_heads(places, heads)
@@ -164,10 +164,8 @@ def order_of(places: Tensor, likely: int = 0, line: str = "row") -> tuple[int, s
 def _of_heads(places: Tensor, heads: int) -> str:
     """Return the order of rows within heads that a permutation is; empty if it is none."""
     n = len(places)
-    orders = Orders((n,), heads)
-    if n % (2 * heads):
-        return ""
-    return next((name for name in (HALVES, PAIRS) if torch.equal(places, orders.places(name, n))), "")
+    found = Orders((n,), heads).of_heads
+    return next((order.name for order in found if torch.equal(places, in_blocks(n, order.inside))), "")
 
 
 def _vector(s: Suspect) -> Iterator[Explained]:

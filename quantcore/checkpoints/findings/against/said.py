@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from quantcore.checkpoints.comparison.row_order import RowOrder
+from quantcore.checkpoints.comparison.orders import Order
 from quantcore.checkpoints.findings.against.leak import Leak
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.nearest import KEPT
@@ -51,12 +51,12 @@ def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[Checkp
     return found
 
 
-def of_order(layout: Layout, order: RowOrder) -> CheckpointFinding:
+def of_order(layout: Layout, order: Order) -> CheckpointFinding:
     """Return the note on llama.cpp's order of rows."""
     return note(
         layout, "rows_permuted",
         "{has} the rows of each of {its} {heads} heads in a different order than the original ({order}): llama.cpp permutes q "
-        "and k for rotary embeddings.", heads=order.orders.heads, order=str(order),
+        "and k for rotary embeddings.", heads=order.heads, order=str(order),
     )  # fmt: skip
 
 
