@@ -228,7 +228,7 @@ def test_which_columns_leak(odd, even, what, tmp_path):
     if what is None:
         assert found is None
     else:
-        assert (found.what, found.worse, found.large, found.small) == ("columns", what, max(odd, even), min(odd, even))
+        assert (found.facts["what"], found.facts["worse"], found.facts["large"], found.facts["small"]) == ("columns", what, max(odd, even), min(odd, even))
     assert leak_of(awq, errors) is None  # whose neighbors in a word are rows
     assert leak_of(ct, errors[:1]) is None
     one = np.ones(COLUMNS)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.layouts.awq import INTERLEAVE
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
@@ -40,8 +41,7 @@ class Heads:
         """Read them from the first config that has them: config.json or the metadata of a GGUF file."""
         for release in releases:
             config = release.config
-            inner = config.get("text_config")
-            for given in (config, inner if isinstance(inner, dict) else {}):
+            for given in (config, section(config, "text_config")):
                 queries = _numbers(given.get("num_attention_heads"))
                 if queries:
                     return cls(queries, _numbers(given.get("num_key_value_heads")) or queries)

@@ -14,7 +14,10 @@ from types import MappingProxyType
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.pairing import Pair, pair_up
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against import Measure, Norms, Ordered, in_order, judge
+from quantcore.checkpoints.findings.against.judge import judge
+from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.ordered import Ordered, in_order
+from quantcore.checkpoints.findings.against.rescaled import Norms
 from quantcore.checkpoints.findings.codes import Histogram
 from quantcore.checkpoints.findings.dead_scales import DeadScales
 from quantcore.checkpoints.findings.extremes import of_siblings
@@ -114,7 +117,7 @@ def steps(
         yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
     if against is not None:
         verdicts = judge(measured, checkpoint, against, Heads.of(against.release, checkpoint.release))
-        yield from (Step(total, total, "", verdict.findings) for verdict in verdicts)
+        yield from (Step(total, total, "", findings) for findings in verdicts)
     compared = [known[name] for name in tensors if name in known]
     yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
 

@@ -14,8 +14,9 @@ from statistics import median
 from quantcore.checkpoints.findings.flat import of_flat
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.findings.rotations import rotations
-from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.findings.summary import Summary
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import Facts
 
@@ -45,15 +46,10 @@ ADDS_ONE = (
 
 def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[CheckpointFinding]:
     """Yield the weights that are far from their siblings, and those that are all 0."""
-    roles: dict[tuple[str, str, tuple[int, ...]], list[Summary]] = {}
-    for summary in summaries:
-        # floats of several dtypes are comparable, and bits that are read as another dtype are not
-        storage = summary.storage.partition(" ")[0] if summary.storage in _FLOATS else summary.storage
-        roles.setdefault((role_of(summary.name), storage, summary.shape), []).append(summary)
     norms = [s for s in summaries if _is_norm(s.name)]
     # levels differ between layers where norms are folded into weights
     quantities = [q for q in QUANTITIES if q.kind.startswith("isolated")] if rotations(release) else QUANTITIES
-    for of_role in roles.values():
+    for of_role in alike(summaries, _role).values():
         yield from _zeros(of_role, norms, release)
         sound = [s for s in of_role if not s.zero and not s.zero_scales and not s.damaged]
         flat = list(of_flat({s.name: s.flat for s in sound}))
@@ -62,6 +58,12 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
             yield from _far(of_role, quantities)
             said = {name for finding in flat for name in finding.tensors}
             yield from _shifted([s for s in sound if s.name not in said])
+
+
+def _role(summary: Summary) -> tuple[str, str, tuple[int, ...]]:
+    # floats of several dtypes are comparable, and bits that are read as another dtype are not
+    storage = summary.storage.partition(" ")[0] if summary.storage in _FLOATS else summary.storage
+    return role_of(summary.name), storage, summary.shape
 
 
 _LIKE = "{alive} of the {siblings} in other layers"
@@ -77,9 +79,8 @@ def _is_bias(name: str) -> bool:
 
 
 def _adds_one(release: Release) -> bool:
-    inner = release.config.get("text_config")
-    kinds = [release.config.get("model_type"), inner.get("model_type") if isinstance(inner, dict) else None]
-    return any(kind in ADDS_ONE for kind in kinds)
+    configs = (release.config, section(release.config, "text_config"))
+    return any(config.get("model_type") in ADDS_ONE for config in configs)
 
 
 def _zeros(

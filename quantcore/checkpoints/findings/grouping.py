@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from quantcore.checkpoints.findings.record import CheckpointFinding
-from quantcore.checkpoints.findings.siblings import in_layer_order, subject_of
+from quantcore.checkpoints.findings.siblings import alike, in_layer_order, subject_of
 from quantcore.checkpoints.statement import Facts, write
 from quantcore.diagnosis import SEVERITIES
 
@@ -16,11 +16,7 @@ def grouped(findings: Iterable[CheckpointFinding], formats: Mapping[str, str]) -
         formats: of every weight that was checked, its format, such as "gptq"; of these, a merged finding says to how
             many it does not apply.
     """
-    causes: dict[tuple[str, str, str], list[CheckpointFinding]] = {}
-    for finding in findings:
-        alone = finding.sentence if not (finding.words or finding.cause) else ""
-        key = (finding.severity, finding.kind, finding.cause or finding.words or alone)
-        causes.setdefault(key, []).append(finding)
+    causes = alike(findings, lambda found: (found.severity, found.kind, found.cause or found.words or found.sentence))
     merged = [_merged(members, formats) if len(members) > 1 else members[0] for members in causes.values()]
     return sorted(merged, key=_place)
 

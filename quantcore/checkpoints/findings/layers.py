@@ -11,6 +11,7 @@ from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 
 LEAST = 4  # layers of a stack; fewer show no numbering
@@ -84,8 +85,7 @@ def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Ite
 
 def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> object:
     """What a config says, of the language model where it has one of its own."""
-    inner = config.get("text_config")
-    for place in (config, inner if isinstance(inner, dict) else {}):
+    for place in (config, section(config, "text_config")):
         if key in place:
             return place[key]
     return otherwise

@@ -5,11 +5,13 @@ layer have one role.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from quantcore.tensors import short
 from quantcore.wording import count, joined
 
+Item, Key = TypeVar("Item"), TypeVar("Key", bound=Hashable)
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 _SHOWN = 3  # names that a sentence lists
 
@@ -77,9 +79,9 @@ def _layers(names: Iterable[str]) -> str:
     return joined([*shown[:8], f"{len(shown) - 8} more"] if len(shown) > 8 else shown)
 
 
-def by_role(names: Iterable[str]) -> Mapping[str, list[str]]:
-    """Return the names of each role, in order."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(role_of(name), []).append(name)
+def alike(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items that have the same key, such as a role, by this key."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
     return found

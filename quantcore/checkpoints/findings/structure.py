@@ -15,7 +15,8 @@ from typing import Any
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.layers import of_layers
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
-from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import Facts
 from quantcore.diagnosis import Severity
@@ -84,8 +85,7 @@ def _modules(release: Release) -> dict[str, dict[str, StoredTensor]]:
 
 def shares_keys(config: Mapping[str, Any]) -> bool:
     """Whether a config says that layers use the keys and values of others: Gemma 3n's, Hunyuan's and Phi 4's do."""
-    inner = config.get("text_config")
-    names = [*config, *(inner if isinstance(inner, dict) else ())]
+    names = [*config, *section(config, "text_config")]
     return any(words in name.lower() for name in names for words in _SHARING)
 
 
@@ -95,14 +95,11 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
         parent, _, last = module.rpartition(".")
         if layer_of(parent) is not None:
             parents.setdefault(parent, {})[last] = pieces
-    roles: dict[str, list[str]] = {}
-    for parent in parents:
-        roles.setdefault(role_of(parent), []).append(parent)
-    for alike in roles.values():
+    for same in alike(parents, role_of).values():
         lacking: dict[str, tuple[tuple[str, ...], int]] = {}
         for fused in SETS:
-            whole = [parent for parent in alike if parents[parent].keys() >= set(fused)]
-            for parent in alike if whole else ():
+            whole = [parent for parent in same if parents[parent].keys() >= set(fused)]
+            for parent in same if whole else ():
                 missing = tuple(name for name in fused if name not in parents[parent])
                 if not missing or len(missing) == len(fused) or parent in lacking:
                     continue
@@ -130,8 +127,8 @@ def _is_of_another_kind(
         alone = not any(lost.isdisjoint(parents[p]) for p in parents if role_of(p) == role_of(parent) and p != parent)
         return sharing or not alone or len(whole) < _ALONE
     if lost <= LIKE_KEYS:
-        alike = [p for p in parents if role_of(p) == role_of(parent) and lost.isdisjoint(parents[p])]
-        return len(alike) > 1 or _shapes(own) not in [_shapes(parents[p], lost) for p in whole]
+        others = [p for p in parents if role_of(p) == role_of(parent) and lost.isdisjoint(parents[p])]
+        return len(others) > 1 or _shapes(own) not in [_shapes(parents[p], lost) for p in whole]
     return False
 
 
@@ -151,18 +148,15 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
         if match:
             shape = max((p.shape for p in pieces.values()), key=len)
             layers.setdefault(f"{match[1]}{match[2]}", {})[match[3]] = shape
-    stacks: dict[str, list[str]] = {}
-    for layer in layers:
-        stacks.setdefault(role_of(layer), []).append(layer)
-    for alike in stacks.values():
-        kinds = Counter(frozenset(layers[layer]) for layer in alike)
-        for layer in alike:
+    for same in alike(layers, role_of).values():
+        kinds = Counter(frozenset(layers[layer]) for layer in same)
+        for layer in same:
             own = frozenset(layers[layer])
             best = max((k for k in kinds if own < k), key=lambda k: (kinds[k], -len(k)), default=own)
             lost = sorted(best - own)
             if not lost or kinds[own] * RARE > kinds[best] or any(f"{layer}{n}.weight" in known for n in lost):
                 continue
-            example = next(layers[other] for other in alike if frozenset(layers[other]) == best)
+            example = next(layers[other] for other in same if frozenset(layers[other]) == best)
             shared = lost[0].rpartition(".")[2] in SHARED
             kills = len(lost) == 1 and _is_matrix(example[lost[0]]) and not shared
             kills |= _are_experts_between(lost, own)
@@ -186,13 +180,10 @@ def _is_matrix(shape: tuple[int, ...]) -> bool:
 
 
 def _of_parts(modules: Mapping[str, Pieces], reported: Container[str]) -> Iterator[CheckpointFinding]:
-    roles: dict[str, list[str]] = {}
-    for module in modules:
-        if layer_of(module) is not None:
-            roles.setdefault(role_of(module), []).append(module)
-    for alike in roles.values():
-        kinds = Counter(_kind(modules[module]) for module in alike)
-        for module in alike:
+    in_layers = [module for module in modules if layer_of(module) is not None]
+    for same in alike(in_layers, role_of).values():
+        kinds = Counter(_kind(modules[module]) for module in same)
+        for module in same:
             own = _kind(modules[module])
             more = [k for k in kinds if own < k and kinds[own] * RARE <= kinds[k]]
             if not more or module in reported:

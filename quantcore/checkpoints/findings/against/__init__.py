@@ -5,10 +5,3 @@ were rounded to nearest), `ordered` (llama.cpp's order of rows), `rescaled` (wha
 wrong, by their siblings and by rounding), `suspect` (a wrong weight, in memory), `causes` (the hypotheses, which are in
 `orders`, `numbers` and `others`), `places` (single scales and codes), `leak`, `plain` and `said` (findings).
 """
-
-from quantcore.checkpoints.findings.against.judge import Verdict, judge
-from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered, in_order
-from quantcore.checkpoints.findings.against.rescaled import Norms
-
-__all__ = ["Measure", "Norms", "Ordered", "Verdict", "in_order", "judge"]

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,10 +15,10 @@ from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
-from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_leak, of_order
+from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_order
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
-from quantcore.checkpoints.findings.siblings import layer_of, role_of
+from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
@@ -34,30 +34,17 @@ _AS_WELL, _ROUNDED = 2.0, 2.0**-8  # times the relative error that a cause leave
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What is found about a weight; ``done``: how many of ``of`` have been judged."""
-
-    name: str
-    findings: tuple[CheckpointFinding, ...]
-    done: int
-    of: int
-
-
 def judge(
     measures: Mapping[str, Measure], release: Opened, source: Opened, heads: Heads
-) -> Iterator[Verdict]:
+) -> Iterator[tuple[CheckpointFinding, ...]]:
     """Yield what the measures of all weights show, weight by weight; those with a wrong error are read again."""
     judgement = _Judgement(measures, release, source, heads)
-    quantized = [m for m in measures.values() if not m.is_plain]
-    plain = [m for m in measures.values() if m.is_plain]
-    of = len(measures)
-    for done, measure in enumerate((*quantized, *plain)):
+    for measure in sorted(measures.values(), key=lambda measure: measure.is_plain):
         try:
             found = judgement.of(measure)
         except QuantError as reason:
             found = [warning(measure.layout, "not_checked", f"is not compared with the original: {reason}")]
-        yield Verdict(measure.name, tuple(found), done + 1, of)
+        yield tuple(found)
 
 
 class _Judgement:
@@ -71,17 +58,14 @@ class _Judgement:
         self.scaled = {m.name: m.source.factors for m in measures.values() if isinstance(m.source, Rescaled)}
         self.by_row: dict[str, Tensor] = {}  # factors of rows
         self.global_scales = GlobalScales(measures)
-        self.roles: dict[tuple[str, str], list[Measure]] = {}
-        for measure in measures.values():
-            self.roles.setdefault((role_of(measure.name), measure.layout.storage), []).append(measure)
+        self.roles = alike(measures.values(), _role)
         plain = [m for m in measures.values() if m.is_plain]
         self.equal = sum(m.unequal == 0 for m in plain)
         self.plain = len(plain)
 
     def siblings(self, measure: Measure) -> list[Measure]:
         """Return the other weights of its role and storage."""
-        same = self.roles[role_of(measure.name), measure.layout.storage]
-        return [m for m in same if m is not measure]
+        return [m for m in self.roles[_role(measure)] if m is not measure]
 
     def of(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what is wrong with a weight, and its order if it differs."""
@@ -103,7 +87,7 @@ class _Judgement:
     def of_quantized(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what is wrong with a quantized weight."""
         if measure.leak is not None:
-            return [of_leak(measure.layout, measure.leak)]
+            return [measure.leak]
         if not measure.squares:
             return []
         siblings = self.siblings(measure)
@@ -229,6 +213,10 @@ class _Judgement:
             statistics.median(m.relative for m in siblings) if len(siblings) >= FEW else math.nan,
             self.heads.of_weight(measure.name) or self.heads.of_weight(measure.original_name), self.gguf_differs, is_far,
         )  # fmt: skip
+
+
+def _role(measure: Measure) -> tuple[str, str]:
+    return role_of(measure.name), measure.layout.storage
 
 
 def _is_wide(cause: Explained) -> bool:

@@ -1,29 +1,20 @@
 """Bits that leaked into the codes of the neighbors with which they share bytes."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import CODES
+from quantcore.checkpoints.statement import Facts
 
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
 ENOUGH = 512  # elements of each parity
 
 
-@dataclass(frozen=True)
-class Leak:
-    """``worse``: "odd" or "even" of ``what`` have the larger mean squared error, ``large``; the others ``small``."""
-
-    what: str
-    worse: str
-    large: float
-    small: float
-
-
-def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> Leak | None:
+def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFinding | None:
     """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
     if layout.holds_values:
         return None
@@ -37,9 +28,18 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> Leak | None:
     means = [np.sort(columns[parity == p]) / rows for p in (0, 1)]
     even, odd = (float(m.mean()) for m in means)
     middle = [float(np.median(m)) for m in means]
-    worse, better, names = (odd, even, "odd") if odd >= even else (even, odd, "even")
+    small, large = sorted((even, odd))
     agree = max(middle) > LEAKED * min(middle) and (middle[1] >= middle[0]) == (odd >= even)
-    return Leak(what, names, worse, better) if worse > LEAKED * better and worse > 0 and agree else None
+    if not (large > LEAKED * small and large > 0 and agree):
+        return None
+    worse, better = ("odd", "even") if odd >= even else ("even", "odd")
+    words = (
+        "{has} larger errors in {worse} {what} than in {better} ones: {its} mean squared error against the original is "
+        "{large} there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask "
+        "them; pack the weight again."
+    )
+    facts: Facts = {"worse": worse, "better": better, "what": what, "large": large, "small": small}
+    return error(layout, "bit_leak", words, **facts)
 
 
 def _sub_block(layout: Layout) -> tuple[int, str]:

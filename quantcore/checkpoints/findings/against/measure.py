@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.leak import Leak, leak_of
+from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.rescaled import Rescaled
+from quantcore.checkpoints.findings.record import CheckpointFinding
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import ELEMENTS
@@ -61,7 +62,7 @@ class Measure:
         self.has_min = self.grid is not None and has_min(self.layout)
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
         self.roundings = Roundings(self.layout, self.source.layout.dtype) if self.grid else None
-        self.leak: Leak | None = None
+        self.leak: CheckpointFinding | None = None
         self.strange_columns, self.strange_rows = 0, 0
         index = self.layout.group_index() if self.grid else None
         self.order = None if index is None or index.dim() > 1 else index.argsort(stable=True)

@@ -17,7 +17,7 @@ from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.record import CheckpointFinding, note
-from quantcore.checkpoints.findings.siblings import layer_of
+from quantcore.checkpoints.findings.siblings import alike, layer_of
 from quantcore.checkpoints.findings.walk import Box, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
@@ -81,12 +81,9 @@ class Norms:
     @cached_property
     def _names(self) -> dict[int | None, list[str]]:
         """The names of vectors by layer."""
-        found: dict[int | None, list[str]] = {}
-        for name, pairs in self._originals.items():
-            layout = self._release.tensors[name].layout
-            if layout.is_plain and len(layout.shape) == 1 and len(pairs) == 1:
-                found.setdefault(layer_of(name), []).append(name)
-        return found
+        whole = [name for name, pairs in self._originals.items() if len(pairs) == 1]
+        layouts = {name: self._release.tensors[name].layout for name in whole}
+        return alike((n for n in whole if layouts[n].is_plain and len(layouts[n].shape) == 1), layer_of)
 
     def rescaled(self, name: str, original: Ordered) -> Ordered:
         """Return the original of a weight times the factors of its columns, if the release's has any.

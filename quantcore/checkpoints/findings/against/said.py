@@ -1,14 +1,14 @@
-"""Findings on single scales, zero points and codes, and on bits that leaked."""
+"""Findings on single scales, zero points and codes."""
 
 import math
 from typing import Any
 
 from quantcore.checkpoints.comparison.orders import Order
-from quantcore.checkpoints.findings.against.leak import Leak
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.nearest import KEPT
 from quantcore.checkpoints.findings.against.places import Lines, Place, Run, wrong_runs
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
+from quantcore.checkpoints.findings.siblings import alike
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 
@@ -19,29 +19,13 @@ _FEEDBACK = 3.0  # times more where codes are not rounded to nearest: error feed
 _KINDS = {"scale": "scale_wrong", "zero point": "zero_point_wrong", "min": "min_wrong"}
 
 
-def of_leak(layout: Layout, leak: Leak) -> CheckpointFinding:
-    """Return the finding on a leak."""
-    return error(
-        layout,
-        "bit_leak",
-        "{has} larger errors in {worse} {what} than in {better} ones: {its} mean squared error against the original is "
-        "{large} there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask "
-        "them; pack the weight again.",
-        worse=leak.worse,
-        better="even" if leak.worse == "odd" else "odd",
-        what=leak.what,
-        large=leak.large,
-        small=leak.small,
-    )
-
-
 def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
     """Return what is wrong with single scales, zero points and codes."""
     if measure.grid is None:
         return []
     lines = Lines(tensor, measure.source, measure)
     explained, left = wrong_runs(lines)
-    found = [_of_places(measure.layout, same) for same in _alike(explained)]
+    found = [_of_places(measure.layout, same) for same in alike(explained, _cause).values()]
     taken = {(p.row, lines.start_of(p.column)) for p in explained}
     codes = _codes(measure, lines, taken)
     if codes:
@@ -60,13 +44,9 @@ def of_order(layout: Layout, order: Order) -> CheckpointFinding:
     )  # fmt: skip
 
 
-def _alike(places: list[Place]) -> list[list[Place]]:
-    """Group places with the same cause, by about the same factor."""
-    groups: dict[tuple[str, float, int], list[Place]] = {}
-    for place in places:
-        digits = 1 if abs(place.factor) > 1 else 3
-        groups.setdefault((place.what, round(place.factor, digits), place.bit), []).append(place)
-    return list(groups.values())
+def _cause(place: Place) -> tuple[str, float, int]:
+    """Return what places of one cause share: about the same factor, too."""
+    return place.what, round(place.factor, 1 if abs(place.factor) > 1 else 3), place.bit
 
 
 def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
