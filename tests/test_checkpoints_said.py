@@ -130,11 +130,11 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
 )  # fmt: skip
 def test_factors_that_are_one_cause(factors, groups):
     """To one decimal above 1, to three below."""
-    found = said._alike([Place(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)])
+    found = list(said.alike([Place(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], said._cause).values())
     assert [len(group) for group in found] == [len(factors) // groups] * groups
 
 
 def test_another_number_or_bit_is_another_cause():
     first = Place(3, 0, 32, "scale", 2.0, -1, 0.5, 0.1)
     for other in (replace(first, what="min"), replace(first, bit=4)):
-        assert said._alike([first, other]) == [[first], [other]]
+        assert list(said.alike([first, other], said._cause).values()) == [[first], [other]]
