@@ -11,7 +11,8 @@ from typing import TypeVar
 from quantcore.tensors import short
 from quantcore.wording import count, joined
 
-Item, Key = TypeVar("Item"), TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 _SHOWN = 3  # names that a sentence lists
 
