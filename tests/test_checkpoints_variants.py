@@ -14,11 +14,12 @@ from suspects import GROUP, M, W, awq_of, weight
 from test_checkpoints_findings import changed, members, release
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.containers.onnx.model import Dequantize, OnnxGraph, OnnxType
+from quantcore.checkpoints.containers.onnx import Node, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings import of_parameters
 from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
 from quantcore.checkpoints.layouts import onnx
+from quantcore.checkpoints.layouts.onnx_uses import Use
 from quantcore.checkpoints.layouts.compressed_tensors_groups import Matcher, read_groups
 from quantcore.checkpoints.layouts.quanto import _columns, _divisors, _group_size
 from quantcore.errors import QuantError
@@ -449,13 +450,14 @@ def test_versions_that_pack_otherwise(version, name, tmp_path):
 def test_what_onnx_dequantizes_to(output, dtype):
     """TensorProto: 1 float32, 10 float16, 16 bfloat16; 0, as the scales."""
     piece, codes = StoredTensor("s", "F16", (), None, 0, 2), StoredTensor("x", "I8", (2, 3), None, 0, 6)
-    node = Dequantize("x", "s", "", 1, 0, output)
-    graph = OnnxGraph({"x": (OnnxType("int8", "I8", 8), (2, 3))}, (node,))
+    node = Node("DequantizeLinear", "", "", ("x", "s"), ("y",), {"output_dtype": output})
+    types = {"x": (OnnxType("int8", "I8", 8), (2, 3)), "s": (OnnxType("float16", "F16", 16), ())}
+    graph, use = OnnxGraph(types, (node,), {}), Use(node, "x", "s", "", 1)
     if dtype is None:
         with pytest.raises(QuantError, match=f"data type {output}"):
-            onnx._dequantized(node, graph, {"x": codes, "scale": piece})
+            onnx._used("x", use, graph, {"x": codes, "scale": piece})
     else:
-        assert onnx._dequantized(node, graph, {"x": codes, "scale": piece}).dtype == dtype
+        assert onnx._used("x", use, graph, {"x": codes, "scale": piece}).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -466,10 +468,10 @@ def test_what_onnx_dequantizes_to(output, dtype):
 )  # fmt: skip
 def test_blocks_of_onnx(shape, scales, axis, size, wanted):
     """One scale, one of each index of an axis, or one of a run along it: DequantizeLinear, opset 21."""
-    node = Dequantize("x", "s", "", axis, size, 0)
+    use = Use(Node("DequantizeLinear", "", "", ("x", "s"), ("y",), {"block_size": size}), "x", "s", "", axis)
     piece = type("Scale", (), {"shape": scales})()
     if wanted is None:
         with pytest.raises(QuantError):
-            onnx._granularity(node, shape, piece)
+            onnx._granularity("x", use, shape, piece)
     else:
-        assert onnx._granularity(node, shape, piece) == wanted
+        assert onnx._granularity("x", use, shape, piece) == wanted
