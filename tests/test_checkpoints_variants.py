@@ -19,8 +19,8 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings import of_parameters
 from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
 from quantcore.checkpoints.layouts import onnx
-from quantcore.checkpoints.layouts.onnx_uses import Use
 from quantcore.checkpoints.layouts.compressed_tensors_groups import Matcher, read_groups
+from quantcore.checkpoints.layouts.onnx_uses import Use
 from quantcore.checkpoints.layouts.quanto import _columns, _divisors, _group_size
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
@@ -188,7 +188,7 @@ def test_sizes_of_quanto():
 def test_columns_of_quanto(name, groups, bias, hidden, columns, assumed):
     """What determines the length of a row: a bias, the hidden size; else it is assumed, and said."""
     piece = None if bias is None else type("Bias", (), {"shape": (bias,)})()
-    found, remarks = _columns(name, groups, 128, piece, hidden)
+    found, remarks = _columns(name, groups, 128, piece, hidden, frozenset())
     assert (found, bool(remarks)) == (columns, assumed)
     if assumed:
         assert remarks[0].facts == {"size": 128, "groups": groups}
