@@ -52,9 +52,6 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         rounding, scales = format_controls.rounding(), format_controls.scales()
         if name == INTEGERS:
             narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND, help=_NARROW_HELP)
-        # Streamlit writes a value set by a callback into the link only if it has seen the widget's key before
-        for key, default in DEFAULTS.items():
-            st.session_state.setdefault(key, default)
     if not saturate:
         convention = convention.changed(overflow="wrap")
     if rounding != DEFAULTS["rounding"]:

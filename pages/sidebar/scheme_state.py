@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.state import mirrored
+from pages.shared.state import link, mirrored
 from pages.sidebar import range_controls
 
 # Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend
@@ -37,7 +37,7 @@ TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 
 def reset() -> None:
     """Set every option back to its default (a callback)."""
-    st.session_state.update(DEFAULTS)
+    link.put(DEFAULTS)
 
 
 def apply_scheme(scheme: qc.Scheme) -> None:
@@ -74,7 +74,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
     chosen |= range_controls.choices_of(scheme.range_setting)
-    st.session_state.update(chosen)
+    link.put(chosen)
 
 
 def change_to(scheme: qc.Scheme) -> None:

@@ -42,12 +42,7 @@ def draw() -> Tensor:
     """
     st.subheader("Tensor")
     source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", **_BIND)
-    try:
-        tensor = _DRAW[source]()
-    finally:
-        # Streamlit writes a value set by a callback into the link only if it has seen the widget's key before
-        for key, default in (DEFAULTS | PARAMETERS).items():
-            st.session_state.setdefault(key, default)
+    tensor = _DRAW[source]()
     if source != "edit":
         st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
         st.session_state.pop(_EDITED, None)  # so that the grid starts from this tensor

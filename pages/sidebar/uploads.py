@@ -105,7 +105,7 @@ def _keep(key: str, name: str, data: bytes) -> UploadedFile:
     names = [info.name for info in file.tensors]
     # if the link names one of its tensors, the file was uploaded for that tensor
     if _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
-        st.session_state[PICKED] = tensors.first_weight(file.tensors).name if len(names) > 1 else None
+        link.put({PICKED: tensors.first_weight(file.tensors).name if len(names) > 1 else None})
     st.session_state[_UPLOADED] = file
     return file
 
@@ -200,7 +200,7 @@ def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
     """Draw the choice of a tensor, and below it the full name, which the field may truncate."""
     by_name = {info.name: info for info in infos}
     if st.session_state.get(PICKED) not in by_name and st.query_params.get(PICKED) not in by_name:
-        st.session_state[PICKED] = tensors.first_weight(infos).name
+        link.put({PICKED: tensors.first_weight(infos).name})
     short = max(map(len, by_name)) <= _LONGEST
     persistence: dict[str, Any] = {"bind": "query-params"} if short else {"persist_state": "session"}
     name = st.selectbox(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 import quantcore as qc
+from pages.shared.state import link
 from pages.sidebar import scheme_state, tensor_controls
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -94,9 +95,7 @@ def _load() -> None:
     st.session_state[_EXAMPLE] = None
     if example is None:
         return
-    st.session_state.update(
-        {"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: example.rank}
-    )
+    link.put({"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: example.rank})
     scheme_state.apply_scheme(qc.Scheme.parse(example.scheme))
     st.session_state.update({"lib_a": example.a, "lib_b": example.b})
 

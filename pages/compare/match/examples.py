@@ -11,6 +11,7 @@ import torch
 import quantcore as qc
 from pages.compare.match import controls
 from pages.shared.cards import Card
+from pages.shared.state import link
 from pages.sidebar import scheme_state
 from quantcore import figures, tensors
 
@@ -114,7 +115,7 @@ def _load(place: int) -> None:
     if result.zero_point is not None:
         known["offset"] = -result.zero_point
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
-    st.session_state.update({"src": "example", "ex": example.tensor, scheme_state.RANK: result.x.ndim})
+    link.put({"src": "example", "ex": example.tensor, scheme_state.RANK: result.x.ndim})
     controls.put(codes, *texts)
 
 

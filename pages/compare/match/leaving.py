@@ -6,6 +6,7 @@ import streamlit as st
 import quantcore as qc
 from pages.compare.match import controls
 from pages.shared import lesson_plan
+from pages.shared.state import link
 from pages.sidebar import scheme_state, tensor_controls
 
 _TO = "_match_to"  # the script of the page
@@ -29,7 +30,7 @@ def to_lesson(name: str, step: str) -> None:
 def to_match(x: np.ndarray, codes: np.ndarray) -> None:
     """Open Match with a tensor and codes (a callback)."""
     text = tensor_controls.write(x)
-    st.session_state.update({"src": "paste", tensor_controls.PASTED: text, scheme_state.RANK: x.ndim})
+    link.put({"src": "paste", tensor_controls.PASTED: text, scheme_state.RANK: x.ndim})
     controls.put(codes)
     st.session_state[_TO] = "compare/match/page.py"
 

@@ -7,12 +7,8 @@ from pages.shared import cards
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import sharing
-from pages.sidebar import tensor_controls
 
 leaving.leave()
-# Streamlit writes what an example sets into the link only for widgets whose key it already knows
-for name, default in tensor_controls.DEFAULTS.items():
-    st.session_state.setdefault(name, default)
 
 with page_frame("Which rules made these integers?") as frame:
     tensor = frame.chosen.tensor

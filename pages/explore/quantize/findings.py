@@ -10,6 +10,7 @@ import quantcore as qc
 from pages.maps import four_maps
 from pages.shared import lesson_plan, messages
 from pages.shared.computing import cache
+from pages.shared.state import link
 from pages.shared.state.selection import Tensor
 from pages.sidebar import scheme_state
 from quantcore.diagnosis import EXAMPLES, MAX_BOXES, Box
@@ -188,7 +189,7 @@ def load(kind: str) -> None:
     state: dict[str, Any] = dict.fromkeys(("cell", "rows", "cols", "at"), "")
     if kind in IMAGES:
         _, name, text = IMAGES[kind]
-        st.session_state.update(state | {"src": "example", "ex": name})
+        link.put(state | {"src": "example", "ex": name})
         st.session_state[scheme_state.RANK] = 2
         scheme_state.change_to(qc.Scheme.parse(text))
         return
@@ -199,6 +200,6 @@ def load(kind: str) -> None:
         state |= {"seed": spec.seed, **{f"{spec.distribution}_{n}": v for n, v in spec.values().items()}}
     else:
         state |= {"src": "paste", "_pasted": example.tensor}
-    st.session_state.update(state)
+    link.put(state)
     st.session_state[scheme_state.RANK] = example.load().ndim
     scheme_state.change_to(example.parsed())

@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages
-from pages.shared.state import mirrored
+from pages.shared.state import link, mirrored
 from pages.sidebar import range_controls
 
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
@@ -62,7 +62,7 @@ def draw(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: 
 def use(setting: qc.RangeSetting) -> None:
     """Set the scheme's range setting (a callback)."""
     try:
-        st.session_state.update(range_controls.choices_of(setting))
+        link.put(range_controls.choices_of(setting))
     except qc.QuantError as error:
         messages.error(str(error))
 
@@ -85,7 +85,7 @@ def _typed(name: str, at_low: str, at_high: str) -> None:
         return
     high = st.session_state[at_high]
     low = st.session_state[at_low] if at_low else -high
-    st.session_state.update({"range": "fixed", "low": low, "high": high})
+    link.put({"range": "fixed", "low": low, "high": high})
 
 
 def _slid(key: str, step: float) -> None:
