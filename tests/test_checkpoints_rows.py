@@ -12,7 +12,7 @@ from test_checkpoints_findings import release
 from test_comparison_names import gguf_release
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, boxes, parts
+from quantcore.checkpoints.comparison import Comparison, boxes
 from quantcore.checkpoints.comparison.orders import Heads, Orders, described, row_order
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
@@ -114,7 +114,7 @@ def test_scalars_vectors_and_what_is_too_large(tmp_path, monkeypatch):
         (expert, Part(name, 0), False), (expert - 1, Part(name, 0), True), (expert, Part(name), False),
         (expert - 1, Part(name), True), (expert, Part(name, 0, (0, 1, 1)), False),
     ):  # fmt: skip
-        monkeypatch.setattr(parts, "MOST_ELEMENTS", limit)
+        monkeypatch.setattr("quantcore.checkpoints.rows.MOST_ELEMENTS", limit)
         if is_too_long:
             with pytest.raises(TooLong, match=f"{expert:,}"):
                 rows_of(layout, part)

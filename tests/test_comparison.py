@@ -479,10 +479,12 @@ def test_names_of_strangers(tmp_path):
 
 
 def test_rows_that_are_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(boxes, "MOST_ELEMENTS", 1000)
-    weights = {"a": torch.randn(2, 2000), "b": torch.randn(2, 20)}
+    """Each of them, or the eight that stay in one box."""
+    monkeypatch.setattr("quantcore.checkpoints.rows.MOST_ELEMENTS", 1000)
+    weights = {"a": torch.randn(2, 2000), "eight": torch.randn(16, 250), "b": torch.randn(2, 20)}
     results = compare(release(tmp_path / "a", weights), release(tmp_path / "b", weights))[2]
-    assert "2,000 elements must be read at once, more than the limit" in results["a"].problem
+    assert "its rows have 2,000 elements, more than the limit" in results["a"].problem
+    assert "2,000 elements must be read at once, more than the limit" in results["eight"].problem
     assert results["b"].equal
 
 

@@ -15,25 +15,49 @@ class TooLong(QuantError):
     """A row of a weight has too many elements for a check."""
 
 
-def boxes(layout: Layout, multiple: int = 1) -> Iterator[slice]:
-    """Yield slices of axis 0 that cover a weight.
+def refuse_long(elements: int, what: str = "{:,} elements must be read at once") -> None:
+    """Check that a read has not too many elements.
 
     Args:
-        multiple: how many adjacent rows must stay in one box, such as those that share a scale.
+        what: has them, with a place for their number.
+
+    Raises:
+        TooLong: it has.
+    """
+    if elements > MOST_ELEMENTS:
+        raise TooLong(f"{what.format(elements)}, more than the limit of {MOST_ELEMENTS:,}.")
+
+
+def rows_per_box(rows: int, width: int, multiple: int, elements: int) -> int:
+    """Return how many rows a box has, all but the last.
+
+    Args:
+        multiple: how many adjacent rows must stay in one box.
+        elements: of a box, if that many rows fit.
 
     Raises:
         TooLong: even the smallest box would have too many elements.
     """
+    refuse_long(width * min(multiple, rows))
+    return max(1, elements // max(1, width * multiple)) * multiple
+
+
+def boxes(layout: Layout) -> Iterator[slice]:
+    """Yield slices of axis 0 that cover a weight.
+
+    Raises:
+        TooLong: even one row has too many elements.
+    """
     rows = layout.shape[0]
-    size = prod(layout.shape[1:])
-    least = size * min(multiple, rows)
-    if least > MOST_ELEMENTS:
-        raise TooLong(f"{least:,} elements must be read at once, more than the limit of {MOST_ELEMENTS:,}.")
-    step = max(1, ELEMENTS // max(1, size * multiple)) * multiple
+    step = rows_per_box(rows, prod(layout.shape[1:]), 1, ELEMENTS)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
-def ready(layout: Layout) -> Layout:
-    """Return the layout with what every box needs in memory, unless the weight is large."""
-    return layout.loaded() if layout.num_bytes <= IN_MEMORY else layout
+def ready(layout: Layout, codes: bool = False) -> Layout:
+    """Return the layout with what every box needs in memory, unless the weight is large.
+
+    Args:
+        codes: load the codes in any case, because they are read twice; values that are stored as they are, never.
+    """
+    return layout.loaded(codes and not layout.is_plain) if layout.num_bytes <= IN_MEMORY else layout

@@ -11,7 +11,7 @@ from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
 from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong
+from quantcore.checkpoints.rows import rows_per_box
 from quantcore.errors import QuantError
 
 CHUNK = 1 << 20  # elements per box
@@ -50,12 +50,7 @@ class Work:
     def _rows(self) -> int:
         """Return the number of rows per box, which depends on shapes alone."""
         multiple = self.orders.multiple if self.pair.shape[:1] == (self.both.count,) else 1
-        most = self.both.width * min(multiple, self.both.count)
-        if most > MOST_ELEMENTS:
-            raise TooLong(
-                f"{most:,} elements must be read at once, more than the limit of {MOST_ELEMENTS:,}."
-            )
-        return max(1, CHUNK // max(1, self.both.width * multiple)) * multiple
+        return rows_per_box(self.both.count, self.both.width, multiple, CHUNK)
 
     def run(self, box: int) -> "Box":
         """Compare a box; a pair that can't be read ends with it."""

@@ -14,7 +14,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import CODES
-from quantcore.checkpoints.rows import MOST_ELEMENTS, TooLong, ready
+from quantcore.checkpoints.rows import ready, refuse_long
 from quantcore.granularity import Shape
 
 
@@ -83,8 +83,7 @@ class _OfLayout(Rows):
         self.layout, self.first, self.step = layout, first, step
         self.count, self.width = count, math.prod(shape[1:])
         self._inner = shape[1:]
-        if self.width > MOST_ELEMENTS:
-            raise TooLong(f"its rows have {self.width:,} elements, more than the limit of {MOST_ELEMENTS:,}.")
+        refuse_long(self.width, "its rows have {:,} elements")
 
     def read(self, start: int, stop: int, out: Tensor) -> None:
         if not self.layout.shape:
@@ -105,10 +104,7 @@ class _Held(Rows):
         self.shape = part.shape_of(layout.shape)
         self.count, self.width = self.shape[0], math.prod(self.shape[1:])
         whole = layout.shape if part.index is None else layout.shape[1:]
-        if math.prod(whole) > MOST_ELEMENTS:
-            raise TooLong(
-                f"{math.prod(whole):,} elements must be read at once, more than the limit of {MOST_ELEMENTS:,}."
-            )
+        refuse_long(math.prod(whole))
 
     @cached_property
     def _values(self) -> Tensor:

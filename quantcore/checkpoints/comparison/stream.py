@@ -15,7 +15,6 @@ from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Order,
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
-from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
@@ -156,7 +155,8 @@ class Comparison:
         first = state.boxes
         for number in range(len(state.finished), len(self.pairing.pairs)):
             pair = self.pairing.pairs[number]
-            work = Work(number, pair, self._layouts(pair), *self.orders_of(pair))
+            x, y = self._tensors(pair)
+            work = Work(number, pair, (x.layout, y.layout), *self.orders_of(pair))
             for box in range(first, work.boxes):
                 yield work, box
                 if work.problem:
@@ -175,10 +175,6 @@ class Comparison:
 
     def _tensors(self, pair: Pair) -> tuple[CheckpointTensor, CheckpointTensor]:
         return self.original.tensors[pair.original.name], self.other.tensors[pair.other.name]
-
-    def _layouts(self, pair: Pair) -> tuple[Layout, Layout]:
-        x, y = self._tensors(pair)
-        return x.layout, y.layout
 
     def _storage(self, pair: Pair) -> tuple[str, str]:
         x, y = self._tensors(pair)

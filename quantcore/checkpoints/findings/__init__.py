@@ -35,7 +35,7 @@ from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.rows import IN_MEMORY, TooLong, ready
+from quantcore.checkpoints.rows import TooLong, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
@@ -106,7 +106,8 @@ def steps(
             original = original and norms.rescaled(name, original)
         check = _Check(tensor, original)
         if original is None and name in originals:
-            check.findings.append(_in_part(tensor.layout))
+            words = "{is} not compared: the original has only some of {its} parts."
+            check.findings.append(note(tensor.layout, "not_compared", words, shape=tuple(tensor.layout.shape)))
         for part in check.run():
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
@@ -152,7 +153,7 @@ class _Check:
         try:
             if 0 in layout.shape or not layout.shape:
                 return
-            yield from self._gather(ready(layout) if self.original is None else _held(layout))
+            yield from self._gather(ready(layout, codes=self.original is not None))
         except TooLong as reason:
             self.findings.append(warning(self.tensor.layout, "not_checked", f"is not checked: {reason}"))
         except QuantError as reason:
@@ -187,18 +188,6 @@ class _Check:
         if flat is not None and self.summary is not None:
             self.summary = replace(self.summary, flat=flat.found())
         self.measure = None if measure is None else measure.done()
-
-
-def _in_part(layout: Layout) -> CheckpointFinding:
-    words = "{is} not compared: the original has only some of {its} parts."
-    return note(layout, "not_compared", words, shape=tuple(layout.shape))
-
-
-def _held(layout: Layout) -> Layout:
-    """Return the layout with all of its bytes in memory, unless the weight is large: codes and values are both needed."""
-    if layout.is_plain or layout.num_bytes > IN_MEMORY:
-        return ready(layout)
-    return layout.loaded(codes=True)
 
 
 __all__ = [

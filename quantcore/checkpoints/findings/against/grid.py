@@ -88,8 +88,10 @@ class Grid:
             return 1 / scale
         return scale * (1 / layout.element.symmetric_max) if layout.decoding == "of_largest" else scale
 
-    def rounding(self, rows: slice, scales: Tensor) -> Tensor | float:
+    def rounding(self, rows: slice, scales: Tensor) -> Tensor:
         """Return the relative rounding error of the stored scales, which may have been rounded after codes were computed.
+
+        One number, or one for each element.
 
         Args:
             scales: of the elements of these rows.
@@ -97,7 +99,7 @@ class Grid:
         layout = self.layout
         if layout.block_type:
             if "d" not in layout.fields:
-                return 0.0
+                return torch.zeros(())
             stored = layout.fields["d"].read(rows).float().abs()
             size = layout.shape[-1] // stored.shape[-1]
             return _half_rounding(stored.repeat_interleave(size, -1))
@@ -105,7 +107,7 @@ class Grid:
         dtype = "" if field is None else field.piece.dtype
         if dtype == "F16":
             return _half_rounding(scales.abs())
-        return BFLOAT16 if dtype == "BF16" else 0.0
+        return torch.tensor(BFLOAT16 if dtype == "BF16" else 0.0)
 
     @property
     def is_exact(self) -> bool:

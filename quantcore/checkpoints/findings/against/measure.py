@@ -114,16 +114,11 @@ class Measure:
         """Add some rows."""
         values = box.values if self.layout.holds_values else box.exact
         lines = [t.reshape(-1, self.width) for t in (box.original, values)]
-        gridded: tuple[Tensor, Tensor, Tensor] | None = None
+        gridded: list[Tensor] = []
         if self.grid is not None:
             scale = self.grid.scales(box.rows)
-            rounding = self.grid.rounding(box.rows, scale)
-            stored = (
-                rounding.reshape(-1, self.width)
-                if isinstance(rounding, Tensor)
-                else torch.full((1, 1), rounding)
-            )
-            gridded = scale.reshape(-1, self.width), self.grid.bits(box.codes).reshape(-1, self.width), stored
+            rounding = self.grid.rounding(box.rows, scale).expand(scale.shape)
+            gridded = [t.reshape(-1, self.width) for t in (scale, self.grid.bits(box.codes), rounding)]
         step = max(1, ELEMENTS // 8 // self.width)
         for start in range(0, len(lines[0]), step):
             part = slice(start, start + step)
@@ -135,11 +130,8 @@ class Measure:
             self._squares(a, error)
             self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             first = box.start + start
-            if gridded is not None:
-                scale, bits, stored = gridded
-                self._in_steps(
-                    a, b, error, scale[part], bits[part], first, stored if len(stored) == 1 else stored[part]
-                )
+            if gridded:
+                self._in_steps(a, b, error, first, *(t[part] for t in gridded))
             elif self.is_plain:
                 self._plain(a, b, error, first)
 
@@ -153,7 +145,7 @@ class Measure:
             self.strange_rows += int(((mine > _STRANGE * of_x) & (mine > _MATTERS * of_x.mean())).sum())
 
     def _in_steps(
-        self, x: Tensor, y: Tensor, error: Tensor, scale: Tensor, bits: Tensor, first: int, stored: Tensor
+        self, x: Tensor, y: Tensor, error: Tensor, first: int, scale: Tensor, bits: Tensor, stored: Tensor
     ) -> None:
         assert self.grid is not None
         size = scale.abs()
@@ -191,7 +183,6 @@ class Measure:
         places = near.reshape(-1).nonzero().reshape(-1)
         if not len(places):
             return
-        stored = stored.expand_as(near) if stored.numel() == 1 else stored
         # by index, which is several times as fast as by mask
         chosen = [t.reshape(-1).index_select(0, places) for t in (x, y, scale, code, errors - 0.5, size / step, stored, step)]
         self.roundings.add(Elements(*chosen), places // self.width + first, places % self.width)

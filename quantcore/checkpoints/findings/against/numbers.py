@@ -96,10 +96,10 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
 
 def other_bits(s: Suspect) -> Iterator[Explained]:
     """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse, or their bytes are swapped."""
-    field = s.layout.fields.get(CODES if s.is_plain else SCALE)
+    field = s.layout.fields.get(CODES if s.layout.is_plain else SCALE)
     if field is None or field.piece.dtype not in _OTHER:
         return
-    if not s.is_plain:
+    if not s.layout.is_plain:
         yield from _other_scales(s, field.piece.dtype)
     elif field.piece.shape == s.layout.shape:
         yield from _other_values(s, field.piece)

@@ -26,7 +26,7 @@ def transposed(s: Suspect) -> Iterator[Explained]:
     if len(shape) < 2 or shape[-1] != shape[-2] or not s.is_whole:
         return
     turned = s.y.reshape(shape).mT.reshape(s.y.shape)
-    step = s.step.reshape(shape).mT.reshape(s.y.shape) if not s.is_plain else None
+    step = s.step.reshape(shape).mT.reshape(s.y.shape) if not s.layout.is_plain else None
     yield s.explained("transposed", "{is} the transpose of the original's: transposed back", s.fit(turned, step))
 
 
@@ -112,7 +112,7 @@ def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
         facts["heads"] = heads
         how = {PAIRS: "the two halves interleaved", HALVES: "the even rows before the odd ones"}[order]
         words = f"{{has}} the rows of each of {{its}} {{heads}} heads in a different order than the original ({how})"
-    fit = s.fit(s.y[places], s.step[places] if not s.is_plain else None)
+    fit = s.fit(s.y[places], s.step[places] if not s.layout.is_plain else None)
     yield s.explained(kind, f"{words}; in the right order", fit, 2, **facts)
     if s.grid is None:
         return
@@ -228,7 +228,7 @@ def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
         return
     facts = {**_moved(places), "order": order_of(places, line="column")[1]}
     words = "{has} {moved} of {its} {of:column} in the place of other columns; in the right order"
-    fit = s.fit(s.y[:, places], None if s.is_plain else s.step[:, places])
+    fit = s.fit(s.y[:, places], None if s.layout.is_plain else s.step[:, places])
     yield s.explained("columns_permuted", words, fit, 2, **facts)
     if s.grid is not None:
         words = "{has} the codes of {moved} of {its} {of:column} in the place of those of other columns, but not the scales"

@@ -124,18 +124,13 @@ class Suspect:
         """The step at each element, in units of the weight; for a plain weight, its rounding error."""
         if self.grid is None:
             dtype = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
-            return self.x.abs() * (2 * dtype) if self.is_plain else self.x.abs()
+            return self.x.abs() * (2 * dtype) if self.layout.is_plain else self.x.abs()
         return self.scales.abs() * self.grid.gaps[self.codes]
 
     @cached_property
     def has_min(self) -> bool:
         """Whether something is added that the scale does not multiply."""
         return has_min(self.layout)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is stored as its values."""
-        return self.layout.is_plain
 
     def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Fit":
         """Return how far predicted values are from the original."""
@@ -170,7 +165,7 @@ class Suspect:
 
     def explains(self, fit: "Fit") -> bool:
         """Whether a prediction leaves an error like that of siblings, and much less than before."""
-        if self.is_plain:
+        if self.layout.is_plain:
             own = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
             return fit.relative <= max(2 * own, 1e-6) and fit.relative < 0.5 * self.now.relative
         if self.grid is None:
