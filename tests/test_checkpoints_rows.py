@@ -17,7 +17,7 @@ from quantcore.checkpoints.comparison.orders import Heads, Orders, described, ro
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
 from quantcore.checkpoints.comparison.record import Record
-from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
+from quantcore.checkpoints.comparison.sums import Sums, sums_of
 from quantcore.checkpoints.findings import steps
 from quantcore.checkpoints.findings.against.ordered import Assembled
 from quantcore.checkpoints.rows import TooLong
@@ -300,7 +300,7 @@ def test_sums_of_blocks(shape):
     assert len(found.blocks) == min(5, len(blocks))
     for got, wanted in zip(found.blocks, blocks, strict=False):
         assert got == pytest.approx(wanted, rel=1e-12)
-    assert relative(found) == pytest.approx(np.sqrt((e**2).sum() / (x.astype(float) ** 2).sum()))
+    assert found.relative == pytest.approx(np.sqrt((e**2).sum() / (x.astype(float) ** 2).sum()))
     assert Sums.of_list(found.as_list()) == found
 
 
@@ -314,8 +314,8 @@ def test_ties_go_to_the_first_block():
 
 
 def test_relative_errors_of_nothing():
-    assert relative(Sums()) == 0
-    assert relative(Sums(ee=1.0)) == math.inf
+    assert Sums().relative == 0
+    assert Sums(ee=1.0).relative == math.inf
 
 
 def test_an_error_that_can_not_be_read_is_said_once(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quantcore.checkpoints.comparison import sums as module
-from quantcore.checkpoints.comparison.sums import WORST, Sums, relative, sums_of
+from quantcore.checkpoints.comparison.sums import WORST, Sums, sums_of
 
 INF, NAN = math.inf, math.nan
 
@@ -41,7 +41,7 @@ def test_sums(shape, piece, monkeypatch):
     assert (found.xx, found.yy, found.xy, found.ee) == pytest.approx(((a * a).sum(), (b * b).sum(), (a * b).sum(), ((a - b) ** 2).sum()))
     worst = np.abs(a - b)
     assert (found.worst, found.worst_at) == (worst.max(), 100 + int(worst.argmax()))
-    assert relative(found) == pytest.approx(math.sqrt(((a - b) ** 2).sum() / (a * a).sum()))
+    assert found.relative == pytest.approx(math.sqrt(((a - b) ** 2).sum() / (a * a).sum()))
     wanted = blocks_of(x, y, 100, 8)
     assert [block[2:] for block in found.blocks] == [block[2:] for block in wanted]
     assert [block[:2] for block in found.blocks] == [pytest.approx(block[:2]) for block in wanted]
@@ -59,9 +59,9 @@ def test_worst_of_equal_ones(monkeypatch):
     assert (found.worst, found.worst_at) == (2.0, 29)
     assert [block[2] for block in found.blocks] == [28, 36, 44, 52, 56]
     assert [block[0] for block in found.blocks] == [4.0] * 5
-    assert relative(found) == math.inf
+    assert found.relative == math.inf
     same = sums_of(torch.from_numpy(y), torch.from_numpy(y), 0)
-    assert (same.blocks, same.worst, same.worst_at, same.different, relative(same)) == ([], 0.0, 0, 0, 0.0)
+    assert (same.blocks, same.worst, same.worst_at, same.different, same.relative) == ([], 0.0, 0, 0, 0.0)
 
 
 VALUES = {

@@ -1,7 +1,17 @@
 """How good a result is: metrics, views, sweeps and curves."""
 
 from quantcore.analysis.blocks import block_errors, elements_of
-from quantcore.analysis.metrics import Errors, Report, decibels, errors, report, sqnr, sqnr_of
+from quantcore.analysis.metrics import (
+    Errors,
+    Report,
+    cosine_of,
+    decibels,
+    errors,
+    relative_error,
+    report,
+    sqnr,
+    sqnr_of,
+)
 from quantcore.analysis.planes import Span, View, element, place
 from quantcore.analysis.range_curves import (
     RangeCurve,
@@ -34,6 +44,7 @@ __all__ = [
     "View",
     "block_errors",
     "box_of_blocks",
+    "cosine_of",
     "decibels",
     "element",
     "elements_of",
@@ -46,6 +57,7 @@ __all__ = [
     "range_curve",
     "range_in_use",
     "range_marks",
+    "relative_error",
     "report",
     "search_curve",
     "default_schemes",

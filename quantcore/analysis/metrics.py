@@ -96,8 +96,6 @@ class _Sums:
     def errors(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """The fields of `Errors`."""
         n = math.prod(shape)
-        length = math.sqrt(self.xx) * math.sqrt(self.yy)
-        cosine = self.xy / length if length else math.nan
         found: dict[str, Any] = {
             "mse": self.sse / n,
             "mae": self.sae / n,
@@ -105,7 +103,7 @@ class _Sums:
             "rmse": math.sqrt(self.sse / n),
             "sqnr_db": sqnr_of(self.xx, self.sse),
             "max_abs_error": self.worst,
-            "cosine": math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine)),
+            "cosine": cosine_of(self.xx, self.yy, self.xy),
         }
         found["undefined"] = self.reasons(found)
         if math.isnan(self.worst):
@@ -135,6 +133,18 @@ def sqnr_of(power: float, sse: float) -> float:
     if sse == 0:
         return math.inf
     return 10 * math.log10(power / sse) if power and sse < math.inf else -math.inf
+
+
+def relative_error(power: float, sse: float) -> float:
+    """Return the RMS error over the RMS of x, with power Σx² and sse Σerror²; 0 for 0/0."""
+    return math.sqrt(sse / power) if power else math.inf if sse else 0.0
+
+
+def cosine_of(xx: float, yy: float, xy: float) -> float:
+    """Return the cosine of the angle between two tensors, from Σx², Σy² and Σx·y; nan if one is 0 everywhere."""
+    length = math.sqrt(xx) * math.sqrt(yy)
+    cosine = xy / length if length else math.nan
+    return math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine))
 
 
 def decibels(value: float, digits: int = 1) -> str:

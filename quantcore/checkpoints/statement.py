@@ -6,6 +6,7 @@ the noun that is counted. What many weights say in the same words becomes one se
 becomes its range, and any other fact that of the first weight, by name.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -54,6 +55,15 @@ def write(words: str, subject: str, facts: Sequence[Facts], names: Sequence[str]
     for key in facts[0]:
         known[key] = _Shown([own[key] for own in facts if key in own], names)
     return f"{subject} {words.format_map(known)}"
+
+
+def plain(value: Any) -> Any:
+    """Return plain data for JSON, in which numbers that are not finite are strings: ``nan``, ``inf`` and ``-inf``."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class _Shown:

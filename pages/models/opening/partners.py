@@ -21,15 +21,7 @@ def pairing(opened: Opened, original: Opened) -> Pairing:
 
 def pairs_of(opened: Opened, original: Opened, name: str) -> list[Pair]:
     """The pairs of a tensor: none, one, or one for each expert or part of it."""
-
-    def make() -> dict[str, list[Pair]]:
-        found: dict[str, list[Pair]] = {}
-        for pair in pairing(opened, original).pairs:
-            found.setdefault(pair.other.name, []).append(pair)
-        return found
-
-    key = f"pairing {original.key} | {opened.key}"
-    return cache.cached_small(ForCache(key, "", (1,), _nothing), "by name", make).get(name, [])
+    return pairing(opened, original).of_other.get(name, [])
 
 
 @dataclass(frozen=True)

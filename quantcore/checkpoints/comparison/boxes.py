@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
-from quantcore.checkpoints.comparison.sums import Sums, relative, sums_of
+from quantcore.checkpoints.comparison.sums import Sums, sums_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import rows_per_box
 from quantcore.errors import QuantError
@@ -77,7 +77,7 @@ class Work:
     def _decide(self) -> tuple[tuple[str, ...], dict[str, Sums]]:
         found = self._sums(0, (AS_STORED, *self._likely))
         best = min(found.values(), key=lambda sums: sums.ee)
-        if relative(best) > FAR:
+        if best.relative > FAR:
             others = self._sums(0, tuple(name for name in self.orders.by_name if name not in found))
             order = min(others, key=lambda name: others[name].ee, default=None)
             if order is not None and others[order].ee < EXPLAINED * best.ee:

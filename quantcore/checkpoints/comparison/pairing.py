@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -65,6 +66,14 @@ class Pairing:
 
     pairs: tuple[Pair, ...]
     unpaired: tuple[Unpaired, ...]
+
+    @cached_property
+    def of_other(self) -> dict[str, list[Pair]]:
+        """The pairs of each tensor of the other checkpoint: one, or one for each expert or part of it."""
+        found: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.other.name, []).append(pair)
+        return found
 
 
 def pair_up(original: Opened, other: Opened) -> Pairing:

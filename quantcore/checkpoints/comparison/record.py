@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.analysis import decibels, sqnr_of
+from quantcore.analysis import cosine_of, decibels, sqnr_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, described
 from quantcore.checkpoints.comparison.sums import Sums
 from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import plain
 from quantcore.wording import count, joined
 
 FORMAT = 1  # version of a state as plain data
@@ -105,7 +106,7 @@ class TensorResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, in which undefined and infinite numbers are strings."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
+        return {key: plain(value) for key, value in asdict(self).items()}
 
     def as_row(self) -> dict[str, Any]:
         """Return a row of a table: one number or text per column."""
@@ -173,23 +174,14 @@ def _text(index: tuple[int, ...] | None) -> str:
     return "" if index is None else ", ".join(map(str, index))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
-
-
 def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
     """Return the fields of `TensorResult` that follow from sums."""
     n, power, sse = sums.count, sums.xx, sums.ee
-    length = math.sqrt(sums.xx) * math.sqrt(sums.yy)
     found: dict[str, Any] = {
         "sqnr_db": sqnr_of(power, sse) if n else math.nan,
         "mse": sse / n if n else math.nan,
         "max_abs_error": sums.worst if n else math.nan,
-        "cosine": max(-1.0, min(1.0, sums.xy / length)) if length else math.nan,
+        "cosine": cosine_of(sums.xx, sums.yy, sums.xy),
     }
     sides = (("the original", sums.xx), ("the other", sums.yy))
     zero = " and ".join(f"{what} is zero everywhere" for what, of in sides if not of)

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from quantcore.analysis import relative_error
+
 BLOCK = 256  # columns per block
 WORST = 5  # blocks kept per pair
 _PIECE = 1 << 16  # elements worked on at once: three arrays of float64 in a core's cache
@@ -40,6 +42,11 @@ class Sums:
     different: int = 0
     nonfinite: tuple[int, int, int, int] = (0, 0, 0, 0)
     blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def relative(self) -> float:
+        """The RMS error over the RMS of x."""
+        return relative_error(self.xx, self.ee)
 
     def add(self, later: "Sums") -> None:
         """Add the sums of the next chunk."""
@@ -184,8 +191,3 @@ def _places(error: _Array, power: _Array, block: int, columns: int, start: int) 
             at = start + line * columns + k * block
             found.append((float(flat[i]), float(power[line, k]), at, min(block, columns - k * block)))
     return _worst(found)
-
-
-def relative(sums: Sums) -> float:
-    """Return the RMS error over the RMS of x."""
-    return float(np.sqrt(sums.ee / sums.xx)) if sums.xx else float("inf") if sums.ee else 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.comparison.pairing import Pair, pair_up
+from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
@@ -24,7 +24,7 @@ from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.flat import FlatLines
 from quantcore.checkpoints.findings.grouping import grouped
 from quantcore.checkpoints.findings.headers import of_headers
-from quantcore.checkpoints.findings.pairs import of_pairing, partners
+from quantcore.checkpoints.findings.pairs import of_pairing
 from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem, warning
@@ -86,26 +86,16 @@ def steps(
     """
     tensors, first = checkpoint.tensors, _of_files(checkpoint)
     total = sum(tensor.num_bytes for tensor in tensors.values())
-    originals: dict[str, list[Pair]] = {}
-    norms = None
-    if against is not None:
-        pairing = pair_up(against, checkpoint)
-        moved = set(rotations(checkpoint.release)) ^ set(rotations(against.release))
-        originals = {} if moved else partners(pairing)
-        norms = Norms(against, checkpoint, originals)
-        first += tuple(of_pairing(pairing, against)) + ((rotated(tuple(sorted(moved))),) if moved else ())
-    yield Step(0, total, "", first)
+    originals = None if against is None else _Originals(against, checkpoint)
+    yield Step(0, total, "", first if originals is None else first + originals.findings)
     done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
         if name in skip:
             done += tensor.num_bytes
             continue
-        original = None
-        if against is not None and norms is not None and name in originals:
-            original = in_order(against, checkpoint, originals[name], name)
-            original = original and norms.rescaled(name, original)
-        check = _Check(tensor, original)
-        if original is None and name in originals:
+        has_one = originals is not None and name in originals.pairs
+        check = _Check(tensor, originals.of(name) if originals is not None and has_one else None)
+        if has_one and check.original is None:
             words = "{is} not compared: the original has only some of {its} parts."
             check.findings.append(note(tensor.layout, "not_compared", words, shape=tuple(tensor.layout.shape)))
         for part in check.run():
@@ -129,6 +119,23 @@ def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:
     lacking = {str(finding.facts.get("module", "")) for finding in found}
     lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
     return (*found, *of_structure(checkpoint.release, lacking))
+
+
+class _Originals:
+    """The originals of weights; ``pairs``: of each that has one; ``findings``: on how the two checkpoints are paired."""
+
+    def __init__(self, source: Opened, release: Opened) -> None:
+        pairing = pair_up(source, release)
+        moved = sorted(set(rotations(release.release)) ^ set(rotations(source.release)))
+        self._source, self._release = source, release
+        self.pairs = {} if moved else pairing.of_other
+        self._norms = Norms(source, release, self.pairs)
+        self.findings = (*of_pairing(pairing, source), *([rotated(tuple(moved))] if moved else []))
+
+    def of(self, name: str) -> Ordered | None:
+        """Return the original of a weight as it is compared; None if there is only some of it."""
+        found = in_order(self._source, self._release, self.pairs[name], name)
+        return None if found is None else self._norms.rescaled(name, found)
 
 
 class _Check:

@@ -2,16 +2,11 @@
 
 from collections.abc import Iterator
 
-from quantcore.checkpoints.comparison.pairing import Pair, Pairing
+from quantcore.checkpoints.comparison.pairing import Pairing
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.record import CheckpointFinding, some
-from quantcore.checkpoints.findings.siblings import alike, role_of
+from quantcore.checkpoints.findings.siblings import role_of
 from quantcore.diagnosis import Severity
-
-
-def partners(pairing: Pairing) -> dict[str, list[Pair]]:
-    """Return, for each weight of the checkpoint, its parts (mostly one, all of it) with those of the original."""
-    return alike(pairing.pairs, lambda pair: pair.other.name)
 
 
 def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding]:

@@ -1,13 +1,12 @@
 """What a finding in a checkpoint is."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, write
+from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, plain, write
 from quantcore.diagnosis import Finding, Severity
 from quantcore.tensors import short
 
@@ -44,31 +43,22 @@ class CheckpointFinding(Finding):
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, in which numbers that are not finite are strings."""
-        plain: dict[str, Any] = {
+        found: dict[str, Any] = {
             "kind": self.kind,
             "severity": self.severity,
             "sentence": self.sentence,
             "tensors": list(self.tensors),
-            "facts": {name: _plain(fact) for name, fact in self.facts.items()},
+            "facts": plain(self.facts),
             "rivals": list(self.rivals),
         }
         if self.members:
-            plain["members"] = [
-                {"tensors": list(m.tensors), "facts": {k: _plain(v) for k, v in m.facts.items()}}
-                for m in self.members
-            ]
-        return plain
+            found["members"] = [{"tensors": list(m.tensors), "facts": plain(m.facts)} for m in self.members]
+        return found
 
     @property
     def rivals(self) -> tuple[str, ...]:
         """The keys of the readings that it concerns, which are those of `CheckpointTensor.rivals`."""
         return RIVALS.get(self.kind, ())
-
-
-def _plain(fact: Fact) -> Any:
-    if isinstance(fact, float) and not math.isfinite(fact):
-        return "nan" if math.isnan(fact) else "inf" if fact > 0 else "-inf"
-    return list(fact) if isinstance(fact, tuple) else fact
 
 
 def finding_of(

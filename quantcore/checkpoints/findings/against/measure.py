@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quantcore.analysis import relative_error, sqnr_of
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
@@ -87,14 +88,12 @@ class Measure:
     @property
     def relative(self) -> float:
         """RMS error divided by the RMS of the original."""
-        return math.sqrt(self.squares / self.original) if self.original else math.inf if self.squares else 0.0
+        return relative_error(self.original, self.squares)
 
     @property
     def sqnr(self) -> float:
         """In dB."""
-        if not self.squares:
-            return math.inf
-        return 10 * math.log10(self.original / self.squares) if self.original else -math.inf
+        return sqnr_of(self.original, self.squares) if self.squares else math.inf
 
     @property
     def steps(self) -> float:

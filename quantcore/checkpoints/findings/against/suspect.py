@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quantcore.analysis import relative_error
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
@@ -140,9 +141,8 @@ class Suspect:
         known = step > 0
         ratio = (error[known] / step[known]) if bool(known.any()) else error.reshape(-1)
         middle = float(ratio.median()) / _QUARTER if ratio.numel() else 0.0
-        power = float(x.double().square().sum())
-        left = float(error.double().square_().sum())
-        return Fit(middle, math.sqrt(left / power) if power else math.inf if left else 0.0)
+        power, left = float(x.double().square().sum()), float(error.double().square_().sum())
+        return Fit(middle, relative_error(power, left))
 
     @cached_property
     def now(self) -> "Fit":
