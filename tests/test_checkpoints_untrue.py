@@ -104,7 +104,7 @@ def test_findings_come_by_severity_then_by_layer():
     names = ["l.10.a.weight", "l.2.a.weight", "l.2.b.weight", "b.weight"]
     found = [finding_of("note", "x", (names[1],), "is fine.")]
     found += [finding_of("error", f"kind {i}", (name,), "is wrong.") for i, name in enumerate(names)]
-    found += [finding_of("warning", "same", (name,), "{has} {n:scale}.", {"n": 1}) for name in names[:2]]
+    found += [finding_of("warning", "same", (name,), "{has} {n:scale}.", n=1) for name in names[:2]]
     ordered = grouped(found, dict.fromkeys(names, "gptq"))
     assert [f.severity for f in ordered] == [*["error"] * 4, "warning", "note"]
     assert [f.tensors[0] for f in ordered[:4]] == [

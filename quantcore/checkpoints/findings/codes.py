@@ -16,7 +16,6 @@ from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.rows import ELEMENTS
-from quantcore.checkpoints.statement import Facts
 from quantcore.formats import FloatFormat, IntFormat
 
 ENOUGH = 64  # elements per code; with fewer, a code that never occurs means nothing
@@ -86,19 +85,14 @@ def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
     if not minus_zero or element.bits > 4:
         return
     total = histogram.total
-    facts: Facts = {
-        "codes": minus_zero,
-        "total": total,
-        "share": minus_zero / total,
-        "plus_zeros": int(counts[0]),
-    }
     of = "in {codes} of {its} {total} codes ({share:%})"
-    if counts[0]:
-        yield note(layout, "minus_zero", f"{{has}} the code −0 {of}; its value is 0.", **facts)
-    else:
+    words = f"{{has}} the code −0 {of}; its value is 0."
+    if not counts[0]:
         mxfp4 = SCALE_CODE in layout.fields and layout.fields[SCALE_CODE].piece.dtype in ("U8", "F8_E8M0")
         who = ", as ModelOpt does in MXFP4" * mxfp4
-        yield note(layout, "minus_zero", f"{{stores}} 0 as −0 {of}, and never as +0{who}.", **facts)
+        words = f"{{stores}} 0 as −0 {of}, and never as +0{who}."
+    share = minus_zero / total
+    yield note(layout, "minus_zero", words, codes=minus_zero, total=total, share=share, plus_zeros=int(counts[0]))
 
 
 def _lost_bits(histogram: Histogram) -> Iterator[CheckpointFinding]:

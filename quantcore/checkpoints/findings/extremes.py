@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from quantcore.checkpoints.findings.flat import of_flat
-from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
 from quantcore.checkpoints.findings.rotations import rotations
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.findings.summary import Summary
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.statement import Facts
 
 SIBLINGS = 4  # fewer show no scatter
 ENOUGH = 16  # elements; fewer, such as the scale of activations, may be anything
@@ -112,9 +111,9 @@ def _may_be_zero(summary: Summary, release: Release) -> bool:
 
 def _dead(summary: Summary, kind: str, words: str, alive: int, others: int, like: str) -> CheckpointFinding:
     if alive and 2 * alive >= others:
-        facts: Facts = {"alive": alive, "siblings": others}
-        return finding_of("error", kind, (summary.name,), f"{words}, where {like} have other values.", facts)
-    return finding_of("warning", kind, (summary.name,), f"{words}.", {"elements": math.prod(summary.shape)})
+        words = f"{words}, where {like} have other values."
+        return error(summary.name, kind, words, alive=alive, siblings=others)
+    return warning(summary.name, kind, f"{words}.", elements=math.prod(summary.shape))
 
 
 @dataclass(frozen=True)
@@ -184,8 +183,7 @@ def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
             "{has} a mean of {share} times {its} RMS, where the {siblings} in other layers have at most {high}: zero points or "
             "codes are off."
         )
-        facts: Facts = {"share": share, "high": others, "siblings": len(means)}
-        yield finding_of("error", "far_mean", (name,), words, facts)
+        yield error(name, "far_mean", words, share=share, high=others, siblings=len(means))
 
 
 def _outside(of_role: Sequence[Summary], quantity: Quantity) -> Iterator[tuple[Summary, float, float, float]]:
@@ -236,13 +234,15 @@ def _finding(
     summary: Summary, quantity: Quantity, middle: float, low: float, high: float, siblings: int
 ) -> CheckpointFinding:
     value = quantity.value(summary)
-    facts: Facts = {
-        "value": quantity.shown(summary),
-        "ratio": value,
-        "at": quantity.at(summary),
-        "low": low,
-        "high": high,
-        "siblings": siblings,
-        "factor": value / middle,
-    }
-    return finding_of("error", quantity.kind, (summary.name,), quantity.words, facts)
+    return error(
+        summary.name,
+        quantity.kind,
+        quantity.words,
+        value=quantity.shown(summary),
+        ratio=value,
+        at=quantity.at(summary),
+        low=low,
+        high=high,
+        siblings=siblings,
+        factor=value / middle,
+    )

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.statement import Facts
 
 LONG = 32  # numbers in a row or column; fewer may be the same by chance
 SIDE_BY_SIDE = 8  # rows or columns of 0
@@ -100,18 +99,20 @@ def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding
             alive = sum(all(each.axis != lines.axis for each in theirs) for theirs in others)
             if alive < max(SIBLINGS, 0.75 * len(others)):
                 continue
-            facts: Facts = {
-                "lines": lines.total,
-                "of": lines.of,
-                "first": lines.first,
-                "side_by_side": lines.longest,
-                "alive": alive,
-                "siblings": len(others),
-            }
             what = "are 0" if lines.zero else f"have one {lines.numbers} throughout"
             words = (
                 f"{{has}} {{lines:{lines.axis}}} of {{of}} that {what}, {{side_by_side}} of them side by side from {lines.axis} "
                 "{first} on, where {alive} of the {siblings} in other layers have none; download the release again."
             )
-            yield finding_of("error", f"flat_{lines.axis}s", (name,), words, facts)
+            yield error(
+                name,
+                f"flat_{lines.axis}s",
+                words,
+                lines=lines.total,
+                of=lines.of,
+                first=lines.first,
+                side_by_side=lines.longest,
+                alive=alive,
+                siblings=len(others),
+            )
             break  # a weight of one number has flat rows and columns

@@ -8,7 +8,6 @@ from torch import Tensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.protocol.layout import GroupOrder, Layout
 from quantcore.checkpoints.protocol.value import GROUP_INDEX
-from quantcore.checkpoints.statement import Facts
 
 
 def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
@@ -36,11 +35,10 @@ def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
 
 
 def _unsorted(layout: Layout, found: Tensor, at: int, order: GroupOrder) -> CheckpointFinding:
-    facts: Facts = {"column": at, "group": int(found[at]), "before": int(found[at - 1])}
     where = "{has} an unsorted g_idx: column {column} belongs to group {group}, the one before it to group {before}"
-    if order.said:
-        return note(layout, "g_idx_unsorted", f"{where} {order.unsorted}", **facts)
-    return error(layout, "g_idx_unsorted", f"{where}{order.unsaid}", **facts)
+    say, words = (note, f"{where} {order.unsorted}") if order.said else (error, f"{where}{order.unsaid}")
+    group, before = int(found[at]), int(found[at - 1])
+    return say(layout, "g_idx_unsorted", words, column=at, group=group, before=before)
 
 
 def _sizes(layout: Layout, found: Tensor) -> Iterator[CheckpointFinding]:

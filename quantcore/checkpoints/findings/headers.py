@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of, of_problem
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, of_problem
 from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.statement import Facts
 
 # A stored tensor of a quantized release -> what else its module must have: one name of each group
 PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -45,11 +44,9 @@ def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[Checkp
                 lacking.setdefault(group, []).append(last)
     for group, users in lacking.items():
         words = "{is} missing {its} {lacking}, without which {it} can't be read; download the release again."
-        facts: Facts = {"lacking": " or ".join(group), "module": module}
-        yield finding_of("error", "missing_tensor", tuple(f"{module}.{last}" for last in users), words, facts)
+        names = tuple(f"{module}.{last}" for last in users)
+        yield error(names, "missing_tensor", words, lacking=" or ".join(group), module=module)
     weight = pieces.get("weight")
     if weight is not None and weight.dtype in _FLOAT8 and not any("scale" in name for name in pieces):
         words = "{is} {dtype}, but {has} no scale; without one, {its} values are the unscaled codes."
-        yield finding_of(
-            "error", "missing_tensor", (weight.name,), words, {"dtype": weight.dtype, "module": module}
-        )
+        yield error(weight.name, "missing_tensor", words, dtype=weight.dtype, module=module)

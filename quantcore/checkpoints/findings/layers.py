@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 
@@ -45,9 +45,7 @@ def _between(prefix: str, layers: Mapping[int, Collection[str]]) -> Iterator[Che
         return
     words = f"{{is}} missing, although the layers before and after {{it}} are there; {_AGAIN}"
     for number in lost:
-        yield finding_of(
-            "error", "missing_layer", (f"{prefix}{number}",), words, {"layer": number, "layers": len(layers)}
-        )
+        yield error(f"{prefix}{number}", "missing_layer", words, layer=number, layers=len(layers))
 
 
 def _at_end(
@@ -62,9 +60,8 @@ def _at_end(
     if not known < said - (more if isinstance(more, int) else 0) or said > 2 * known:
         return
     words = f"{{is}} missing: the config says that the model has {{said}} layers, and the last one here is {{last}}; {_AGAIN}"
-    names = tuple(f"{prefix}{number}" for number in range(known, said))
-    for name in names:
-        yield finding_of("error", "missing_layer", (name,), words, {"said": said, "last": known - 1})
+    for number in range(known, said):
+        yield error(f"{prefix}{number}", "missing_layer", words, said=said, last=known - 1)
 
 
 def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Iterator[CheckpointFinding]:
@@ -80,7 +77,7 @@ def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Ite
             "{is} missing: the config says that the head is not the embedding ({key}: false), but there is no other matrix "
             f"outside of the layers; {_AGAIN}"
         )
-        yield finding_of("error", "missing_head", ("lm_head.weight",), words, {"key": "tie_word_embeddings"})
+        yield error("lm_head.weight", "missing_head", words, key="tie_word_embeddings")
 
 
 def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> object:

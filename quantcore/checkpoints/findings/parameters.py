@@ -10,7 +10,6 @@ from quantcore.checkpoints.findings.record import CheckpointFinding, error, find
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import SCALE
 from quantcore.checkpoints.rows import boxes
-from quantcore.checkpoints.statement import Facts
 
 FEW = 8  # fewer scales than this can all be powers of two by chance
 
@@ -23,7 +22,7 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
     """
     # decisions against the config or without it, which other readers may make differently, and the format's own checks
     said = (*layout.statements(), *(layout.checks(layout) if layout.checks is not None else ()))
-    yield from (finding_of(s.severity, s.kind, (layout.name,), s.words, s.facts) for s in said)
+    yield from (finding_of(s.severity, s.kind, layout, s.words, **s.facts) for s in said)
     powers = any(s.kind == "e8m0_nan" for s in said)
     yield from of_group_index(layout)
     yield from (found for found in _scales(layout) if not (powers and found.kind == "scale_nonfinite"))
@@ -47,8 +46,8 @@ def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
             "{has} {scales:negative scale} ({share:%}), first at {first} of the grid of blocks; {its} format does not write "
             "negative scales."
         )
-        facts: Facts = {"scales": negative.count, "share": negative.count / total, "first": negative.first}
-        yield warning(layout, "scale_negative", words, **facts)
+        count = negative.count
+        yield warning(layout, "scale_negative", words, scales=count, share=count / total, first=negative.first)
 
 
 class _Marked:

@@ -6,10 +6,11 @@ from typing import Any
 
 from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.statement import NO_FACTS, Fact, Facts, plain, write
+from quantcore.checkpoints.statement import Fact, plain, write
 from quantcore.diagnosis import Finding, Severity
 from quantcore.tensors import short
 
+Subject = Layout | str | tuple[str, ...]  # a weight, or tensors by their names
 # kind of a finding -> the keys of the readings (`origin.rivals.readings`) that it affects
 RIVALS: Mapping[str, tuple[str, ...]] = {
     "gptq_version": ("gptq_version",),
@@ -61,31 +62,30 @@ class CheckpointFinding(Finding):
         return RIVALS.get(self.kind, ())
 
 
-def finding_of(
-    severity: Severity, kind: str, names: tuple[str, ...], words: str, facts: Facts = NO_FACTS
-) -> CheckpointFinding:
-    """Return a finding about one or more tensors; ``words`` follow the name of the first."""
+def finding_of(severity: Severity, kind: str, subject: Subject, words: str, **facts: Fact) -> CheckpointFinding:
+    """Return a finding about one or more tensors.
+
+    Args:
+        words: the sentence after the name of the first; a template (see `statement`) if there are facts.
+    """
+    names = (subject,) if isinstance(subject, str) else subject if isinstance(subject, tuple) else (subject.name,)
     sentence = write(words, named(names[0]), [facts], names[:1])
     return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
 
 
-def error(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity error.
-
-    Args:
-        words: the sentence after the weight's name; a template (see `statement`) if there are facts.
-    """
-    return finding_of("error", kind, (layout.name,), words, facts)
+def error(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
+    """Return a finding of severity error."""
+    return finding_of("error", kind, subject, words, **facts)
 
 
-def warning(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
+def warning(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
     """Return a finding of severity warning."""
-    return finding_of("warning", kind, (layout.name,), words, facts)
+    return finding_of("warning", kind, subject, words, **facts)
 
 
-def note(layout: Layout, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
+def note(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
     """Return a finding of severity note."""
-    return finding_of("note", kind, (layout.name,), words, facts)
+    return finding_of("note", kind, subject, words, **facts)
 
 
 def of_problem(problem: Problem) -> CheckpointFinding:

@@ -14,12 +14,10 @@ from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.layers import of_layers
-from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.statement import Facts
-from quantcore.diagnosis import Severity
 
 Pieces = Mapping[str, StoredTensor]
 # names of the modules of one fused set, in the layouts of transformers, llama.cpp, diffusers and others
@@ -110,8 +108,7 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
                 words = "{is} missing, although {it} {is} there in {layers} other layers; download the release again."
                 if whole_number == 1:
                     words = "{is} missing, although another layer has {it}; download the release again."
-                facts: Facts = {"layers": whole_number, "lacking": name}
-                yield finding_of("error", "missing_tensor", (f"{parent}.{name}.weight",), words, facts)
+                yield error(f"{parent}.{name}.weight", "missing_tensor", words, layers=whole_number, lacking=name)
 
 
 def _is_of_another_kind(
@@ -160,13 +157,11 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
             shared = lost[0].rpartition(".")[2] in SHARED
             kills = len(lost) == 1 and _is_matrix(example[lost[0]]) and not shared
             kills |= _are_experts_between(lost, own)
-            severity: Severity = "error" if kills else "note"
-            words = "{is} missing, although {layers} other layers have {it}; download the release again."
-            if severity == "note":
-                words = "{is} missing, although {layers} other layers have {it}."
+            say = error if kills else note
+            words = "{is} missing, although {layers} other layers have {it}" + "; download the release again" * kills
             for name in lost:
-                facts: Facts = {"layers": kinds[best], "lacking": name.lstrip(".")}
-                yield finding_of(severity, "missing_tensor", (f"{layer}{name}.weight",), words, facts)
+                lacking = name.lstrip(".")
+                yield say(f"{layer}{name}.weight", "missing_tensor", f"{words}.", layers=kinds[best], lacking=lacking)
 
 
 def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
@@ -194,8 +189,7 @@ def _of_parts(modules: Mapping[str, Pieces], reported: Container[str]) -> Iterat
                     "{is} missing, although {layers} other layers have {it}, stored in the same way; download the release "
                     "again."
                 )
-                facts: Facts = {"layers": kinds[best], "lacking": last}
-                yield finding_of("error", "missing_tensor", (f"{module}.{last}",), words, facts)
+                yield error(f"{module}.{last}", "missing_tensor", words, layers=kinds[best], lacking=last)
 
 
 def _kind(pieces: Pieces) -> frozenset[tuple[str, str]]:

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import CODES
-from quantcore.checkpoints.statement import Facts
 
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
 ENOUGH = 512  # elements of each parity
@@ -38,8 +37,7 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFindi
         "{large} there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask "
         "them; pack the weight again."
     )
-    facts: Facts = {"worse": worse, "better": better, "what": what, "large": large, "small": small}
-    return error(layout, "bit_leak", words, **facts)
+    return error(layout, "bit_leak", words, worse=worse, better=better, what=what, large=large, small=small)
 
 
 def _sub_block(layout: Layout) -> tuple[int, str]:

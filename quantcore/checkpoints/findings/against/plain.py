@@ -11,7 +11,6 @@ from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.siblings import layer_of
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.statement import Facts
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version
 
@@ -39,18 +38,19 @@ def of_plain(
     size, flat = measure.largest
     row, column = divmod(flat, measure.width)
     at = (row, column) if len(suspect.layout.shape) > 1 else (row,)
-    total = math.prod(suspect.layout.shape)
-    facts: Facts = {
-        "values": measure.unequal,
-        "of": total,
-        "largest": size,
-        "first": at,
-        "relative": measure.relative,
-    }
     words = "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; the relative error is {relative}."
-    if alone or measure.relative > _LITTLE:
-        return [error(suspect.layout, "plain_differs", words, **facts)]
-    return [note(suspect.layout, "plain_differs", words, **facts)]
+    say = error if alone or measure.relative > _LITTLE else note
+    found = say(
+        suspect.layout,
+        "plain_differs",
+        words,
+        values=measure.unequal,
+        of=math.prod(suspect.layout.shape),
+        largest=size,
+        first=at,
+        relative=measure.relative,
+    )
+    return [found]
 
 
 def not_the_original(measure: Measure) -> CheckpointFinding:

@@ -21,7 +21,6 @@ from quantcore.checkpoints.findings.siblings import alike, layer_of
 from quantcore.checkpoints.findings.walk import Box, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.statement import Facts
 from quantcore.errors import QuantError
 
 _SAMPLE = 1 << 18  # elements that show whether a weight is scaled
@@ -67,8 +66,8 @@ class Rescaled(Ordered):
             "as AWQ and SmoothQuant do; {it} {is} compared with these products."
         )
         low, high = (float(t) for t in torch.aminmax(self.factors))
-        facts: Facts = {"n": int(off.sum()), "of": len(off), "low": low, "high": high, "other": self.other}
-        yield note(layout, f"{what}_factors", words, **facts)
+        n = int(off.sum())
+        yield note(layout, f"{what}_factors", words, n=n, of=len(off), low=low, high=high, other=self.other)
 
 
 class Norms:

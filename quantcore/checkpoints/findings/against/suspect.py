@@ -161,7 +161,7 @@ class Suspect:
         """Return the finding on what explains the error."""
         severity: Severity = "note" if cause.legitimate else "error"
         facts = {**cause.facts, "before": self.now.relative, "after": cause.fit.relative}
-        return finding_of(severity, cause.kind, (self.tensor.name,), cause.words, facts)
+        return finding_of(severity, cause.kind, self.layout, cause.words, **facts)
 
     def explains(self, fit: "Fit") -> bool:
         """Whether a prediction leaves an error like that of siblings, and much less than before."""
