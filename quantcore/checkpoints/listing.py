@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.refused import Deferred, Refused
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
@@ -104,9 +105,8 @@ def _facts(config: Mapping[str, Any]) -> Iterator[str]:
         yield str(names[0])
     elif architecture or config.get("model_type"):
         yield str(architecture or config["model_type"])
-    inner = config.get("text_config")
+    places = (config, section(config, "text_config"))
     for key, last, words in _FACTS:
-        places = [config, *([inner] if isinstance(inner, dict) else [])]
         found = [place[key] for place in places if key in place] + [config.get(f"{architecture}.{last}")]
         if isinstance(found[0], int) and not isinstance(found[0], bool):
             yield words.format(f"{found[0]:,}") if found[0] != 1 else words.format(1).removesuffix("s")

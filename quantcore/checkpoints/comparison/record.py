@@ -15,7 +15,12 @@ from quantcore.checkpoints.statement import plain
 from quantcore.wording import count, joined
 
 FORMAT = 1  # version of a state as plain data
-NONFINITE = ("original_nan", "original_inf", "other_nan", "other_inf")
+_NONFINITE = {
+    "original_nan": ("NaN value", "in the original"),
+    "original_inf": ("infinite value", "in the original"),
+    "other_nan": ("NaN value", "in the other checkpoint"),
+    "other_inf": ("infinite value", "in the other checkpoint"),
+}
 
 
 @dataclass
@@ -142,7 +147,7 @@ class TensorResult:
         said = [self.note] if self.note else []
         if len(self.orders) > 1:
             said.append(self._order_sentence(name))
-        held = [f"{count(n, _KINDS[kind][0])} {_KINDS[kind][1]}" for kind, n in self.nonfinite.items() if n]
+        held = [f"{count(n, _NONFINITE[kind][0])} {_NONFINITE[kind][1]}" for kind, n in self.nonfinite.items() if n]
         if held:
             said.append(f"{name}: {joined(held)}, excluded from the metrics.")
         return tuple(said)
@@ -160,14 +165,6 @@ class TensorResult:
             f"{name} is the original {described(self.order)}: SQNR {tried[self.order]} with that undone, "
             f"{tried[AS_STORED]} as stored. The metrics are computed with it undone."
         )
-
-
-_KINDS = {
-    "original_nan": ("NaN value", "in the original"),
-    "original_inf": ("infinite value", "in the original"),
-    "other_nan": ("NaN value", "in the other checkpoint"),
-    "other_inf": ("infinite value", "in the other checkpoint"),
-}
 
 
 def _text(index: tuple[int, ...] | None) -> str:
@@ -193,7 +190,7 @@ def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
         "max_abs_error_index": at if n else None,
         "different": sums.different,
         "equal": sums.different == 0,
-        "nonfinite": dict(zip(NONFINITE, sums.nonfinite, strict=True)),
+        "nonfinite": dict(zip(_NONFINITE, sums.nonfinite, strict=True)),
         "power": power,
         "squared_error": sse,
     }

@@ -166,9 +166,22 @@ def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator
     said: set[str] = set()
     for quantity in quantities:
         for summary, middle, low, high in _outside(of_role, quantity):
-            if summary.name not in said and not summary.damaged:
-                said.add(summary.name)
-                yield _finding(summary, quantity, middle, low, high, len(of_role) - 1)
+            if summary.name in said or summary.damaged:
+                continue
+            said.add(summary.name)
+            value = quantity.value(summary)
+            yield error(
+                summary.name,
+                quantity.kind,
+                quantity.words,
+                value=quantity.shown(summary),
+                ratio=value,
+                at=quantity.at(summary),
+                low=low,
+                high=high,
+                siblings=len(of_role) - 1,
+                factor=value / middle,
+            )
 
 
 def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
@@ -228,21 +241,3 @@ def _by_gap(logs: Sequence[float], weights: Sequence[float], least: float) -> se
             if len(rest) >= SIBLINGS and logs[high] - logs[low] > needed:
                 return set(beyond)
     return set()
-
-
-def _finding(
-    summary: Summary, quantity: Quantity, middle: float, low: float, high: float, siblings: int
-) -> CheckpointFinding:
-    value = quantity.value(summary)
-    return error(
-        summary.name,
-        quantity.kind,
-        quantity.words,
-        value=quantity.shown(summary),
-        ratio=value,
-        at=quantity.at(summary),
-        low=low,
-        high=high,
-        siblings=siblings,
-        factor=value / middle,
-    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from quantcore.checkpoints.findings.against import numbers, orders, others
-from quantcore.checkpoints.findings.against.suspect import FEW, Explained, Suspect
+from quantcore.checkpoints.findings.against.suspect import FEW, Explained, Fit, Suspect
 
 Hypothesis = Callable[[Suspect], Iterator[Explained]]
 # those that some rows show: they are tried on few, and verified on all
@@ -32,9 +32,9 @@ def cause_of(suspect: Suspect) -> Explained | None:
     """Return the simplest hypothesis that explains the error; None if none does."""
     few = replace(suspect, most=FEW)
     likely = [h for h in LOCAL if any(few.explains(e.fit) for e in h(few))]
-    found = _explaining(suspect, likely)
+    found = _found(suspect, likely, suspect.explains)
     if not found and not few.in_place:
-        found = _explaining(suspect, GLOBAL)
+        found = _found(suspect, GLOBAL, suspect.explains)
     if not found:
         return next(iter(others.codes_of_another(suspect)), None) if suspect.is_far else None
     return _simplest(found)
@@ -42,12 +42,12 @@ def cause_of(suspect: Suspect) -> Explained | None:
 
 def cause_of_places(suspect: Suspect) -> Explained | None:
     """Return the hypothesis that explains why some rows or columns are far from the original."""
-    found = [e for hypothesis in OF_PLACES for e in hypothesis(suspect) if suspect.improves(e.fit)]
+    found = _found(suspect, OF_PLACES, suspect.improves)
     return _simplest(found) if found else None
 
 
-def _explaining(suspect: Suspect, hypotheses: Iterable[Hypothesis]) -> list[Explained]:
-    return [e for hypothesis in hypotheses for e in hypothesis(suspect) if suspect.explains(e.fit)]
+def _found(suspect: Suspect, hypotheses: Iterable[Hypothesis], is_enough: Callable[[Fit], bool]) -> list[Explained]:
+    return [e for hypothesis in hypotheses for e in hypothesis(suspect) if is_enough(e.fit)]
 
 
 def _simplest(found: Sequence[Explained]) -> Explained:

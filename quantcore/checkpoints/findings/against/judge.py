@@ -201,7 +201,7 @@ class _Judgement:
         # most others, or all siblings, are equal: then this one was meant to be
         alone = self.equal >= 2 * (self.plain - self.equal)
         alone |= len(siblings) >= FEW and all(m.unequal == 0 for m in siblings)
-        return of_plain(suspect, cause_of(suspect), alone, self.scaled)
+        return [of_plain(suspect, cause_of(suspect), alone, self.scaled)]
 
     def suspect(self, measure: Measure, siblings: Sequence[Measure], is_far: bool = False) -> Suspect:
         """Return a weight with what its cause is searched with."""

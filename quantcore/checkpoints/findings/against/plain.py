@@ -17,30 +17,27 @@ _LITTLE = 0.05  # relative error up to which weights may all be of another versi
 
 def of_plain(
     suspect: Suspect, cause: Explained | None, alone: bool, scaled: Mapping[str, Tensor]
-) -> list[CheckpointFinding]:
+) -> CheckpointFinding:
     """Return how it differs, and why.
 
     Args:
         alone: whether most other weights of its kind equal the original's.
         scaled: the factors of the weights whose columns are multiplied.
     """
-    known = _known_change(suspect)
-    if known is not None:
-        return [known]
-    factors = _factors(suspect, scaled)
-    if factors is not None:
-        return [factors]
-    measure = suspect.measure
+    on_purpose = _known_change(suspect) or _factors(suspect, scaled)
+    if on_purpose is not None:
+        return on_purpose
     if cause is not None:
-        return [suspect.finding(cause)]
+        return suspect.finding(cause)
+    measure = suspect.measure
     if measure.relative > 1:
-        return [not_the_original(measure)]
+        return not_the_original(measure)
     size, flat = measure.largest
     row, column = divmod(flat, measure.width)
     at = (row, column) if len(suspect.layout.shape) > 1 else (row,)
     words = "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; the relative error is {relative}."
     say = error if alone or measure.relative > _LITTLE else note
-    found = say(
+    return say(
         suspect.layout,
         "plain_differs",
         words,
@@ -50,7 +47,6 @@ def of_plain(
         first=at,
         relative=measure.relative,
     )
-    return [found]
 
 
 def not_the_original(measure: Measure) -> CheckpointFinding:

@@ -16,7 +16,6 @@ _MATTERS = 0.05  # of the mean x² of the weight: smaller errors don't count
 _ZEROED = 10.0  # times the error of a typical run, for one whose codes are all 0: some of its elements are steps away
 _WORSE = 30.0  # times the error of a typical run, for one that no cause explains
 _FEEDBACK = 3.0  # times more where codes are not rounded to nearest: error feedback leaves large errors on purpose
-_KINDS = {"scale": "scale_wrong", "zero point": "zero_point_wrong", "min": "min_wrong"}
 
 
 def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
@@ -69,7 +68,7 @@ def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
     else:
         bit = " (bit {bit} of the stored number is flipped)" if first.bit >= 0 else ""
         words = f"{{has}} a {first.what} that is wrong by the factor {{factor}} in {where}{bit}: {after}."
-    return error(layout, _KINDS[first.what], words, **facts)
+    return error(layout, f"{first.what.replace(' ', '_')}_wrong", words, **facts)
 
 
 def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> CheckpointFinding | None:
