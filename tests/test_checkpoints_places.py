@@ -509,18 +509,18 @@ def test_what_converters_do_on_purpose(tmp_path):
     """1 added to or taken from norms; the negative exponential of GGUF's A_log."""
     x = 0.1 * weight()[0]
     for by, sign in ((1, "plus"), (-1, "minus")):
-        (finding,) = of_values(tmp_path / sign, x + by, x)
+        finding = of_values(tmp_path / sign, x + by, x)
         assert (finding.kind, finding.severity, finding.facts["sign"]) == ("plus_one", "note", sign)
         before = float(1 / (x.double() ** 2).mean().sqrt())
         assert finding.facts["before"] == pytest.approx(before, rel=1e-5)
         assert finding.facts["after"] < 1e-4
-    (finding,) = of_values(tmp_path / "2", x + 2, x)
+    finding = of_values(tmp_path / "2", x + 2, x)
     assert finding.kind != "plus_one"
-    (finding,) = of_values(tmp_path / "matrix", weight() + 1, weight())
+    finding = of_values(tmp_path / "matrix", weight() + 1, weight())
     assert finding.kind != "plus_one"
-    (finding,) = of_values(tmp_path / "half", (x + 1).bfloat16(), x)
+    finding = of_values(tmp_path / "half", (x + 1).bfloat16(), x)
     assert finding.kind == "plus_one"
-    (finding,) = of_values(tmp_path / "off", (x + 1).bfloat16() + (torch.arange(COLUMNS) == 5), x)
+    finding = of_values(tmp_path / "off", (x + 1).bfloat16() + (torch.arange(COLUMNS) == 5), x)
     assert finding.kind != "plus_one"
     # of bfloat16, two units in the last place of 1 + |x|
     ones = torch.full((64,), 0.25)
@@ -528,13 +528,13 @@ def test_what_converters_do_on_purpose(tmp_path):
         off = 1 + ones + (torch.arange(64) == 3) * (units * 2.0**-7 * 1.25)
         s = suspect(tmp_path / f"units {units}", {W: off.bfloat16()}, ones, "")
         s.__dict__["y"] = off[None]
-        (finding,) = plain.of_plain(s, None, True, {})
+        finding = plain.of_plain(s, None, True, {})
         assert finding.kind == kind or (kind != "plus_one" and finding.kind == "not_the_original")
     for by, kind in ((1 + 0.9e-3, "negative_exponential"), (1 + 1.1e-3, "not_the_original")):
-        (finding,) = of_values(tmp_path / f"exp {by}", -x.exp() * by, x, gguf_differs=True)
+        finding = of_values(tmp_path / f"exp {by}", -x.exp() * by, x, gguf_differs=True)
         assert finding.kind == kind
     for differs, kind in ((True, "negative_exponential"), (False, "not_the_original")):
-        (finding,) = of_values(tmp_path / f"exp {differs}", -x.exp(), x, gguf_differs=differs)
+        finding = of_values(tmp_path / f"exp {differs}", -x.exp(), x, gguf_differs=differs)
         assert finding.kind == kind
 
 
@@ -550,15 +550,15 @@ def test_values_that_differ(tmp_path):
     assert relative < 0.05
     facts = {"values": 2, "of": x.numel(), "largest": pytest.approx(largest), "first": at, "relative": pytest.approx(relative, rel=1e-5)}
     for alone, severity in ((True, "error"), (False, "note")):
-        (finding,) = of_values(tmp_path / severity, y, x, alone)
+        finding = of_values(tmp_path / severity, y, x, alone)
         assert (finding.kind, finding.severity, finding.facts) == ("plain_differs", severity, facts)
-    (finding,) = of_values(tmp_path / "far", 1.06 * x, x, False)
+    finding = of_values(tmp_path / "far", 1.06 * x, x, False)
     assert finding.severity == "error"
-    (finding,) = of_values(tmp_path / "near", 1.04 * x, x, False)
+    finding = of_values(tmp_path / "near", 1.04 * x, x, False)
     assert finding.severity == "note"
-    (finding,) = of_values(tmp_path / "vector", x[0] + (torch.arange(COLUMNS) == 9) * 0.001, x[0])
+    finding = of_values(tmp_path / "vector", x[0] + (torch.arange(COLUMNS) == 9) * 0.001, x[0])
     assert finding.facts["first"] == (9,)
-    (finding,) = of_values(tmp_path / "another", -1.5 * x, x)
+    finding = of_values(tmp_path / "another", -1.5 * x, x)
     assert (finding.kind, finding.facts["relative"]) == ("not_the_original", pytest.approx(2.5))
 
 
@@ -581,7 +581,7 @@ def test_factors_that_cancel(tmp_path):
         (x / by, x, {layer.replace(".1.", ".2."): by}, "plain_differs"), (x * by, x, {layer: by}, "plain_differs"),
         (x[:64] / by[:64], x[:64], {layer: by}, "plain_differs"), (x / by * (torch.arange(COLUMNS) != 3), x, {layer: by}, "plain_differs"),
     )):  # fmt: skip
-        (finding,) = of_values(tmp_path / f"{number}", y, old, scaled=scaled)
+        finding = of_values(tmp_path / f"{number}", y, old, scaled=scaled)
         assert finding.kind in ({kind, "not_the_original"} if kind != "norm_scaled" else {kind}), number
         if kind == "norm_scaled":
             assert finding.facts["other"] == layer
