@@ -246,6 +246,7 @@ def negatives_lost(f, e):
     lowest = {float(e.decoded(place)[0]) for place, part in e.parts() if lost[part].any()}
     words = "lowest value of their block" if len(lowest) > 1 else f" {written(f['becomes'])}."
     assert (" sign." if isinstance(e.fmt, qc.FloatFormat) else words) in e.finding.sentence
+    assert (" below 0: it " in e.finding.sentence) == (f["elements"] == 1)
 
 
 def zero_not_exact(f, e):
@@ -334,6 +335,7 @@ def outlier_channel(f, e):
     assert same(f["sqnr_with"], now)
     assert same(f["sqnr_without"], without)
     assert without >= now + 3
+    assert (" runs of channels have outlier channels." in e.finding.sentence) == (f["runs"] > 1)
     marked = [box[axis][0] for box in e.finding.boxes]
     if len(marked) < 256:
         runs = {place // e.block[axis] for place in marked}
@@ -365,6 +367,7 @@ def outlier_element(f, e):
         for box in e.finding.boxes
     }
     assert len(blocks) == len(e.finding.boxes) == f["blocks"]
+    assert (" blocks have such an outlier." in e.finding.sentence) == (f["blocks"] > 1)
     assert abs(f["value"]) == max(abs(e.x[e.at([a for a, _ in box])]) for box in e.finding.boxes)
 
 
@@ -566,15 +569,20 @@ def scale_out_of_range(f, e):
     here = e.spread(marked.reshape(e.grid))
     assert same(f["sqnr_stored"], sqnr(e.x[here], e.error[here]))
     assert f["sqnr_exact"] >= f["sqnr_stored"] + 3 or math.isnan(f["sqnr_stored"])
+    what = "scales" if e.result.mins is None else "scales and mins"
+    if e.scheme.convention == qc.TEXTBOOK:
+        exact = e.again(dataclasses.replace(e.scheme, scales=None)).dequantized.numpy().reshape(e.shape)
+        assert same(f["sqnr_exact"], sqnr(e.x[here], (e.x - exact)[here]), 1e-4)
+    assert f", with exact {what} " in e.finding.sentence
     assert len(e.finding.boxes) == (0 if wanted.size == 1 else min(len(places), 256))
     own = not isinstance(level.scheme.range_setting, qc.Given)
     among = own and not f["too_large"] and bool(level.params.scale.any())
     assert (f" next to larger {f['what']}s" in e.finding.sentence) == among
-    fix, what = e.finding.fix, f["what"]
+    fix = e.finding.fix
     if fix is not None:
-        remedy = f"Keep the {what}s in float32." if fix.scales is None else "Add a scale for the whole tensor."
+        remedy = f"Keep the {what} in float32." if fix.scales is None else "Add a scale for the whole tensor."
     elif among:
-        remedy = f"Clip the outliers, or store the {what}s in float16."
+        remedy = f"Clip the outliers, or store the {what} in float16."
     else:
         remedy = f"Scale the tensor {'down' if f['too_large'] else 'up'} first."
     assert e.finding.sentence.partition(" The fix takes ")[0].endswith(f" {remedy}")
@@ -651,6 +659,22 @@ def stray_numbers(finding, result):
     return [said for said in _NUMBER.findall(text) if said.rstrip(",") not in shown and said not in warned]
 
 
+_VERBS = {"is": "are", "does": "do", "lies": "lie", "has": "have", "dequantizes": "dequantize"}
+_COUNTED = re.compile(
+    r"(?<![\w.,])(\d[\d,]*)( of [\d,]+)? (?:element|code|block|run|scale|min)(s?)(?: of x| of channels)?(?: \([^)]*%\))?"
+    rf"(?: at \([^)]*\)|, such as \([^)]*\),)? ({'|'.join([*_VERBS, *_VERBS.values()])})\b"
+)
+
+
+def disagreeing(sentence):
+    """Nouns and verbs that do not agree with the number before them, such as ``1 elements are``."""
+    return [
+        m[0]
+        for m in _COUNTED.finditer(sentence)
+        if bool(m[3]) != (m[1] != "1" or bool(m[2])) or (m[4] in _VERBS) != (m[1] == "1")
+    ]
+
+
 def _finite(fmt):
     values = values_of(fmt)
     return values[np.isfinite(values)]
@@ -668,6 +692,7 @@ def check(result, finding):
             assert same(finding.facts["bits_now"], now)
     stray = stray_numbers(finding, result)
     assert not stray, (stray, finding.sentence, finding.facts)
+    assert not disagreeing(finding.sentence), finding.sentence
     for box in finding.boxes:
         assert all(0 <= a < b <= n for (a, b), n in zip(box, result.x.shape, strict=True))
     if finding.fix is None:
@@ -675,6 +700,9 @@ def check(result, finding):
         return
     before, after = sqnr(evidence.x, evidence.error), evidence.sqnr_of(finding.fix)
     claimed = [finding.gain.before, finding.gain.after]
+    unit = ".1f} dB" if finding.gain.what == "SQNR" else ".4g}"
+    told = ["exact" if math.isinf(v) else f"{{:{unit}".format(v) for v in claimed]
+    assert str(finding.gain) == f"{finding.gain.what} {' → '.join(told)}"
     if finding.gain.what == "SQNR":
         assert after > before
         assert all(map(same, claimed, (before, after)))

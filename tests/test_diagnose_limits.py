@@ -99,14 +99,16 @@ def test_a_block_of_zeros_is_not_too_small(name):
         assert not list(tiny_block(Context(result)))
 
 
-@pytest.mark.parametrize("scheme", ["e2m1 per_channel(0)", "nf4 per_channel(0)", "int4 per_channel(0)"])
+@pytest.mark.parametrize("scheme", ["e2m1 per_channel(0)", "nf4 per_channel(0)", "int4 per_channel(0)", "nf4 per_flat_group(64) bitsandbytes.4bit",
+                                    "e2m1 per_group(16) torchao.nvfp4", "nf4 per_group(32) gguf.TQ2_0"])  # fmt: skip
 def test_rows_of_zeros_are_on_neither_side(scheme):
+    """Libraries give them a scale of 1, of 0, or of some small number."""
     x = np.abs(NORMAL)
     x[3] = 0
     assert "one_sided" in findings(x, scheme)
     x[3] = -1 - x[4]
     assert ("one_sided" in findings(x, scheme)) == ("int" in scheme)  # of tables, all blocks must be on one side
-    assert "one_sided" not in findings(np.zeros((4, 8)), scheme)
+    assert "one_sided" not in findings(np.zeros((4, 64)), scheme)
 
 
 @pytest.mark.parametrize(("fmt", "other"), [("binary", "uint2"), ("ternary", "uint2"), ("e2m1", "uint4"), ("nf4", "uint4"), ("e3m2", "uint6")])
@@ -259,6 +261,15 @@ def test_a_coarse_scale_that_costs_little_is_not_told(scheme, size, found):
     assert ("scale_out_of_range" in findings(NORMAL * np.float32(size), scheme)) == found
 
 
+@pytest.mark.parametrize("name", ["torchao.nvfp4.1level", "torchao.nvfp4", "compressed_tensors.nvfp4", "gguf.Q4_1"])
+def test_the_scale_of_a_block_of_zeros_is_never_out_of_range(name):
+    """Although some libraries store another number than the 0 that it would be."""
+    x = np.array(NORMAL)
+    x[3], x[5] = 0, x[5] * 1e-9
+    finding = findings(x, qc.PRESETS[name])["scale_out_of_range"]
+    assert finding.facts["blocks"] * qc.apply(x, qc.PRESETS[name]).block[1] == 64
+
+
 @pytest.mark.parametrize(("zero_point", "others"), [(0, None), (1, ("orders of operations",))])
 def test_ties_that_all_rules_round_alike(zero_point, others):
     """1.5 becomes 2 by every rule, but 2.5 does if an odd zero point is added first."""
@@ -350,3 +361,39 @@ def test_a_power_of_two_may_be_half_a_step_away(scheme):
 def test_elements_above_the_range_are_not_those_that_lose_their_sign(scheme):
     finding = findings(np.linspace(-5, 30, 64), scheme)["negatives_lost"]
     assert finding.boxes
+
+
+@pytest.mark.parametrize(
+    ("scheme", "others"),
+    [("codebook([-7, -5, -3, -1, 1, 3, 5, 7]) given(1)", ["int3"]), ("uint4 asymmetric hqq", ["uint4 asymmetric hqq.round_zero", "uint4 asymmetric"]),
+     ("uint4 asymmetric per_group(32) gguf.Q4_1", ["uint4 asymmetric per_group(32)"]), ("int8 torchao.nf4.scales", ["int8"])],
+)  # fmt: skip
+@pytest.mark.parametrize("zeros", [1, 9, 40, 150])
+def test_an_exact_0_may_cost_one_decibel(scheme, others, zeros):
+    """Few zeros among many values: the codes without an exact 0 are the better ones, with more zeros by less."""
+    x = np.random.default_rng(5).uniform(-7, 7, 512)
+    x[:2], x[2 : 2 + zeros] = (-7, 7), 0
+    if "int" in scheme:
+        x[x < 0] *= 0.31
+    result = qc.apply(x.astype(np.float32), qc.Scheme.parse(scheme))
+    if result.dequantized[2] == 0:
+        return
+    gained = {text: sqnr_db(x, text) - sqnr_db(x, scheme) for text in others}
+    assert all(abs(gain + 1) > 0.01 for gain in gained.values()), "the case must lie on one side"
+    fix = next((str(qc.Scheme.parse(text)) for text, gain in gained.items() if gain > -1), "None")
+    assert str(findings(x, scheme)["zero_not_exact"].fix) == fix
+
+
+def sqnr_db(x, scheme):
+    x = np.asarray(x, np.float32)
+    error = (x - qc.apply(x, qc.Scheme.parse(scheme)).dequantized.numpy()).astype(float)
+    return 10 * math.log10((x.astype(float) ** 2).sum() / (error**2).sum())
+
+
+@pytest.mark.parametrize("name", ["gguf.Q4_0", "gguf.Q5_0", "gguf.Q3_K", "gguf.Q6_K", "gguf.IQ4_NL", "gguf.IQ4_XS", "gguf.Q8_0", "gguf.Q4_1"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_scale_below_0_that_underflows_gets_0_and_not_minus_0(name, sign):
+    """The scales of these formats have the sign of the element that is the largest."""
+    x = sign * np.abs(np.resize(NORMAL, (4, 256))) * 1e-9
+    finding = findings(x, qc.PRESETS[name])["scale_out_of_range"]
+    assert " and gets 0. " in finding.sentence

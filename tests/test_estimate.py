@@ -89,6 +89,11 @@ def test_several_estimates_at_once_are_those_one_by_one(monkeypatch):
     assert drawn(x, qc.PerTensor()).estimates(fmt, []) == []
 
 
+@pytest.mark.parametrize("shape", [(3,) * 13, (2,) * 24, (1,) * 5 + (9,) * 20])
+def test_few_elements_are_drawn_of_many_axes(shape):
+    assert 1 <= math.prod(map(len, estimate._places(shape))) <= 4096
+
+
 @pytest.mark.parametrize("shape", [(4096,), (4097,), (3, 2000), (2000, 3), (64, 64), (65, 64), (40, 6, 50), (9, 8, 7, 30), (50, 50, 50, 9), ()])
 def test_which_elements_are_drawn(shape):
     """All of 4,096, else nearly as many, in runs of 8 along the last axis where it is not drawn as a whole."""

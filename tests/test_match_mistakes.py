@@ -508,14 +508,33 @@ def test_evidence_for_wrapped_codes(bits, fewest):
         assert not any(f.wrapped for f in fits(x, codes, IntFormat(bits, narrow=True)))
 
 
-def test_zero_points_nearest_to_the_middle_come_first():
-    x = np.array([0.01, -0.02, 0.03, 0.04, 0.05, 0.06, 0.9, 1.1])
-    for fmt in (IntFormat(4), IntFormat(4, signed=False)):
-        for z in (fmt.middle, fmt.middle + 2):
-            found = fits(x, np.round(x / 0.9) + z, fmt)
-            away = [abs(f.zero_point - fmt.middle) for f in found]
-            assert away == sorted(away)
-            assert z in [f.zero_point for f in found]
+@pytest.mark.parametrize("fmt", [IntFormat(4), IntFormat(4, signed=False), INT8, UINT8])
+@pytest.mark.parametrize("above", [1, 3, 5])
+def test_zero_points_nearest_to_the_middle_come_first(fmt, above):
+    """Equal codes of nearly equal numbers have many: as many steps below each code as the numbers leave."""
+    x = np.linspace(5.0, 5.2, 12)
+    found = fits(x, np.full(12, fmt.middle + above), fmt, wraps=False)
+    away = [f.zero_point - fmt.middle for f in found]
+    assert {0, -1, -2, above - 1} <= set(away)
+    assert [abs(z) for z in away] == sorted(map(abs, away))
+    for f in found:
+        for scale in np.linspace(f.low, f.high, 5)[1:-1]:
+            assert (np.round(x / scale) + f.zero_point == fmt.middle + above).all()
+
+
+@pytest.mark.parametrize(("largest", "code", "wrapped"), [(3, 3, False), (150, -106, True)])
+def test_equal_numbers_with_different_codes_have_no_scale(largest, code, wrapped):
+    """Not even where the number lies exactly between the two codes."""
+    x = np.array([0.5, -0.25, 0.75, 1.0, -1.25, 2.0, 2.25, -0.25, 0.5, largest]) * 3
+    numbers = torch.from_numpy(x).float()
+    for z in (0, 2):
+        codes = np.array([0, 0, 1, 1, -1, 2, 2, 0, 0, code]) + z
+        low, high = interval(numbers, torch.from_numpy(codes), INT8, z, wrapped, 3.001)
+        assert low < 3.001 < high
+        assert (z, wrapped) in [(f.zero_point, f.wrapped) for f in fits(x, codes, INT8)] or (z and wrapped)
+        codes[0] += 1
+        assert interval(numbers, torch.from_numpy(codes), INT8, z, wrapped, 3.0) == (3.0, 3.0)
+        assert not fits(x, codes, INT8)
 
 
 @pytest.mark.parametrize("zero_point", [0, 4])

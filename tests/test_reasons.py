@@ -347,6 +347,7 @@ def test_what_a_reason_says_is_what_happens(part):
         found = cases((11, seed))
         if found is None:
             continue
+        assert ((found.behind == -1) == ~found.differs).all()
         for reason in found.reasons:
             Claim(found, reason).check()
             seen |= {reason.kind}

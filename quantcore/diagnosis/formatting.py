@@ -16,8 +16,8 @@ def number(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction in percent, with three significant digits, or with as many as tell it from none and all."""
-    return f"{apart(100 * fraction, 0, 100, digits=3)} %"
+    """A fraction in percent, with three significant digits, or with as many as tell it from all."""
+    return f"{apart(100 * fraction, 100, digits=3)} %"
 
 
 def gains(before: float, after: float) -> str:

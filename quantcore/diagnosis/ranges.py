@@ -11,7 +11,6 @@ from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import gains, number, percent
 from quantcore.diagnosis.record import Finding, cell
-from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile, RangeSetting
@@ -44,7 +43,7 @@ def one_sided(context: Context) -> Iterator[Finding]:
     spent = torch.where(positive, z - fmt.qmin, fmt.qmax - z)  # on the side with less data
     if not ((spent >= WASTED * fmt.available) & (spent < fmt.available)).all():
         return  # a given zero point may be anywhere
-    best, symmetric = context.best(_asymmetric(context), SIDED_DB), context.report.sqnr_db
+    best, symmetric = context.best([_asymmetric(context)], SIDED_DB), context.report.sqnr_db
     if best is not None and best.scheme.range_setting != context.scheme.range_setting:
         # another range may gain most of it, and it is not the asymmetry that does
         again = context.trial(context.changed(range_setting=best.scheme.range_setting))
@@ -72,15 +71,10 @@ def one_sided(context: Context) -> Iterator[Finding]:
     )
 
 
-def _asymmetric(context: Context) -> list[Scheme]:
-    fmt, setting = context.fmt, context.scheme.range_setting
-    setting = MIN_MAX if isinstance(setting, Given | Fixed) else setting
-    other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
-    same = context.changed(symmetric=False, range_setting=setting)
-    return (
-        [same]
-        if context.trial(same)
-        else [context.changed(symmetric=False, range_setting=setting, format=other)]
+def _asymmetric(context: Context) -> Scheme:
+    setting = context.scheme.range_setting
+    return context.changed(
+        symmetric=False, range_setting=MIN_MAX if isinstance(setting, Given | Fixed) else setting
     )
 
 

@@ -69,12 +69,17 @@ def scale_out_of_range(context: Context) -> Iterator[Finding]:
             "warning" if context.report.sqnr_db >= LOST_DB else "error",
             f"{_subject(context, lost, n)} too {'large' if lost.too_large else 'small'} for {lost.stored_in}{_next_to(lost)}: "
             f"{name_of(context, lost.marked) if blocks > 1 else 'it'} needs {number(wanted)} and gets {number(stored)}. SQNR "
-            f"there: {decibels(before)}, with exact {lost.what}s {decibels(after)}.{_remedy(lost, fix)}",
+            f"there: {decibels(before)}, with exact {_parameters(context)} {decibels(after)}.{_remedy(context, lost, fix)}",
             boxes_of(context, lost.marked),
             **context.fixed_by(fix),
             facts={"what": lost.what, "stored_in": lost.stored_in, "too_large": lost.too_large, "blocks": n,
                    "of_blocks": blocks, "wanted": wanted, "stored": stored, "sqnr_stored": before, "sqnr_exact": after},
         )  # fmt: skip
+
+
+def _parameters(context: Context) -> str:
+    """What is stored for every block, and what `_sqnr_of_blocks` takes as exact: a min without its scale helps little."""
+    return "scales" if context.result.mins is None else "scales and mins"
 
 
 def _subject(context: Context, lost: _Lost, n: int) -> str:
@@ -168,11 +173,11 @@ def _fix(context: Context, level: Quantized) -> Trial | None:
     return context.best(wide, BETTER_DB, MORE_STORAGE * context.bits) or context.best(exact, BETTER_DB)
 
 
-def _remedy(lost: _Lost, fix: Trial | None) -> str:
+def _remedy(context: Context, lost: _Lost, fix: Trial | None) -> str:
     if fix is not None and fix.scheme.scales is not None:
         return " Add a scale for the whole tensor."
     if fix is not None:
-        return f" Keep the {lost.what}s in float32."
+        return f" Keep the {_parameters(context)} in float32."
     if _next_to(lost):
-        return f" Clip the outliers, or store the {lost.what}s in float16."
+        return f" Clip the outliers, or store the {_parameters(context)} in float16."
     return f" Scale the tensor {'down' if lost.too_large else 'up'} first."
