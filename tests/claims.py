@@ -646,7 +646,7 @@ def stray_numbers(finding, result):
     text = _PLACES.sub(" ", finding.sentence.replace("..", " to "))
     if finding.fix is not None:  # which `better_scheme` describes in words
         shown |= set(re.findall(r"\d+", str(finding.fix.granularity)))
-    for scheme in filter(None, (result.scheme, finding.fix)):
+    for scheme in filter(None, (result.scheme, result.scheme.scales, finding.fix)):
         for part in sorted((str(scheme.format), *str(scheme).split()), key=len, reverse=True):
             text = re.sub(rf"(?<![\d.]){re.escape(part)}", " ", text)
     for value in (

@@ -200,10 +200,12 @@ def test_values_are_not_unused_where_some_are_clipped(scheme, clipped, found):
     ("codebook", "way"),
     [("[-3, -2, -1, 0, 1, 2, 3], tie=lower", "down"), ("[-3, -2, -1, 0, 1, 2, 3], tie=upper", "up"),
      ("[-3, -2, -1, 0, 1, 2, 3], tie=away", "away from 0"), ("[0, 1, -1, 2, -2, 3, -3], tie=first", "toward 0"),
-     ("[3, -3, 2, -2, 1, -1, 0], tie=first", "away from 0"), ("[1, -1, 3, -3, 0, 2, -2], tie=first", "up or down")],
+     ("[3, -3, 2, -2, 1, -1, 0], tie=first", "away from 0"), ("[1, -1, 3, -3, 0, 2, -2], tie=first", "up or down"),
+     # a tie at 0 itself goes away from 0 whatever becomes of it
+     ("[-0.5, 0.5, 1.5, -1.5, 2.5, -2.5, 3], tie=first", "up or down"), ("[3, -2.5, 2.5, -1.5, 1.5, -0.5, 0.5], tie=first", "away from 0")],
 )  # fmt: skip
 def test_which_way_ties_of_a_codebook_go(codebook, way):
-    x = np.resize([-2.5, -1.5, 0.25, 1.5, 2.5, 0.5, -0.5, 3.0], 64)
+    x = np.resize([-2.5, -1.5, 0.25, 1.5, 2.5, 0.5, -0.5, 3.0] if "0.5" not in codebook else [-2, -1, 0, 0.25, 1, 2, 3], 64)
     assert findings(x, f"codebook({codebook}) given(1)")["ties"].facts["way"] == way
 
 
@@ -261,6 +263,14 @@ def test_a_coarse_scale_that_costs_little_is_not_told(scheme, size, found):
     assert ("scale_out_of_range" in findings(NORMAL * np.float32(size), scheme)) == found
 
 
+@pytest.mark.parametrize(("largest", "found"), [(28, False), (28.0625, True), (21, False), (3, True), (2.625, True), (3.5, True), (4.375, True)])
+def test_a_stored_scale_may_differ_by_a_quarter(largest, found):
+    """Of 1 and 3, the nearest to largest / 7; int4 with a scale a quarter off loses more than 3 dB."""
+    x = NORMAL / np.abs(NORMAL).max(1, keepdims=True) * np.float32(largest)
+    x = np.where(np.abs(x) > 0.75 * largest, np.sign(x) * largest, x)
+    assert ("scale_out_of_range" in findings(x, "int4 per_channel(0) scales(codebook([1, 3]) given(1))")) == found
+
+
 @pytest.mark.parametrize("name", ["torchao.nvfp4.1level", "torchao.nvfp4", "compressed_tensors.nvfp4", "gguf.Q4_1"])
 def test_the_scale_of_a_block_of_zeros_is_never_out_of_range(name):
     """Although some libraries store another number than the 0 that it would be."""
@@ -291,6 +301,16 @@ def test_negatives_are_lost_where_all_values_of_a_file_s_scale_are_positive(scal
     finding = findings(np.linspace(-2, 2, 33), scheme).get("negatives_lost")
     assert (finding is not None) == found
     assert finding is None or finding.facts["becomes"] == 0
+
+
+@pytest.mark.parametrize(("scale", "minimum", "found"), [(-0.125, 2, True), (-0.125, 1.75, False), (0.125, 0, True), (0.125, -0.5, False)])
+def test_negatives_are_lost_where_the_smallest_of_all_values_is_0(scale, minimum, found):
+    """With a min instead of a zero point: 15 steps from it, which a negative scale makes downwards."""
+    setting = Stored(scale=torch.full((1, 2), scale), zero_point=torch.full((1, 2), float(minimum)), origin="the file")
+    scheme = dataclasses.replace(qc.Scheme.parse("uint4 asymmetric per_group(32) gguf.Q4_1"), range_setting=setting)
+    finding = findings(np.linspace(-2, 2, 64)[None], scheme).get("negatives_lost")
+    assert (finding is not None) == found
+    assert finding is None or finding.facts["becomes"] == min(minimum, minimum + 15 * scale)
 
 
 @pytest.mark.parametrize(
@@ -366,14 +386,16 @@ def test_elements_above_the_range_are_not_those_that_lose_their_sign(scheme):
 @pytest.mark.parametrize(
     ("scheme", "others"),
     [("codebook([-7, -5, -3, -1, 1, 3, 5, 7]) given(1)", ["int3"]), ("uint4 asymmetric hqq", ["uint4 asymmetric hqq.round_zero", "uint4 asymmetric"]),
-     ("uint4 asymmetric per_group(32) gguf.Q4_1", ["uint4 asymmetric per_group(32)"]), ("int8 torchao.nf4.scales", ["int8"])],
+     ("uint4 asymmetric per_group(32) gguf.Q4_1", ["uint4 asymmetric per_group(32)"]), ("int8 torchao.nf4.scales", ["int8"]),
+     # of as many bits, but at least 2
+     ("binary given(4)", ["int2"]), ("codebook([-6, -3, 3, 6]) given(1)", ["int2"]), ("iq4_nl", ["int4"])],
 )  # fmt: skip
 @pytest.mark.parametrize("zeros", [1, 9, 40, 150])
 def test_an_exact_0_may_cost_one_decibel(scheme, others, zeros):
     """Few zeros among many values: the codes without an exact 0 are the better ones, with more zeros by less."""
     x = np.random.default_rng(5).uniform(-7, 7, 512)
     x[:2], x[2 : 2 + zeros] = (-7, 7), 0
-    if "int" in scheme:
+    if "int" in scheme or "iq4" in scheme:
         x[x < 0] *= 0.31
     result = qc.apply(x.astype(np.float32), qc.Scheme.parse(scheme))
     if result.dequantized[2] == 0:

@@ -462,6 +462,14 @@ def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
     assert result.scheme in [s for c in found.exact for s in c.schemes]
 
 
+@pytest.mark.parametrize("most", [3, 15, 200])
+def test_every_preset_of_gguf_that_has_the_codes_is_tried_once(most):
+    x, codes = torch.linspace(-1, 1, 512).reshape(2, 256), torch.arange(512).reshape(2, 256) % (most + 1)
+    search = _Search(Evaluator(x, codes.to(torch.int32), None, None, [qc.PerTensor()]))
+    assert list(search._evaluate_presets(2.0)) == []
+    assert search.tried == sum(name.startswith("gguf.") and p.format.qmin <= 0 and p.format.qmax >= most for name, p in qc.PRESETS.items())
+
+
 @pytest.mark.parametrize(("x", "codes"), [(3.0, 5), ([[0.1, 0.7, -0.3]], [[3], [-5], [7]]), ([math.nan, 1.0], [9, 5])])
 def test_presets_are_not_tried_on_what_they_do_not_suit(x, codes):
     """One number, codes in another shape, and NaN."""

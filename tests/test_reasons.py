@@ -348,6 +348,9 @@ def test_what_a_reason_says_is_what_happens(part):
         if found is None:
             continue
         assert ((found.behind == -1) == ~found.differs).all()
+        # what follows from the same choices is one reason; ties are told apart, and what became of scales
+        plain = [r.ingredients for r in found.reasons if not {"kernel", "scale", "zero_point"} & set(r.ingredients)]
+        assert len(plain) == len(set(plain))
         for reason in found.reasons:
             Claim(found, reason).check()
             seen |= {reason.kind}

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -345,3 +346,12 @@ def test_the_smallest_scale_of_a_power_is_the_one_said():
     (said,) = (text for text in qc.differences(scheme) if "clamped between" in text)
     least = 2.0 ** int(re.search(r"clamped between 2\^(-\d+)", said)[1])
     assert float(qc.apply([1e-45, 0.0], scheme).scale) == least
+
+
+@pytest.mark.parametrize("fmt", ["e4m3fn", "e5m2", "nf4"])
+def test_the_smallest_quotient_is_named_where_it_takes_the_place_of_a_smaller_one(fmt):
+    rules, least = qc.TEXTBOOK.changed(clamp_min=2.0**-6), f32(2.0**-6)
+    for x in (f32(-1), f32(0), np.nextafter(least, f32(0)), least, np.nextafter(least, f32(1)), f32(1)):
+        t = qc.trace(qc.apply([x], replace(qc.Scheme.parse(f"{fmt} given(1)"), convention=rules)), 0)
+        (step,) = [step for step in t.steps() if step.name == "value v"]
+        assert step.formula.startswith("max(") == (x < least)

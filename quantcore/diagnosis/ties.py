@@ -114,14 +114,13 @@ def _of_table(context: Context) -> _Ties:
     tie = (ratio == (low + high) / 2) & ((taken == low) | (taken == high))
     if _few(tie):
         return tie, "", ()
-    codes, taken, low, high = codes[tie].to(torch.int64), taken[tie], low[tie], high[tie]
-    outward = torch.where(high.abs() >= low.abs(), high, low)
+    codes, taken, ratio = codes[tie].to(torch.int64), taken[tie], ratio[tie]
     ways = {
         "to the even code": codes % 2 == 0,
-        "down": taken == low,
-        "up": taken == high,
-        "away from 0": taken == outward,
-        "toward 0": taken != outward,
+        "down": taken < ratio,
+        "up": taken > ratio,
+        "away from 0": taken.abs() > ratio.abs(),
+        "toward 0": taken.abs() < ratio.abs(),
     }
     return tie, next((words for words, so in ways.items() if bool(so.all())), "up or down"), (_RULES,)
 
