@@ -108,6 +108,9 @@ def test_a_format_as_wide_as_float32_needs_no_scale():
     x = normal() / 16
     assert "Set the scale to 1." in found(x, "bf16")["tiny_block"].sentence
     assert found(x, "bf16 given(1)") == {}
+    # 2^100 or more
+    for bias, wide in ((27, True), (28, False)):
+        assert ("Set the scale to 1." in found(x * 1e-10, f"float(7, 3, bias={bias})")["tiny_block"].sentence) == wide
 
 
 def test_scales_with_a_sign_are_not_subnormal():

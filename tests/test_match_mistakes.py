@@ -915,6 +915,18 @@ def test_a_scale_that_makes_codes_wrap_makes_one_wrap(bits):
     assert wrapped
 
 
+@pytest.mark.parametrize("zero_point", [0, 4])
+def test_codes_that_reach_the_ends_of_the_format_need_not_have_wrapped(zero_point):
+    """With the lowest and the highest code, and one of the numbers beyond them."""
+    fmt = qc.IntFormat(3, signed=not zero_point)
+    steps = np.array([fmt.qmin, fmt.qmax, -1, 1, 2, -2, 1, 2, -1, 3, -3]) - np.array([zero_point] * 2 + [0] * 9)
+    for beyond in (0, 1, -1):
+        steps[:2] += (beyond < 0) * np.array([-1, 0]) + (beyond > 0) * np.array([0, 1])
+        codes = (steps + zero_point - fmt.qmin) % 8 + fmt.qmin
+        spans = _wrapped(steps * 0.7, codes, fmt, zero_point)
+        assert any(a < 0.7 < b for a, b in spans) == bool(beyond)
+
+
 def test_mistakes_are_not_run_on_more_than_2_20_elements():
     x = torch.randn((1 << 20) + 1, generator=torch.Generator().manual_seed(0)).reshape(1, -1)
     codes = compare(MISTAKES["truncated"], x).wrong.codes

@@ -355,3 +355,14 @@ def test_the_smallest_quotient_is_named_where_it_takes_the_place_of_a_smaller_on
         t = qc.trace(qc.apply([x], replace(qc.Scheme.parse(f"{fmt} given(1)"), convention=rules)), 0)
         (step,) = [step for step in t.steps() if step.name == "value v"]
         assert step.formula.startswith("max(") == (x < least)
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e-9, 1e-4, 1, 1e8, 1e36])
+@pytest.mark.parametrize("scales", ["fp16", "fp16(saturate=False)", "e4m3fn", "int8"])
+@pytest.mark.parametrize("scheme", ["int4 per_group(8) {} torchao", "e2m1 per_group(16) {} torchao.nvfp4", "int4 per_group(8) {} textbook(kernel=B)"])
+def test_the_lines_of_scales_that_are_stored_as_0_or_infinity(scheme, scales, size):
+    x = np.float32(size) * np.random.default_rng(1).normal(size=(2, 16)).astype(f32)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        t = qc.trace(qc.apply(x, qc.Scheme.parse(scheme.format(f"scales({scales} given(1))"))), (1, 3))
+        assert all(proved(step, t) in (True, None) for step in t.steps() if step.name in ("scale s", "1/s")), t.steps()

@@ -68,22 +68,17 @@ def likely_formats(codes: Tensor) -> list[IntFormat]:
 
     Min-max uses the whole format, so a much wider one is likely only if its width is common.
     """
-    ranges = [(int(codes.min()), int(codes.max()))]
-    if codes.numel() >= 1 / _FEW:
-        cut = math.ceil(_FEW / 2 * codes.numel())
-        low, high = ranges[0]
-        # piece by piece: it counts in 64 bits
-        pieces = torch.split(codes.reshape(-1), CHUNK)
-        below = torch.zeros(high - low + 1, dtype=torch.int64)
-        for piece in pieces:
-            below += torch.bincount(piece - low, minlength=len(below))
-        below = below.cumsum(0)
-        places = (int((below < n).sum()) for n in (cut, codes.numel() - cut + 1))
-        ranges.append((ranges[0][0] + next(places), ranges[0][0] + next(places)))
-    narrowest = min(_needed(low, high) for low, high in ranges)
-    widths = {narrowest, narrowest + 1, _needed(*ranges[0]), _needed(*ranges[0]) + 1}
-    held = {bits for bits in COMMON_BITS if bits >= _needed(*ranges[0])}
-    return _formats(sorted(b for b in widths | held if MIN_BITS <= b <= MAX_BITS), *ranges[-1])
+    low, high = int(codes.min()), int(codes.max())
+    cut = math.ceil(_FEW / 2 * codes.numel())
+    below = torch.zeros(high - low + 1, dtype=torch.int64)
+    for piece in torch.split(codes.reshape(-1), CHUNK):  # it counts in 64 bits
+        below += torch.bincount(piece - low, minlength=len(below))
+    below = below.cumsum(0)
+    most = low + int((below < cut).sum()), low + int((below < codes.numel() - cut + 1).sum())
+    narrowest, every = _needed(*most), _needed(low, high)
+    held = {bits for bits in COMMON_BITS if bits >= every}
+    widths = {narrowest, narrowest + 1, every, every + 1} | held
+    return _formats(sorted(b for b in widths if MIN_BITS <= b <= MAX_BITS), *most)
 
 
 def other_formats(low: int, high: int, tried: Collection[IntFormat]) -> list[IntFormat]:
