@@ -2,8 +2,8 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `headers`, `structure` and `layers` (what files, layers and models lack), `parameters` (scales, zero
-points, g_idx), `dead_scales`, `codes` (histograms), `provenance` (how scales were computed), `extremes` and `flat` (comparison
+Where things are: `headers`, `structure` and `layers` (what files, layers and models lack), `walk` (rows, read once for all
+that looks at them), `parameters` (scales, zero points, g_idx), `dead_scales`, `codes` (histograms), `provenance` (how scales were computed), `extremes` and `flat` (comparison
 with the same weights of other layers), `against` and `pairs` (comparison with the original).
 """
 
@@ -178,8 +178,7 @@ class _Check:
             of_codes = [kind(layout) for kind in kinds if kind.suits(layout)]
         elif layout.dtype.is_floating_point:
             extremes = Extremes(layout)
-        has_histogram = any(isinstance(each, Histogram) for each in of_codes)
-        flat = FlatLines(layout) if extremes is not None or has_histogram else None
+        flat = FlatLines(layout) if extremes is not None or Histogram.suits(layout) else None
         if self.original is not None:
             measure = Measure(self.tensor.layout, self.original)
         gathered = [each for each in (extremes, *of_codes, flat, measure) if each is not None]
