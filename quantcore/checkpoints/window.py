@@ -17,13 +17,13 @@ from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.protocol.value import CODES
+from quantcore.checkpoints.rows import MOST_ELEMENTS
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock
 from quantcore.qparams import QParams
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
 
-MOST_ELEMENTS = 100_000_000  # of a window, or of an expert that can only be read completely
 Span = tuple[int, int]
 
 

@@ -9,6 +9,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import raised_at
+from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.errors import QuantError
@@ -44,10 +45,8 @@ class Release:
     @cached_property
     def dtype(self) -> torch.dtype | None:
         """The model's dtype according to the config; None if the config does not say."""
-        config = self.config.get("text_config", self.config)
-        name = self.config.get("torch_dtype") or self.config.get("dtype")
-        if name is None and isinstance(config, dict):
-            name = config.get("torch_dtype") or config.get("dtype")
+        configs, keys = (self.config, section(self.config, "text_config")), ("torch_dtype", "dtype")
+        name = next((config[key] for config in configs for key in keys if config.get(key)), None)
         return DTYPES.get(str(name).removeprefix("torch."))
 
     @cached_property
