@@ -29,7 +29,6 @@ from quantcore.analysis import (
     sweep,
     sweep_rows,
 )
-from quantcore.code_reading import CodeFinding, CodeReading, read_code
 from quantcore.comparison import Comparison, Reason, compare, differences, library_table
 from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS, TEXTBOOK, Convention
 from quantcore.diagnosis import Finding, diagnose

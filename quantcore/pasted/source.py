@@ -1,4 +1,4 @@
-"""From pasted text to a syntax tree, within limits; nothing is ever run."""
+"""From pasted text to a syntax tree, within limits; Python itself never runs the text."""
 
 import ast
 import re

@@ -1,1 +1,0 @@
-"""Checks for mistakes, grouped by the part of a quantizer they look at; each yields `Found`."""
