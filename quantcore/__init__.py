@@ -64,6 +64,7 @@ from quantcore.granularity import (
     to_blocks,
 )
 from quantcore.matching import Matches, match, match_steps
+from quantcore.pasted import CodeFinding, CodeReading, read_code
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
 from quantcore.range_setting import (

@@ -88,7 +88,20 @@ def apply(call: Call, args: list[Val], kw: dict[str, Val], trace: Trace, budget:
     _check_types(call, given, named)
     budget.room(call.bound(given, named))
     found = failing(lambda: call.run(*given, **named), line)
-    return record(found, call.op, leaves([*args, *kw.values()]), call.name, trace, line)
+    parts = _clamp_parts(call, args, kw) if call.op == "clamp" else leaves([*args, *kw.values()])
+    return record(found, call.op, parts, call.name, trace, line)
+
+
+def _clamp_parts(call: Call, args: list[Val], kw: dict[str, Val]) -> tuple[Val, ...]:
+    """Value, low and high of a clamp, however it is written."""
+    x, rest, none = args[0], args[1:], Val(None)
+    if call.name in ("maximum", "minimum", "clamp_min", "clamp_max", "fmax", "fmin"):
+        bound = rest[0] if rest else next(iter(kw.values()), none)
+        x, bound = (x, bound) if x.data else (bound, x)
+        return (x, bound, none) if call.name in ("maximum", "clamp_min", "fmax") else (x, none, bound)
+    low = rest[0] if rest else kw.get("min", kw.get("a_min", none))
+    high = rest[1] if len(rest) > 1 else kw.get("max", kw.get("a_max", none))
+    return (x, low, high)
 
 
 def _check_types(call: Call, given: list[Any], named: dict[str, Any]) -> None:

@@ -1,0 +1,13 @@
+"""Evaluate a quantizer's source with an interpreter of our own, and name the usual mistakes.
+
+>>> import quantcore as qc
+>>> reading = qc.read_code("scale = x.abs().max() / 255\\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)")
+>>> [(finding.line, finding.kind) for finding in reading.mistakes]
+[(1, 'divisor')]
+"""
+
+from quantcore.pasted.kinds import KINDS
+from quantcore.pasted.read import read_code
+from quantcore.pasted.record import CodeFinding, CodeReading, lines_of
+
+__all__ = ["CodeFinding", "CodeReading", "KINDS", "lines_of", "read_code"]

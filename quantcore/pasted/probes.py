@@ -1,0 +1,95 @@
+"""The tensors that code is evaluated on: ordinary ones, and those on which hidden mistakes show."""
+
+import ast
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quantcore.pasted.walk import Given, Walk, evaluate
+
+# square first: scales along the wrong axis fail on all others; then other ranks, for code that names axes
+SHAPES = ((64, 64), (4096,), (16, 16, 16), (8, 8, 8, 8))
+SECONDS = 1.0  # of one evaluation
+
+
+def ordinary(shape: tuple[int, ...]) -> list[Tensor]:
+    """Two tensors of both signs: in one the largest magnitude is positive, in the other negative."""
+    generator = torch.Generator().manual_seed(7)
+    first, second = (torch.randn(shape, generator=generator) for _ in range(2))
+    first.view(-1)[5], second.view(-1)[9] = 5.3, -7.1
+    return [first, second]
+
+
+def special(shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Tensors on which mistakes show that an ordinary one hides, by name."""
+    generator = torch.Generator().manual_seed(8)
+    outlier = torch.randn(shape, generator=generator)
+    outlier.view(-1)[3], outlier.view(-1)[70 % outlier.numel()] = 1e4, -1e4
+    return {
+        "zeros": torch.zeros(shape),
+        "constant": torch.full(shape, 1.5),
+        "one-sided": 5 + torch.rand(shape, generator=generator),
+        "outlier": outlier,
+        "tiny": 1e-6 * torch.randn(shape, generator=generator),
+        "subnormal": 1e-42 * torch.randn(shape, generator=generator),
+        "ties": torch.randint(-9, 10, shape, generator=generator) / 2,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Probed:
+    """The code on tensors of one shape; ``flags``: the boolean parameters it was called with."""
+
+    shape: tuple[int, ...]
+    flags: tuple[tuple[str, bool], ...]
+    ordinary: list[Walk]
+    special: dict[str, Walk]
+
+
+def uses_numpy(text: str) -> bool:
+    """Whether code is written for NumPy: it names NumPy, and not torch."""
+    return bool(re.search(r"\b(np|numpy)\b", text)) and not re.search(r"\b(torch|F)\.\w", text)
+
+
+def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = ()) -> Given:
+    """A tensor with the scale and zero point that int8 asymmetric would have."""
+    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
+    scale = (high - low) / 255 or 1.0
+    return Given(x, scale, round(-128 - low / scale), numpy=uses_numpy(text), flags=flags)
+
+
+def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None) -> tuple[tuple[int, ...], Walk]:
+    """The shape on which most of the code can be evaluated, and its evaluation.
+
+    Raises:
+        OverLimitError: it takes too many steps, elements or too much time.
+    """
+    best: tuple[int, tuple[int, ...], Walk] | None = None
+    for shape in (*SHAPES[:1], *([also] if also else []), *SHAPES[1:]):
+        walk = evaluate(tree, given(ordinary(shape)[0], text))
+        failed = sum(not refused for _, _, refused in walk.trace.unread)
+        if best is None or failed < best[0]:
+            best = (failed, shape, walk)
+        if not failed:
+            break
+    assert best is not None
+    return best[1], best[2]
+
+
+def probe(tree: ast.Module, text: str, also: tuple[int, ...] | None = None) -> list[Probed]:
+    """Evaluate code on every tensor, once more for each boolean parameter of a function that nobody calls.
+
+    Raises:
+        OverLimitError: as `fitting_shape`.
+    """
+    shape, first = fitting_shape(tree, text, also)
+    variants: list[tuple[tuple[str, bool], ...]] = [()]
+    variants += [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
+    found = []
+    for flags in variants:
+        walks = [evaluate(tree, given(x, text, flags)) for x in ordinary(shape)]
+        others = {name: evaluate(tree, given(x, text, flags)) for name, x in special(shape).items()}
+        found.append(Probed(shape, flags, walks, others))
+    return found

@@ -1,0 +1,117 @@
+"""Whether a finding is the culprit: its operation's result is replaced by the right one, the code evaluated again."""
+
+import ast
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.pasted.case import Case, Found
+from quantcore.pasted.casts import cast
+from quantcore.pasted.intended import intended_scheme
+from quantcore.pasted.forms import divided
+from quantcore.pasted.quantizer import Chain, other, type_limits
+from quantcore.pasted.trace import Override, Val, ancestors, numbers
+from quantcore.pasted.walk import Given, evaluate
+from quantcore.quantization import Quantized, apply_quietly
+
+_EQUAL = 0.98  # of the codes; ties may fall the other way
+_MOST = 24  # quantizers of a loop that are checked
+
+
+def confirmed(case: Case, found: list[Found], tree: ast.Module, given: Given) -> list[Found]:
+    """Return the findings; those whose repair does not give the intended codes are no longer certain."""
+    places = [p for f in found for p in f.places]
+    if not places:
+        return found
+    chain = case.chain
+    try:
+        right = intended(case, chain, tuple(given.x.shape))
+        repaired = _repaired(case, chain, right, found, tree, given)
+    except (QuantError, RuntimeError):
+        return found  # no scheme gives such codes: the finding rests on what was measured
+    if _agree(repaired, numbers(right.codes)):
+        return found
+    return [f if not f.places else Found(f.kind, f.line, f.what, f.fix, False) for f in found]
+
+
+def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
+    """What the intended scheme makes of the data of a quantizer.
+
+    Raises:
+        QuantError: there is no such scheme.
+    """
+    x = numbers(chain.data.value).float().reshape(shape)
+    return apply_quietly(x, intended_scheme(case, chain, shape))
+
+
+def _repaired(case: Case, chain: Chain, right: Quantized, found: list[Found], tree: ast.Module, given: Given) -> Tensor:
+    """The codes with all culprits repaired."""
+    overrides = _overrides(case, chain, right, {p for f in found for p in f.places})
+    walk = evaluate(tree, given, overrides)
+    stored = walk.trace.vals[chain.stored.index]
+    return numbers(stored.value).reshape(right.codes.shape)
+
+
+def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
+    x = numbers(chain.data.value)
+    scale = _each(right, "scale").reshape(x.shape)
+    zero = _each(right, "zero_point").reshape(x.shape)
+    found: dict[int, Override] = {}
+    shift = next((s for s in reversed(chain.steps) if s.op in ("add", "sub")), None)
+    if "scale" in places or ("zero" in places and case.form.is_single) or ("zero" in places and right.scheme.symmetric):
+        ratio, made = scale / chain.factor, divided(chain)
+        if made not in chain.scalings and float(ratio.max()) <= float(ratio.min()) * 1.001:
+            turned = _is_inverse(chain, made)
+            found[made.index] = lambda val: _like(val, numbers(val.value) * (1 / ratio.max() if turned else ratio.max()))
+        else:
+            found[chain.scalings[-1].index] = lambda val: _like(val, x / scale)
+    if "round" in places or chain.round.op == "floor_divide":
+        found[chain.round.index] = lambda val: _like(val, (x / scale if val.op == "floor_divide" else numbers(_flow(val).value)).round())
+    if "zero" in places and shift is not None:
+        found[shift.index] = lambda val: _like(val, numbers(_flow(val).value) + zero)
+    elif "zero" in places:
+        found[chain.round.index] = lambda val: _like(val, numbers(val.value) + zero)
+    if "late" in places and chain.cast is not None:
+        limits = type_limits(chain.cast.value) or (0, 0)
+        codes = (numbers(chain.round.value) + chain.zero).clamp(*limits)
+        found[chain.cast.index] = lambda val: _like(val, codes)
+    if chain.cast is not None and chain.cast.flow is not None and ("cast" in places or "zero" in places):
+        limits = type_limits(chain.cast.value) or (0, 0)
+        found.setdefault(chain.cast.index, lambda val: cast(_like(_flow(val), numbers(_flow(val).value).clamp(*limits)), val.value.dtype))
+    return found
+
+
+def _is_inverse(chain: Chain, made: Val) -> bool:
+    """Whether what was made of an extreme is 1 / scale."""
+    return any(s.op == "mul" and made in ancestors(other(s)) for s in chain.scalings)
+
+
+def _flow(val: Val) -> Val:
+    """The data of an operation that is being added to the trace."""
+    return val.flow or next(a for a in val.args if a.data)
+
+
+def _each(result: Quantized, name: str) -> Tensor:
+    """The scale or zero point of each element."""
+    ones = torch.ones_like(result.codes, dtype=torch.float64)
+    value = getattr(result, name)
+    if value is None:
+        return 0 * ones
+    blocks = torch.as_tensor(value).double()
+    for axis, (count, length) in enumerate(zip(blocks.shape, ones.shape, strict=True)):
+        if count not in (1, length):
+            blocks = blocks.repeat_interleave(-(-length // count), axis).narrow(axis, 0, length)
+    return blocks * ones
+
+
+def _like(val: Val, values: Tensor) -> Tensor | object:
+    """Values in the type of another, as tensor or array."""
+    if isinstance(val.value, Tensor):
+        return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)
+    return cast(values.numpy(), val.value.dtype)
+
+
+def _agree(codes: Tensor, right: Tensor) -> bool:
+    off = (codes - right).abs()
+    return bool(float(off.max()) <= 1 and float(torch.eq(off, 0).double().mean()) >= _EQUAL)
