@@ -84,11 +84,11 @@ def _cast(case: Case) -> Iterator[Found]:
         return
     low, high, clamp, late = case.clamped
     if late is not None:
-        if _wraps(case) and not late.handed:
+        if not late.handed and clamp is not None:
             yield Found(
                 "zero-point-after-clamp", late.line,
-                f"The zero point is added after the clamp in line {clamp.line if clamp else cast.line}, and the sum is cast to "
-                f"{case.dtype} without a clamp: codes outside {limits[0]}..{limits[1]} wrap around.",
+                f"The zero point is added after the clamp{_in_line(clamp, late.line)}, which therefore clips x / scale instead of "
+                f"the codes, and nothing keeps the sum in {limits[0]}..{limits[1]} before its cast to {case.dtype}.",
                 "Add the zero point first, then clamp, then cast.", True, ("late",),
             )  # fmt: skip
         return

@@ -1,7 +1,8 @@
-"""Evaluates expressions: names, operators, indices, attributes and comprehensions."""
+"""Evaluates expressions: names, operators, indices, attributes, and calls of the white list."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,40 +10,84 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.apply import apply, failing, operate, raw, record
 from quantcore.pasted.bounds import Budget, StopError
 from quantcore.pasted.names import (
-    ARRAY,
-    ARRAY_PROPERTIES,
-    BINARY,
-    COMPARED,
-    MEMBERS,
-    QUANTIZED,
-    TENSOR,
-    TENSOR_PROPERTIES,
-    Call,
-    Module,
-    Row,
-    bound_of_index,
-    bound_of_operator,
-    plain_bound,
-)
-from quantcore.pasted.objects import BUILTINS, Bound, Builtin, Class, Function, Instance, Scope, Unread, plain
-from quantcore.pasted.trace import ARRAYS, Trace, Val
+    BINARY, METHODS, MODULES, PROPERTIES, TYPE_NAMES, WORDS, Call, Module, Row, arrays, elementwise, indexed, kind_of, product,
+)  # fmt: skip
+from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val
 
-_UNARY = {"USub": "neg", "UAdd": "copy", "Invert": "binary"}
-_INFO = ("min", "max", "bits", "eps", "tiny")
-_INFOS = (torch.iinfo, torch.finfo, np.iinfo, np.finfo)
-_MODULES = {"torch": Module("torch"), "np": Module("numpy"), "numpy": Module("numpy"), "math": Module("math"),
-            "F": Module("torch.nn.functional"), "nn": Module("torch.nn")}  # fmt: skip
-_ON_LISTS = {list: ("append", "extend"), dict: ("get", "items", "keys", "values")}
+_DEEPEST = 12  # of lists in lists
+_ABBREVIATED = {"np": MODULES["numpy"], "F": MODULES["torch.nn.functional"], "nn": MODULES["torch.nn"], **MODULES}
+_ON_LISTS: dict[str, Callable[..., Any]] = {"zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed}
+_ON_NUMBERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "abs": ("abs", abs), "round": ("round", round), "int": ("cast", int), "float": ("copy", float), "bool": ("binary", bool), "pow": ("pow", pow)
+}  # fmt: skip
+BUILTINS = frozenset((*_ON_LISTS, *_ON_NUMBERS, "len", "range", "sum", "min", "max", "print", "super"))
 
 
+@dataclass(eq=False)
+class Scope:
+    """Names and their values, of a function, a class or an instance; ``outer``: where else to look."""
+
+    outer: "Scope | None" = None
+    names: dict[str, Val] = field(default_factory=dict)
+
+    def find(self, name: str) -> Val | None:
+        """The value of a name here or further out."""
+        return self.names.get(name) or (self.outer.find(name) if self.outer is not None else None)
+
+
+@dataclass(eq=False)
+class Function:
+    """A function of the pasted code. ``owner``: the instance that it is called on; ``static``: it takes none."""
+
+    node: ast.FunctionDef | ast.Lambda
+    scope: Scope
+    defaults: dict[str, Val]
+    static: bool = False
+    owner: Val | None = None
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the pasted code."""
+
+    name: str
+    members: Scope
+
+
+@dataclass(eq=False)
+class Instance:
+    """An instance of a pasted class; its fields, and outside of them those of its class."""
+
+    fields: Scope
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A method of the white list, or a list's append, with its owner."""
+
+    name: str
+    owner: Val
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """One of Python's own functions."""
+
+    name: str
+
+
+class Unread:
+    """The value of a name whose statement could not be evaluated."""
+
+
+@dataclass(eq=False)
 class Expressions:
-    """Evaluates expressions; the statements and calls are in `Walk`."""
+    """Evaluates expressions; the statements are in `Walk`."""
 
-    trace: Trace
-    budget: Budget
+    trace: Trace = field(default_factory=Trace)
+    budget: Budget = field(default_factory=Budget)
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Val:
         """The value of an expression.
@@ -53,7 +98,7 @@ class Expressions:
         self.budget.step(node.lineno)
         found = getattr(self, f"_{type(node).__name__.lower()}", None)
         if found is None:
-            raise StopError("this expression is not evaluated", node.lineno)
+            raise StopError("this expression is not evaluated")
         value = found(node, scope)
         assert isinstance(value, Val)
         return value
@@ -62,143 +107,71 @@ class Expressions:
         """The value of a name that the code does not define."""
         raise NotImplementedError
 
-    def call_value(self, func: Val, args: list[Val], kw: dict[str, Val], line: int) -> Val:
-        """Call a value."""
+    def call_function(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a function of the pasted code."""
         raise NotImplementedError
 
-    def number(self, value: Any, node: ast.AST, op: str = "number", args: tuple[Val, ...] = ()) -> Val:
-        """A value that is no array, as part of the trace."""
-        return self.trace.add(Val(value, op, args, getattr(node, "lineno", 0)))
+    def create(self, made: Class, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Make an instance of a pasted class."""
+        raise NotImplementedError
 
-    def _constant(self, node: ast.Constant, scope: Scope) -> Val:
-        if isinstance(node.value, int) and node.value.bit_length() > bounds.MOST_BITS:
-            raise StopError(f"an integer here has more than {bounds.MOST_BITS:,} bits")
-        if not (plain(node.value) or node.value is Ellipsis):
-            raise StopError("this constant is not evaluated")
-        return self.number(node.value, node)
+    def assign(self, target: ast.expr, value: Val, scope: Scope) -> None:
+        """Bind a target."""
+        raise NotImplementedError
 
-    def _name(self, node: ast.Name, scope: Scope) -> Val:
-        found = scope.find(node.id)
-        if found is None and node.id in _MODULES:
-            return self.number(_MODULES[node.id], node)
-        if found is None and node.id in BUILTINS:
-            return self.number(Builtin(node.id), node)
-        found = found or self.free(node.id)
-        if found is None:
-            raise StopError(f"`{node.id[:40]}` is not known here", node.lineno)
-        if isinstance(found.value, Unread):
-            raise StopError("", node.lineno)
-        return found
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: tuple[Val, ...], name: str) -> Val:
+        """Modify a tensor in place."""
+        raise NotImplementedError
 
-    def _binop(self, node: ast.BinOp, scope: Scope) -> Val:
-        a, b = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
-        return self.operator(type(node.op).__name__, a, b, node.lineno)
+    def note(self, value: Any, op: str = "number", args: tuple[Val, ...] = (), name: str = "") -> Val:
+        """Add a value to the trace."""
+        return self.trace.add(value, op, args, self.budget.line, name)
 
-    def operator(self, name: str, a: Val, b: Val, line: int) -> Val:
-        """The result of a binary operator, by the name of its syntax node."""
-        op, run = BINARY[name]
-        return operate(op, run, a, b, self.trace, self.budget, line, bound_of_operator.get(name, lambda args, kw: plain_bound(args)))
+    def compute(self, run: Callable[[], Any], op: str, args: tuple[Val, ...], name: str, elements: float) -> Val:
+        """Reserve room for a result, compute it, and add it to the trace.
 
-    def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Val:
-        val = self.evaluate(node.operand, scope)
-        if isinstance(node.op, ast.Not):
-            return self.number(not self.truth(val), node, "binary", (val,))
-        if not isinstance(val.value, (int, float, *ARRAYS)):
-            raise StopError("an operator is applied here to what is neither a number nor a tensor")
-        x, op = val.value, type(node.op)
-        self.budget.room(plain_bound([x]))
-        found = failing(lambda: -x if op is ast.USub else +x if op is ast.UAdd else ~x, node.lineno)
-        return self.trace.add(Val(found, _UNARY[op.__name__], (val,), node.lineno, name=_UNARY[op.__name__]))
+        Raises:
+            StopError: the result is too large or no number, or the computation fails.
+        """
+        self.budget.room(elements)
+        try:
+            with np.errstate(all="ignore"):
+                found = run()
+        except (TypeError, ValueError, IndexError, RuntimeError, ArithmeticError, AttributeError, KeyError) as error:
+            why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:160]
+            raise StopError(f"this fails: {why}", refused=False) from None
+        return self._packed(found, op, args, name)
 
-    def truth(self, val: Val) -> bool:
-        """Whether a value counts as true."""
+    def _packed(self, found: Any, op: str, args: tuple[Val, ...], name: str) -> Val:
+        """A result in the trace; the items of a list each on its own."""
+        if isinstance(found, Val):
+            return found
+        if isinstance(found, list | tuple):
+            items = [self._packed(item, op, args, name) for item in found]
+            named = hasattr(found, "indices")
+            return self.note(items if isinstance(found, list) else Row(items) if named else tuple(items), "pack", tuple(items), name)
+        is_array = isinstance(found, ARRAYS)
+        if isinstance(found, complex) or (is_array and (found.ndim > bounds.MOST_AXES or str(found.dtype).endswith(("64j", "complex64", "complex128", "object")))):
+            raise StopError("a result here is not a tensor of real numbers")
+        return self.note(found, op, args, name)
+
+    def raw(self, val: Val, depth: int = 0) -> Any:
+        """A value as torch or NumPy take it: a number, an array, a type, a known word, or a list of them.
+
+        Raises:
+            StopError: it is anything else.
+        """
         value = val.value
-        if isinstance(value, ARRAYS):
-            return bool(failing(lambda: bool(value), self.budget.line))
-        return bool(value) if plain(value) else True
-
-    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Val:
-        wanted = isinstance(node.op, ast.Or)
-        for part in node.values:
-            val = self.evaluate(part, scope)
-            if self.truth(val) == wanted:
-                break
-        return val
-
-    def _compare(self, node: ast.Compare, scope: Scope) -> Val:
-        left, found = self.evaluate(node.left, scope), None
-        for op, part in zip(node.ops, node.comparators, strict=True):
-            right = self.evaluate(part, scope)
-            one = self._compared(op, left, right, node)
-            found = one if found is None else self.number(self.truth(found) and self.truth(one), node, "binary", (found, one))
-            left = right
-        assert found is not None
-        return found
-
-    def _compared(self, op: ast.cmpop, a: Val, b: Val, node: ast.Compare) -> Val:
-        x, y = a.value, b.value
-        if isinstance(op, ast.Is | ast.IsNot):
-            same = x is y or (plain(x) and plain(y) and x is None and y is None)
-            return self.number(same == isinstance(op, ast.Is), node, "binary", (a, b))
-        if isinstance(op, ast.In | ast.NotIn):
-            items = [raw(item, self.budget) if not isinstance(item.value, str) else item.value for item in self.items(b)]
-            if isinstance(x, ARRAYS) or not plain(x) or any(isinstance(i, ARRAYS) for i in items):
-                raise StopError("`in` is evaluated for numbers only")
-            return self.number((x in items) == isinstance(op, ast.In), node, "binary", (a, b))
-        simple = (bool, int, float, str, torch.dtype, type, type(None), *ARRAYS)
-        if isinstance(x, list | tuple) and isinstance(y, list | tuple):
-            x, y = raw(a, self.budget), raw(b, self.budget)
-            if any(isinstance(i, ARRAYS) for i in (*x, *y)):
-                raise StopError("lists of tensors are not compared")
-        elif not (isinstance(x, simple) and isinstance(y, simple)):
-            raise StopError("this comparison is not evaluated")
-        self.budget.room(plain_bound([v for v in (x, y) if isinstance(v, ARRAYS)]))
-        found = failing(lambda: COMPARED[type(op).__name__](x, y), node.lineno)
-        return self.trace.add(Val(found, "binary", (a, b), node.lineno))
-
-    def _ifexp(self, node: ast.IfExp, scope: Scope) -> Val:
-        return self.evaluate(node.body if self.truth(self.evaluate(node.test, scope)) else node.orelse, scope)
-
-    def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Val:
-        scope.names[node.target.id] = found = self.evaluate(node.value, scope)
-        return found
-
-    def _tuple(self, node: ast.Tuple | ast.List, scope: Scope) -> Val:
-        items: list[Val] = []
-        for part in node.elts:
-            items += self.items(self.evaluate(part.value, scope)) if isinstance(part, ast.Starred) else [self.evaluate(part, scope)]
-        if len(items) > bounds.MOST_ITEMS:
-            raise StopError(f"a list here would have more than {bounds.MOST_ITEMS:,} items")
-        return self.number(items if isinstance(node, ast.List) else tuple(items), node, "pack", tuple(items))
-
-    _list = _tuple
-
-    def _dict(self, node: ast.Dict, scope: Scope) -> Val:
-        found: dict[Any, Val] = {}
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is None:
-                raise StopError("`**` in a dict is not evaluated")
-            name = self.evaluate(key, scope).value
-            if not isinstance(name, int | float | str | torch.dtype | type(None)):
-                raise StopError("a key here is neither a number nor a word")
-            found[name] = self.evaluate(value, scope)
-        return self.number(found, node, "pack", tuple(found.values()))
-
-    def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Val:
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                self.evaluate(part.value, scope)
-        return self.number("", node)  # a text is never computed with
-
-    def _lambda(self, node: ast.Lambda, scope: Scope) -> Val:
-        return self.number(Function(node, scope, self.defaults(node.args, scope)), node)
-
-    def defaults(self, args: ast.arguments, scope: Scope) -> dict[str, Val]:
-        """The default values of parameters."""
-        names = [a.arg for a in (*args.posonlyargs, *args.args)]
-        found = zip(names[len(names) - len(args.defaults) :], args.defaults, strict=True)
-        keyword = ((a.arg, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None)
-        return {name: self.evaluate(default, scope) for name, default in (*found, *keyword)}
+        if isinstance(value, list | tuple) and depth < _DEEPEST:
+            self.budget.step(count=len(value))
+            items = [self.raw(item, depth + 1) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        if isinstance(value, Builtin) and value.name in TYPE_NAMES:
+            return {"int": int, "float": float, "bool": bool}[value.name]
+        is_type = isinstance(value, torch.dtype | np.dtype) or (isinstance(value, type) and issubclass(value, np.number))
+        if value is None or isinstance(value, NUMBERS) or is_type or (isinstance(value, str) and value in WORDS):
+            return value
+        raise StopError("an argument here is neither a number nor a tensor")
 
     def items(self, val: Val) -> list[Val]:
         """What a loop over a value visits.
@@ -209,40 +182,132 @@ class Expressions:
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
-        if isinstance(value, dict):
-            return [self.trace.add(Val(k, line=val.line)) for k in value]
-        if isinstance(value, range):
-            if len(value) > bounds.MOST_ITEMS:
-                raise StopError(f"a loop here would run more than {bounds.MOST_ITEMS:,} times")
-            return [self.trace.add(Val(i, "number", (val,), val.line)) for i in value]
-        if isinstance(value, Tensor | np.ndarray) and value.ndim:
-            self.budget.room(plain_bound([value]))
-            return [self.trace.add(Val(value[i], "getitem", (val,), val.line)) for i in range(value.shape[0])]
-        raise StopError("this can't be looped over")
+        if not isinstance(value, range | Tensor | np.ndarray) or (isinstance(value, Tensor | np.ndarray) and not value.ndim):
+            raise StopError("this can't be looped over")
+        if len(value) > bounds.MOST_ITEMS:
+            raise StopError(f"a loop here would run more than {bounds.MOST_ITEMS:,} times")
+        self.budget.step(count=len(value))
+        return [self.note(item, "getitem", (val,)) for item in value]
+
+    def truth(self, val: Val) -> bool:
+        """Whether a value counts as true."""
+        self.compute(lambda: bool(val.value), "binary", (val,), "bool", 1)
+        return bool(val.value)
+
+    # expressions
+
+    def _constant(self, node: ast.Constant, scope: Scope) -> Val:
+        bounds.check_operands("mul", node.value, 1)
+        if not (node.value in (None, Ellipsis) or isinstance(node.value, bool | int | float | str)):
+            raise StopError("this constant is not evaluated")
+        return self.note(node.value)
+
+    def _name(self, node: ast.Name, scope: Scope) -> Val:
+        found = scope.find(node.id)
+        if found is None and node.id in _ABBREVIATED:
+            return self.note(_ABBREVIATED[node.id])
+        if found is None and node.id in BUILTINS:
+            return self.note(Builtin(node.id))
+        found = found or self.free(node.id)
+        if found is None:
+            raise StopError(f"`{node.id[:40]}` is not known here")
+        if isinstance(found.value, Unread):
+            raise StopError("")
+        return found
+
+    def _binop(self, node: ast.BinOp, scope: Scope) -> Val:
+        return self.operator(type(node.op).__name__, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
+
+    def operator(self, name: str, a: Val, b: Val) -> Val:
+        """The result of a binary operator, by the name of its syntax node.
+
+        Raises:
+            StopError: the operands are not numbers or tensors, or the result would be too large.
+        """
+        if name not in BINARY:
+            raise StopError("this comparison is not evaluated")
+        op, run = BINARY[name]
+        bounds.check_operands(op, a.value, b.value)
+        lists = [isinstance(v.value, list | tuple) for v in (a, b)]
+        if any(lists) and (op, sum(lists)) in (("mul", 1), ("add", 2)):
+            return self.compute(lambda: run(a.value, b.value), "pack", (a, b), op, 1)
+        if op not in ("binary",) and any(isinstance(v.value, str) for v in (a, b)):
+            raise StopError("texts are not computed with")
+        x, y = self.raw_word(a), self.raw_word(b)
+        self._one_library([x, y])
+        return self.compute(lambda: run(x, y), op, (a, b), name, (product if op == "matmul" else elementwise)([x, y], []))
+
+    def raw_word(self, val: Val) -> Any:
+        """`raw`, or any text, which is only compared."""
+        return val.value if isinstance(val.value, str) or val.value is Ellipsis else self.raw(val)
+
+    def _one_library(self, values: list[Any]) -> None:
+        if len({isinstance(a, Tensor) for a in arrays(values)}) > 1:
+            raise StopError("torch tensors and NumPy arrays are mixed here")
+
+    def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Val:
+        val = self.evaluate(node.operand, scope)
+        if isinstance(node.op, ast.Not):
+            return self.note(not self.truth(val), "binary", (val,))
+        x, op = self.raw(val), type(node.op)
+        run = (lambda: -x) if op is ast.USub else (lambda: +x) if op is ast.UAdd else (lambda: ~x)
+        return self.compute(run, {"USub": "neg", "UAdd": "copy"}.get(op.__name__, "binary"), (val,), op.__name__, elementwise([x], []))
+
+    def _boolop(self, node: ast.BoolOp, scope: Scope) -> Val:
+        val = self.evaluate(node.values[0], scope)
+        for part in node.values[1:]:
+            if self.truth(val) == isinstance(node.op, ast.Or):
+                break
+            val = self.evaluate(part, scope)
+        return val
+
+    def _compare(self, node: ast.Compare, scope: Scope) -> Val:
+        left, found = self.evaluate(node.left, scope), self.note(True)
+        for op, part in zip(node.ops, node.comparators, strict=True):
+            right = self.evaluate(part, scope)
+            found = self.operator(type(op).__name__, left, right)
+            if len(node.ops) > 1 and not self.truth(found):
+                break
+            left = right
+        return found
+
+    def _ifexp(self, node: ast.IfExp, scope: Scope) -> Val:
+        return self.evaluate(node.body if self.truth(self.evaluate(node.test, scope)) else node.orelse, scope)
+
+    def _tuple(self, node: ast.Tuple | ast.List, scope: Scope) -> Val:
+        items = [self.evaluate(part, scope) for part in node.elts]
+        return self.note(items if isinstance(node, ast.List) else tuple(items), "pack", tuple(items))
+
+    _list = _tuple
+
+    def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Val:
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                self.evaluate(part.value, scope)
+        return self.note("")  # a text is only printed
+
+    def _lambda(self, node: ast.Lambda, scope: Scope) -> Val:
+        return self.note(Function(node, scope, self.defaults(node.args, scope)))
+
+    def defaults(self, args: ast.arguments, scope: Scope) -> dict[str, Val]:
+        """The default values of parameters."""
+        names = [a.arg for a in (*args.posonlyargs, *args.args)][::-1]
+        pairs = [*zip(names, args.defaults[::-1], strict=False), *zip((a.arg for a in args.kwonlyargs), args.kw_defaults, strict=True)]
+        return {name: self.evaluate(default, scope) for name, default in pairs if default is not None}
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> Val:
         inner = Scope(scope)
         found = [self.evaluate(node.elt, inner) for _ in self._generated(node.generators, inner)]
-        return self.number(found, node, "pack", tuple(found))
+        return self.note(found, "pack", tuple(found))
 
     _generatorexp = _listcomp
 
     def _generated(self, generators: list[ast.comprehension], scope: Scope) -> Iterator[None]:
         first, rest = generators[0], generators[1:]
-        if first.is_async:
-            raise StopError("async is not evaluated")
         for item in self.items(self.evaluate(first.iter, scope)):
-            self.budget.step(0)
             self.assign(first.target, item, scope)
             if all(self.truth(self.evaluate(test, scope)) for test in first.ifs):
-                if rest:
-                    yield from self._generated(rest, scope)
-                else:
-                    yield
-
-    def assign(self, target: ast.expr, value: Val, scope: Scope) -> None:
-        """Bind a target."""
-        raise NotImplementedError
+                yield from self._generated(rest, scope) if rest else (None,)
 
     def index(self, node: ast.expr, scope: Scope) -> tuple[Any, tuple[Val, ...]]:
         """An index, as Python takes it, and the values in it."""
@@ -250,114 +315,165 @@ class Expressions:
             parts = [self.index(part, scope) for part in node.elts]
             return tuple(p for p, _ in parts), tuple(v for _, vals in parts for v in vals)
         if isinstance(node, ast.Slice):
-            ends = [self.evaluate(e, scope) if e is not None else None for e in (node.lower, node.upper, node.step)]
-            numbers = [e and raw(e, self.budget) for e in ends]
-            numbers = [int(n) if isinstance(n, Tensor | np.generic) and n.ndim == 0 else n for n in numbers]
+            ends = [None if e is None else self.evaluate(e, scope) for e in (node.lower, node.upper, node.step)]
+            numbers = [None if e is None else self.raw(e) for e in ends]
             if not all(n is None or isinstance(n, int) for n in numbers):
-                raise StopError("a slice has ends that are no integers")
-            return slice(*numbers), tuple(e for e in ends if e)
+                raise StopError("a slice here has ends that are no integers")
+            return slice(*numbers), tuple(e for e in ends if e is not None)
         val = self.evaluate(node, scope)
-        return (val.value if val.value is Ellipsis else raw(val, self.budget)), (val,)
+        return (val.value if val.value is Ellipsis else self.raw(val)), (val,)
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> Val:
         val = self.evaluate(node.value, scope)
-        value = val.value
-        if isinstance(value, dict):
-            key = self.evaluate(node.slice, scope).value
-            if not isinstance(key, int | float | str | torch.dtype) or key not in value:
-                raise StopError("this dict has no such key", node.lineno, refused=False)
-            return value[key]
         index, vals = self.index(node.slice, scope)
-        if isinstance(value, list | tuple):
-            return self._of_list(value, index, node)
-        if not isinstance(value, Tensor | np.ndarray):
-            raise StopError("this can't be indexed", node.lineno)
-        self.budget.room(bound_of_index(tuple(value.shape), index))
-        found = failing(lambda: value[index], node.lineno)
-        return record(found, "getitem", (val, *vals), "getitem", self.trace, node.lineno)
-
-    def _of_list(self, value: Any, index: Any, node: ast.Subscript) -> Val:
-        if isinstance(index, slice):
-            found = list(value)[index]
-            return self.number(found if isinstance(value, list) else tuple(found), node, "pack", tuple(found))
-        if not isinstance(index, int) or not -len(value) <= index < len(value):
-            raise StopError(f"this list has no item {index!s:.20}", node.lineno, refused=False)
-        item = value[index]
-        assert isinstance(item, Val)
-        return item
+        if not isinstance(val.value, list | tuple | Tensor | np.ndarray):
+            raise StopError("this can't be indexed")
+        elements = indexed(tuple(val.value.shape), index) if val.is_array else 1
+        return self.compute(lambda: val.value[index], "getitem", (val, *vals), "[]", elements)
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Val:
-        base = node.value
-        if isinstance(base, ast.Name) and scope.find(base.id) is None and base.id not in _MODULES and node.attr not in {**TENSOR, **ARRAY, **TENSOR_PROPERTIES, **ARRAY_PROPERTIES} and not (node.attr.endswith("_") and node.attr[:-1] in TENSOR):  # fmt: skip
-            raise StopError(f"`{base.id[:40]}.{node.attr[:40]}` is not evaluated", node.lineno)
-        return self.member(self.evaluate(base, scope), node.attr, node.lineno)
+        base, name = node.value, node.attr
+        unknown = isinstance(base, ast.Name) and base.id not in _ABBREVIATED and scope.find(base.id) is None
+        if unknown and not any(name.removesuffix("_") in known for known in (PROPERTIES, *METHODS.values())):
+            raise StopError(f"`{ast.unparse(node)[:60]}` is not evaluated")
+        return self.member(self.evaluate(base, scope), name)
 
-    def member(self, val: Val, name: str, line: int) -> Val:
+    def member(self, val: Val, name: str) -> Val:
         """An attribute of a value, by the value's type and its name.
 
         Raises:
             StopError: the white list does not have it.
         """
         value = val.value
-        if isinstance(value, Module) and name in MEMBERS[value.name]:
-            return self.trace.add(Val(MEMBERS[value.name][name], line=line, name=name))
-        if isinstance(value, Tensor | np.ndarray | np.generic):
-            return self._of_array(val, name, line)
-        if isinstance(value, Row) and name in value.names:
-            item = value[value.names.index(name)]
-            assert isinstance(item, Val)
-            return item
-        if isinstance(value, _INFOS) and name in _INFO:
-            return self.trace.add(Val(_plain_number(getattr(value, name)), line=line, name=name))
-        if isinstance(value, Instance) and (name in value.fields or name in value.made.members):
-            return value.fields.get(name) or self._of_class(val, value, name, line)
-        if isinstance(value, Class) and name in value.members:
-            return value.members[name]
-        for kind, names in _ON_LISTS.items():
-            if type(value) is kind and name in names:
-                return self.trace.add(Val(Bound(name, val), line=line, name=name))
+        if isinstance(value, Module) and name in value.members:
+            return self.note(value.members[name], name=name)
+        if isinstance(value, Class | Instance):
+            found = (value.members if isinstance(value, Class) else value.fields).find(name)
+            if found is not None and isinstance(value, Instance) and isinstance(found.value, Function) and not found.value.static:
+                function = found.value
+                return self.note(Function(function.node, function.scope, function.defaults, owner=val))
+            if found is not None:
+                return found
+        if isinstance(value, ARRAYS) and name in PROPERTIES:
+            op, get = PROPERTIES[name]
+            return self.compute(lambda: get(value), op, (val,), name, 1)
+        if isinstance(value, torch.iinfo | torch.finfo | np.iinfo | np.finfo) and name in ("min", "max", "bits", "eps", "tiny"):
+            return self.note(float(getattr(value, name)) if isinstance(value, torch.finfo | np.finfo) else int(getattr(value, name)))
+        if isinstance(value, Row) and name in ("values", "indices"):
+            return value[name == "indices"]  # type: ignore[no-any-return]
+        methods = METHODS.get(kind_of(value), {"append": None} if isinstance(value, list) else {})
+        if name in methods or (name.endswith("_") and name[:-1] in methods):
+            return self.note(Method(name, val), name=name)
         if isinstance(value, Builtin) and value.name == "super" and name == "__init__":
-            return self.trace.add(Val(Builtin("print"), line=line))
-        raise StopError(f"`{name[:40]}` of {_kind(value)} is not evaluated", line)
+            return self.note(Builtin("print"))
+        where = value.name if isinstance(value, Module) else kind_of(value)
+        raise StopError(f"`{name[:40]}` of {where} is not evaluated")
 
-    def _of_class(self, val: Val, value: Instance, name: str, line: int) -> Val:
-        found = value.made.members[name]
-        if isinstance(found.value, Function) and not found.value.static:
-            return self.trace.add(Val(Bound(found.value, val), line=line, name=name))
-        return found
+    # calls
 
-    def _of_array(self, val: Val, name: str, line: int) -> Val:
-        value, is_tensor = val.value, isinstance(val.value, Tensor)
-        properties = TENSOR_PROPERTIES if is_tensor else ARRAY_PROPERTIES
-        if is_tensor and value.is_quantized:
-            calls = QUANTIZED
-        else:
-            calls = TENSOR if is_tensor else ARRAY
-            if name in properties:
-                op, get = properties[name]
-                return record(failing(lambda: get(value), line), op, (val,), name, self.trace, line)
-        in_place = is_tensor and name.endswith("_") and not name.endswith("__") and name[:-1] in calls
-        if name in calls or in_place:
-            call: Call = calls[name[:-1] if in_place else name]
-            return self.trace.add(Val(Bound(call, val), "method", (val,), line, name=name))
-        raise StopError(f"`{name[:40]}` of {_kind(value)} is not evaluated", line)
+    def _call(self, node: ast.Call, scope: Scope) -> Val:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name and name not in BUILTINS and scope.find(name) is None:
+            raise StopError(f"`{ast.unparse(node)[:60]}` is not recognized")
+        func = self.evaluate(node.func, scope)
+        if any(k.arg is None for k in node.keywords) or len(node.args) > 64:
+            raise StopError("`**` in a call is not evaluated")
+        args = [self.evaluate(a, scope) for a in node.args]
+        kw = {str(k.arg): self.evaluate(k.value, scope) for k in node.keywords}
+        self.budget.line = node.lineno
+        return self.call(func, args, kw)
 
-    def library_call(self, call: Call, args: list[Val], kw: dict[str, Val], line: int) -> Val:
-        """A call of the white list."""
+    def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a value.
+
+        Raises:
+            StopError: it can't be called, or the call fails.
+        """
+        match func.value:
+            case Call() as call:
+                return self._of_library(call, args, kw)
+            case Method(name="append", owner=owner) if isinstance(owner.value, list) and len(args) == 1 and not kw:
+                bounds.check_operands("add", owner.value, 1)
+                owner.value.append(args[0])
+                owner.args, owner.varies = (*owner.args, args[0]), owner.varies or args[0].varies
+                return self.note(None)
+            case Method(name=name, owner=owner) if not isinstance(owner.value, list):
+                return self._of_array(name, owner, args, kw)
+            case Function() as function:
+                return self.call_function(function, [*([function.owner] if function.owner else []), *args], kw)
+            case Class() as made:
+                return self.create(made, args, kw)
+            case Instance():
+                return self.call(self.member(func, "forward"), args, kw)
+            case Builtin(name=name):
+                return self._of_python(name, args, kw)
+        raise StopError("what is called here is not evaluated")
+
+    def _of_array(self, name: str, owner: Val, args: list[Val], kw: dict[str, Val]) -> Val:
+        """A method; if its name ends with an underscore, its result is written into its tensor."""
+        methods = METHODS[kind_of(owner.value)]
+        if name in methods:
+            return self._of_library(methods[name], [owner, *args], kw)
+        found = self._of_library(methods[name[:-1]], [owner, *args], kw)
+        return self.overwrite(owner, lambda x: x.copy_(found.value), found.op, found.args, name)
+
+    def _of_library(self, call: Call, args: list[Val], kw: dict[str, Val]) -> Val:
+        """A call of the white list: arguments checked, the result bounded, then computed."""
+        if len(args) > call.most or not kw.keys() <= call.keywords:
+            other = next((n for n in kw if n not in call.keywords), "more arguments")
+            raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
+        given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
+        self._one_library([*given, *named.values()])
         if call.op == "library":
-            self.trace.library.append((line, call.name))
-        return apply(call, args, kw, self.trace, self.budget, line)
+            self.trace.library.append((self.budget.line, call.name))
+        parts = _clamp_parts(call.name, args, kw) if call.op == "clamp" else _flat([*args, *kw.values()])
+        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(given, list(named.values())))
+
+    def _of_python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
+        if name in ("print", "super"):
+            return self.note(Builtin(name) if name == "super" else None)
+        if kw.keys() > {"strict"} or not args or len(args) > 64:
+            raise StopError(f"this `{name}` is not evaluated")
+        if name in _ON_LISTS:
+            lists = [self.items(a) for a in args]
+            return self.compute(lambda: list(_ON_LISTS[name](*lists)), "number", (), name, 1)
+        if name == "len":
+            return self.compute(lambda: len(args[0].value), "size", (), name, 1)
+        if name in ("sum", "min", "max"):
+            items = self.items(args[0]) if len(args) == 1 else args
+            found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
+            for item in items[name != "sum" :]:
+                found = self.operator("Add", found, item) if name == "sum" else self._extreme(name, found, item)
+            return found
+        given = [self.raw(a) for a in args]
+        given = [int(g) if isinstance(g, Tensor | np.integer) and name == "range" and not g.ndim else g for g in given]
+        if name == "range":
+            return self.compute(lambda: range(*given), "number", (), name, 1)
+        op, run = _ON_NUMBERS[name]
+        if not all(isinstance(g, NUMBERS) for g in given):
+            raise StopError(f"`{name}` is evaluated for numbers and tensors only")
+        bounds.check_operands(op, given[0], given[-1])
+        return self.compute(lambda: run(*given), op, tuple(args), name, elementwise(given, []))
+
+    def _extreme(self, name: str, best: Val, item: Val) -> Val:
+        chosen = item if self.truth(self.operator("Lt" if name == "min" else "Gt", item, best)) else best
+        return self.note(chosen.value, "pick", (chosen, best if chosen is item else item), name)
 
 
-def _plain_number(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _flat(vals: list[Val], depth: int = 0) -> tuple[Val, ...]:
+    """The values in arguments, also in lists."""
+    found: list[Val] = []
+    for val in vals:
+        found += _flat(list(val.value), depth + 1) if isinstance(val.value, list | tuple) and depth < _DEEPEST else [val]
+    return tuple(found)
 
 
-def _kind(value: Any) -> str:
-    if isinstance(value, Module):
-        return value.name
-    if isinstance(value, Tensor | np.ndarray):
-        return "a tensor" if isinstance(value, Tensor) else "an array"
-    if isinstance(value, Class | Instance | Function | Bound | Builtin):
-        return "this object"
-    return f"a {'number' if isinstance(value, int | float) else 'text' if isinstance(value, str) else 'value'}"
+def _clamp_parts(name: str, args: list[Val], kw: dict[str, Val]) -> tuple[Val, ...]:
+    """Value, low and high of a clamp, however it is written."""
+    x, rest, none = args[0], args[1:], Val(None)
+    if name not in ("clamp", "clip"):
+        bound = next(iter((*rest, *kw.values())), none)
+        x, bound = (x, bound) if x.data else (bound, x)
+        return (x, bound, none) if name in ("maximum", "clamp_min", "fmax") else (x, none, bound)
+    low = rest[0] if rest else kw.get("min", kw.get("a_min", none))
+    return x, low, rest[1] if len(rest) > 1 else kw.get("max", kw.get("a_max", none))

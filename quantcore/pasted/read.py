@@ -114,8 +114,9 @@ def _shown_by_probes(case: Case, others: Special) -> Iterator[Found]:
     """What does not show on an ordinary tensor."""
     if case.form.kind in ("given", "handed"):
         return
-    zeros, tiny, one_sided = (others.get(n) for n in ("zeros", "tiny", "one-sided"))
-    if zeros is not None and bool((torch.eq(zeros.factor, 0) | ~zeros.factor.isfinite()).any()):
+    tiny, one_sided = others.get("subnormal"), others.get("one-sided")
+    empty = [others[n].factor for n in ("zeros", "constant") if n in others]
+    if any(bool((torch.eq(factor, 0) | ~factor.isfinite()).any()) for factor in empty):
         yield Found(
             "zero-scale", divided(case.chain).line,
             f"{formula(case)} is 0 where the range is empty, and x / 0 gives NaN or infinity.",
@@ -126,7 +127,7 @@ def _shown_by_probes(case: Case, others: Special) -> Iterator[Found]:
     if tiny is not None:
         for scaling in tiny.scalings:
             for val in ancestors(other(scaling)):
-                if val.op == "cast" and str(getattr(val.value, "dtype", "")).endswith("float16") and bool((numbers(val.value) == 0).any()):
+                if val.op == "cast" and str(getattr(val.value, "dtype", "")).endswith("float16") and bool(((numbers(val.value) == 0) & (numbers(val.args[0].value) != 0)).any()):
                     yield Found(
                         "scale-in-float16", val.line,
                         "The scale is cast to float16, whose smallest number above 0 is 6e-8: a scale below half of that underflows to 0.",

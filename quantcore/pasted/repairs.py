@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
 from quantcore.pasted.case import Case, Found
-from quantcore.pasted.casts import cast
+from quantcore.pasted.names import cast
 from quantcore.pasted.intended import intended_scheme
 from quantcore.pasted.forms import divided
 from quantcore.pasted.quantizer import Chain, other, type_limits
@@ -50,7 +51,9 @@ def _repaired(case: Case, chain: Chain, right: Quantized, found: list[Found], tr
     overrides = _overrides(case, chain, right, {p for f in found for p in f.places})
     walk = evaluate(tree, given, overrides)
     stored = walk.trace.vals[chain.stored.index]
-    return numbers(stored.value).reshape(right.codes.shape)
+    fmt = right.scheme.format
+    codes = numbers(stored.value).reshape(right.codes.shape)
+    return codes if case.bounds or not isinstance(fmt, IntFormat) else codes.clamp(fmt.qmin, fmt.qmax)
 
 
 def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,22 +11,21 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.apply import failing, operate
-from quantcore.pasted.bounds import Budget, OverLimitError, StopError
-from quantcore.pasted.calls import Calls
-from quantcore.pasted.names import BINARY, IN_PLACE, Module, bound_of_index, plain_bound
-from quantcore.pasted.objects import BUILTINS, Class, Function, Instance, LoopSignal, ReturnSignal, Scope, Unread
-from quantcore.pasted.trace import Override, Trace, Val
+from quantcore.pasted.bounds import OverLimitError, StopError
+from quantcore.pasted.expressions import BUILTINS, Class, Expressions, Function, Instance, Scope, Unread
+from quantcore.pasted.names import BINARY, MODULES, elementwise, indexed
+from quantcore.pasted.trace import NUMBERS, Override, Val, is_mask
 
-_SCALE = re.compile(r"(input_|weight_|w_|x_)?(s|scales?|step|step_size|delta|qscale|q_scale)", re.I)
-_ZERO = re.compile(r"(input_|weight_|w_|x_)?(z|zp|zero|zeros|zero_?points?|zero_p|offset)", re.I)
-_BITS = re.compile(r"(b|bits|n_?bits?|num_bits|bit_?width|w_?bits?|a_?bits?|nbit)", re.I)
+_SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
+_ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
+_BITS = re.compile(r"b|\w*bits?|bit_?width", re.I)
 _NO_TENSOR = re.compile(
-    r".*(min|max|low|high|levels?|size|dim|axis|eps|bound|limit|range|dtype|device|symmetric|bits?|mode|name|path|file"
-    r"|config|args|model|layer|loader|group|block)\w*|lo|hi|n|k|i|j|lr|alpha|beta|gamma|self|cls|ctx", re.I,
+    r"\w*(min|max|low|high|level|size|dim|axis|eps|bound|limit|range|dtype|device|mode|name|path|file|config|args|model"
+    r"|group|block)\w*|lo|hi|[nkij]|lr|alpha|beta|gamma|self|cls|ctx|_\w*", re.I,
 )  # fmt: skip
-_CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|x_?q|w_?q|xq|wq|q_?x|q_?tensor", re.I)
-_KNOWN_IMPORTS = {"torch": "torch", "numpy": "numpy", "math": "math", "torch.nn": "torch.nn", "torch.nn.functional": "torch.nn.functional"}
+_CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
+_FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
+_HARMLESS = ("torch.no_grad()", "torch.inference_mode()", "staticmethod", "nn.Module", "torch.nn.Module", "object")
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,34 @@ class Given:
     flags: tuple[tuple[str, bool], ...] = ()
 
 
-@dataclass(eq=False)
-class Walk(Calls):
-    """One evaluation of the code."""
+class _Return(Exception):  # noqa: N818 (a signal)
+    """A return statement was reached."""
 
-    given: Given
-    trace: Trace = field(default_factory=Trace)
-    budget: Budget = field(default_factory=Budget)
+    def __init__(self, value: Val):
+        super().__init__()
+        self.value = value
+
+
+class _Loop(Exception):  # noqa: N818 (a signal)
+    """A break, if it ``ends`` the loop, or a continue was reached."""
+
+    def __init__(self, ends: bool):
+        super().__init__()
+        self.ends = ends
+
+
+@dataclass(eq=False)
+class Walk(Expressions):
+    """One evaluation of the code. ``bound``: what stands for names that it does not define; ``flags``: the boolean
+    parameters of functions that nobody calls; ``made``: what the last of these returned, by name."""
+
+    given: Given = field(kw_only=True)
     bound: dict[str, Val] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
-    last: dict[str, Val] = field(default_factory=dict)
+    made: dict[str, Val] = field(default_factory=dict)
+    scopes: list[Scope] = field(default_factory=list)
+    called: set[ast.AST] = field(default_factory=set)
+    depth: int = 0
 
     def run(self, tree: ast.Module) -> None:
         """Run the code, then what it only defines; what can't be evaluated goes to ``trace.unread``.
@@ -58,28 +76,150 @@ class Walk(Calls):
         Raises:
             OverLimitError: it takes too many steps, elements or too much time.
         """
-        scope = Scope()
-        self._statements(tree.body, scope)
-        self._uncalled(scope)
+        scope = self._scope(None)
+        for node in tree.body:
+            if not self._attempt(lambda node=node: self.statement(node, scope)):  # type: ignore[misc]
+                stored = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+                scope.names |= {name: Val(Unread()) for name in stored}
+        for val in list(scope.names.values()):
+            if isinstance(val.value, Function) and val.value.node not in self.called:
+                self._attempt(lambda val=val: self._use(val, val.value))  # type: ignore[misc]
+            elif isinstance(val.value, Class) and not any(isinstance(v.value, Instance) for v in self.trace.vals):
+                self._attempt(lambda val=val: self._use_class(val.value))  # type: ignore[misc]
 
-    def _statements(self, body: list[ast.stmt], scope: Scope) -> None:
-        for node in body:
-            try:
-                self.statement(node, scope)
-            except StopError as stop:
-                self._not_read(stop, node, scope)
-            except (ReturnSignal, LoopSignal):
-                self._not_read(StopError("this has no function or loop around it", refused=False), node, scope)
-            except RecursionError:
-                raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
+    def _attempt(self, run: Callable[[], Any]) -> bool:
+        try:
+            run()
+        except StopError as stop:
+            if stop.why:
+                self.trace.unread.append((self.budget.line, stop.why, stop.refused))
+            return False
+        except (_Return, _Loop):
+            self.trace.unread.append((self.budget.line, "this has no function or loop around it", False))
+            return False
+        except RecursionError:
+            raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
+        return True
 
-    def _not_read(self, stop: StopError, node: ast.stmt, scope: Scope) -> None:
-        line = stop.line or self.budget.line or node.lineno
-        if stop.why:
-            self.trace.unread.append((line, stop.why, stop.refused))
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                scope.names[inner.id] = Val(Unread())
+    def _scope(self, outer: Scope | None) -> Scope:
+        self.scopes.append(Scope(outer))
+        return self.scopes[-1]
+
+    # names that the code does not define
+
+    def free(self, name: str) -> Val | None:
+        """What stands for a name that the code does not define: the tensor, or what it is given."""
+        if name not in self.bound and name not in BUILTINS:
+            given = self.given
+            if _SCALE.fullmatch(name):
+                value: Any = np.float32(given.scale) if given.numpy else torch.tensor(given.scale)
+            elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
+                value = given.zero_point if _ZERO.fullmatch(name) else given.bits
+            elif _NO_TENSOR.fullmatch(name):
+                return None
+            else:
+                return self._tensor(name)
+            self.bound[name] = self.note(value, "handed", name=name)
+            self.bound[name].handed = not _BITS.fullmatch(name)
+        return self.bound.get(name)
+
+    def _tensor(self, name: str) -> Val:
+        """A copy of the tensor under a name."""
+        x = self.given.x.clone()
+        self.budget.room(x.numel())
+        val = self.bound[name] = self.note(x.numpy() if self.given.numpy else x, "input", name=name)
+        val.varies = val.data = True
+        return val
+
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: tuple[Val, ...], name: str) -> Val:
+        """Modify a tensor in place. Its value so far stays in the trace; all names of it have the new one."""
+        if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
+            self.trace.written.append((self.budget.line, name))
+        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
+        self.budget.room(elementwise([live], []))
+        owner.value = live.clone() if is_tensor else live.copy()
+        self.compute(lambda: change(live) is None, "binary", (), name, 1)
+        made = self.note(live, op, args, name.removesuffix("_"))
+        for names in (self.bound, *(s.names for s in self.scopes)):
+            names.update({n: made for n, v in names.items() if v is owner})
+        return made
+
+    # functions and classes of the code
+
+    def call_function(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a function of the pasted code.
+
+        Raises:
+            StopError: the arguments do not fit, or the calls are nested too deeply.
+        """
+        node, scope = function.node, self._scope(function.scope)
+        self.called.add(node)
+        names = _parameters(function)
+        found = dict(zip(names, args, strict=False)) | kw
+        missing = [n for n in names if n not in found and n not in function.defaults]
+        if missing or len(args) > len(names) or not kw.keys() <= set(names) or node.args.vararg or node.args.kwarg:
+            raise StopError("the arguments of this call are not those of the function", refused=False)
+        scope.names = function.defaults | found
+        if self.depth >= bounds.MOST_CALLS:
+            raise StopError(f"more than {bounds.MOST_CALLS} calls are nested here")
+        self.depth += 1
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.evaluate(node.body, scope)
+            self.run_body(node.body, scope)
+        except _Return as signal:
+            return signal.value
+        finally:
+            self.depth -= 1
+        return self.note(None)
+
+    def create(self, made: Class, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Make an instance of a pasted class."""
+        instance = self.note(Instance(self._scope(made.members)))
+        start = made.members.names.get("__init__")
+        if start is not None and isinstance(start.value, Function):
+            self.call_function(start.value, [instance, *args], kw)
+        return instance
+
+    def _use_class(self, made: Class) -> None:
+        start = made.members.names.get("__init__")
+        args = self._arguments(start.value, 1, None) if start is not None and isinstance(start.value, Function) else []
+        instance = self.create(made, args, {})
+        for name, member in list(made.members.names.items()):
+            if isinstance(member.value, Function) and member.value.node not in self.called:
+                self._use(self.member(instance, name), member.value)
+
+    def _use(self, val: Val, function: Function) -> None:
+        """Call a function that nobody calls."""
+        own = int(isinstance(val.value, Function) and val.value.owner is not None)
+        args = self._arguments(function, own, 0)
+        self.bound |= {n: v for n, v in zip(_parameters(function)[own:], args, strict=False) if v.op == "input"}
+        returned = self.call(val, args, {})
+        values = list(returned.value) if isinstance(returned.value, tuple) else [returned]
+        ends = [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]
+        names = [getattr(e, "id", "") for end in ends[-1:] for e in (end.elts if isinstance(end, ast.Tuple) else [end])]
+        self.made = {**dict(zip(names, values, strict=False)), "": values[0]}
+
+    def _arguments(self, function: Function, own: int, tensor: int | None) -> list[Val]:
+        """What to call a function with: the tensor in place ``tensor``, what the function before it returned, what the
+        code is given, and defaults."""
+        found: list[Val] = []
+        for i, name in enumerate(_parameters(function)[own:]):
+            default = function.defaults.get(name)
+            if isinstance(default.value, bool) if default is not None else _FLAG.fullmatch(name):
+                self.flags.add(name)
+                usual = default.value if default is not None else True
+                default = self.note(dict(self.given.flags).get(name, usual))
+            earlier = self.made.get(name) or (self.made.get("") if i == tensor and _CODES.fullmatch(name) else None)
+            val = default or (earlier if i != tensor or _CODES.fullmatch(name) else None) or self.free(name)
+            if val is None and i == tensor:
+                val = self._tensor(name)
+            if val is None:
+                raise StopError(f"the argument `{name[:40]}` has no value here")
+            found.append(val)
+        return found
+
+    # statements
 
     def statement(self, node: ast.stmt, scope: Scope) -> None:
         """Run a statement.
@@ -88,290 +228,140 @@ class Walk(Calls):
             StopError: it can't be evaluated.
         """
         self.budget.step(node.lineno)
-        found = getattr(self, f"_run_{type(node).__name__.lower()}", None)
-        if found is None:
-            raise StopError("this statement is not evaluated", node.lineno)
-        found(node, scope)
+        match node:
+            case ast.Expr(value=value):
+                self.evaluate(value, scope)
+            case ast.Assign(targets=targets, value=value):
+                found = self.evaluate(value, scope)
+                for target in targets:
+                    self.assign(target, found, scope)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self.assign(target, self.evaluate(value, scope), scope)
+            case ast.AugAssign():
+                self._augmented(node, scope)
+            case ast.Return(value=value):
+                raise _Return(self.note(None) if value is None else self.evaluate(value, scope))
+            case ast.If(test=test, body=body, orelse=orelse):
+                main = ast.unparse(test).startswith("__name__ ==")
+                self.run_body(body if main or self.truth(self.evaluate(test, scope)) else orelse, scope)
+            case ast.For(target=target, iter=value, body=body):
+                for item in self.items(self.evaluate(value, scope)):
+                    self.assign(target, item, scope)
+                    if self._ends(body, scope):
+                        break
+            case ast.While(test=test, body=body):
+                while self.truth(self.evaluate(test, scope)) and not self._ends(body, scope):
+                    self.budget.step()
+            case ast.Break() | ast.Continue():
+                raise _Loop(isinstance(node, ast.Break))
+            case ast.With(items=items, body=body) if all(ast.unparse(i) in _HARMLESS for i in items):
+                self.run_body(body, scope)
+            case ast.Assert(test=test):
+                if not self.truth(self.evaluate(test, scope)):
+                    raise StopError("this assertion fails", refused=False)
+            case ast.Import() | ast.ImportFrom():
+                self._import(node, scope)
+            case ast.FunctionDef(name=name, decorator_list=marks) if all(ast.unparse(m) in _HARMLESS for m in marks):
+                static = any(ast.unparse(m) == "staticmethod" for m in marks)
+                scope.names[name] = self.note(Function(node, scope, self.defaults(node.args, scope), static))
+            case ast.ClassDef(name=name, bases=bases, keywords=[], decorator_list=[]) if all(ast.unparse(b) in _HARMLESS for b in bases):
+                members = self._scope(scope)
+                self.run_body(node.body, members)
+                scope.names[name] = self.note(Class(name, members))
+            case ast.Pass() | ast.AnnAssign():
+                pass
+            case _:
+                raise StopError("this statement is not evaluated")
 
     def run_body(self, body: list[ast.stmt], scope: Scope) -> None:
-        """Run the statements of a function or block."""
+        """Run the statements of a block."""
         for node in body:
             self.statement(node, scope)
 
-    # names that the code does not define
-
-    def free(self, name: str) -> Val | None:
-        """What stands for a name that the code does not define: the tensor, or what it is given."""
-        if name not in self.bound:
-            value: Any = None
-            if _SCALE.fullmatch(name):
-                value = torch.tensor(self.given.scale) if not self.given.numpy else np.float32(self.given.scale)
-            elif _ZERO.fullmatch(name):
-                value = self.given.zero_point
-            elif _BITS.fullmatch(name):
-                value = self.given.bits
-            if value is not None:
-                self.bound[name] = self.trace.add(Val(value, "handed", name=name, handed=not _BITS.fullmatch(name)))
-            elif name not in BUILTINS and not _NO_TENSOR.fullmatch(name) and not name.startswith("_") and len(name) < 40:
-                self.bound[name] = self.tensor(name)
-        return self.bound.get(name)
-
-    def tensor(self, name: str) -> Val:
-        """A copy of the tensor under a name."""
-        x = self.given.x.clone()
-        return self.trace.add(Val(x.numpy() if self.given.numpy else x, "input", name=name, varies=True, data=True))
-
-    def defines(self, name: str) -> bool:
-        """Whether a name that the code does not define can be called."""
-        return name in BUILTINS
-
-    def writes(self, val: Val, line: int, name: str) -> None:
-        """Note an operation that modifies the given tensor."""
-        for given in self.bound.values():
-            if given.op != "handed" and _share(given.value, val.value):
-                self.trace.written.append((line, name))
-
-    # functions that nobody calls
-
-    def _uncalled(self, scope: Scope) -> None:
-        """Call each function and class that the code defines and does not use."""
-        found = [v for v in scope.names.values() if isinstance(v.value, Function | Class) and not v.value.calls]
-        for val in found:
-            line = self.budget.line = val.line
-            try:
-                if isinstance(val.value, Class):
-                    self._use_class(val, val.value)
-                elif not val.value.calls:
-                    self._use_function(val, val.value, [])
-            except StopError as stop:
-                if stop.why:
-                    self.trace.unread.append((stop.line or self.budget.line or line, stop.why, stop.refused))
-
-    def _use_class(self, val: Val, made: Class) -> None:
-        start = made.members.get("__init__")
-        args = self._arguments(start.value, 1, of_tensor=False) if start and isinstance(start.value, Function) else []
-        instance = self.call_value(val, args, {}, val.line)
-        for name, member in made.members.items():
-            if isinstance(member.value, Function) and not member.value.calls and name != "__init__" and isinstance(instance.value, Instance):
-                self._use_function(self.member(instance, name, member.line), member.value, [] if member.value.static else [instance])
-
-    def _use_function(self, val: Val, function: Function, own: list[Val]) -> None:
-        returned = self.call_value(val, self._arguments(function, len(own)), {}, val.line)
-        for node in ast.walk(function.node):
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Name | ast.Tuple):
-                names = [node.value] if isinstance(node.value, ast.Name) else node.value.elts
-                vals = list(returned.value) if isinstance(returned.value, tuple) else [returned]
-                made = {n.id: v for n, v in zip(names, vals, strict=False) if isinstance(n, ast.Name)}
-                self.made = {"": vals[0], **made}
-
-    made: dict[str, Val] = field(default_factory=dict)
-
-    def _arguments(self, function: Function, own: int, of_tensor: bool = True) -> list[Val]:
-        """What to call a function with: the tensor, what the function before it returned, and what is given."""
-        found: list[Val] = []
-        positional = function.parameters[own : len(function.node.args.posonlyargs) + len(function.node.args.args)]
-        for i, name in enumerate(positional):
-            default, flags = function.defaults.get(name), dict(self.given.flags)
-            if default is None or isinstance(default.value, bool):
-                is_flag = default is not None or bool(re.fullmatch(r"\w*(sym|asym|signed|narrow|per_)\w*", name, re.I))
-                if is_flag:
-                    self.flags.add(name)
-                    default = self.number(flags.get(name, default is None or default.value is True), function.node)
-            if default is not None and not (i == 0 and of_tensor and default.value is None):
-                found.append(default)
-                continue
-            val = self._codes_before(name, i) if of_tensor else None
-            val = val or self.free(name) or (self.tensor(name) if i == 0 and of_tensor else None)
-            if val is None:
-                raise StopError(f"the argument `{name[:40]}` of `{function.name[:40]}` has no value here", function.node.lineno)
-            if i == 0 and of_tensor:
-                self.bound[name] = val
-            found.append(val)
-        return found
-
-    def _codes_before(self, name: str, place: int) -> Val | None:
-        """What a function that was called before returned under this name; codes under any name of codes."""
-        if place == 0 and _CODES.fullmatch(name):
-            return self.made.get(name) or self.made.get("")
-        return self.made.get(name) if place else None
-
-    # statements
-
-    def _run_expr(self, node: ast.Expr, scope: Scope) -> None:
-        self.evaluate(node.value, scope)
-
-    def _run_pass(self, node: ast.Pass, scope: Scope) -> None:
-        pass
-
-    _run_global = _run_nonlocal = _run_pass
-
-    def _run_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
-        for alias in node.names:
-            if isinstance(node, ast.ImportFrom):
-                place = f"{node.module}.{alias.name}"
-                if place not in _KNOWN_IMPORTS and node.module in _KNOWN_IMPORTS and not alias.name.startswith("_"):
-                    module = self.trace.add(Val(Module(_KNOWN_IMPORTS[node.module]), line=node.lineno))
-                    scope.names[alias.asname or alias.name] = self.member(module, alias.name, node.lineno)
-                    continue
-            else:
-                place = alias.name
-            if place not in _KNOWN_IMPORTS:
-                raise StopError(f"the import of `{place[:40]}` is not evaluated", node.lineno)
-            name = alias.asname or alias.name.partition(".")[0]
-            scope.names[name] = self.number(Module(_KNOWN_IMPORTS[place] if alias.asname or isinstance(node, ast.ImportFrom) else name), node)
-
-    _run_importfrom = _run_import
-
-    def _run_functiondef(self, node: ast.FunctionDef, scope: Scope) -> None:
-        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
-        if any(ast.unparse(d) not in ("staticmethod", "torch.no_grad()", "torch.inference_mode()") for d in node.decorator_list):
-            raise StopError("this decorator is not evaluated", node.lineno)
-        scope.names[node.name] = self.number(Function(node, scope, self.defaults(node.args, scope), static), node)
-
-    def _run_classdef(self, node: ast.ClassDef, scope: Scope) -> None:
-        if node.keywords or any(ast.unparse(b) not in ("nn.Module", "torch.nn.Module", "object") for b in node.bases) or node.decorator_list:
-            raise StopError("this base or decorator of a class is not evaluated", node.lineno)
-        inner = Scope(scope)
-        self.run_body(node.body, inner)
-        scope.names[node.name] = self.number(Class(node.name, node.lineno, inner.names), node)
-
-    def _run_return(self, node: ast.Return, scope: Scope) -> None:
-        raise ReturnSignal(self.evaluate(node.value, scope) if node.value else self.number(None, node))
-
-    def _run_break(self, node: ast.Break, scope: Scope) -> None:
-        raise LoopSignal(True)
-
-    def _run_continue(self, node: ast.Continue, scope: Scope) -> None:
-        raise LoopSignal(False)
-
-    def _run_if(self, node: ast.If, scope: Scope) -> None:
-        test = node.test
-        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
-            self.run_body(node.body, scope)
-            return
-        self.run_body(node.body if self.truth(self.evaluate(test, scope)) else node.orelse, scope)
-
-    def _run_while(self, node: ast.While, scope: Scope) -> None:
-        while self.truth(self.evaluate(node.test, scope)):
-            self.budget.step(node.lineno)
-            if self._loop(node.body, scope):
-                return
-        self.run_body(node.orelse, scope)
-
-    def _run_for(self, node: ast.For, scope: Scope) -> None:
-        for item in self.items(self.evaluate(node.iter, scope)):
-            self.budget.step(node.lineno)
-            self.assign(node.target, item, scope)
-            if self._loop(node.body, scope):
-                return
-        self.run_body(node.orelse, scope)
-
-    def _loop(self, body: list[ast.stmt], scope: Scope) -> bool:
+    def _ends(self, body: list[ast.stmt], scope: Scope) -> bool:
         """Run the body of a loop once; whether the loop ends with it."""
         try:
             self.run_body(body, scope)
-        except LoopSignal as signal:
+        except _Loop as signal:
             return signal.ends
         return False
 
-    def _run_with(self, node: ast.With, scope: Scope) -> None:
-        if any(ast.unparse(i.context_expr) not in ("torch.no_grad()", "torch.inference_mode()") or i.optional_vars for i in node.items):
-            raise StopError("this `with` is not evaluated", node.lineno)
-        self.run_body(node.body, scope)
-
-    def _run_assert(self, node: ast.Assert, scope: Scope) -> None:
-        if not self.truth(self.evaluate(node.test, scope)):
-            raise StopError("this assertion fails", node.lineno, refused=False)
-
-    def _run_raise(self, node: ast.Raise, scope: Scope) -> None:
-        raise StopError("the code raises an error here", node.lineno, refused=False)
-
-    def _run_delete(self, node: ast.Delete, scope: Scope) -> None:
-        for target in node.targets:
-            if not isinstance(target, ast.Name):
-                raise StopError("only names are deleted", node.lineno)
-            scope.names.pop(target.id, None)
-
-    def _run_assign(self, node: ast.Assign, scope: Scope) -> None:
-        value = self.evaluate(node.value, scope)
-        for target in node.targets:
-            self.assign(target, value, scope)
-
-    def _run_annassign(self, node: ast.AnnAssign, scope: Scope) -> None:
-        if node.value is not None:
-            self.assign(node.target, self.evaluate(node.value, scope), scope)
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                module = self.note(MODULES.get(f"{node.module}.{alias.name}") or MODULES.get(node.module or ""))
+                is_module = f"{node.module}.{alias.name}" in MODULES
+                scope.names[alias.asname or alias.name] = module if is_module or module.value is None else self.member(module, alias.name)
+            else:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                module = scope.names[alias.asname or name] = self.note(MODULES.get(name) if alias.name in MODULES else None)
+            if module.value is None:
+                scope.names[alias.asname or alias.name.partition(".")[0]] = Val(Unread())
+                raise StopError(f"the import of `{(getattr(node, 'module', '') or alias.name)[:40]}` is not evaluated")
 
     def assign(self, target: ast.expr, value: Val, scope: Scope) -> None:
-        """Bind a name, an attribute of an instance, an element of a tensor, or several of them."""
+        """Bind a name, an attribute of an instance, an element of a tensor or list, or several of them."""
         match target:
             case ast.Name(id=name):
                 scope.names[name] = value
                 self.trace.assigned.append((target.lineno, name, value))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 items = self.items(value)
-                if len(items) != len(parts) or any(isinstance(p, ast.Starred) for p in parts):
-                    raise StopError(f"{len(parts)} names are given {len(items)} values", target.lineno, refused=False)
+                if len(items) != len(parts):
+                    raise StopError(f"{len(parts)} names are given {len(items)} values", refused=False)
                 for part, item in zip(parts, items, strict=True):
                     self.assign(part, item, scope)
-            case ast.Attribute(value=base, attr=name):
-                owner = self.evaluate(base, scope)
-                if not isinstance(owner.value, Instance) or name.startswith("__"):
-                    raise StopError("attributes are only set on the code's own objects", target.lineno)
-                owner.value.fields[name] = value
-            case ast.Subscript():
-                self._set_item(target, value, scope)
+            case ast.Attribute(value=base, attr=name) if not name.startswith("__"):
+                owner = self.evaluate(base, scope).value
+                if not isinstance(owner, Instance):
+                    raise StopError("attributes are only set on the code's own objects")
+                owner.fields.names[name] = value
+            case ast.Subscript(value=base):
+                self._set_item(self.evaluate(base, scope), *self.index(target.slice, scope), value)
             case _:
-                raise StopError("this target of an assignment is not evaluated", target.lineno)
+                raise StopError("this target of an assignment is not evaluated")
 
-    def _set_item(self, target: ast.Subscript, value: Val, scope: Scope) -> None:
-        owner = self.evaluate(target.value, scope)
-        if isinstance(owner.value, dict):
-            key = self.evaluate(target.slice, scope).value
-            if not isinstance(key, int | float | str) or len(owner.value) >= bounds.MOST_ITEMS:
-                raise StopError("a key here is neither a number nor a word", target.lineno)
-            owner.value[key] = value
-            return
-        index, vals = self.index(target.slice, scope)
+    def _set_item(self, owner: Val, index: Any, vals: tuple[Val, ...], value: Val) -> None:
         if isinstance(owner.value, list) and isinstance(index, int) and -len(owner.value) <= index < len(owner.value):
             owner.value[index] = value
             return
-        if not isinstance(owner.value, Tensor | np.ndarray) or not isinstance(value.value, (int, float, Tensor, np.ndarray, np.generic)):
-            raise StopError("this can't be set", target.lineno)
-        self.budget.room(bound_of_index(tuple(owner.value.shape), index))
-        self.writes(owner, target.lineno, "an assignment")
-        before = self.snapshot(owner)
-        failing(lambda: owner.value.__setitem__(index, value.value), target.lineno)
-        op = "mask" if any(v.value is not None and str(getattr(v.value, "dtype", "")).endswith("bool") for v in vals) else "setitem"
-        self.became(owner, Val(owner.value, op, (before, value, *vals), target.lineno, name="setitem"))
+        if not isinstance(owner.value, Tensor | np.ndarray) or not isinstance(value.value, NUMBERS):
+            raise StopError("only elements of tensors are set")
+        self.budget.room(indexed(tuple(owner.value.shape), index))
+        op = "mask" if any(is_mask(v.value) for v in vals) else "setitem"
+        self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, (owner, value, *vals), "an assignment")
 
-    def _run_augassign(self, node: ast.AugAssign, scope: Scope) -> None:
-        load: Any = ast.copy_location(type(node.target)(**{**dict(ast.iter_fields(node.target)), "ctx": ast.Load()}), node.target)
-        old, value, name = self.evaluate(load, scope), self.evaluate(node.value, scope), type(node.op).__name__
-        op, _ = BINARY[name]
-        if isinstance(old.value, Tensor | np.ndarray) and name in IN_PLACE and not isinstance(node.target, ast.Subscript):
-            self.writes(old, node.lineno, f"`{ast.unparse(node)[:40]}`")
-            before = self.snapshot(old)
-            made = operate(op, IN_PLACE[name], Val(old.value), value, Trace(), self.budget, node.lineno, lambda a, k: plain_bound(a))
-            self.became(old, Val(made.value, op, (before, value), node.lineno, name=op))
+    def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
+        load = ast.parse(ast.unparse(node.target), mode="eval").body
+        load = ast.fix_missing_locations(ast.copy_location(load, node))
+        old, value = self.evaluate(load, scope), self.evaluate(node.value, scope)
+        found = self.operator(type(node.op).__name__, old, value)
+        if isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name):
+            run = (lambda x: x.copy_(found.value)) if isinstance(old.value, Tensor) else (lambda x: np.copyto(x, found.value))
+            self.overwrite(old, run, BINARY[type(node.op).__name__][0], (old, value), f"`{ast.unparse(node)[:40]}`")
         else:
-            self.assign(node.target, self.operator(name, old, value, node.lineno), scope)
+            self.assign(node.target, found, scope)
+
+
+def _parameters(function: Function) -> list[str]:
+    args = function.node.args
+    return [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
 
 
 def _share(a: Any, b: Any) -> bool:
-    """Whether two values share memory."""
+    """Whether two arrays share memory."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
     return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
 
 
-def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | None = None, seconds: float = bounds.SECONDS) -> Walk:
+def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | None = None) -> Walk:
     """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations.
 
     Raises:
         OverLimitError: it takes too many steps, elements or too much time.
     """
-    walk = Walk(given)
-    walk.budget.end += seconds - bounds.SECONDS
+    walk = Walk(given=given)
     walk.trace.overrides = overrides or {}
     walk.run(tree)
     return walk
