@@ -231,7 +231,7 @@ class Expressions:
         lists = [isinstance(v.value, list | tuple) for v in (a, b)]
         if any(lists) and (op, sum(lists)) in (("mul", 1), ("add", 2)):
             return self.compute(lambda: run(a.value, b.value), "pack", (a, b), op, 1)
-        if op not in ("binary",) and any(isinstance(v.value, str) for v in (a, b)):
+        if name not in ("Eq", "NotEq", "Is", "IsNot") and any(isinstance(v.value, str) for v in (a, b)):
             raise StopError("texts are not computed with")
         x, y = self.raw_word(a), self.raw_word(b)
         self._one_library([x, y])

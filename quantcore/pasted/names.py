@@ -77,6 +77,10 @@ def _all(args: list[Any], named: list[Any]) -> float:
     return sum(map(math.prod, shapes([*args, *named])))
 
 
+def _listed(args: list[Any], named: list[Any]) -> float:
+    return sum(_listed(a, []) if isinstance(a, list | tuple) else math.prod(getattr(a, "shape", ())) for a in args)
+
+
 def _crossed(args: list[Any], named: list[Any]) -> float:
     return math.prod(map(math.prod, shapes([*args, *named])))
 
@@ -297,7 +301,7 @@ _LIBRARY = "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_af
 _nn = _module("torch.nn", functional=_module("torch.nn.functional", {"relu": _TORCH["relu"]}))
 _torch = _module(
     "torch", _TORCH, _INFO, {str(d).removeprefix("torch."): d for d in _TYPES.values()}, _TYPES,
-    _call("tensor as_tensor", "create", _tensor, _all, 1, "dtype"),
+    _call("tensor as_tensor", "create", _tensor, _listed, 1, "dtype"),
     # torch.empty would show what was in memory before
     _call("empty", "create", torch.zeros, _sizes, 9, "dtype"), _call("empty_like", "create", torch.zeros_like, _all, 1),
     _random("rand", False), _random("randn", False), _random("rand_like", False, True), _random("randn_like", False, True),
@@ -308,7 +312,7 @@ _torch = _module(
 _numpy = _module(
     "numpy", _NUMPY, {n: Call(n, "size", getattr(np, n), _one, 1) for n in _INFO},
     {n: getattr(np, n) for n in "float16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64".split()},
-    _call("array asarray", "create", _array, _all, 2, "dtype"), _call("empty", "create", np.zeros, _sizes, 1, "dtype"),
+    _call("array asarray", "create", _array, _listed, 2, "dtype"), _call("empty", "create", np.zeros, _sizes, 1, "dtype"),
     _call("empty_like", "create", np.zeros_like, _all, 1), newaxis=None,
     random=_module("numpy.random", _random("rand random", True), _random("randn", True), _call("seed", "size", lambda n: None, _one, 1)),
     linalg=_module("numpy.linalg", _call("norm", "reduce", np.linalg.norm, _all, 3, "axis keepdims")), ndarray=np.ndarray,
