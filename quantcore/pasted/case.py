@@ -28,9 +28,11 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A quantizer. ``chains``: the same one on each ordinary tensor, of two signs and of other extremes each."""
+    """A quantizer. ``chains``: the same one on each ordinary tensor; ``place``: the lines that
+    tell it from others."""
 
     chains: list[Chain]
+    place: tuple[int, ...] = ()
 
     @property
     def chain(self) -> Chain:

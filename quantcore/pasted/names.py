@@ -81,6 +81,10 @@ def _listed(args: list[Any], named: list[Any]) -> float:
     return sum(_listed(a, []) if isinstance(a, list | tuple) else math.prod(getattr(a, "shape", ())) for a in args)
 
 
+def _values_and_indices(args: list[Any], named: list[Any]) -> float:
+    return 2 * _all(args, named)
+
+
 def _crossed(args: list[Any], named: list[Any]) -> float:
     return math.prod(map(math.prod, shapes([*args, *named])))
 
@@ -200,7 +204,7 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("clamp", elementwise, (2, 2), "min max other", "clamp_min clamp_max maximum minimum fmin fmax"),
     ("where", elementwise, (3, 3), "", "where"),
     ("mask", elementwise, (3, 0), "", "masked_fill"),
-    ("reduce", _all, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue"),
+    ("reduce", _values_and_indices, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue"),
     ("reduce", _all, (1, 1), _AXES, "aminmax count_nonzero"),
     ("reduce", _crossed, (4, 3), _AXES, "quantile nanquantile percentile nanpercentile"),
     ("shape", _all, (3, 2), "dim axis", "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel chunk split"),
@@ -210,7 +214,7 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("shape", _repeated, (2, 2), "dims", "tile"),
     ("shape", _repeated, (3, 0), "dim", "repeat_interleave"),
     ("shape", _expanded, (2, 2), "", "broadcast_to"),
-    ("order", _all, (3, 2), "dim axis descending k", "cumsum unique argsort sort topk"),
+    ("order", _values_and_indices, (3, 2), "dim axis descending k", "cumsum unique argsort sort topk"),
     ("matmul", product, (2, 2), "", "matmul mm dot"),
     ("matmul", _crossed, (2, 2), "", "outer"),
     ("getitem", _all, (3, 0), "dim", "select narrow"),
@@ -244,7 +248,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 _TORCH = {
     **_calls(torch, 0),
-    **{n: c for n in ("max", "min") for n, c in _call(n, "reduce", _extreme(n), _all, 3, "dim axis keepdim").items()},
+    **{n: c for n in ("max", "min") for n, c in _call(n, "reduce", _extreme(n), _values_and_indices, 3, "dim axis keepdim").items()},
     **_call("numel", "size", lambda x: x.numel(), _one, 1),
 }
 _NUMPY = {**_calls(np, 1), **{n: Call(n, "reduce", getattr(np, n), _all, 2, frozenset(_AXES.split())) for n in ("max", "min")}}

@@ -16,7 +16,7 @@ from quantcore.pasted.quantizer import Chain, chains, other, type_limits
 from quantcore.pasted.record import CodeFinding, CodeReading
 from quantcore.pasted.repairs import confirmed
 from quantcore.pasted.source import parse
-from quantcore.pasted.trace import ancestors, numbers
+from quantcore.pasted.trace import Trace, ancestors, numbers
 from quantcore.wording import count
 
 MOST = 12  # statements that were not evaluated, listed
@@ -78,14 +78,15 @@ def _key(chain: Chain) -> tuple[int, int, int]:
 
 def _cases(variant: Probed) -> Iterator[tuple[Case, Special]]:
     """The quantizers of the code, each on all ordinary tensors and on the special ones that it can be found on."""
-    found = [_by_key(w.trace) for w in variant.ordinary]
-    others = {name: _by_key(w.trace) for name, w in variant.special.items()}
+    found = [by_place(w.trace) for w in variant.ordinary]
+    others = {name: by_place(w.trace) for name, w in variant.special.items()}
     for key in list(found[0])[:_CASES]:
         if all(key in f for f in found):
-            yield Case([f[key] for f in found]), {name: o[key] for name, o in others.items() if key in o}
+            yield Case([f[key] for f in found], key), {name: o[key] for name, o in others.items() if key in o}
 
 
-def _by_key(trace) -> dict[tuple[int, ...], Chain]:  # type: ignore[no-untyped-def]
+def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
+    """The quantizers of an evaluation by the lines of their rounding, stored codes and dequantized values."""
     found: dict[tuple[int, ...], Chain] = {}
     for chain in chains(trace):
         if numbers(chain.data.value).numel() > 1:
