@@ -20,7 +20,7 @@ quantcore.scheme
 quantcore.qparams
 quantcore.quantization
 quantcore.analysis quantcore.tracing quantcore.matching quantcore.snippets quantcore.export quantcore.training
-quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.code_reading quantcore.figures
+quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
 quantcore.__main__
 quantcore

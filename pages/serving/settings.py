@@ -49,6 +49,7 @@ class Settings:
             started if only this machine can reach it, else none.
         model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
             "off": none.
+        code: "off": code pasted into Match is not evaluated.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -67,6 +68,7 @@ class Settings:
         default="",
         metadata={"pattern": "[!-~]{16,256}", "words": "16 to 256 visible ASCII characters", "secret": True},
     )
+    code: str = field(default="on", metadata={"pattern": "on|off", "words": "on or off"})
     replica: str = field(
         default="",
         metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},

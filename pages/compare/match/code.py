@@ -1,4 +1,4 @@
-"""Code pasted into Match, which is never run: its mistakes by line, and what they do to the tensor."""
+"""Code pasted into Match, evaluated by an interpreter of our own: its mistakes by line, and what they do to the tensor."""
 
 import html
 
@@ -7,11 +7,13 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.match import code_on_tensor
+from pages.serving import settings
 from pages.shared import cards, lesson_plan, messages
+from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.code_reading import KINDS, lines_of
+from quantcore.pasted import KINDS, MOST, lines_of
 from quantcore.mistakes import MISTAKES, compare, lines
 
 CODE = "match_code"
@@ -25,12 +27,18 @@ _SHOWN = {
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
-def draw(tensor: Tensor | None) -> None:
+def draw(tensor: Tensor | None, scheme: qc.Scheme | None) -> None:
     """Draw the code, the mistakes found in it, and what they do to the tensor.
 
+    Args:
+        scheme: the visitor's, whose scale and zero point stand for those that the code does not compute.
+
     Raises:
-        QuantError: the text can't be read as code.
+        QuantError: the text can't be evaluated.
     """
+    if settings.current().code == settings.OFF:
+        messages.hint("On this server, code is not evaluated (QUANTSCOPE_CODE is off).")
+        return
     left, right = st.columns(2)
     with left:
         text = st.text_area(
@@ -40,14 +48,14 @@ def draw(tensor: Tensor | None) -> None:
             persist_state="session",
             label_visibility="collapsed",
             placeholder="scale = x.abs().max() / 127\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)",
-            help="A quantizer in torch or numpy, 3 to 60 lines. It is read, never run, and the link does not carry it. "
-            "Press Ctrl+Enter when done.",
+            help="A quantizer in torch or numpy, 3 to 60 lines. It is evaluated by an interpreter of our own, with no import, "
+            "no file and no attribute outside a fixed list. The link does not carry it. Press Ctrl+Enter when done.",
         )
         _examples()
     if not text or not text.strip():
         cards.draw(_cards())
         return
-    reading = qc.read_code(text)
+    reading = _read(text, tensor)
     if reading.mistakes or reading.findings:
         with right:
             _source(reading)
@@ -59,7 +67,15 @@ def draw(tensor: Tensor | None) -> None:
             for finding in reading.notes:
                 _finding(finding)
     if tensor is not None:
-        code_on_tensor.draw(reading, tensor)
+        code_on_tensor.draw(reading, tensor, scheme)
+
+
+def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
+    """What is found in the code, once it is this run's turn."""
+    if tensor is None:
+        return qc.read_code(text)
+    shape = tuple(tensor.shape) if cache.size(tensor) <= MOST else None
+    return cache.cached_small(tensor, f"code {text}", lambda: qc.read_code(text, shape), needs.USUAL, long=True)
 
 
 def _cards() -> list[cards.Card]:

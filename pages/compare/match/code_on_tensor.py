@@ -7,64 +7,129 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
+from pages.compare.match import run, views
+from pages.compare.match.controls import Inputs
 from pages.maps import cells
-from pages.shared import messages
-from pages.shared.computing import cache
+from pages.shared import charts, messages
+from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
-from quantcore import code_reading
+from pages.shared.theme import theme
+from quantcore import figures, pasted
 
-_CHOSEN = "match_code_chosen"
-MOST = 1 << 18  # elements; a larger tensor is reduced to its first rows
+_CHOSEN, _ELEMENT = "match_code_chosen", "match_code_element"
 SIDE = 8  # rows and columns of the tensor shown as numbers
 
 
-def draw(reading: qc.CodeReading, tensor: Tensor) -> None:
-    """Draw the errors of the code and of the scheme that it intends, and the codes of both."""
+def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> None:
+    """Draw each line's values, the errors of the code and of the scheme that it intends, and the codes of both."""
     if not reading.quantizers:
         return
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
-    place = _chosen(reading)
+    left, right = st.columns(2)
+    with left:
+        place = _chosen(reading)
+    with right:
+        element = _element(len(tensor.shape))
     try:
         shown = cache.cached(
             tensor,
-            f"code {place} {reading.text}",
-            lambda: code_reading.show(reading.quantizers[place], _first_rows(tensor)),
+            f"code on tensor {place} {element} {scheme} {reading.text}",
+            lambda: pasted.show_code(reading, place, cache.values(tensor), element, _handed(tensor, scheme)),
+            needs.USUAL,
+            long=True,
         )
     except qc.QuantError as error:
         messages.hint(str(error))
         return
+    if shown.codes.numel() < cache.size(tensor):
+        shape = " × ".join(map(str, shown.codes.shape))
+        st.caption(f"This tensor is large: only its leading block of {shape} is used, even for the scale.")
+    if shown.right is None:
+        st.caption(messages.plain(shown.why))
+    else:
+        _compared(shown)
+    _lines(shown, element)
+    _matched(shown, tensor)
+
+
+def _compared(shown: pasted.Shown) -> None:
+    """Draw the codes beside those of the intended scheme."""
+    assert shown.right is not None
     differing = int(shown.codes.ne(shown.right.codes.float()).sum())
     _table(shown, differing)
-    if shown.codes.numel() < cache.size(tensor):
-        rows = shown.codes.shape[0]
-        st.caption(
-            f"This tensor is large: only the first {rows:,} indices along axis 0 are used, even for the scale."
-        )
     st.caption(messages.plain(_sentence(shown, differing)))
+    if bool((shown.codes == shown.codes.round()).all()):
+        bounds = float(shown.right.codes.min()), float(shown.right.codes.max())
+        codes, right = shown.codes.numpy().astype(np.int32), shown.right.codes.numpy().astype(np.int32)
+        figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
+        charts.draw(figure, theme=None, key="match_code_maps")
     _numbers(shown)
+
+
+def _handed(tensor: Tensor, scheme: qc.Scheme | None) -> tuple[float, int] | None:
+    """The page's scale and zero point, for code that computes none; None if there are several."""
+    if scheme is None:
+        return None
+    result = cache.result(tensor, scheme)
+    if result.scale.numel() != 1:
+        return None
+    zero = result.zero_point
+    return float(result.scale), 0 if zero is None else int(zero)
 
 
 def _chosen(reading: qc.CodeReading) -> int:
     """Draw the choice of a quantizer if the code has several; return its index. Default: the first with a mistake."""
-    quantizers = list(reading.quantizers)
-    wrong = next((f.quantizer for f in reading.findings if f.quantizer is not None and f.certain), None)
-    place = quantizers.index(wrong) if wrong in quantizers else 0
-    if len(quantizers) == 1:
-        return place
-    lines = [quantizer.codes.ops[0].line for quantizer in quantizers]
+    place = next((f.quantizer for f in reading.findings if f.quantizer is not None and f.certain), None) or 0
+    count = len(reading.quantizers)
+    if count == 1:
+        return 0
+    lines = [case.chain.scalings[0].line for case in reading.quantizers]
     return int(
         st.selectbox(
             "Quantizer",
-            range(len(quantizers)),
+            range(count),
             index=place,
-            key=f"{_CHOSEN}_{len(quantizers)}_{place}",
+            key=f"{_CHOSEN}_{count}_{place}",
             format_func=lambda i: f"Quantizer {i + 1}, line {lines[i]}",
             width=260,
         )
     )
 
 
-def _table(shown: code_reading.Shown, differing: int) -> None:
+def _element(rank: int) -> tuple[int, ...]:
+    """Draw the field for the element whose value each line shows; the first one if it can't be read."""
+    first = (0,) * rank
+    text = st.text_input("Element", ", ".join(map(str, first)), key=f"{_ELEMENT}_{rank}", width=260)
+    try:
+        found = tuple(int(part) for part in text.strip("[]() ").split(",") if part.strip())
+    except ValueError:
+        found = ()
+    if len(found) != rank:
+        messages.hint(f"An element is written as {rank} indices: {', '.join(map(str, first))}")
+        return first
+    return found
+
+
+def _lines(shown: pasted.Shown, element: tuple[int, ...]) -> None:
+    """Draw what each line assigned."""
+    at = f"At [{', '.join(map(str, element))}]"
+    rows = [
+        {
+            "Line": v.line,
+            "Name": v.name,
+            "Shape": " × ".join(map(str, v.shape)) or "a number",
+            "Type": v.dtype,
+            "Min": f"{v.low:.6g}",
+            "Max": f"{v.high:.6g}",
+            at: "" if v.picked is None else f"{v.picked:.7g}",
+        }
+        for v in shown.lines
+    ]
+    if rows:
+        st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="match_code_lines")
+
+
+def _table(shown: pasted.Shown, differing: int) -> None:
     """Draw the errors of the code and of the scheme."""
     size = shown.codes.numel()
     code_db, right_db = shown.sqnr_db
@@ -80,13 +145,7 @@ def _table(shown: code_reading.Shown, differing: int) -> None:
     )
 
 
-def _first_rows(tensor: Tensor) -> np.ndarray:
-    """The tensor, or as many of its first rows as can be quantized quickly; at least one."""
-    x = cache.values(tensor)
-    return x[: max(1, MOST * len(x) // x.size)] if x.size > MOST else x
-
-
-def _sentence(shown: code_reading.Shown, differing: int) -> str:
+def _sentence(shown: pasted.Shown, differing: int) -> str:
     """How the pasted code's result differs from the scheme's."""
     size, wrong = shown.codes.numel(), int(shown.wrong_cells.sum())
     if shown.outside:
@@ -104,8 +163,9 @@ def _sentence(shown: code_reading.Shown, differing: int) -> str:
     return f"{differing:,} of {size:,} codes differ: {effect}."
 
 
-def _numbers(shown: code_reading.Shown) -> None:
+def _numbers(shown: pasted.Shown) -> None:
     """Draw the first rows and columns, with the cells that differ marked."""
+    assert shown.right is not None
 
     def corner(values: Any) -> np.ndarray:
         array = np.atleast_1d(values.numpy() if hasattr(values, "numpy") else values)
@@ -124,3 +184,19 @@ def _numbers(shown: code_reading.Shown) -> None:
     cells.draw(tables, "match_code_cells")
     if shown.codes.numel() > codes.size:
         st.caption(f"The first {codes.shape[0]} rows and {codes.shape[1]} columns.")
+
+
+def _matched(shown: pasted.Shown, tensor: Tensor) -> None:
+    """Draw which library or known mistake gives these codes."""
+    codes = shown.codes.numpy()
+    if codes.size < cache.size(tensor) or not (codes == codes.round()).all() or np.abs(codes).max() > 2**15:
+        return
+    st.markdown("##### Who makes these codes")
+    inputs = Inputs(codes.astype(np.int32), None, None, f"code {hash(codes.tobytes())}")
+    key = f"{tensor.key} {inputs.key}"
+    run.button(key, cache.size(tensor))
+    if run.wanted(key, cache.size(tensor)):
+        run.run(tensor, inputs, key)
+    found = run.found(key)
+    if found is not None:
+        views.summary(found.matches, tensor, found.fraction)

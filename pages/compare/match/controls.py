@@ -18,7 +18,7 @@ LABELS = {"paste": "Integers", "upload": "File", "code": "Python code"}
 _CAPTIONS = {
     "paste": "Paste the integers that some code made of the tensor in the sidebar: Match names the rules, or the mistake.",
     "upload": "Upload the integers that some code made of the tensor in the sidebar: Match names the rules, or the mistake.",
-    "code": "Paste the code of a quantizer: its mistakes are named line by line. It is read, never run.",
+    "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter evaluates it.",
 }
 KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
 _UPLOADED, _CARRIED = "_match_uploaded", "_match_carried"

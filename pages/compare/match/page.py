@@ -20,7 +20,7 @@ with page_frame("Which rules made these integers?") as frame:
         )
     if controls.is_code():
         sharing.note("The link does not carry the code: send it along.")
-        code.draw(tensor)
+        code.draw(tensor, frame.chosen.scheme)
     elif inputs is not None and tensor is not None:
         key = f"{tensor.key} {inputs.key}"
         with beside:

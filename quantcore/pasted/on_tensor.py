@@ -1,0 +1,185 @@
+"""Pasted code on the visitor's tensor: each line's values, the codes, and those of the intended scheme."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from quantcore.analysis import errors
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.numerics import as_float32
+from quantcore.pasted.bounds import OverLimitError
+from quantcore.pasted.probes import given
+from quantcore.pasted.quantizer import Chain
+from quantcore.pasted.read import by_place
+from quantcore.pasted.record import CodeReading
+from quantcore.pasted.repairs import intended
+from quantcore.pasted.source import parse
+from quantcore.pasted.trace import Val, numbers
+from quantcore.pasted.walk import Walk, evaluate
+from quantcore.quantization import Quantized, dequantize
+from quantcore.scheme import Scheme
+
+MOST = 1 << 16  # elements; of a larger tensor, a block is evaluated
+_BLOCKS = (MOST, 1 << 12, 1 << 8)  # smaller ones for code that loops over elements
+
+
+@dataclass(frozen=True)
+class LineValue:
+    """What a line assigned: ``shape`` and type; its lowest and highest value, and that of the picked element, if it has
+    one."""
+
+    line: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    low: float
+    high: float
+    picked: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A quantizer on a tensor ``x``: the result of its code, and that of the intended scheme.
+
+    ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
+    (codes - zero point) · scale if it does not dequantize; ``right``: the scheme's result, None with ``why`` if there is
+    no such scheme; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a type.
+    """
+
+    x: Tensor
+    codes: Tensor
+    dequantized: Tensor
+    lines: tuple[LineValue, ...]
+    stored: bool
+    right: Quantized | None
+    why: str = ""
+
+    @cached_property
+    def wrong_cells(self) -> Tensor:
+        """Codes or dequantized values that differ from the scheme's by more than rounding, a mask of x's shape."""
+        assert self.right is not None
+        moved = (self.dequantized - self.right.dequantized).abs() > 1e-5 * (self.x.abs() + self.x.abs().amax())
+        return self.codes.ne(self.right.codes.float()) | moved
+
+    @property
+    def scheme(self) -> Scheme:
+        """The intended scheme."""
+        assert self.right is not None
+        return self.right.scheme
+
+    @cached_property
+    def outside(self) -> int:
+        """How many codes lie outside the scheme's format because no cast wrapped them around."""
+        fmt = self.scheme.format
+        if self.stored or not isinstance(fmt, IntFormat):
+            return 0
+        return int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum())
+
+    @cached_property
+    def too_far(self) -> Tensor:
+        """Mask of the values further from x than half a step of the scheme and than the scheme's x̂."""
+        assert self.right is not None
+        result = self.right
+        step = dequantize(torch.ones_like(result.codes), result.params.scale, 0, result.scheme)
+        # x / s, x̂ and the error are each rounded once to float32
+        half = step.abs() / 2 + result.x.abs() * 2.0**-22
+        error = (result.x - self.dequantized).abs()
+        return (error > half) & (error > result.error.abs() + result.x.abs() * 2.0**-22)
+
+    @cached_property
+    def sqnr_db(self) -> tuple[float, float]:
+        """SQNR in dB of the code and of the intended scheme."""
+        assert self.right is not None
+        return errors(self.x, self.dequantized).sqnr_db, errors(self.x, self.right.dequantized).sqnr_db
+
+
+def block_of(x: Tensor, most: int = MOST) -> Tensor:
+    """The leading block of a tensor that has at most ``most`` elements."""
+    while x.numel() > most:
+        axis = max(range(x.ndim), key=lambda i: x.shape[i])
+        x = x.narrow(axis, 0, max(x.shape[axis] // 2, x.shape[axis] * most // x.numel()))
+    return x
+
+
+def show_code(
+    reading: CodeReading, place: int, x: object, element: tuple[int, ...] = (), handed: tuple[float, int] | None = None
+) -> Shown:
+    """Evaluate the code on a tensor, or on a block of it, and compare the quantizer at ``place`` with its scheme.
+
+    Args:
+        element: the index whose value each line shows.
+        handed: scale and zero point for code that computes none; by default those of int8 asymmetric.
+
+    Raises:
+        QuantError: the code fails on x, divides by 0, takes too long, or x is empty or not finite.
+    """
+    x = as_float32(x)
+    if not x.numel() or not bool(x.isfinite().all()):
+        raise QuantError("The tensor contains NaN or infinity, or is empty; choose one whose values are all finite.")
+    x, walk = _evaluated(reading.text, x, handed)
+    case = reading.quantizers[place]
+    chain = by_place(walk.trace).get(case.place)
+    if chain is None or numbers(chain.stored.value).numel() != x.numel():
+        why = next((f"Line {line}: on a tensor of shape {tuple(x.shape)}, {text}" for line, text, _ in walk.trace.unread), "")
+        raise QuantError(f"{why or 'On this tensor the code does not reach its codes'}; choose another tensor.")
+    codes = numbers(chain.stored.value).reshape(x.shape).float()
+    x_hat = _dequantized(chain).reshape(x.shape).float()
+    if not bool(codes.isfinite().all() and chain.factor.isfinite().all() and (chain.factor != 0).all()):
+        raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
+    lines = tuple(_lines(walk, x, element))
+    stored = chain.cast is not None
+    try:
+        return Shown(x, codes, x_hat, lines, stored, intended(case, chain, tuple(x.shape)))
+    except QuantError as error:
+        return Shown(x, codes, x_hat, lines, stored, None, str(error))
+
+
+def _evaluated(text: str, x: Tensor, handed: tuple[float, int] | None) -> tuple[Tensor, Walk]:
+    """The code on the largest block of the tensor that it can be evaluated on."""
+    tree = parse(text)[1]
+    for most in _BLOCKS:
+        block = block_of(x, most).contiguous()
+        own = given(block, text)
+        if handed is not None:
+            own = replace(own, scale=handed[0], zero_point=handed[1])
+        try:
+            return block, evaluate(tree, own)
+        except OverLimitError:
+            if most == _BLOCKS[-1] or block.numel() <= _BLOCKS[-1]:
+                raise
+    raise AssertionError
+
+
+def _dequantized(chain: Chain) -> Tensor:
+    if chain.end is not None and chain.end.value.shape == chain.stored.value.shape:
+        return numbers(chain.end.value)
+    shift = chain.shift[1]
+    return (numbers(chain.stored.value) - chain.zero) * chain.factor - shift
+
+
+def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> list[LineValue]:
+    """What each line assigned, the last time it ran."""
+    last = {(line, name): val for line, name, val in walk.trace.assigned}
+    return [_line(line, name, val, x, element) for (line, name), val in sorted(last.items(), key=lambda kv: kv[0][0]) if _is_number(val)]
+
+
+def _is_number(val: Val) -> bool:
+    return isinstance(val.value, int | float) or (val.is_array and val.value.shape is not None and numbers(val.value).numel() > 0)
+
+
+def _line(line: int, name: str, val: Val, x: Tensor, element: tuple[int, ...]) -> LineValue:
+    values = numbers(val.value)
+    dtype = str(getattr(val.value, "dtype", type(val.value).__name__)).removeprefix("torch.")
+    picked = None
+    inside = len(element) == x.ndim and all(-n <= i < n for i, n in zip(element, x.shape, strict=True))
+    if values.numel() == x.numel():
+        picked = values.reshape(x.shape)[element] if inside else None
+    elif values.ndim <= x.ndim and inside:
+        try:
+            picked = values.broadcast_to(x.shape)[element]
+        except RuntimeError:
+            picked = None
+    return LineValue(line, name, tuple(values.shape), dtype, float(values.min()), float(values.max()), None if picked is None else float(picked))
