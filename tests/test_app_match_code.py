@@ -47,7 +47,9 @@ def test_first_view_says_what_to_do():
 
 def test_findings_lines_and_codes():
     at = opened(WRAPS)
-    assert said(at.warning) == ["2 mistakes in lines 1 and 2."]
+    found, matched = said(at.warning)
+    assert found == "2 mistakes in lines 1 and 2."
+    assert matched.startswith("The scale is asymmetric, but the zero point is omitted. The cast has no clamp")
     texts = said(at.markdown)
     assert any(
         t.startswith(":orange[:material/error:] **Line 1: Asymmetric scale without a zero point.**")

@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from quantcore.pasted.forms import Form, block_extremes, form_of, spread
+from quantcore.pasted.forms import Form, block_extremes, form_of, inverse_form, spread, transposed_form
 from quantcore.pasted.quantizer import Chain, bounds_of, type_limits
 from quantcore.pasted.trace import Val, numbers
 
@@ -43,6 +43,23 @@ class Case:
     def form(self) -> Form:
         """What its scale is."""
         return form_of(self.chains)
+
+    @cached_property
+    def meant(self) -> tuple[Form, str]:
+        """What its scale should be, and what is wrong with it if it is something else: data that is "multiplied" by it,
+        or the "axis" that it is aligned with."""
+        if self.form.kind != "unknown":
+            return self.form, ""
+        for form, wrong in ((inverse_form(self.chains), "multiplied"), (transposed_form(self.chains), "axis")):
+            if form is not None and (form.is_single or form.is_span):
+                return form, wrong
+        return self.form, ""
+
+    def right_scale(self, chain: Chain) -> Tensor:
+        """The scale of each element that ``meant`` says."""
+        x = numbers(chain.data.value)
+        each = spread(1 / chain.factor if self.meant[1] == "multiplied" else chain.factor, x)
+        return each.T if self.meant[1] == "axis" else each
 
     @cached_property
     def clamped(self) -> tuple[float | None, float | None, Val | None, Val | None]:

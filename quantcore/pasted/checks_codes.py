@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from quantcore.pasted.case import ROOM, Case, Found, bound, closest, extreme, formula, near, number
-from quantcore.pasted.forms import divided, inverse_form, reduction, transposed_form
+from quantcore.pasted.forms import divided, reduction
 from quantcore.pasted.quantizer import SMALL, bits_of, is_integral, other, sign, type_limits
 from quantcore.pasted.trace import Val, ancestors, numbers
 
@@ -50,8 +50,7 @@ def _rounding(case: Case) -> Iterator[Found]:
 
 
 def _multiplied(case: Case) -> Found | None:
-    inverse = inverse_form(case.chains) if case.form.kind == "unknown" else None
-    if inverse is None or not (inverse.is_single or inverse.is_span):
+    if case.meant[1] != "multiplied":
         return None
     return Found(
         "multiplied", case.chain.scalings[0].line,
@@ -62,7 +61,7 @@ def _multiplied(case: Case) -> Found | None:
 
 def _axes(case: Case) -> Found | None:
     """Scales of one axis applied along another; only a square tensor shows it, on all others the code fails."""
-    if case.form.kind != "unknown" or transposed_form(case.chains) is None:
+    if case.meant[1] != "axis":
         return None
     node = reduction(case.chain)
     line = node.line if node is not None else case.chain.scalings[0].line

@@ -5,12 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from quantcore.conventions import TEXTBOOK
+from quantcore.conventions import TEXTBOOK, Convention
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
 from quantcore.pasted.case import Case, closest
-from quantcore.pasted.forms import spread, transposed_form
 from quantcore.pasted.quantizer import Chain
 from quantcore.pasted.trace import numbers
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -29,8 +28,8 @@ def intended_scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     Raises:
         QuantError: the scale is none of those that schemes have, or the shapes differ.
     """
-    form = case.form
-    if form.kind in ("unknown", "handed") and not _wrong_axis(case):
+    form, wrong = case.meant
+    if form.kind in ("unknown", "handed"):
         raise QuantError("The code does not show what its scale is computed from, so there is no scheme to compare it with.")
     if numbers(chain.data.value).numel() != math.prod(shape):
         raise QuantError("The code quantizes a part of the tensor, so there is no scheme to compare it with.")
@@ -40,23 +39,18 @@ def intended_scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     fmt = _format(case, symmetric)
     if not fmt.signed and (form.is_span or case.one_sided):
         symmetric = False
-    kernel = _kernel(chain)
+    kernel = _kernel(chain, wrong)
     if form.kind == "given":
         if chain.factor.numel() != 1 or zero is None:
             raise QuantError("The code has several scales or a zero point that no scheme gives, so there is none to compare it with.")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
     setting: RangeSetting = MIN_MAX if form.p is None else Percentile(form.p)
-    scale = spread(chain.factor, numbers(chain.data.value))
-    return Scheme(fmt, symmetric, _granularity((scale.T if _wrong_axis(case) else scale).reshape(shape)), setting, kernel)
+    return Scheme(fmt, symmetric, _granularity(case.right_scale(chain).reshape(shape)), setting, kernel)
 
 
-def _wrong_axis(case: Case) -> bool:
-    return case.form.kind == "unknown" and transposed_form(case.chains) is not None
-
-
-def _kernel(chain: Chain):  # type: ignore[no-untyped-def]
+def _kernel(chain: Chain, wrong: str) -> Convention:
     """The textbook convention with the code's order of operations."""
-    inverse = any(s.op == "mul" for s in chain.scalings)
+    inverse = wrong != "multiplied" and any(s.op == "mul" for s in chain.scalings)
     first = any(s.op in ("add", "sub") for s in chain.before)
     return TEXTBOOK.changed(kernel={(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[inverse, first])
 
@@ -69,8 +63,8 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
     limits = case.cast_limits
     bits = (limits[1] - limits[0]).bit_length() if limits else 8
     signed = limits[0] < 0 if limits else symmetric
-    divisor = closest(case.form.divisor)
-    if case.form.is_single and clamp is None and divisor + 1 in (4, 8, 16, 32, 64, 128):
+    divisor = closest(case.meant[0].divisor)
+    if case.meant[0].is_single and clamp is None and divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(divisor + 1).bit_length())
     return IntFormat(min(bits, 16), signed)
 
@@ -79,7 +73,8 @@ def _granularity(scale: Tensor) -> Granularity:
     """Which elements share a scale, from the scale of each."""
     extents = []
     for axis, length in enumerate(scale.shape):
-        changes = torch.ne(scale.diff(dim=axis), 0).movedim(axis, 0).flatten(1).any(dim=1).nonzero().flatten()
+        apart = torch.ne(scale.movedim(axis, 0).reshape(length, -1).diff(dim=0), 0)
+        changes = apart.any(dim=1).nonzero().flatten()
         extents.append(math.gcd(*(int(c) + 1 for c in changes)) if len(changes) else length)
     full = [e == n for e, n in zip(extents, scale.shape, strict=True)]
     if all(full):

@@ -189,7 +189,7 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("round", elementwise, (1, 1), "decimals", "round floor ceil trunc fix rint around"),
     ("abs", elementwise, (1, 1), "", "abs absolute fabs"),
     ("neg", elementwise, (1, 1), "", "neg negative"),
-    ("copy", elementwise, (1, 1), "", "relu"),
+    ("abs", elementwise, (1, 1), "", "relu"),
     ("unary", elementwise, (1, 1), "", "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid"),
     ("unary", elementwise, (1, 1), "", "isnan isinf isfinite logical_not nan_to_num"),
     ("copy", _all, (1, 1), "", "clone detach copy"),

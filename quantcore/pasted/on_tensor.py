@@ -46,22 +46,28 @@ class Shown:
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
     (codes - zero point) · scale if it does not dequantize; ``right``: the scheme's result, None with ``why`` if there is
-    no such scheme; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a type.
+    no such scheme; ``shift``: what the code adds to x before it scales it; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a type.
     """
 
     x: Tensor
     codes: Tensor
     dequantized: Tensor
+    shift: Tensor
     lines: tuple[LineValue, ...]
     stored: bool
     right: Quantized | None
     why: str = ""
 
+    @property
+    def shifted(self) -> Tensor:
+        """The dequantized values of what the scheme quantizes: x, or what the code makes of it first."""
+        return self.dequantized + self.shift
+
     @cached_property
     def wrong_cells(self) -> Tensor:
         """Codes or dequantized values that differ from the scheme's by more than rounding, a mask of x's shape."""
         assert self.right is not None
-        moved = (self.dequantized - self.right.dequantized).abs() > 1e-5 * (self.x.abs() + self.x.abs().amax())
+        moved = (self.shifted - self.right.dequantized).abs() > 1e-5 * (self.x.abs() + self.x.abs().amax())
         return self.codes.ne(self.right.codes.float()) | moved
 
     @property
@@ -86,14 +92,15 @@ class Shown:
         step = dequantize(torch.ones_like(result.codes), result.params.scale, 0, result.scheme)
         # x / s, x̂ and the error are each rounded once to float32
         half = step.abs() / 2 + result.x.abs() * 2.0**-22
-        error = (result.x - self.dequantized).abs()
+        error = (result.x - self.shifted).abs()
         return (error > half) & (error > result.error.abs() + result.x.abs() * 2.0**-22)
 
     @cached_property
     def sqnr_db(self) -> tuple[float, float]:
         """SQNR in dB of the code and of the intended scheme."""
         assert self.right is not None
-        return errors(self.x, self.dequantized).sqnr_db, errors(self.x, self.right.dequantized).sqnr_db
+        x = self.right.x
+        return errors(x, self.shifted).sqnr_db, errors(x, self.right.dequantized).sqnr_db
 
 
 def block_of(x: Tensor, most: int = MOST) -> Tensor:
@@ -127,14 +134,14 @@ def show_code(
         raise QuantError(f"{why or 'On this tensor the code does not reach its codes'}; choose another tensor.")
     codes = numbers(chain.stored.value).reshape(x.shape).float()
     x_hat = _dequantized(chain).reshape(x.shape).float()
-    if not bool(codes.isfinite().all() and chain.factor.isfinite().all() and (chain.factor != 0).all()):
+    if not bool(codes.isfinite().all()):
         raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
     lines = tuple(_lines(walk, x, element))
-    stored = chain.cast is not None
+    shown = Shown(x, codes, x_hat, chain.shift[1].float(), lines, chain.cast is not None, None)
     try:
-        return Shown(x, codes, x_hat, lines, stored, intended(case, chain, tuple(x.shape)))
+        return replace(shown, right=intended(case, chain, tuple(x.shape)))
     except QuantError as error:
-        return Shown(x, codes, x_hat, lines, stored, None, str(error))
+        return replace(shown, why=str(error))
 
 
 def _evaluated(text: str, x: Tensor, handed: tuple[float, int] | None) -> tuple[Tensor, Walk]:

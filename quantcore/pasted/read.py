@@ -113,9 +113,11 @@ def _findings(case: Case, variant: Probed, others: Special, tree: ast.Module, te
 
 def _shown_by_probes(case: Case, others: Special) -> Iterator[Found]:
     """What does not show on an ordinary tensor."""
+    if "one-sided" in others:
+        yield from check_overflowing_zero(Case([others["one-sided"]]))
     if case.form.kind in ("given", "handed"):
         return
-    tiny, one_sided = others.get("subnormal"), others.get("one-sided")
+    tiny = others.get("subnormal")
     empty = [others[n].factor for n in ("zeros", "constant") if n in others]
     if any(bool((torch.eq(factor, 0) | ~factor.isfinite()).any()) for factor in empty):
         yield Found(
@@ -123,8 +125,6 @@ def _shown_by_probes(case: Case, others: Special) -> Iterator[Found]:
             f"{formula(case)} is 0 where the range is empty, and x / 0 gives NaN or infinity.",
             "Keep the scale above 0: scale.clamp(min=1e-12) or np.maximum(scale, 1e-12).", False,
         )  # fmt: skip
-    if one_sided is not None:
-        yield from check_overflowing_zero(Case([one_sided]))
     if tiny is not None:
         for scaling in tiny.scalings:
             for val in ancestors(other(scaling)):

@@ -42,7 +42,10 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     Raises:
         QuantError: there is no such scheme.
     """
-    x = numbers(chain.data.value).float().reshape(shape)
+    first = chain
+    while first.earlier is not None:
+        first = first.earlier
+    x = numbers(first.data.value).float().reshape(shape)
     return apply_quietly(x, intended_scheme(case, chain, shape))
 
 
@@ -64,7 +67,7 @@ def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> 
     shift = next((s for s in reversed(chain.steps) if s.op in ("add", "sub")), None)
     if "scale" in places or ("zero" in places and case.form.is_single) or ("zero" in places and right.scheme.symmetric):
         ratio, made = scale / chain.factor, divided(chain)
-        if made not in chain.scalings and float(ratio.max()) <= float(ratio.min()) * 1.001:
+        if not case.meant[1] and made not in chain.scalings and float(ratio.max()) <= float(ratio.min()) * 1.001:
             turned = _is_inverse(chain, made)
             found[made.index] = lambda val: _like(val, numbers(val.value) * (1 / ratio.max() if turned else ratio.max()))
         else:

@@ -18,11 +18,12 @@ from quantcore.pasted.trace import NUMBERS, Override, Val, is_mask
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
-_BITS = re.compile(r"b|\w*bits?|bit_?width", re.I)
+_BITS = re.compile(r"\w*bits?|bit_?width", re.I)
 _NO_TENSOR = re.compile(
     r"\w*(min|max|low|high|level|size|dim|axis|eps|bound|limit|range|dtype|device|mode|name|path|file|config|args|model"
     r"|group|block)\w*|lo|hi|[nkij]|lr|alpha|beta|gamma|self|cls|ctx|_\w*", re.I,
 )  # fmt: skip
+_SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)  # besides a first tensor
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
 _HARMLESS = ("torch.no_grad()", "torch.inference_mode()", "staticmethod", "nn.Module", "torch.nn.Module", "object")
@@ -116,6 +117,8 @@ class Walk(Expressions):
             elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
                 value = given.zero_point if _ZERO.fullmatch(name) else given.bits
             elif _NO_TENSOR.fullmatch(name):
+                return None
+            elif any(v.op == "input" for v in self.bound.values()) and not _SECOND.fullmatch(name):
                 return None
             else:
                 return self._tensor(name)
