@@ -2,7 +2,6 @@
 
 import random
 import re
-from pathlib import Path
 
 import code_snippets
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.pasted import KINDS, show_code
 from quantcore.mistakes import MISTAKES, lines, run
+from quantcore.pasted import KINDS, show_code
 
 MARK = re.compile(r"  #! (\S+)")
 

@@ -160,7 +160,7 @@ def _inverse_number(case: Case) -> bool:
 
 def _symmetric(case: Case) -> Iterator[Found]:
     form, zero = case.form, case.zero
-    if zero is None or case.random or case.chain.shift[0] is not case.chain.data and case.chain.shift[1].numel() > 1:
+    if zero is None or case.random or (case.chain.shift[0] is not case.chain.data and case.chain.shift[1].numel() > 1):
         return
     low, high = case.bounds or (None, None)
     divisor = closest(form.divisor)
@@ -328,7 +328,7 @@ def _drops_fraction(val: Val) -> bool:
 
 def _twice(case: Case) -> Iterator[Found]:
     earlier = case.chain.earlier
-    if earlier is None or earlier.factor.shape == case.chain.factor.shape and torch.allclose(earlier.factor, case.chain.factor, rtol=1e-3):
+    if earlier is None or (earlier.factor.shape == case.chain.factor.shape and torch.allclose(earlier.factor, case.chain.factor, rtol=1e-3)):
         return
     line = (earlier.end or earlier.stored).line
     yield Found(

@@ -12,7 +12,20 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import Budget, StopError
 from quantcore.pasted.names import (
-    BINARY, METHODS, MODULES, PROPERTIES, TYPE_NAMES, WORDS, Call, Module, Row, arrays, elementwise, indexed, kind_of, product,
+    BINARY,
+    METHODS,
+    MODULES,
+    PROPERTIES,
+    TYPE_NAMES,
+    WORDS,
+    Call,
+    Module,
+    Row,
+    arrays,
+    elementwise,
+    indexed,
+    kind_of,
+    product,
 )  # fmt: skip
 from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val
 
@@ -328,13 +341,15 @@ class Expressions:
         index, vals = self.index(node.slice, scope)
         if not isinstance(val.value, list | tuple | Tensor | np.ndarray):
             raise StopError("this can't be indexed")
-        elements = indexed(tuple(val.value.shape), index) if val.is_array else 1
-        return self.compute(lambda: val.value[index], "getitem", (val, *vals), "[]", elements)
+        value: Any = val.value
+        elements = indexed(tuple(value.shape), index) if val.is_array else 1
+        return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", elements)
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Val:
         base, name = node.value, node.attr
+        known: list[dict[str, Any]] = [PROPERTIES, *METHODS.values()]
         unknown = isinstance(base, ast.Name) and base.id not in _ABBREVIATED and scope.find(base.id) is None
-        if unknown and not any(name.removesuffix("_") in known for known in (PROPERTIES, *METHODS.values())):
+        if unknown and not any(name.removesuffix("_") in names for names in known):
             raise StopError(f"`{ast.unparse(node)[:60]}` is not evaluated")
         return self.member(self.evaluate(base, scope), name)
 

@@ -78,7 +78,7 @@ def _all(args: list[Any], named: list[Any]) -> float:
 
 
 def _listed(args: list[Any], named: list[Any]) -> float:
-    return sum(_listed(a, []) if isinstance(a, list | tuple) else math.prod(getattr(a, "shape", ())) for a in args)
+    return sum((_listed([*a], []) if isinstance(a, list | tuple) else math.prod(getattr(a, "shape", ())) for a in args), 0.0)
 
 
 def _values_and_indices(args: list[Any], named: list[Any]) -> float:
@@ -252,10 +252,10 @@ _TORCH = {
     **_call("numel", "size", lambda x: x.numel(), _one, 1),
 }
 _NUMPY = {**_calls(np, 1), **{n: Call(n, "reduce", getattr(np, n), _all, 2, frozenset(_AXES.split())) for n in ("max", "min")}}
-_TYPES = dict(
-    float=torch.float32, half=torch.float16, double=torch.float64, bfloat16=torch.bfloat16, int=torch.int32,
-    long=torch.int64, short=torch.int16, char=torch.int8, byte=torch.uint8, bool=torch.bool,
-)  # fmt: skip
+_TYPES = {
+    "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16, "int": torch.int32,
+    "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8, "bool": torch.bool,
+}  # fmt: skip
 _SHARED = {  # methods of tensors and of arrays
     **_call("item", "item", lambda x: x.item(), _one, 1),
     **_call("tolist", "list", lambda x: x.tolist(), _all, 1),
@@ -315,7 +315,7 @@ _torch = _module(
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, {n: Call(n, "size", getattr(np, n), _one, 1) for n in _INFO},
-    {n: getattr(np, n) for n in "float16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64".split()},
+    {n: getattr(np, n) for n in ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]},
     _call("array asarray", "create", _array, _listed, 2, "dtype"), _call("empty", "create", np.zeros, _sizes, 1, "dtype"),
     _call("empty_like", "create", np.zeros_like, _all, 1), newaxis=None,
     random=_module("numpy.random", _random("rand random", True), _random("randn", True), _call("seed", "size", lambda n: None, _one, 1)),
@@ -326,7 +326,7 @@ _math = _module(
     {n: Call(n, "unary", getattr(math, n), _one, 1) for n in ("sqrt", "log2", "log", "exp")},
 )  # fmt: skip
 MODULES = {"torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"]}
-TYPE_NAMES = frozenset("float16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64 float int bool".split())
+TYPE_NAMES = frozenset(["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float", "int", "bool"])
 WORDS = TYPE_NAMES | {"linear", "lower", "higher", "midpoint", "nearest", "fro"}
 BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "Add": ("add", operator.add), "Sub": ("sub", operator.sub), "Mult": ("mul", operator.mul), "Div": ("div", operator.truediv),

@@ -168,9 +168,7 @@ def _along(way: list[Val]) -> Iterator[Chain]:
     reading, chain = _Reading(), None
     for node in way:
         scaled = node.op in _SCALINGS and not _flipped(node)
-        if node.op in _BENT or (_flipped(node) and node.op != "sub"):
-            reading = _Reading()
-        elif scaled and chain is not None and not chain.unscale:
+        if node.op in _BENT or (_flipped(node) and node.op != "sub") or (scaled and chain is not None and not chain.unscale):
             reading = _Reading()
         elif scaled and not reading.scalings:
             reading = _Reading(node.flow, [node])

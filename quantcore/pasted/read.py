@@ -152,7 +152,7 @@ def _recognized(cases: Iterable[Case]) -> tuple[str, ...]:
 def _parts(case: Case) -> Iterator[str]:
     """The parts of a quantizer that were checked, each with its line."""
     chain = case.chain
-    count_ = chain.factor.unique().numel()
+    count_ = torch.unique(chain.factor).numel()
     shared = "" if case.form.kind in ("unknown", "handed") else ", per-tensor" if count_ == 1 else f", {count_} scales"
     yield f"scale (line {divided(chain).line}) {formula(case)}{shared}"
     yield kernel(case)

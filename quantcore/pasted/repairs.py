@@ -1,6 +1,7 @@
 """Whether a finding is the culprit: its operation's result is replaced by the right one, the code evaluated again."""
 
 import ast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,9 +9,9 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.pasted.case import Case, Found
-from quantcore.pasted.names import cast
-from quantcore.pasted.intended import intended_scheme
 from quantcore.pasted.forms import divided
+from quantcore.pasted.intended import intended_scheme
+from quantcore.pasted.names import cast
 from quantcore.pasted.quantizer import Chain, other, type_limits
 from quantcore.pasted.trace import Override, Val, ancestors, numbers
 from quantcore.pasted.walk import Given, evaluate
@@ -111,7 +112,7 @@ def _each(result: Quantized, name: str) -> Tensor:
     return blocks * ones
 
 
-def _like(val: Val, values: Tensor) -> Tensor | object:
+def _like(val: Val, values: Tensor) -> Any:
     """Values in the type of another, as tensor or array."""
     if isinstance(val.value, Tensor):
         return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)

@@ -1,4 +1,4 @@
-"""From pasted text to a syntax tree, within limits; Python itself never runs the text."""
+"""From pasted text to a syntax tree, within limits; Python itself never runs it."""
 
 import ast
 import re

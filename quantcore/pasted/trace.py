@@ -12,7 +12,7 @@ ARRAYS = (Tensor, np.ndarray, np.generic)
 NUMBERS = (bool, int, float, *ARRAYS)
 # operations whose result holds the elements of their data, one by one
 _ELEMENTWISE = frozenset(
-    "add sub mul div floor_divide round clamp cast abs neg unary pow copy mask where shape getitem library".split()
+    ["add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask", "where", "shape", "getitem", "library"]
 )
 
 

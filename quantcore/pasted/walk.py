@@ -42,7 +42,7 @@ class Given:
     flags: tuple[tuple[str, bool], ...] = ()
 
 
-class _Return(Exception):  # noqa: N818 (a signal)
+class _Return(Exception):
     """A return statement was reached."""
 
     def __init__(self, value: Val):
@@ -50,7 +50,7 @@ class _Return(Exception):  # noqa: N818 (a signal)
         self.value = value
 
 
-class _Loop(Exception):  # noqa: N818 (a signal)
+class _Loop(Exception):
     """A break, if it ``ends`` the loop, or a continue was reached."""
 
     def __init__(self, ends: bool):
@@ -116,9 +116,7 @@ class Walk(Expressions):
                 value: Any = np.float32(given.scale) if given.numpy else torch.tensor(given.scale)
             elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
                 value = given.zero_point if _ZERO.fullmatch(name) else given.bits
-            elif _NO_TENSOR.fullmatch(name):
-                return None
-            elif any(v.op == "input" for v in self.bound.values()) and not _SECOND.fullmatch(name):
+            elif _NO_TENSOR.fullmatch(name) or (any(v.op == "input" for v in self.bound.values()) and not _SECOND.fullmatch(name)):
                 return None
             else:
                 return self._tensor(name)

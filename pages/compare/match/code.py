@@ -13,8 +13,8 @@ from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.pasted import KINDS, MOST, lines_of
 from quantcore.mistakes import MISTAKES, compare, lines
+from quantcore.pasted import KINDS, MOST, lines_of
 
 CODE = "match_code"
 _EXAMPLE = "match_code_example"

@@ -59,7 +59,7 @@ def _compared(shown: pasted.Shown) -> None:
     _table(shown, differing)
     st.caption(messages.plain(_sentence(shown, differing)))
     if bool((shown.codes == shown.codes.round()).all()):
-        bounds = float(shown.right.codes.min()), float(shown.right.codes.max())
+        bounds = int(shown.right.codes.min()), int(shown.right.codes.max())
         codes, right = shown.codes.numpy().astype(np.int32), shown.right.codes.numpy().astype(np.int32)
         figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
         charts.draw(figure, theme=None, key="match_code_maps")
