@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from quantcore.pasted.forms import Form, block_extremes, form_of, inverse_form, spread, transposed_form
@@ -187,11 +186,3 @@ def closest(value: float) -> float:
 def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
     """Whether all values are closer than ``within``."""
     return bool(((a - b).abs() <= within).all())
-
-
-def is_torch(value: object) -> bool:
-    """Whether a value is a torch tensor."""
-    return isinstance(value, Tensor)
-
-
-ZERO = torch.tensor(0.0, dtype=torch.float64)

@@ -6,7 +6,7 @@ import torch
 
 from quantcore.pasted.case import ROOM, Case, Found, bound, closest, extreme, formula, near, number
 from quantcore.pasted.forms import divided, reduction
-from quantcore.pasted.quantizer import SMALL, bits_of, is_integral, other, sign, type_limits
+from quantcore.pasted.quantizer import SMALL, bits_of, is_integral, other, type_limits
 from quantcore.pasted.trace import Val, ancestors, numbers
 
 
@@ -353,6 +353,3 @@ def check_overflowing_zero(case: Case) -> Iterator[Found]:
                         "Let the range include 0, or clamp the zero point.", False,
                     )  # fmt: skip
                     return
-
-
-__all__ = ["check_codes", "check_overflowing_zero", "sign"]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.trace import Trace, Val, ancestors, numbers
+from quantcore.pasted.trace import Trace, Val, numbers
 
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 _SCALINGS = ("mul", "div", "floor_divide")
@@ -258,8 +258,3 @@ def _number(val: Val) -> float | None:
         return None
     value = numbers(val.value)
     return float(value) if value.numel() == 1 else None
-
-
-def own_ancestors(val: Val, apart: set[int]) -> list[Val]:
-    """What a value was computed from, but for what ``apart`` has (ids)."""
-    return [a for a in ancestors(val) if id(a) not in apart]

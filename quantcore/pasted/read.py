@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from quantcore.errors import QuantError
 from quantcore.pasted.case import Case, Found, bound, formula
 from quantcore.pasted.checks_codes import check_codes, check_overflowing_zero
 from quantcore.pasted.checks_dequantize import check_dequantize
@@ -192,6 +191,3 @@ def _unread(probed: list[Probed]) -> tuple[str, ...]:
     texts = [found[line] for line in sorted(found)]
     more = len(texts) - MOST
     return tuple([*texts[:MOST], f"{count(more, 'more line')} {'is' if more == 1 else 'are'} not evaluated."] if more > 0 else texts)
-
-
-__all__ = ["QuantError", "read_code"]

@@ -1,7 +1,5 @@
 """What the code pasted into Match does to the tensor, compared with the scheme that it intends."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -9,7 +7,6 @@ import streamlit as st
 import quantcore as qc
 from pages.compare.match import run, views
 from pages.compare.match.controls import Inputs
-from pages.maps import cells
 from pages.shared import charts, messages
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
@@ -17,7 +14,6 @@ from pages.shared.theme import theme
 from quantcore import figures, pasted
 
 _CHOSEN, _ELEMENT = "match_code_chosen", "match_code_element"
-SIDE = 8  # rows and columns of the tensor shown as numbers
 
 
 def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> None:
@@ -63,7 +59,6 @@ def _compared(shown: pasted.Shown) -> None:
         codes, right = shown.codes.numpy().astype(np.int32), shown.right.codes.numpy().astype(np.int32)
         figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
         charts.draw(figure, theme=None, key="match_code_maps")
-    _numbers(shown)
 
 
 def _handed(tensor: Tensor, scheme: qc.Scheme | None) -> tuple[float, int] | None:
@@ -161,29 +156,6 @@ def _sentence(shown: pasted.Shown, differing: int) -> str:
         f"SQNR {change:+.2f} dB against {shown.scheme}" if np.isfinite(change) else "see both SQNRs above"
     )
     return f"{differing:,} of {size:,} codes differ: {effect}."
-
-
-def _numbers(shown: pasted.Shown) -> None:
-    """Draw the first rows and columns, with the cells that differ marked."""
-    assert shown.right is not None
-
-    def corner(values: Any) -> np.ndarray:
-        array = np.atleast_1d(values.numpy() if hasattr(values, "numpy") else values)
-        return array.reshape(-1, array.shape[-1])[:SIDE, :SIDE]
-
-    marks = np.where(corner(shown.codes.ne(shown.right.codes.float())), "wrong", "")
-    back = np.where(corner(shown.too_far), "wrong", "")
-    codes = corner(shown.codes)
-    integers = codes.astype(np.int64) if (codes == codes.round()).all() else codes
-    tables = [
-        cells.Table("x", corner(shown.right.x)),
-        cells.Table("Your codes", integers, marks),
-        cells.Table(f"Codes of {shown.scheme.format}", corner(shown.right.codes)),
-        cells.Table("Your x̂", corner(shown.dequantized), back),
-    ]
-    cells.draw(tables, "match_code_cells")
-    if shown.codes.numel() > codes.size:
-        st.caption(f"The first {codes.shape[0]} rows and {codes.shape[1]} columns.")
 
 
 def _matched(shown: pasted.Shown, tensor: Tensor) -> None:
