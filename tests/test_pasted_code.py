@@ -399,3 +399,181 @@ def test_the_line_of_code_nested_too_deeply(nested, before):
     """Its innermost node may be an operator or a context, which has no line of its own."""
     with pytest.raises(qc.QuantError, match=f"^Line {before + 1}: the code is nested more than"):
         qc.read_code("\n" * before + f"q = {nested}")
+
+
+# written otherwise than the snippets, with the (line, kind) of their mistakes
+OTHERS = {
+    "mse search": ("""
+import torch
+best, best_err = None, float('inf')
+amax = x.abs().max()
+for i in range(20):
+    s = amax * (1 - i * 0.03) / 7
+    q = torch.clamp(torch.round(x / s), -8, 7)
+    err = ((x - q * s) ** 2).mean()
+    if err < best_err:
+        best, best_err = s, err
+q = torch.clamp(torch.round(x / best), -8, 7).to(torch.int8)
+""", []),
+    "ste": ("""
+def fake_quant(x, bits=8):
+    qmax = 2 ** (bits - 1) - 1
+    s = x.detach().abs().max() / qmax
+    q = torch.clamp(torch.round(x / s), -qmax - 1, qmax)
+    y = q * s
+    return x + (y - x).detach()
+""", []),
+    "module": ("""
+import torch.nn as nn
+class FakeQuant(nn.Module):
+    def __init__(self, bits=4):
+        super().__init__()
+        self.qmin, self.qmax = -2 ** (bits - 1), 2 ** (bits - 1) - 1
+    def forward(self, x):
+        scale = x.abs().amax(dim=-1, keepdim=True).clamp(min=1e-8) / self.qmax
+        q = (x / scale).round().clamp(self.qmin, self.qmax)
+        return q * scale
+""", []),
+    "main": ("""
+import numpy as np
+def q8(a):
+    s = np.abs(a).max() / 127
+    return np.clip(np.round(a / s), -127, 127).astype(np.int8), s
+def main():
+    a = np.random.randn(4, 8)
+    q, s = q8(a)
+    print(q, s)
+if __name__ == '__main__':
+    main()
+""", []),
+    "own tensor": ("""
+import torch
+x = torch.tensor([[0.5, -1.0], [2.0, 0.1]])
+s = x.abs().max() / 127
+q = torch.round(x / s).clamp(-128, 127).to(torch.int8)
+""", []),
+    "conv": ("""
+s = w.abs().amax(dim=(1, 2, 3), keepdim=True) / 127
+q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
+""", []),
+    "bool param": ("""
+def quantize(x, bits=8, symmetric=False):
+    if symmetric:
+        s = x.abs().max() / (2 ** (bits - 1) - 1)
+        return torch.clamp(torch.round(x / s), -2 ** (bits - 1), 2 ** (bits - 1) - 1)
+    s = (x.max() - x.min()) / (2 ** bits - 1)
+    z = torch.round(-x.min() / s)
+    return torch.clamp(torch.round(x / s) + z, 0, 2 ** bits - 1)
+""", []),
+    "aminmax": ("""
+lo, hi = torch.aminmax(x)
+s = (hi - lo) / 255
+z = (-lo / s).round().clamp(0, 255)
+q = ((x / s).round() + z).clamp(0, 255).byte()
+x_hat = (q.float() - z) * s
+""", []),
+    "zeropoint div last": ("""
+s = (x.max() - x.min()) / 255
+z = -128 - (x.min() / s).round()
+q = (x / s + z).round().clamp(-128, 127).char()
+x_hat = s * (q - z)
+""", []),
+    "a loop over rows, one scale": ("""
+s = x.abs().max() / 127
+q = torch.zeros_like(x)
+for i in range(x.shape[0]):
+    q[i] = torch.round(x[i] / s).clamp(-128, 127)
+x_hat = q * s
+""", []),
+    "plots": ("""
+import matplotlib.pyplot as plt
+s = x.abs().max() / 127
+q = torch.round(x / s).clamp(-128, 127).to(torch.int8)
+plt.hist(q.flatten().numpy(), bins=256)
+plt.show()
+""", []),
+    "per group numpy": ("""
+import numpy as np
+g = w.reshape(-1, 16)
+s = np.abs(g).max(axis=1, keepdims=True) / 7
+s = np.where(s == 0, 1, s)
+q = np.clip(np.rint(g / s), -8, 7).astype(np.int8)
+w_hat = (q * s).reshape(w.shape)
+""", []),
+    "transposed": ("""
+s = w.T.abs().amax(dim=1, keepdim=True) / 127
+q = torch.round(w.T / s).clamp(-128, 127).to(torch.int8).T
+""", []),
+    "fp16 weights": ("""
+w = w.half()
+s = w.abs().max() / 127
+q = torch.round(w / s).clamp(-128, 127).to(torch.int8)
+""", []),
+    "asym float zp kept": ("""
+s = (x.max() - x.min()) / 15
+z = -x.min() / s
+q = torch.clamp(torch.round(x / s + z), 0, 15)
+x_hat = (q - z) * s
+""", []),
+    "a loop over rows, a scale each": ("""
+q = torch.zeros_like(w)
+for i in range(w.shape[0]):
+    s = w[i].abs().max() / 255
+    q[i] = torch.round(w[i] / s).clamp(-128, 127)
+""", [(4, "divisor")]),
+    "int() zp numpy neg": ("""
+import numpy as np
+s = (x.max() - x.min()) / 255
+zp = int(-128 - x.min() / s)
+q = np.clip(np.round(x / s) + zp, -128, 127).astype(np.int8)
+""", [(4, "zero-point-not-rounded")]),
+    "dequant int8 arithmetic": ("""
+def quant(x):
+    s = (x.max() - x.min()) / 255
+    z = int(round(float(-128 - x.min() / s)))
+    q = torch.clamp(torch.round(x / s) + z, -128, 127).to(torch.int8)
+    return q, s, z
+def dequant(q, s, z):
+    return (q - z) * s
+""", [(8, "dequantize-overflow")]),
+    "floor in numpy": ("""
+import numpy as np
+s = np.abs(x).max() / 127
+q = np.floor(x / s).clip(-128, 127).astype('int8')
+""", [(4, 'truncated')]),
+    "in place by another method": ("""
+def f(x):
+    x.abs_()
+    s = x.max() / 255
+    return torch.round(x / s).clamp(0, 255).to(torch.uint8)
+""", [(3, "clamp-in-place")]),
+    "max in function with default": ("""
+def absmax_quantize(x, n=8):
+    s = x.max() / 127
+    return (x / s).round().clamp(-127, 127).to(torch.int8)
+""", [(3, "max-of-signed-values")]),
+    "dequant missing z class": ("""
+class Q:
+    def __init__(self, x):
+        self.s = (x.max() - x.min()) / 255
+        self.z = torch.round(-x.min() / self.s)
+    def quantize(self, x):
+        return torch.clamp(torch.round(x / self.s) + self.z, 0, 255)
+    def dequantize(self, q):
+        return q * self.s
+c = Q(x)
+y = c.dequantize(c.quantize(x))
+""", [(9, "zero-point-forgotten")]),
+    "4d no keepdim": ("""
+s = w.abs().amax(dim=(1, 2, 3)) / 127
+q = torch.round(w / s).clamp(-127, 127).to(torch.int8)
+""", [(2, "wrong-axis")]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_code_is_understood_too(name):
+    text, expected = OTHERS[name]
+    reading = qc.read_code(text)
+    assert named(reading.mistakes) == expected
+    assert reading.quantizers

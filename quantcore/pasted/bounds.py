@@ -15,7 +15,7 @@ MOST_STEPS = 20_000
 MOST_ITEMS = 65_536  # of a list, and of a loop
 MOST_BITS = 2_048  # of an integer
 MOST_CALLS = 12  # calls inside one another
-SECONDS = 0.6
+SECONDS = 0.4
 
 
 class OverLimitError(QuantError):

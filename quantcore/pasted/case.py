@@ -28,10 +28,11 @@ class Found:
 @dataclass(frozen=True, eq=False)
 class Case:
     """A quantizer. ``chains``: the same one on each ordinary tensor; ``place``: the lines that
-    tell it from others."""
+    tell it from others; ``flags``: the boolean parameters that lead to it."""
 
     chains: list[Chain]
     place: tuple[int, ...] = ()
+    flags: tuple[tuple[str, bool], ...] = ()
 
     @property
     def chain(self) -> Chain:
@@ -49,16 +50,21 @@ class Case:
         or the "axis" that it is aligned with."""
         if self.form.kind != "unknown":
             return self.form, ""
-        for form, wrong in ((inverse_form(self.chains), "multiplied"), (transposed_form(self.chains), "axis")):
-            if form is not None and (form.is_single or form.is_span):
-                return form, wrong
-        return self.form, ""
+        inverse = inverse_form(self.chains)
+        if inverse is not None and (inverse.is_single or inverse.is_span):
+            return inverse, "multiplied"
+        return (self._transposed[0], "axis") if self._transposed is not None else (self.form, "")
+
+    @cached_property
+    def _transposed(self) -> tuple[Form, int] | None:
+        return transposed_form(self.chains)
 
     def right_scale(self, chain: Chain) -> Tensor:
         """The scale of each element that ``meant`` says."""
         x = numbers(chain.data.value)
         each = spread(1 / chain.factor if self.meant[1] == "multiplied" else chain.factor, x)
-        return each.T if self.meant[1] == "axis" else each
+        turned = self.meant[1] == "axis" and self._transposed is not None
+        return each.transpose(self._transposed[1], -1) if turned and self._transposed else each
 
     @cached_property
     def clamped(self) -> tuple[float | None, float | None, Val | None, Val | None]:
@@ -172,9 +178,8 @@ def formula(case: Case) -> str:
     if form.kind == "unknown":
         return "not recognized"
     above = f"(max({name}) - min({name}))" if form.kind == "span" else "the difference of two percentiles" if form.is_span else extreme(case)
-    divisor = round(form.divisor, 2)
-    near = round(divisor) if abs(divisor - round(divisor)) < 0.02 else divisor
-    return above.strip("()") if near == 1 else f"{above} / {number(near)}"
+    divisor = closest(form.divisor)
+    return above.strip("()") if divisor == 1 else f"{above} / {number(divisor)}"
 
 
 def closest(value: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from quantcore.pasted.case import ROOM, Case, Found, bound, closest, extreme, formula, near, number
-from quantcore.pasted.forms import divided, reduction
+from quantcore.pasted.forms import divided, reduction, written_divisor
 from quantcore.pasted.quantizer import SMALL, bits_of, is_integral, other, type_limits
 from quantcore.pasted.trace import Val, ancestors, numbers
 
@@ -172,7 +172,7 @@ def _symmetric(case: Case) -> Iterator[Found]:
         return
     top, line = high - zero, divided(case.chain).line
     lost = form.kind in ("abs", "percentile") and not case.one_sided and low - zero >= 0
-    if divisor > top + ROOM:
+    if min(divisor, written_divisor(case.chain)) > top + ROOM:
         what = "is clipped" if case.clamp else "wraps around"
         yield Found(
             "divisor", line,
@@ -224,7 +224,7 @@ def _zero_line(case: Case) -> int:
 def _asymmetric(case: Case) -> Iterator[Found]:
     codes, divisor = case.bounds, closest(case.form.divisor)
     line = divided(case.chain).line
-    if codes is not None and divisor > codes[1] - codes[0] + ROOM:
+    if codes is not None and min(divisor, written_divisor(case.chain)) > codes[1] - codes[0] + ROOM:
         what = "are clipped" if case.clamp else "wrap around"
         yield Found(
             "divisor", line,

@@ -29,6 +29,7 @@ from quantcore.pasted.names import (
 )  # fmt: skip
 from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val
 
+_OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
 _DEEPEST = 12  # of lists in lists
 _ABBREVIATED = {"np": MODULES["numpy"], "F": MODULES["torch.nn.functional"], "nn": MODULES["torch.nn"], **MODULES}
 _ON_LISTS: dict[str, Callable[..., Any]] = {"zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed}
@@ -166,7 +167,10 @@ class Expressions:
         is_array = isinstance(found, ARRAYS)
         if isinstance(found, complex) or (is_array and (found.ndim > bounds.MOST_AXES or str(found.dtype).endswith(("64j", "complex64", "complex128", "object")))):
             raise StopError("a result here is not a tensor of real numbers")
-        return self.note(found, op, args, name)
+        val = self.note(found, op, args, name)
+        if name in _OWN_DATA and is_array and found.ndim:
+            val.varies = val.data = True
+        return val
 
     def raw(self, val: Val, depth: int = 0) -> Any:
         """A value as torch or NumPy take it: a number, an array, a type, a known word, or a list of them.
@@ -460,7 +464,9 @@ class Expressions:
             for item in items[name != "sum" :]:
                 found = self.operator("Add", found, item) if name == "sum" else self._extreme(name, found, item)
             return found
-        given = [self.raw(a) for a in args]
+        given = [self.raw_word(a) for a in args]
+        if name == "float" and given[0] in ("inf", "-inf", "nan"):
+            return self.note(float(given[0]))
         given = [int(g) if isinstance(g, Tensor | np.integer) and name == "range" and not g.ndim else g for g in given]
         if name == "range":
             return self.compute(lambda: range(*given), "number", (), name, 1)

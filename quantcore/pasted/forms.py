@@ -1,5 +1,6 @@
 """What a scale is: found by comparing its values, on several tensors, with the extremes of what it scales."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -48,15 +49,16 @@ def inverse_form(found: list[Chain]) -> Form | None:
     return _identified([(c, numbers(c.data.value), 1 / c.factor) for c in found]) if found[0].varies and not found[0].handed else None
 
 
-def transposed_form(found: list[Chain]) -> Form | None:
-    """What the scales would be along the other axis of a square tensor."""
-    parts = []
-    for c in found:
-        x = numbers(c.data.value)
-        if x.ndim != 2 or x.shape[0] != x.shape[1] or c.factor.numel() == 1 or c.factor.ndim > 2:
-            return None
-        parts.append((c, x, spread(c.factor, x).T))
-    return _identified(parts) if found[0].varies else None
+def transposed_form(found: list[Chain]) -> tuple[Form, int] | None:
+    """What the scales would be along another axis of a tensor whose axes are equally long, and which axis."""
+    first = numbers(found[0].data.value)
+    if len(set(first.shape)) != 1 or not found[0].varies or found[0].factor.numel() == 1:
+        return None
+    for axis in range(first.ndim - 1):
+        form = _identified([(c, x := numbers(c.data.value), spread(c.factor, x).transpose(axis, -1)) for c in found])
+        if form is not None:
+            return form, axis
+    return None
 
 
 def spread(scale: Tensor, x: Tensor) -> Tensor:
@@ -98,7 +100,9 @@ def _identified(parts: list[tuple[Chain, Tensor, Tensor]]) -> Form | None:
 
 def _candidates(chain: Chain, x: Tensor, scale: Tensor) -> dict[str, Tensor]:
     low, high = block_extremes(x, scale)
-    quantiles = _quantiles(chain)
+    quantiles, whole = _quantiles(chain), numbers(chain.origin.value)
+    if whole.numel() != x.numel() and scale.numel() == 1:  # a part of the tensor, with the scale of the whole
+        low, high = whole.min().expand(1), whole.max().expand(1)
     found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
     if len(quantiles) == 1:
         node = quantiles[0]
@@ -139,3 +143,13 @@ def divided(chain: Chain) -> Val:
                 return val
             val = next((a for a in reversed(val.args) if a.varies), None)
     return chain.scalings[0]
+
+
+def written_divisor(chain: Chain) -> float:
+    """The number that the scale's extreme is divided by, as the code has it; a factor besides it narrows the range."""
+    node = divided(chain)
+    constant = next((a for a in node.args if not a.varies), None)
+    if constant is None or node in chain.scalings or numbers(constant.value).numel() != 1:
+        return math.inf
+    value = abs(float(numbers(constant.value)))
+    return value if node.op == "div" else 1 / value if value else math.inf

@@ -126,9 +126,11 @@ def show_code(
     x = as_float32(x)
     if not x.numel() or not bool(x.isfinite().all()):
         raise QuantError("The tensor contains NaN or infinity, or is empty; choose one whose values are all finite.")
-    x, walk = _evaluated(reading.text, x, handed)
     case = reading.quantizers[place]
+    x, walk = _evaluated(reading.text, x, handed, case.flags)
     chain = by_place(walk.trace).get(case.place)
+    if chain is not None and numbers(chain.data.value).numel() < x.numel():
+        raise QuantError("The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map.")
     if chain is None or numbers(chain.stored.value).numel() != x.numel():
         why = next((f"Line {line}: on a tensor of shape {tuple(x.shape)}, {text}" for line, text, _ in walk.trace.unread), "")
         raise QuantError(f"{why or 'On this tensor the code does not reach its codes'}; choose another tensor.")
@@ -144,12 +146,12 @@ def show_code(
         return replace(shown, why=str(error))
 
 
-def _evaluated(text: str, x: Tensor, handed: tuple[float, int] | None) -> tuple[Tensor, Walk]:
+def _evaluated(text: str, x: Tensor, handed: tuple[float, int] | None, flags: tuple[tuple[str, bool], ...]) -> tuple[Tensor, Walk]:
     """The code on the largest block of the tensor that it can be evaluated on."""
     tree = parse(text)[1]
     for most in _BLOCKS:
         block = block_of(x, most).contiguous()
-        own = given(block, text)
+        own = given(block, text, flags)
         if handed is not None:
             own = replace(own, scale=handed[0], zero_point=handed[1])
         try:

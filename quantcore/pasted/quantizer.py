@@ -88,6 +88,14 @@ class Chain:
         return val, total
 
     @property
+    def origin(self) -> Val:
+        """The tensor that the data is, or is a part of."""
+        val = self.data
+        while val.flow is not None and val.op in ("getitem", "shape"):
+            val = val.flow
+        return val
+
+    @property
     def handed(self) -> bool:
         """Whether its scale is one that the code is given."""
         return any(other(s).handed for s in self.scalings)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from quantcore.pasted.case import Case, Found, bound, formula
+from quantcore.pasted.case import Case, Found, bound, closest, formula
 from quantcore.pasted.checks_codes import check_codes, check_overflowing_zero
 from quantcore.pasted.checks_dequantize import check_dequantize
 from quantcore.pasted.forms import divided
@@ -81,7 +81,7 @@ def _cases(variant: Probed) -> Iterator[tuple[Case, Special]]:
     others = {name: by_place(w.trace) for name, w in variant.special.items()}
     for key in list(found[0])[:_CASES]:
         if all(key in f for f in found):
-            yield Case([f[key] for f in found], key), {name: o[key] for name, o in others.items() if key in o}
+            yield Case([f[key] for f in found], key, variant.flags), {name: o[key] for name, o in others.items() if key in o}
 
 
 def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
@@ -98,8 +98,11 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
 
 
 def _same(a: Case, b: Case) -> bool:
-    """Whether two variants of the arguments lead to the same quantizer."""
-    return _key(a.chain) == _key(b.chain) and a.form == b.form and a.bounds == b.bounds and a.zero == b.zero and a.chain.data.value.shape == b.chain.data.value.shape and torch.equal(numbers(a.chain.stored.value), numbers(b.chain.stored.value))
+    """Whether two variants of the arguments, or two turns of a loop, lead to the same quantizer."""
+    def facts(case: Case) -> tuple[object, ...]:
+        return case.place[:3], case.form.kind, closest(case.form.divisor), case.bounds, case.zero
+
+    return facts(a) == facts(b)
 
 
 def _findings(case: Case, variant: Probed, others: Special, tree: ast.Module, text: str) -> list[Found]:
