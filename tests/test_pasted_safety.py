@@ -72,6 +72,11 @@ _STATEMENTS = [
     "assert __import__('os')", "def f(x=open('a')): pass", "f'{open(1)}'", "class A:\n    y = open('a')", "print(*[open('a')])",
     "print(**{})", "[open('a') for _ in range(3)]", "y = yield", "x[__import__('os')]", "x[open('a')] = 1", "x @= open('a')", "(y := open('a'))",
 ]  # fmt: skip
+_SLOW = [
+    "for i in range(2500):\n    x = x + 1\n    y = x * 1\nz = open('a')", "def f(x, a=True, b=True, c=True):\n    for i in range(1500):\n        y = x.sort()[0]\n    return open(1)",
+    "for i in range(200):\n    y = x @ x\n    s = y.std()\n    q = (y / s).round()\nz = open('a')", "for i in range(900):\n    s = x.abs().max() / 127\n    q = torch.round(x / s)\nopen('a')",
+    "y = x.repeat(16, 16)\ns = y.abs().max() / 7\nq = (y / s).round()\nq = (y / s[None]).round()\nz = open('a')", "a = [x]\nfor i in range(4000):\n    a = [a]\ny = a == a",
+]  # fmt: skip
 _DEEP = [
     "x = " + "(" * 300 + "1" + ")" * 300, "x = " + "-" * 3000 + "1", "x = " + "+".join("1" * 3000), "x" + ".a" * 60, "x = " + "[" * 90 + "]" * 90,
     "x = " + "f(" * 80 + ")" * 80, "a" * 2_000_000, "x = 1\n" * 300_000, "if 1:\n" + "".join(" " * i + "if 1:\n" for i in range(1, 99)) + " " * 99 + "1",
@@ -80,7 +85,7 @@ _DEEP = [
 HOSTILE = [
     *(f"x = x * 1\ny = x.{name}" for name in _DUNDERS), *(f"y = (1).{name}" for name in _DUNDERS[:6]), *(f"y = torch.{call}" for call in _TORCH),
     *(f"import numpy as np\ny = np.{call}" for call in _NUMPY), *(f"x = x * 1\ny = x.{call}" for call in _METHODS), *(f"y = {text}" for text in _LONG),
-    *_STATEMENTS, *_DEEP,
+    *_STATEMENTS, *_SLOW, *_DEEP,
 ]  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from quantcore.pasted.names import (
     PROPERTIES,
     TYPE_NAMES,
     WORDS,
-    Call,
     Module,
     Row,
     arrays,
@@ -30,13 +29,11 @@ from quantcore.pasted.names import (
 from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val
 
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
-_DEEPEST = 12  # of lists in lists
+DEEPEST = 12  # of lists in lists
 _ABBREVIATED = {"np": MODULES["numpy"], "F": MODULES["torch.nn.functional"], "nn": MODULES["torch.nn"], **MODULES}
-_ON_LISTS: dict[str, Callable[..., Any]] = {"zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed}
-_ON_NUMBERS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "abs": ("abs", abs), "round": ("round", round), "int": ("cast", int), "float": ("copy", float), "bool": ("binary", bool), "pow": ("pow", pow)
-}  # fmt: skip
-BUILTINS = frozenset((*_ON_LISTS, *_ON_NUMBERS, "len", "range", "sum", "min", "max", "print", "super"))
+BUILTINS = frozenset(
+    ["zip", "enumerate", "list", "tuple", "reversed", "abs", "round", "int", "float", "bool", "pow", "len", "range", "sum", "min", "max", "print", "super"]
+)
 
 
 @dataclass(eq=False)
@@ -121,20 +118,8 @@ class Expressions:
         """The value of a name that the code does not define."""
         raise NotImplementedError
 
-    def call_function(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a function of the pasted code."""
-        raise NotImplementedError
-
-    def create(self, made: Class, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Make an instance of a pasted class."""
-        raise NotImplementedError
-
     def assign(self, target: ast.expr, value: Val, scope: Scope) -> None:
         """Bind a target."""
-        raise NotImplementedError
-
-    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: tuple[Val, ...], name: str) -> Val:
-        """Modify a tensor in place."""
         raise NotImplementedError
 
     def note(self, value: Any, op: str = "number", args: tuple[Val, ...] = (), name: str = "") -> Val:
@@ -179,7 +164,7 @@ class Expressions:
             StopError: it is anything else.
         """
         value = val.value
-        if isinstance(value, list | tuple) and depth < _DEEPEST:
+        if isinstance(value, list | tuple) and depth < DEEPEST:
             self.budget.step(count=len(value))
             items = [self.raw(item, depth + 1) for item in value]
             return items if isinstance(value, list) else tuple(items)
@@ -387,114 +372,3 @@ class Expressions:
             return self.note(Builtin("print"))
         where = value.name if isinstance(value, Module) else kind_of(value)
         raise StopError(f"`{name[:40]}` of {where} is not evaluated")
-
-    # calls
-
-    def _call(self, node: ast.Call, scope: Scope) -> Val:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name and name not in BUILTINS and scope.find(name) is None:
-            raise StopError(f"`{ast.unparse(node)[:60]}` is not recognized")
-        func = self.evaluate(node.func, scope)
-        if any(k.arg is None for k in node.keywords) or len(node.args) > 64:
-            raise StopError("`**` in a call is not evaluated")
-        args = [self.evaluate(a, scope) for a in node.args]
-        kw = {str(k.arg): self.evaluate(k.value, scope) for k in node.keywords}
-        self.budget.line = node.lineno
-        return self.call(func, args, kw)
-
-    def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a value.
-
-        Raises:
-            StopError: it can't be called, or the call fails.
-        """
-        match func.value:
-            case Call() as call:
-                return self._of_library(call, args, kw)
-            case Method(name="append", owner=owner) if isinstance(owner.value, list) and len(args) == 1 and not kw:
-                bounds.check_operands("add", owner.value, 1)
-                owner.value.append(args[0])
-                owner.args, owner.varies = (*owner.args, args[0]), owner.varies or args[0].varies
-                return self.note(None)
-            case Method(name=name, owner=owner) if not isinstance(owner.value, list):
-                return self._of_array(name, owner, args, kw)
-            case Function() as function:
-                return self.call_function(function, [*([function.owner] if function.owner else []), *args], kw)
-            case Class() as made:
-                return self.create(made, args, kw)
-            case Instance():
-                return self.call(self.member(func, "forward"), args, kw)
-            case Builtin(name=name):
-                return self._of_python(name, args, kw)
-        raise StopError("what is called here is not evaluated")
-
-    def _of_array(self, name: str, owner: Val, args: list[Val], kw: dict[str, Val]) -> Val:
-        """A method; if its name ends with an underscore, its result is written into its tensor."""
-        methods = METHODS[kind_of(owner.value)]
-        if name in methods:
-            return self._of_library(methods[name], [owner, *args], kw)
-        found = self._of_library(methods[name[:-1]], [owner, *args], kw)
-        return self.overwrite(owner, lambda x: x.copy_(found.value), found.op, found.args, name)
-
-    def _of_library(self, call: Call, args: list[Val], kw: dict[str, Val]) -> Val:
-        """A call of the white list: arguments checked, the result bounded, then computed."""
-        if len(args) > call.most or not kw.keys() <= call.keywords:
-            other = next((n for n in kw if n not in call.keywords), "more arguments")
-            raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
-        given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
-        self._one_library([*given, *named.values()])
-        if call.op == "library":
-            self.trace.library.append((self.budget.line, call.name))
-        parts = _clamp_parts(call.name, args, kw) if call.op == "clamp" else _flat([*args, *kw.values()])
-        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(given, list(named.values())))
-
-    def _of_python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
-        if name in ("print", "super"):
-            return self.note(Builtin(name) if name == "super" else None)
-        if kw.keys() > {"strict"} or not args or len(args) > 64:
-            raise StopError(f"this `{name}` is not evaluated")
-        if name in _ON_LISTS:
-            lists = [self.items(a) for a in args]
-            return self.compute(lambda: list(_ON_LISTS[name](*lists)), "number", (), name, 1)
-        if name == "len":
-            return self.compute(lambda: len(args[0].value), "size", (), name, 1)
-        if name in ("sum", "min", "max"):
-            items = self.items(args[0]) if len(args) == 1 else args
-            found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
-            for item in items[name != "sum" :]:
-                found = self.operator("Add", found, item) if name == "sum" else self._extreme(name, found, item)
-            return found
-        given = [self.raw_word(a) for a in args]
-        if name == "float" and given[0] in ("inf", "-inf", "nan"):
-            return self.note(float(given[0]))
-        given = [int(g) if isinstance(g, Tensor | np.integer) and name == "range" and not g.ndim else g for g in given]
-        if name == "range":
-            return self.compute(lambda: range(*given), "number", (), name, 1)
-        op, run = _ON_NUMBERS[name]
-        if not all(isinstance(g, NUMBERS) for g in given):
-            raise StopError(f"`{name}` is evaluated for numbers and tensors only")
-        bounds.check_operands(op, given[0], given[-1])
-        return self.compute(lambda: run(*given), op, tuple(args), name, elementwise(given, []))
-
-    def _extreme(self, name: str, best: Val, item: Val) -> Val:
-        chosen = item if self.truth(self.operator("Lt" if name == "min" else "Gt", item, best)) else best
-        return self.note(chosen.value, "pick", (chosen, best if chosen is item else item), name)
-
-
-def _flat(vals: list[Val], depth: int = 0) -> tuple[Val, ...]:
-    """The values in arguments, also in lists."""
-    found: list[Val] = []
-    for val in vals:
-        found += _flat(list(val.value), depth + 1) if isinstance(val.value, list | tuple) and depth < _DEEPEST else [val]
-    return tuple(found)
-
-
-def _clamp_parts(name: str, args: list[Val], kw: dict[str, Val]) -> tuple[Val, ...]:
-    """Value, low and high of a clamp, however it is written."""
-    x, rest, none = args[0], args[1:], Val(None)
-    if name not in ("clamp", "clip"):
-        bound = next(iter((*rest, *kw.values())), none)
-        x, bound = (x, bound) if x.data else (bound, x)
-        return (x, bound, none) if name in ("maximum", "clamp_min", "fmax") else (x, none, bound)
-    low = rest[0] if rest else kw.get("min", kw.get("a_min", none))
-    return x, low, rest[1] if len(rest) > 1 else kw.get("max", kw.get("a_max", none))

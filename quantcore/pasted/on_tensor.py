@@ -13,7 +13,7 @@ from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import OverLimitError
 from quantcore.pasted.probes import given
 from quantcore.pasted.quantizer import Chain
-from quantcore.pasted.read import by_place
+from quantcore.pasted.read import MOST, by_place
 from quantcore.pasted.record import CodeReading
 from quantcore.pasted.repairs import intended
 from quantcore.pasted.source import parse
@@ -22,7 +22,6 @@ from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, dequantize
 from quantcore.scheme import Scheme
 
-MOST = 1 << 16  # elements; of a larger tensor, a block is evaluated
 _BLOCKS = (MOST, 1 << 12, 1 << 8)  # smaller ones for code that loops over elements
 
 
@@ -127,6 +126,7 @@ def show_code(
     if not x.numel() or not bool(x.isfinite().all()):
         raise QuantError("The tensor contains NaN or infinity, or is empty; choose one whose values are all finite.")
     case = reading.quantizers[place]
+    # of a larger tensor, a block is evaluated
     x, walk = _evaluated(reading.text, x, handed, case.flags)
     chain = by_place(walk.trace).get(case.place)
     if chain is not None and numbers(chain.data.value).numel() < x.numel():

@@ -1,6 +1,7 @@
 """The tensors that code is evaluated on: ordinary ones, and those on which hidden mistakes show."""
 
 import ast
+import math
 import re
 from dataclasses import dataclass
 
@@ -53,14 +54,14 @@ def uses_numpy(text: str) -> bool:
     return bool(re.search(r"\b(np|numpy)\b", text)) and not re.search(r"\b(torch|F)\.\w", text)
 
 
-def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = ()) -> Given:
+def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = (), end: float = math.inf) -> Given:
     """A tensor with the scale and zero point that int8 asymmetric would have."""
     low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
     scale = (high - low) / 255 or 1.0
-    return Given(x, scale, round(-128 - low / scale), numpy=uses_numpy(text), flags=flags)
+    return Given(x, scale, round(-128 - low / scale), numpy=uses_numpy(text), flags=flags, end=end)
 
 
-def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None) -> tuple[tuple[int, ...], Walk]:
+def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> tuple[tuple[int, ...], Walk]:
     """The shape on which most of the code can be evaluated, and its evaluation.
 
     Raises:
@@ -70,7 +71,7 @@ def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None) -> 
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
         try:
-            walk = evaluate(tree, given(ordinary(shape)[0], text))
+            walk = evaluate(tree, given(ordinary(shape)[0], text, (), end))
         except OverLimitError:
             if shape == SMALL or best is not None:
                 raise
@@ -85,18 +86,18 @@ def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None) -> 
     return best[1], best[2]
 
 
-def probe(tree: ast.Module, text: str, also: tuple[int, ...] | None = None) -> list[Probed]:
+def probe(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> list[Probed]:
     """Evaluate code on every tensor, once more for each boolean parameter of a function that nobody calls.
 
     Raises:
         OverLimitError: as `fitting_shape`.
     """
-    shape, first = fitting_shape(tree, text, also)
+    shape, first = fitting_shape(tree, text, also, end)
     variants: list[tuple[tuple[str, bool], ...]] = [()]
     variants += [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
     found = []
     for flags in variants:
-        walks = [evaluate(tree, given(x, text, flags)) for x in ordinary(shape)]
-        others = {name: evaluate(tree, given(x, text, flags)) for name, x in special(shape).items()}
+        walks = [evaluate(tree, given(x, text, flags, end)) for x in ordinary(shape)]
+        others = {name: evaluate(tree, given(x, text, flags, end)) for name, x in special(shape).items()}
         found.append(Probed(shape, flags, walks, others))
     return found

@@ -12,6 +12,7 @@ from torch import Tensor
 from quantcore.pasted.trace import Trace, Val, numbers
 
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
+_MOST_STEPS = 50_000  # of all ways together
 _SCALINGS = ("mul", "div", "floor_divide")
 _SHIFTS = ("add", "sub")
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
@@ -153,6 +154,7 @@ def is_integral(values: Tensor) -> bool:
 
 def chains(trace: Trace) -> Iterator[Chain]:
     """The quantizers of an evaluation, one for each end of the tensor's ways through it."""
+    room = _MOST_STEPS
     goes_on = {id(v.flow) for v in trace.vals if v.flow is not None and v.data}
     for val in trace.vals:
         if val.data and id(val) not in goes_on and val.is_array:
@@ -160,6 +162,9 @@ def chains(trace: Trace) -> Iterator[Chain]:
             while one is not None:
                 way.append(one)
                 one = one.flow  # type: ignore[assignment]
+            room -= len(way)
+            if room < 0:
+                return
             yield from _along(way[::-1])
 
 

@@ -1,10 +1,12 @@
 """From pasted code to the findings."""
 
 import ast
+import time
 from collections.abc import Iterable, Iterator
 
 import torch
 
+from quantcore.pasted.bounds import SECONDS_IN_ALL
 from quantcore.pasted.case import Case, Found, bound, closest, formula
 from quantcore.pasted.checks_codes import check_codes, check_overflowing_zero
 from quantcore.pasted.checks_dequantize import check_dequantize
@@ -18,7 +20,8 @@ from quantcore.pasted.source import parse
 from quantcore.pasted.trace import Trace, ancestors, numbers
 from quantcore.wording import count
 
-MOST = 12  # statements that were not evaluated, listed
+MOST = 1 << 16  # elements that a quantizer is followed on
+_LISTED = 12  # statements that were not evaluated
 _CASES = 24  # quantizers that are checked; a loop has one for each turn
 
 
@@ -37,13 +40,14 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     text, tree = parse(text)
     found: dict[tuple[str, int], tuple[Found, int | None]] = {}
     cases: list[Case] = []
-    probed = probe(tree, text, shape)
+    end = time.thread_time() + SECONDS_IN_ALL
+    probed = probe(tree, text, shape, end)
     for variant in probed:
         for case, chains_of in _cases(variant):
-            if any(_same(case, c) for c in cases):
+            if any(_same(case, c) for c in cases) or time.thread_time() > end:
                 continue
             cases.append(case)
-            for finding in _findings(case, variant, chains_of, tree, text):
+            for finding in _findings(case, variant, chains_of, tree, text, end):
                 _keep(found, finding, len(cases) - 1)
     for line, name in (w for p in probed for w in p.ordinary[0].trace.written):
         _keep(found, _written(line, name), 0 if cases else None)
@@ -88,7 +92,7 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
     """The quantizers of an evaluation by the lines of their rounding, stored codes and dequantized values."""
     found: dict[tuple[int, ...], Chain] = {}
     for chain in chains(trace):
-        if numbers(chain.data.value).numel() > 1:
+        if 1 < numbers(chain.data.value).numel() <= MOST:
             key: tuple[int, ...] = _key(chain)
             while key in found:
                 key = (*key, 0)
@@ -105,11 +109,11 @@ def _same(a: Case, b: Case) -> bool:
     return facts(a) == facts(b)
 
 
-def _findings(case: Case, variant: Probed, others: Special, tree: ast.Module, text: str) -> list[Found]:
+def _findings(case: Case, variant: Probed, others: Special, tree: ast.Module, text: str, end: float) -> list[Found]:
     outlier = others.get("outlier")
     wide = Case([*case.chains, outlier]) if outlier is not None and case.form.kind in ("given", "handed") else case
     found = list(check_codes(wide))
-    found = confirmed(case, found, tree, given(ordinary(variant.shape)[0], text, variant.flags))
+    found = confirmed(case, found, tree, given(ordinary(variant.shape)[0], text, variant.flags, end))
     return [*found, *check_dequantize(case), *_shown_by_probes(case, others)]
 
 
@@ -192,5 +196,5 @@ def _unread(probed: list[Probed]) -> tuple[str, ...]:
         sentence = why if why.endswith("checked") else f"{why}, so what depends on it is not checked"
         found.setdefault(line, f"Line {line}: {sentence}." if refused else f"Line {line}: {why}.")
     texts = [found[line] for line in sorted(found)]
-    more = len(texts) - MOST
-    return tuple([*texts[:MOST], f"{count(more, 'more line')} {'is' if more == 1 else 'are'} not evaluated."] if more > 0 else texts)
+    more = len(texts) - _LISTED
+    return tuple([*texts[:_LISTED], f"{count(more, 'more line')} {'is' if more == 1 else 'are'} not evaluated."] if more > 0 else texts)

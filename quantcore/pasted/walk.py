@@ -1,6 +1,7 @@
 """Evaluates the statements of pasted code on a tensor, and calls the functions that it only defines."""
 
 import ast
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.expressions import BUILTINS, Class, Expressions, Function, Instance, Scope, Unread
+from quantcore.pasted.calls import Calls
+from quantcore.pasted.expressions import BUILTINS, Class, Function, Instance, Scope, Unread
 from quantcore.pasted.names import BINARY, MODULES, elementwise, indexed
 from quantcore.pasted.trace import NUMBERS, Override, Val, is_mask
 
@@ -32,7 +34,8 @@ _HARMLESS = ("torch.no_grad()", "torch.inference_mode()", "staticmethod", "nn.Mo
 @dataclass(frozen=True)
 class Given:
     """What the code is given: the tensor, float32, and what stands for a scale, zero point and bits it does not
-    compute. ``flags``: values of boolean parameters of functions that nobody calls, by name."""
+    compute. ``flags``: values of boolean parameters of functions that nobody calls, by name; ``end``: the processor
+    time of this thread at which every evaluation ends."""
 
     x: Tensor
     scale: float
@@ -40,6 +43,7 @@ class Given:
     bits: int = 8
     numpy: bool = False
     flags: tuple[tuple[str, bool], ...] = ()
+    end: float = math.inf
 
 
 class _Return(Exception):
@@ -59,7 +63,7 @@ class _Loop(Exception):
 
 
 @dataclass(eq=False)
-class Walk(Expressions):
+class Walk(Calls):
     """One evaluation of the code. ``bound``: what stands for names that it does not define; ``flags``: the boolean
     parameters of functions that nobody calls; ``made``: what the last of these returned, by name."""
 
@@ -236,6 +240,8 @@ class Walk(Expressions):
                 found = self.evaluate(value, scope)
                 for target in targets:
                     self.assign(target, found, scope)
+            case ast.Pass() | ast.AnnAssign(value=None):
+                pass
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self.assign(target, self.evaluate(value, scope), scope)
             case ast.AugAssign():
@@ -262,17 +268,23 @@ class Walk(Expressions):
                     raise StopError("this assertion fails", refused=False)
             case ast.Import() | ast.ImportFrom():
                 self._import(node, scope)
-            case ast.FunctionDef(name=name, decorator_list=marks) if all(ast.unparse(m) in _HARMLESS for m in marks):
-                static = any(ast.unparse(m) == "staticmethod" for m in marks)
-                scope.names[name] = self.note(Function(node, scope, self.defaults(node.args, scope), static))
-            case ast.ClassDef(name=name, bases=bases, keywords=[], decorator_list=[]) if all(ast.unparse(b) in _HARMLESS for b in bases):
-                members = self._scope(scope)
-                self.run_body(node.body, members)
-                scope.names[name] = self.note(Class(name, members))
-            case ast.Pass() | ast.AnnAssign():
-                pass
+            case ast.FunctionDef() | ast.ClassDef():
+                self._define(node, scope)
             case _:
                 raise StopError("this statement is not evaluated")
+
+    def _define(self, node: ast.FunctionDef | ast.ClassDef, scope: Scope) -> None:
+        marks = [ast.unparse(mark) for mark in node.decorator_list]
+        if isinstance(node, ast.FunctionDef):
+            made: Any = Function(node, scope, self.defaults(node.args, scope), "staticmethod" in marks)
+        else:
+            marks += [ast.unparse(base) for base in (*node.bases, *(k.value for k in node.keywords))]
+            made = Class(node.name, self._scope(scope))
+        if not set(marks) <= set(_HARMLESS):
+            raise StopError("this decorator or base is not evaluated")
+        scope.names[node.name] = self.note(made)
+        if isinstance(made, Class):
+            self.run_body(node.body, made.members)
 
     def run_body(self, body: list[ast.stmt], scope: Scope) -> None:
         """Run the statements of a block."""
@@ -364,5 +376,6 @@ def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | No
     """
     walk = Walk(given=given)
     walk.trace.overrides = overrides or {}
+    walk.budget.end = min(walk.budget.end, given.end)
     walk.run(tree)
     return walk
