@@ -157,3 +157,28 @@ def test_of_a_large_tensor_a_block_is_used():
     at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)
     assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 65,536")
     assert any("only its leading block of 256 × 256 is used" in text for text in said(at.caption))
+
+
+def test_each_line_s_value_at_the_picked_element():
+    at = opened(WRAPS)
+    (field,) = [box for box in at.text_input if box.label == "Element"]
+    at = field.set_value("1, 2").run()
+    table = at.dataframe[1].value
+    x = torch.from_numpy(tensors.EXAMPLES[SAMPLE].load())
+    s = (x.max() - x.min()) / 255
+    assert table["Line"].tolist() == [1, 2, 3]
+    assert table["Name"].tolist() == ["s", "q", "x_hat"]
+    assert table["Shape"].tolist() == ["a number", "4 × 4", "4 × 4"]
+    q = torch.round(x[1, 2] / s).int().to(torch.int8)
+    assert table["At [1, 2]"].tolist() == [f"{float(s):.7g}", f"{float(q):.7g}", f"{float(q * s):.7g}"]
+    at = field.set_value("7, a").run()
+    assert any("An element is written as 2 indices" in text for text in said(at.info))
+
+
+def test_code_is_not_evaluated_where_it_is_off(monkeypatch):
+    from pages.serving import settings
+
+    monkeypatch.setattr(settings, "current", lambda: settings.Settings(code="off"))
+    at = opened()
+    assert any("code is not evaluated" in text for text in said(at.info))
+    assert not any(area.key == "match_code" for area in at.text_area)

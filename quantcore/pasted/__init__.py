@@ -7,8 +7,8 @@
 """
 
 from quantcore.pasted.kinds import KINDS
-from quantcore.pasted.on_tensor import MOST, LineValue, Shown, show_code
-from quantcore.pasted.read import read_code
+from quantcore.pasted.on_tensor import LineValue, Shown, show_code
+from quantcore.pasted.read import MOST, read_code
 from quantcore.pasted.record import CodeFinding, CodeReading, lines_of
 
 __all__ = ["CodeFinding", "CodeReading", "KINDS", "LineValue", "MOST", "Shown", "lines_of", "read_code", "show_code"]
