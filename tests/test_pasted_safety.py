@@ -56,6 +56,19 @@ _LONG = [
     "torch.quantile(x, torch.rand(999999), dim=0)", "torch.broadcast_to(x, (10 ** 6, 64, 64))", "x.view(10 ** 100)", "x.sum(10 ** 100)",
     "torch.eye(10 ** 100)", "torch.tensor([[0] * 60000] * 60000)", "x.unsqueeze(10 ** 30)", "x.round(decimals=10 ** 30)", "x ** x ** 10 ** 400",
 ]  # fmt: skip
+_LONG += [
+    "round(5, -10 ** 9)", "round(5, 10 ** 600)", "torch.arange(10 ** 400)", "torch.arange(torch.tensor(10 ** 10))", "torch.zeros(torch.tensor(10 ** 10))",
+    "torch.zeros((torch.tensor(10 ** 10),))", "x.repeat(torch.tensor(10 ** 9))", "torch.repeat_interleave(x, torch.tensor([0, 10 ** 9]))", "torch.clamp(min=0)",
+    "torch.broadcast_to([1], (3,))", "range(x.max() * float('nan'))", "x.reshape(1, -1)[[0] * 6000]", "x[[[0] * 999] * 999]", "x.flatten().chunk(4096)",
+    "x.reshape(1, -1)[torch.zeros(6000).long()]", "torch.eye(torch.tensor(10 ** 9))", "torch.full((torch.tensor(10 ** 9),), 1)", "torch.linspace(0, 1, torch.tensor(10 ** 10))",
+    "torch.zeros(x)", "torch.arange(x)", "torch.arange(float('nan'))", "x[...][open(1)]", "float('1e999' * 9)", "x[10 ** 600]", "torch.zeros(-5)",
+    "x.view()", "torch.round()", "torch.stack()", "torch.where()", "torch.outer()", "max()", "range()", "pow(2)", "x.max(10 ** 300)", "torch.arange()",
+]  # fmt: skip
+_BY_ARRAYS = [
+    "np.zeros(np.array([10 ** 5, 10 ** 5]))", "np.tile(x, np.array([10 ** 5, 10 ** 5]))", "np.arange(np.array(10 ** 10))", "np.linspace(0, 1, np.array(10 ** 9))",
+    "np.full(np.array([10 ** 9]), 1)", "np.broadcast_to(x, np.array([10 ** 9, 64, 64]))", "x[np.zeros(60000, dtype=np.int64)]", "np.eye(np.array(10 ** 9))",
+    "np.percentile(x, np.linspace(0, 100, 99999), axis=0)", "np.clip()", "np.round()", "np.add()", "np.reshape(x, (10 ** 30,))", "np.arange(0, 1, np.array(1e-300))",
+]  # fmt: skip
 _STATEMENTS = [
     "import os", "import os.path as p", "from os import system", "import sys, os", "from subprocess import run", "import builtins", "import importlib",
     "import pickle", "import ctypes", "import socket", "import torch._C", "import torch.utils", "from torch import load", "from torch import *",
@@ -85,6 +98,7 @@ _DEEP = [
 HOSTILE = [
     *(f"x = x * 1\ny = x.{name}" for name in _DUNDERS), *(f"y = (1).{name}" for name in _DUNDERS[:6]), *(f"y = torch.{call}" for call in _TORCH),
     *(f"import numpy as np\ny = np.{call}" for call in _NUMPY), *(f"x = x * 1\ny = x.{call}" for call in _METHODS), *(f"y = {text}" for text in _LONG),
+    *(f"import numpy as np\ny = {text}" for text in _BY_ARRAYS),
     *_STATEMENTS, *_SLOW, *_DEEP,
 ]  # fmt: skip
 

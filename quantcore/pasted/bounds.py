@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from quantcore.errors import QuantError
 
 MOST_ELEMENTS = 1 << 20  # of one result
-MOST_IN_ALL = 1 << 24  # elements of all results of one evaluation
+MOST_IN_ALL = 1 << 22  # elements of all results of one evaluation
 MOST_PRODUCTS = 1 << 26  # multiplications of one matrix product
 MOST_AXES = 16
 MOST_STEPS = 20_000

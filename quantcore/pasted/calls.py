@@ -5,9 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from torch import Tensor
-
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import StopError
 from quantcore.pasted.expressions import (
@@ -22,7 +19,7 @@ from quantcore.pasted.expressions import (
     Scope,
 )
 from quantcore.pasted.names import METHODS, Call, elementwise, kind_of
-from quantcore.pasted.trace import NUMBERS, Val
+from quantcore.pasted.trace import ARRAYS, NUMBERS, Val
 
 _ON_LISTS: dict[str, Callable[..., Any]] = {"zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed}
 _ON_NUMBERS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -97,6 +94,8 @@ class Calls(Expressions):
         if len(args) > call.most or not kw.keys() <= call.keywords:
             other = next((n for n in kw if n not in call.keywords), "more arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
+        if call.op == "clamp" and not args:
+            raise StopError(f"`{call.name}` of nothing is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
         self._one_library([*given, *named.values()])
         if call.op == "library":
@@ -123,13 +122,14 @@ class Calls(Expressions):
         given = [self.raw_word(a) for a in args]
         if name == "float" and given[0] in ("inf", "-inf", "nan"):
             return self.note(float(given[0]))
-        given = [int(g) if isinstance(g, Tensor | np.integer) and name == "range" and not g.ndim else g for g in given]
         if name == "range":
-            return self.compute(lambda: range(*given), "number", (), name, 1)
+            return self.compute(lambda: range(*(int(g) if isinstance(g, ARRAYS) else g for g in given)), "number", (), name, 1)
         op, run = _ON_NUMBERS[name]
         if not all(isinstance(g, NUMBERS) for g in given):
             raise StopError(f"`{name}` is evaluated for numbers and tensors only")
         bounds.check_operands(op, given[0], given[-1])
+        if name == "round" and len(given) > 1 and not (isinstance(given[1], int) and abs(given[1]) < 64):
+            raise StopError("`round` to so many digits is not evaluated")
         return self.compute(lambda: run(*given), op, tuple(args), name, elementwise(given, []))
 
     def _extreme(self, name: str, best: Val, item: Val) -> Val:

@@ -136,7 +136,7 @@ class Expressions:
         try:
             with np.errstate(all="ignore"):
                 found = run()
-        except (TypeError, ValueError, IndexError, RuntimeError, ArithmeticError, AttributeError, KeyError) as error:
+        except (TypeError, ValueError, IndexError, RuntimeError, ArithmeticError, AttributeError, KeyError, MemoryError) as error:
             why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:160]
             raise StopError(f"this fails: {why}", refused=False) from None
         return self._packed(found, op, args, name)
@@ -146,6 +146,7 @@ class Expressions:
         if isinstance(found, Val):
             return found
         if isinstance(found, list | tuple):
+            self.budget.step(count=len(found))
             items = [self._packed(item, op, args, name) for item in found]
             named = hasattr(found, "indices")
             return self.note(items if isinstance(found, list) else Row(items) if named else tuple(items), "pack", tuple(items), name)

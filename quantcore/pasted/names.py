@@ -56,16 +56,28 @@ def shapes(values: Iterable[Any]) -> list[tuple[int, ...]]:
     return [tuple(a.shape) for a in arrays(values)]
 
 
-def _integers(values: Iterable[Any]) -> list[int]:
-    found: list[int] = []
+def _sized(values: Iterable[Any]) -> list[float]:
+    """The numbers in arguments that give sizes, also those in lists and in small arrays.
+
+    Raises:
+        StopError: they are no sizes.
+    """
+    found: list[float] = []
     for value in values:
+        if isinstance(value, ARRAYS) and math.prod(value.shape) > MOST_AXES:
+            raise StopError("a tensor gives sizes here")
+        value = value.tolist() if isinstance(value, ARRAYS) else value
         if isinstance(value, list | tuple):
-            found += _integers(value)
-        elif isinstance(value, int | np.integer):
-            found.append(int(value))
-    if any(n.bit_length() > 62 for n in found) or len(found) > MOST_AXES:
+            found += _sized(value)
+        elif isinstance(value, int | float):
+            found.append(value)
+    if any(abs(n) > 2**62 for n in found) or len(found) > MOST_AXES:
         raise StopError("a shape here is larger than a tensor can be")
     return found
+
+
+def _integers(values: Iterable[Any]) -> list[int]:
+    return [int(n) for n in _sized(values) if math.isfinite(n)]
 
 
 def elementwise(args: list[Any], named: list[Any]) -> float:
@@ -107,6 +119,8 @@ def _repeated(args: list[Any], named: list[Any]) -> float:
 
 def _expanded(args: list[Any], named: list[Any]) -> float:
     sizes = _integers([*args[1:], *named])
+    if not args or not isinstance(args[0], ARRAYS):
+        raise StopError("only tensors are expanded")
     had = (1,) * (len(sizes) - args[0].ndim) + tuple(args[0].shape)
     return math.prod(h if n == -1 else max(n, 0) for n, h in zip(sizes, had, strict=False))
 
@@ -125,9 +139,21 @@ def product(args: list[Any], named: list[Any]) -> float:
 
 
 def _steps(args: list[Any], named: list[Any]) -> float:
-    numbers = [float(a) for a in args if isinstance(a, int | float | np.number)]
-    start, stop, step = [0.0, *numbers, 1.0] if len(numbers) == 1 else [*numbers, 1.0][:3]
+    numbers = _sized(args)
+    start, stop, step = ([0.0, *numbers, 1.0] if len(numbers) == 1 else [*numbers, 0.0, 1.0, 1.0])[:3]
     return abs((stop - start) / step) + 1 if step else math.inf
+
+
+def _interleaved(args: list[Any], named: list[Any]) -> float:
+    if any(isinstance(a, ARRAYS) for a in args[1:]):
+        raise StopError("a tensor gives sizes here")
+    return _repeated(args, named)
+
+
+def _pieces(args: list[Any], named: list[Any]) -> float:
+    if max(_integers([*args[1:], *named]), default=1) > 1024:
+        raise StopError("a tensor is cut into more than 1,024 pieces here")
+    return _all(args[:1], [])
 
 
 def _spaced(args: list[Any], named: list[Any]) -> float:
@@ -207,12 +233,13 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("reduce", _values_and_indices, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue"),
     ("reduce", _all, (1, 1), _AXES, "aminmax count_nonzero"),
     ("reduce", _crossed, (4, 3), _AXES, "quantile nanquantile percentile nanpercentile"),
-    ("shape", _all, (3, 2), "dim axis", "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel chunk split"),
+    ("shape", _all, (3, 2), "dim axis", "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel"),
+    ("shape", _pieces, (3, 0), "dim", "chunk"),
     ("shape", _all, (3, 2), "dim axis start_dim", "flatten cat concat concatenate stack hstack vstack"),
     ("shape", _all, (2, 2), "shape", "reshape"),
     ("shape", _all, (2, 0), "dims", "permute"),
     ("shape", _repeated, (2, 2), "dims", "tile"),
-    ("shape", _repeated, (3, 0), "dim", "repeat_interleave"),
+    ("shape", _interleaved, (3, 0), "dim", "repeat_interleave"),
     ("shape", _expanded, (2, 2), "", "broadcast_to"),
     ("order", _values_and_indices, (3, 2), "dim axis descending k", "cumsum unique argsort sort topk"),
     ("matmul", product, (2, 2), "", "matmul mm dot"),
@@ -348,6 +375,10 @@ def kind_of(value: Any) -> str:
 def indexed(shape: tuple[int, ...], index: Any) -> float:
     """The elements of ``x[index]`` of a tensor of ``shape``, at most."""
     parts = index if isinstance(index, tuple) else (index,)
-    chosen = [p for p in parts if isinstance(p, ARRAYS) and p.dtype not in (torch.bool, np.bool_)]
+    chosen = [tuple(p.shape) for p in parts if isinstance(p, ARRAYS) and p.dtype not in (torch.bool, np.bool_)]
+    lists = [p for p in parts if isinstance(p, list)]
+    if any(not isinstance(item, int) for part in lists for item in part):
+        raise StopError("a list of anything but integers is no index here")
+    chosen += [(len(p),) for p in lists]
     rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
-    return broadcast([tuple(c.shape) for c in chosen]) * math.prod(rest) if chosen else math.prod(shape)
+    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
