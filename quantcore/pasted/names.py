@@ -140,7 +140,7 @@ def product(args: list[Any], named: list[Any]) -> float:
 
 def _steps(args: list[Any], named: list[Any]) -> float:
     numbers = _sized(args)
-    start, stop, step = ([0.0, *numbers, 1.0] if len(numbers) == 1 else [*numbers, 0.0, 1.0, 1.0])[:3]
+    start, stop, step = ([0.0] if len(numbers) < 2 else []) + [*numbers, 1.0, 1.0][: 3 - (len(numbers) < 2)]
     return abs((stop - start) / step) + 1 if step else math.inf
 
 
