@@ -285,7 +285,7 @@ def test_broken_snippets_give_sentences():
     chance, x = random.Random(8), torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
     texts = [*code_snippets.RIGHT.values(), *code_snippets.WRONG.values()]
     read = 0
-    for _ in range(700):
+    for _ in range(400):
         pieces = re.findall(r"\w+|\s+|\W", chance.choice(texts))
         match chance.randrange(4):
             case 0:
@@ -307,7 +307,7 @@ def test_broken_snippets_give_sentences():
                 show_code(reading, place, x)
         except qc.QuantError as error:
             assert re.fullmatch(r"[^\n]+\.", str(error))  # noqa: PT017
-    assert read > 200
+    assert read > 120
 
 
 @pytest.mark.parametrize(

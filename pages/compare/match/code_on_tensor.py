@@ -23,9 +23,9 @@ def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> N
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
     left, right = st.columns(2)
     with left:
-        place = _chosen(reading)
-    with right:
         element = _element(len(tensor.shape))
+    with right:
+        place = _chosen(reading)
     try:
         shown = cache.cached(
             tensor,
