@@ -10,7 +10,9 @@ import torch
 
 import quantcore as qc
 from quantcore.mistakes import MISTAKES, lines, run
-from quantcore.pasted import KINDS, show_code
+from quantcore.pasted import KINDS, repairs, show_code
+from quantcore.pasted.probes import ordinary
+from quantcore.pasted.walk import evaluate
 
 MARK = re.compile(r"  #! (\S+)")
 
@@ -399,6 +401,34 @@ def test_the_line_of_code_nested_too_deeply(nested, before):
     """Its innermost node may be an operator or a context, which has no line of its own."""
     with pytest.raises(qc.QuantError, match=f"^Line {before + 1}: the code is nested more than"):
         qc.read_code("\n" * before + f"q = {nested}")
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        ("floor", "int8 symmetric"), ("wrong sign", "uint8 asymmetric"), ("255 with symmetric int8", "int8 symmetric"),
+        ("channels without keepdim", "int8 symmetric per_channel(0)"), ("multiplied by the scale", "int8 symmetric"),
+        ("zero point after the clamp", "int8 asymmetric"), ("maximum of signed values", "int8 symmetric"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, scheme, monkeypatch):
+    """Without the repair, the codes stay wrong, and the finding is a note."""
+    text, expected = marked(code_snippets.WRONG[name])
+    codes = []
+
+    def spied(tree, given, overrides):
+        walk = evaluate(tree, given, overrides)
+        codes.append({tuple(v.value.shape): v.value for v in walk.trace.vals if isinstance(v.value, torch.Tensor) and v.op in ("cast", "clamp")})
+        return walk
+
+    monkeypatch.setattr(repairs, "evaluate", spied)
+    assert named(qc.read_code(text).mistakes) == expected
+    right = qc.apply(ordinary((64, 64))[0], qc.Scheme.parse(scheme)).codes
+    assert codes[0][64, 64].float().ne(right.float()).float().mean() < 0.01
+    monkeypatch.setattr(repairs, "evaluate", lambda tree, given, overrides: evaluate(tree, given))
+    reading = qc.read_code(text)
+    assert named(reading.mistakes) == []
+    assert set(expected) <= set(named(reading.notes))
 
 
 # written otherwise than the snippets, with the (line, kind) of their mistakes

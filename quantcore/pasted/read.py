@@ -113,7 +113,8 @@ def _findings(case: Case, variant: Probed, others: Special, tree: ast.Module, te
     outlier = others.get("outlier")
     wide = Case([*case.chains, outlier]) if outlier is not None and case.form.kind in ("given", "handed") else case
     found = list(check_codes(wide))
-    found = confirmed(case, found, tree, given(ordinary(variant.shape)[0], text, variant.flags, end))
+    # in the second, the largest magnitude is negative
+    found = confirmed(case, found, tree, [given(x, text, variant.flags, end) for x in ordinary(variant.shape)[:2]])
     return [*found, *check_dequantize(case), *_shown_by_probes(case, others)]
 
 

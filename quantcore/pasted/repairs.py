@@ -21,18 +21,19 @@ _EQUAL = 0.98  # of the codes; ties may fall the other way
 _MOST = 24  # quantizers of a loop that are checked
 
 
-def confirmed(case: Case, found: list[Found], tree: ast.Module, given: Given) -> list[Found]:
-    """Return the findings; those whose repair does not give the intended codes are no longer certain."""
-    places = [p for f in found for p in f.places]
-    if not places:
+def confirmed(case: Case, found: list[Found], tree: ast.Module, given: list[Given]) -> list[Found]:
+    """Return the findings; those whose repair does not give the intended codes are no longer certain.
+
+    ``given``: what each of the case's quantizers was evaluated on, or the first of them.
+    """
+    if not any(f.places for f in found):
         return found
-    chain = case.chain
     try:
-        right = intended(case, chain, tuple(given.x.shape))
-        repaired = _repaired(case, chain, right, found, tree, given)
+        rights = [intended(case, c, tuple(g.x.shape)) for c, g in zip(case.chains, given, strict=False)]
+        repaired = [_repaired(case, c, r, found, tree, g) for c, r, g in zip(case.chains, rights, given, strict=False)]
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
-    if _agree(repaired, numbers(right.codes)):
+    if all(_agree(codes, numbers(right.codes)) for codes, right in zip(repaired, rights, strict=True)):
         return found
     return [f if not f.places else Found(f.kind, f.line, f.what, f.fix, False) for f in found]
 
