@@ -190,6 +190,26 @@ def test_zero_points_beside_a_group_index(tmp_path):
     assert rival.differing == int((ignored != values).sum())
 
 
+@pytest.mark.parametrize("shape", [(6, 64), (5, 33)], ids=str)
+@pytest.mark.parametrize("kind", ["fp4", "nf4"])
+def test_tables_of_bitsandbytes(kind, shape, tmp_path):
+    """MatMulBnb4 by the identity; a last block that is shorter, and a last byte that is half used."""
+    (rows, columns), count = shape, shape[0] * shape[1]
+    stored = {"B": RNG.integers(0, 256, -(-count // 2)).astype(np.uint8), "m": RNG.uniform(0.1, 2, -(-count // 32)).astype(np.float32)}
+    node = helper.make_node(
+        "MatMulBnb4", ["A", "B", "m"], ["y"], domain=MICROSOFT, N=rows, K=columns, block_size=32, quant_type=int(kind == "nf4")
+    )  # fmt: skip
+    ends = [("A", TensorProto.FLOAT, [columns, columns])], [("y", TensorProto.FLOAT, [columns, rows])]
+    given = model([node], stored, *ends)
+    values = of_identity(given, columns)
+    tensor = open_checkpoint(saved(tmp_path / "m.onnx", given)).tensors["B"]
+    assert tensor.storage == f"onnx {kind} per_flat_group(32)"
+    assert np.array_equal(tensor.read().numpy(), values)
+    assert np.array_equal(tensor.read(slice(2, 4)).numpy(), values[2:4])
+    assert tensor.origin((rows - 1, columns - 1)).value == values[-1, -1]
+    assert qc.trace(tensor.quantized(), (1, 3)).dequantized == values[1, 3]
+
+
 @pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4, TensorProto.UINT8])
 @pytest.mark.parametrize("zero", [False, True])
 def test_tables_in_blocks(kind, zero, tmp_path):

@@ -1,9 +1,10 @@
-"""ONNX weights in blocks whose codes lie in bytes: MatMulNBits and GatherBlockQuantized of onnxruntime.
+"""ONNX weights in blocks whose codes lie in bytes: MatMulNBits, MatMulBnb4 and GatherBlockQuantized of onnxruntime.
 
 MatMulNBits: ``B`` uint8 [N, blocks, bytes of a block], codes along K, the lower bits first, the last block padded;
 ``scales`` one per block; ``zero_points`` as codes, each row in whole bytes, or as floats, and 2^(bits - 1) if they are
 left out; ``g_idx`` the block of each column. GatherBlockQuantized: uint8 packed along the last axis, or a type of 4
-bits. w = (code - zero_point) * scale, rounded once to the type of the scales. Source: onnxruntime 1.31, ContribOperators, com.microsoft.
+bits. w = (code - zero_point) * scale, rounded once to the type of the scales. MatMulBnb4: ``B`` uint8, the weight [N, K]
+flattened, two codes per byte, the upper bits first; ``absmax`` one per block; w = table[code] * absmax. Source: onnxruntime 1.31, ContribOperators, com.microsoft.
 """
 
 import math
@@ -11,18 +12,20 @@ from collections.abc import Mapping
 
 from quantcore.checkpoints.containers.onnx import Node, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.layouts.bitsandbytes_4bit import TABLES
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout, words
 from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.pairs import HIGH_FIRST
 from quantcore.checkpoints.protocol.reading import Reading, instead
-from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, S, Z
+from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q, S, Z
 from quantcore.checkpoints.protocol.views import Cut, Reshaped, viewed
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, Let, Number
+from quantcore.expressions import Expression, Let, Number, entry
 from quantcore.formats import IntFormat
-from quantcore.granularity import Blocks, PerGroup, Shape
+from quantcore.granularity import Blocks, PerFlatGroup, PerGroup, Shape
 from quantcore.notation import write_call
 
 
@@ -37,6 +40,8 @@ def layout_of(
     Raises:
         QuantError: its attributes are not those of the operator, or its stored tensors don't fit them.
     """
+    if node.op == "MatMulBnb4":
+        return _of_table_of_16(name, node, pieces)
     bits = node.integer("bits", 4) if kind.bits == 8 else kind.bits
     size = node.integer("block_size", 128)
     if kind.name not in ("uint8", "int4", "uint4") or bits not in (2, 4, 8) or size < 1:
@@ -68,6 +73,27 @@ def layout_of(
         "onnx", words("onnx", coded, write_call(blocks), symmetry), coded, blocks,
     )  # fmt: skip
     return _multiplied_first(layout) if "g_idx" in pieces or _is_float(pieces.get("zero_point")) else layout
+
+
+def _of_table_of_16(name: str, node: Node, pieces: Mapping[str, StoredTensor]) -> Layout:
+    """Return the layout of a weight of MatMulBnb4."""
+    rows, columns, size = (node.integer(key, 0) for key in ("N", "K", "block_size"))
+    quantized = node.integer("quant_type", 1)
+    if min(rows, columns, size) < 1 or quantized not in (0, 1):
+        raise QuantError(
+            f"{named(name)} is {rows} × {columns} in blocks of {size}, quant_type {quantized}, according to {node.op}; "
+            "save the model again."
+        )
+    coded, count = TABLES["nf4" if quantized else "fp4"], rows * columns
+    codes = Packed(viewed(pieces["x"], "U8", (-(-count // 2),)), HIGH_FIRST, (count,), axis=0)
+    fields: dict[str, Field] = {
+        CODES: Reshaped(codes, (rows, columns)), SCALE: Reshaped(Numbers(pieces["scale"]), (-(-count // size),))
+    }  # fmt: skip
+    return Layout(
+        name, (rows, columns), TORCH_DTYPES[pieces["scale"].dtype], pieces, fields,
+        "onnx", words("onnx", "nf4" if quantized else "fp4", f"per_flat_group({size})"), coded, PerFlatGroup(size),
+        is_symmetric=True, level=Let("v", entry(coded.values)(Q)),
+    )  # fmt: skip
 
 
 def _is_float(piece: StoredTensor | None) -> bool:

@@ -83,7 +83,7 @@ INTEGER = {"MatMulInteger": (1, 3, -1), "ConvInteger": (1, 3, 0)}
 BIASES = {("", "QLinearConv"): 8, (MICROSOFT, "QLinearConv"): 8, (MICROSOFT, "QGemm"): 6}
 # nodes that only move the elements of their first input
 MOVES = frozenset({"Gather", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Slice"})
-BLOCKED = frozenset({"MatMulNBits", "GatherBlockQuantized"})  # of Microsoft's domain; see `onnx_blocks`
+BLOCKED = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"})  # of Microsoft's domain; see `onnx_blocks`
 
 
 def uses(graph: OnnxGraph) -> Iterator[Use]:
@@ -107,8 +107,8 @@ def _of_node(node: Node, graph: OnnxGraph, edges: Graph) -> Iterator[Use]:
         weight, zero_point, axis = INTEGER[node.op]
         yield Use(node, node.input(weight), _factor_after(node, graph, edges), node.input(zero_point), axis)
     elif node.op in BLOCKED and node.domain == MICROSOFT:
-        first, index = (1, node.input(4)) if node.op == "MatMulNBits" else (0, "")
-        yield Use(node, node.input(first), node.input(2), node.input(3), group_index=index)
+        first = 0 if node.op == "GatherBlockQuantized" else 1
+        yield Use(node, node.input(first), node.input(2), node.input(3), group_index=node.input(4))
     else:
         for at in SCALED.get(kind, ()):
             yield Use(node, node.input(at.weight), node.input(at.scale), node.input(at.zero_point), at.axis)
