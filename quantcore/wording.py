@@ -12,6 +12,15 @@ def count(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n != 1)}"
 
 
+def along(rank: int, axis: int) -> str:
+    """Name one index along an axis.
+
+    >>> along(2, 0), along(3, 1)
+    ('row (axis 0)', 'index of axis 1')
+    """
+    return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
+
+
 def joined(items: Sequence[str]) -> str:
     """Write a list as in a sentence.
 

@@ -15,6 +15,7 @@ from quantcore import tensors
 from quantcore.diagnosis import FOLLOWS, KINDS, formatting
 from quantcore.diagnosis.examples import EXAMPLES
 from quantcore.tensors import Generated
+from quantcore.wording import along
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SHAPES = [
@@ -666,8 +667,8 @@ def test_how_channels_are_named(rank, axis, places, words):
 
 
 def test_how_numbers_are_written():
-    assert [formatting.along(2, 0), formatting.along(2, 1)] == ["row (axis 0)", "column (axis 1)"]
-    assert [formatting.along(1, 0), formatting.along(3, 2)] == ["index of axis 0", "index of axis 2"]
+    assert [along(2, 0), along(2, 1)] == ["row (axis 0)", "column (axis 1)"]
+    assert [along(1, 0), along(3, 2)] == ["index of axis 0", "index of axis 2"]
     assert formatting.percent(0.12345) == "12.3 %"
     # all and none are said only of all and none
     shares = (1.0, 0.99996, 0.0, 1 / 3000, 1e-9, 0.010001, 0.020004, 0.5)

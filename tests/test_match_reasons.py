@@ -444,6 +444,7 @@ def test_how_given_parameters_differ():
         ("int8n symmetric", "uint8 asymmetric", 2, ("signed, not unsigned", "symmetric, not asymmetric", "narrow range, not full range")),
         ("uint6 asymmetric", "int4 symmetric", 1, ("6 bits, not 4", "unsigned, not signed", "asymmetric, not symmetric")),
         ("int8 symmetric", "e4m3fn symmetric", 1, ("int8, not e4m3fn",)),
+        ("nf4 symmetric", "nf4 symmetric", 1, ()), ("nf4 per_tensor", "iq4_nl per_tensor", 1, ("nf4, not iq4_nl",)),
         ("int8 per_tensor torchao", "int8 per_tensor", 1, ("torchao, not textbook",)),
     ],
 )  # fmt: skip
@@ -454,7 +455,7 @@ def test_differences_from_the_expected_scheme(found, expected, rank, phrases):
     far = qc.Scheme.parse("uint5 asymmetric per_block([2, 2]) hqq")
     for one in (far, scheme):
         both = Candidate(one, 0, same=(wanted,))
-        first = one == scheme and (not phrases or expected.startswith("e4m3fn"))
+        first = one == scheme and not phrases
         assert nearest(both, wanted, rank) == (one if first else wanted)
         assert both.schemes == (one, wanted)
 

@@ -14,7 +14,6 @@ from quantcore.analysis import decibels, sqnr_of
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import ALIKE_DB, Context, Trial
 from quantcore.diagnosis.estimate import Estimate
-from quantcore.diagnosis.formatting import along as one_of
 from quantcore.diagnosis.formatting import percent
 from quantcore.diagnosis.record import Finding
 from quantcore.errors import QuantError
@@ -23,7 +22,7 @@ from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGrou
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, MinMax, MinMse, Percentile, RangeSetting
 from quantcore.scheme import Scheme, bits_per_element
-from quantcore.wording import joined
+from quantcore.wording import along, joined
 
 LOSSY_DB = 30.0  # above this, x̂ loses little
 BETTER_DB = 6.0  # one bit's worth
@@ -46,8 +45,8 @@ def granularities(shape: Shape) -> Iterator[Granularity]:
     if rank > 1:
         yield from map(PerChannel, range(rank))
     for axis in reversed(range(rank)):
-        along = axis if axis < rank - 1 else -1
-        yield from (PerGroup(size, along) for size in SIZES if size < shape[axis])
+        place = axis if axis < rank - 1 else -1
+        yield from (PerGroup(size, place) for size in SIZES if size < shape[axis])
     if rank > 1:
         yield from (PerBlock((*(1,) * (rank - 2), size, size)) for size in SIZES if size <= min(shape[-2:]))
         yield from (PerFlatGroup(size) for size in SIZES if size < math.prod(shape))
@@ -232,7 +231,7 @@ def _shared(granularity: Granularity, rank: int) -> str:
         case PerTensor():
             return "one scale for all elements"
         case PerChannel(axis):
-            return f"one scale per {one_of(rank, axis % rank)}"
+            return f"one scale per {along(rank, axis % rank)}"
         case PerGroup(size, axis):
             return f"one scale per {size} elements along axis {axis % rank}"
     return f"one scale per block, {write_call(granularity)}"

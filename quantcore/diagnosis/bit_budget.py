@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import along, gains, number, percent
+from quantcore.diagnosis.formatting import gains, number, percent
 from quantcore.diagnosis.record import Finding, Gain
 from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
 from quantcore.notation import write_call
 from quantcore.scheme import Scheme, storage
-from quantcore.wording import count
+from quantcore.wording import along, count
 
 CHANNEL_DB = 6.0  # a scale per channel must gain at least this …
 CHANNEL_STORAGE = 1.01  # … with at most this many times the storage

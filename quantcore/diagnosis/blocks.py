@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quantcore.conventions import TEXTBOOK
-from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.context import BETTER_DB, Context
 from quantcore.diagnosis.formatting import number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding
 from quantcore.formats import FloatFormat, IntFormat
@@ -18,7 +18,6 @@ MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
 MIN_NORMAL = 2.0**-126  # the smallest normal float32; smaller numbers lose bits
 WIDE = 2.0**100  # a format with this maximum needs no scale
 BY_CHANCE = 0.01  # expected number of all-zero blocks below which one is not a coincidence
-BETTER_DB = 1.0
 RAISED = 4.0  # times the scale that the elements need: two bits of precision are lost
 
 

@@ -8,20 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
+from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.diagnosis.blocks import boxes_of
-from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.context import BETTER_DB, Context
 from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
-from quantcore.diagnosis.tables import same_bits, values_of
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
 from quantcore.quantization import unclamped
-from quantcore.range_setting import MIN_MAX, Given
+from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
 from quantcore.scheme import Scheme
 from quantcore.wording import count
-
-BETTER_DB = 1.0  # a fix must gain at least this much
 
 
 def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
@@ -135,7 +132,7 @@ def _textbook(context: Context) -> list[Scheme]:
 def zero_not_exact(context: Context) -> Iterator[Finding]:
     """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
     fmt, params = context.scheme.format, context.result.params
-    exact = not params.zero_point.is_floating_point() if isinstance(fmt, IntFormat) else 0.0 in values_of(fmt)
+    exact = not params.zero_point.is_floating_point() if isinstance(fmt, IntFormat) else 0.0 in context.values
     moved = params.center is not None or context.scheme.rules.coding.zero_replacement
     # the code of 0 is an integer zero point; one outside the format is reported by `zero_point_outside`
     if exact and not moved:
@@ -164,19 +161,21 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
 
 def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:
     """The first scheme that represents 0 exactly and keeps the SQNR within 1 dB."""
-    exact = [context.changed(convention=c) for c in _with_exact_zero(context)]
-    if not isinstance(context.scheme.format, IntFormat):
-        exact = same_bits(context)
-    for scheme in exact:
+    for scheme in _with_exact_zero(context):
         trial = context.trial(scheme)
         if trial and trial.sqnr_db >= context.report.sqnr_db - 1:
             return {"fix": scheme, "gain": Gain("error at 0", before, 0.0)}
     return {}
 
 
-def _with_exact_zero(context: Context) -> list[Convention]:
-    name = f"{context.scheme.convention.name}.round_zero"
-    return [*([CONVENTIONS[name]] if name in CONVENTIONS else []), TEXTBOOK]
+def _with_exact_zero(context: Context) -> list[Scheme]:
+    """Schemes of about the same storage with a code for 0; integers, if a table has none."""
+    fmt, setting, name = context.scheme.format, context.scheme.range_setting, context.scheme.convention.name
+    if isinstance(fmt, IntFormat):
+        rounded = CONVENTIONS.get(f"{name}.round_zero")
+        return [context.changed(convention=c) for c in (rounded, TEXTBOOK) if c]
+    setting = setting if isinstance(setting, MinMax | Percentile | Fixed) else MIN_MAX
+    return [context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=setting)]
 
 
 def negatives_lost(context: Context) -> Iterator[Finding]:
@@ -223,7 +222,7 @@ def _lowest_values(context: Context) -> tuple[Tensor, Tensor]:
     fmt, scale = context.scheme.format, context.result.scale
     zero_point = context.result.params.zero_point.to(scale.dtype)
     if not isinstance(fmt, IntFormat):
-        values = values_of(fmt)
+        values = context.values
         ends = values[0] * scale, values[-1] * scale
         return torch.minimum(*ends), (values[1] - values[0]) * scale.abs()
     if context.scheme.rules.zero_point.is_min:

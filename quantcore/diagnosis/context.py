@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis import Report, report, sqnr
+from quantcore.analysis import Report, report, sqnr, sqnr_of
 from quantcore.diagnosis.estimate import Drawn, Estimate
 from quantcore.diagnosis.record import Box, Gain
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
+from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.granularity import (
     Granularity,
     PerFlatGroup,
@@ -33,6 +33,7 @@ from quantcore.quantization import Quantized, apply
 from quantcore.scheme import Scheme, bits_per_element
 
 ALIKE_DB = 0.5  # if two schemes gain about the same, the simpler one is proposed
+BETTER_DB = 1.0  # a fix of what is wrong must gain at least this much
 SAMPLE = 1 << 14  # elements used for estimates
 
 
@@ -72,6 +73,18 @@ class Context:
         """The integer format."""
         assert isinstance(self.scheme.format, IntFormat)
         return self.scheme.format
+
+    @property
+    def table_format(self) -> FloatFormat | CodebookFormat:
+        """The format, which is a float or a codebook."""
+        assert not isinstance(self.scheme.format, IntFormat)
+        return self.scheme.format
+
+    @property
+    def values(self) -> Tensor:
+        """The distinct finite values of a float or codebook format in ascending order, float32."""
+        fmt = self.table_format
+        return fmt.values if isinstance(fmt, FloatFormat) else torch.tensor(sorted(set(fmt.values)))
 
     @property
     def zero_point(self) -> Tensor:
@@ -247,3 +260,9 @@ class Context:
     def changed(self, **changes: Any) -> Scheme:
         """The scheme with some fields changed."""
         return dataclasses.replace(self.scheme, **changes)
+
+
+def sqnr_among(x: Tensor, now: Tensor, then: Tensor) -> tuple[float, float]:
+    """SQNR in dB of some elements, with their errors now and with those of another result."""
+    power, before, after = (float(values.double().square().sum()) for values in (x, now, then))
+    return sqnr_of(power, before), sqnr_of(power, after)

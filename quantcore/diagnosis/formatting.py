@@ -33,11 +33,6 @@ def index(place: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, place))})"
 
 
-def along(rank: int, axis: int) -> str:
-    """One index along an axis: ``row (axis 0)`` of a matrix, ``index of axis 1`` for other ranks."""
-    return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
-
-
 def channels(rank: int, axis: int, places: Sequence[int]) -> str:
     """``Column 8``, ``Columns 3 and 8``, ``Channels 0, 1, 2 and 4 more of axis 1``."""
     name = ("Row", "Column")[axis] if rank == 2 else "Channel"

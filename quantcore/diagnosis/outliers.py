@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.analysis import decibels, sqnr_of
-from quantcore.diagnosis.context import Context, Trial
+from quantcore.analysis import decibels
+from quantcore.diagnosis.context import Context, Trial, sqnr_among
 from quantcore.diagnosis.formatting import channels, index, number
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
@@ -117,15 +117,8 @@ def _sqnrs(
     context: Context, without_outliers: Tensor, others: Callable[[Tensor], Tensor]
 ) -> tuple[float, float]:
     """SQNR in dB of some elements: of the result, and of the same scheme without the outliers."""
-    power = _squares(others(context.result.x))
-    now = _squares(others(context.result.error))
-    return sqnr_of(power, now), sqnr_of(
-        power, _squares(others(apply_quietly(without_outliers, context.scheme).error))
-    )
-
-
-def _squares(values: Tensor) -> float:
-    return float(values.double().square().sum())
+    without = apply_quietly(without_outliers, context.scheme)
+    return sqnr_among(*map(others, (context.result.x, context.result.error, without.error)))
 
 
 def _finer(context: Context) -> Trial | None:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from quantcore.analysis import decibels, sqnr_of
+from quantcore.analysis import decibels
 from quantcore.conventions import TEXTBOOK
+from quantcore.diagnosis.alternatives import STORAGE
 from quantcore.diagnosis.blocks import boxes_of, name_of
-from quantcore.diagnosis.context import Context, Trial
+from quantcore.diagnosis.context import BETTER_DB, Context, Trial, sqnr_among
 from quantcore.diagnosis.formatting import number, percent
 from quantcore.diagnosis.record import Finding
 from quantcore.formats import FloatFormat, IntFormat
@@ -22,8 +23,6 @@ from quantcore.scheme import Scheme
 
 COARSE = 0.25  # a stored scale may differ by this fraction, or by half a step of a float that is coarser
 COSTS_DB = 3.0  # the blocks concerned lose at least this much
-BETTER_DB = 1.0  # a fix must gain at least this much
-MORE_STORAGE = 1.05
 LOST_DB = 3.0  # below this, next to nothing of the tensor is left
 
 
@@ -152,12 +151,8 @@ def _sqnr_of_blocks(context: Context, marked: Tensor) -> tuple[float, float]:
     x_hat = dequantize(codes, scale, zero_point, plain)
     x_hat = x_hat if params.center is None else x_hat + params.center
     here = cells_of(marked, result.blocked_shape, result.block).reshape(result.x.shape).bool()
-    power = _squares(result.x[here])
-    return sqnr_of(power, _squares(result.error[here])), sqnr_of(power, _squares(result.x[here] - x_hat[here]))
-
-
-def _squares(values: Tensor) -> float:
-    return float(values.double().square().sum())
+    x = result.x[here]
+    return sqnr_among(x, result.error[here], x - x_hat[here])
 
 
 def _fix(context: Context, level: Quantized) -> Trial | None:
@@ -170,7 +165,7 @@ def _fix(context: Context, level: Quantized) -> Trial | None:
         plain = dataclasses.replace(inner, range_setting=MIN_MAX, convention=TEXTBOOK)
         wide.append(context.changed(scales=plain, convention=TEXTBOOK))
     exact = [context.changed(scales=None), context.changed(scales=None, convention=TEXTBOOK)]
-    return context.best(wide, BETTER_DB, MORE_STORAGE * context.bits) or context.best(exact, BETTER_DB)
+    return context.best(wide, BETTER_DB, STORAGE * context.bits) or context.best(exact, BETTER_DB)
 
 
 def _remedy(context: Context, lost: _Lost, fix: Trial | None) -> str:

@@ -8,27 +8,10 @@ from torch import Tensor
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import gains, number
+from quantcore.diagnosis.ranges import ONE_SIDED, SIDED_DB, UNUSED, UNUSED_DB, WASTED
 from quantcore.diagnosis.record import Finding
-from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
-from quantcore.scheme import Scheme
-
-ONE_SIDED = 0.1  # the smaller side of every block is at most this fraction of the larger
-WASTED = 0.4  # at least this fraction of the values is on the side without data
-SIDED_DB = 3.0
-UNUSED = 0.5  # the data use less than this fraction of the values
-UNUSED_DB = 3.0
-
-
-def table_of(context: Context) -> FloatFormat | CodebookFormat:
-    """The format, which is a float or a codebook."""
-    assert not isinstance(context.scheme.format, IntFormat)
-    return context.scheme.format
-
-
-def values_of(fmt: FloatFormat | CodebookFormat) -> Tensor:
-    """The distinct finite values of a format in ascending order, float32."""
-    return fmt.values if isinstance(fmt, FloatFormat) else torch.tensor(sorted(set(fmt.values)))
+from quantcore.formats import IntFormat
+from quantcore.range_setting import MIN_MAX, Fixed, Given
 
 
 def one_sided(context: Context) -> Iterator[Finding]:
@@ -41,7 +24,7 @@ def one_sided(context: Context) -> Iterator[Finding]:
         return
     if (context.result.scale < 0).any():  # such a scale turns the table around
         return
-    fmt, values = table_of(context), values_of(table_of(context))
+    fmt, values = context.table_format, context.values
     wasted = int(((values < 0) if side == "below" else (values > 0)).sum())
     if not WASTED * len(values) <= wasted < len(values):
         return
@@ -67,8 +50,7 @@ def codes_unused(context: Context) -> Iterator[Finding]:
     """A fixed or given range is much wider than the data: most values are never used."""
     if not isinstance(context.scheme.range_setting, Fixed | Given) or context.report.clipped:
         return
-    fmt = table_of(context)
-    used, values = _values_used(context), values_of(fmt)
+    fmt, values, used = context.table_format, context.values, _values_used(context)
     low, high = float(used.amin()), float(used.amax())
     reached = int(((values >= low) & (values <= high)).sum())
     if reached >= UNUSED * len(values):
@@ -90,14 +72,6 @@ def codes_unused(context: Context) -> Iterator[Finding]:
 
 def _values_used(context: Context) -> Tensor:
     """The values whose codes occur."""
-    fmt = table_of(context)
+    fmt = context.table_format
     counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
     return fmt.table[counts > 0]
-
-
-def same_bits(context: Context) -> list[Scheme]:
-    """Schemes with 0 among their values and about the same storage, for tables without 0."""
-    fmt = table_of(context)
-    setting = context.scheme.range_setting
-    setting = setting if isinstance(setting, MinMax | Percentile | Fixed) else MIN_MAX
-    return [context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=setting)]

@@ -9,7 +9,6 @@ from quantcore.conventions import KERNELS
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import index, percent
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
-from quantcore.diagnosis.tables import table_of, values_of
 from quantcore.quantization import coded_with
 from quantcore.wording import count
 
@@ -105,7 +104,7 @@ def _of_shifted(context: Context) -> _Ties:
 
 def _of_table(context: Context) -> _Ties:
     x, scale, _ = _parameters(context)
-    fmt, values = table_of(context), values_of(table_of(context)).double()
+    fmt, values = context.table_format, context.values.double()
     ratio = (x / scale).double()
     above = torch.searchsorted(values, ratio.nan_to_num()).clamp(1, len(values) - 1)
     low, high = values[above - 1], values[above]

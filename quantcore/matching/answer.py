@@ -6,6 +6,7 @@ from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
+from quantcore.wording import along
 
 
 def answer(candidate: Candidate, elements: int, rank: int) -> str:
@@ -45,16 +46,12 @@ def _scales(granularity: Granularity, rank: int) -> str:
         case PerTensor():
             return "one scale"
         case PerChannel(axis):
-            return f"one scale per {_along(axis % max(rank, 1), rank)}"
+            return f"one scale per {along(rank, axis % max(rank, 1))}"
         case PerGroup(size, axis):
             return f"one scale per {size} elements along axis {axis % max(rank, 1)}"
         case PerBlock(shape):
             return f"one scale per block of {'×'.join(map(str, shape))}"
     return write_call(granularity)
-
-
-def _along(axis: int, rank: int) -> str:
-    return f"{('row', 'column')[axis]} (axis {axis})" if rank == 2 else f"index of axis {axis}"
 
 
 def _upper(text: str) -> str:

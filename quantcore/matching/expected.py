@@ -32,7 +32,7 @@ def _phrases(found: Scheme, expected: Scheme, rank: int) -> tuple[str, ...]:
             phrases.append(f"{fmt.bits} bits, not {wanted.bits}")
         pairs.insert(0, (fmt.signed, wanted.signed, "signed", "unsigned"))
         pairs.append((fmt.narrow, wanted.narrow, "narrow range", "full range"))
-    else:
+    elif fmt != wanted:
         phrases.append(f"{fmt}, not {wanted}")
     phrases += [f"{yes}, not {no}" if a else f"{no}, not {yes}" for a, b, yes, no in pairs if a != b]
     if found.convention.name != expected.convention.name:
