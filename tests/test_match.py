@@ -20,6 +20,9 @@ from quantcore.matching import (
     reproduce,
 )
 from quantcore.matching.candidates import Evaluator
+from quantcore.matching.hypotheses.scale_sources import by_range
+from quantcore.matching.hypotheses.scoring import Task, score
+from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.search import _Search
 
 NO_INTEGER = (-(1 << 31), -(1 << 63))  # recorded in place of NaN
@@ -59,7 +62,7 @@ def is_recorded(scheme, case, shape):
     return same and blocks[0] == blocks[1]
 
 
-@pytest.mark.parametrize("case", some(CASES), ids=[case["id"] for case in CASES])
+@pytest.mark.parametrize("case", some(CASES, 5), ids=[case["id"] for case in CASES])
 def test_library_is_found_again(case):
     x, codes = golden.array(case["x"]), golden.array(case["codes"])
     found = match(x, codes)
@@ -88,7 +91,6 @@ SCHEMES = [
     "uint8 asymmetric per_tensor onnxruntime",
     "int8 symmetric per_channel(0) compressed_tensors",
 ]
-each_scheme = pytest.mark.parametrize("text", SCHEMES)
 
 
 def found_with(found, scheme, says):
@@ -104,7 +106,7 @@ def given(scheme, scale, zero_point):
     return torch.equal(found[0], scale) and torch.equal(found[1], zero_point.to(torch.int32))
 
 
-@each_scheme
+@pytest.mark.parametrize("text", some(SCHEMES, 2))
 def test_transposed(text):
     scheme = qc.Scheme.parse(text)
     found = match(sample(), qc.apply(sample(), scheme).codes.T)
@@ -119,7 +121,7 @@ def test_axes_of_rank_3():
     found_with(found, scheme, "axes permuted to (2, 0, 1)")
 
 
-@pytest.mark.parametrize("text", [SCHEMES[0], SCHEMES[1], SCHEMES[3]])
+@pytest.mark.parametrize("text", some([SCHEMES[0], SCHEMES[1], SCHEMES[3]]))
 def test_signed_read_as_unsigned(text):
     scheme = qc.Scheme.parse(text)
     read = qc.apply(sample(), scheme).codes.view(torch.uint8)
@@ -141,7 +143,7 @@ def test_transposed_and_read_as_unsigned():
     found_with(found, scheme, "transposed, signed 8-bit codes read as unsigned")
 
 
-@pytest.mark.parametrize("text", [SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"])
+@pytest.mark.parametrize("text", some([SCHEMES[1], SCHEMES[3], "uint8 asymmetric per_channel(0) textbook"], 2))
 def test_wrapped(text):
     """As from a numpy cast without a clamp: with s = max|x| / 127.5, the largest gives 128, which wraps to -128."""
     scheme = qc.Scheme.parse(text)
@@ -169,7 +171,7 @@ def test_wrapped(text):
         assert given(found.exact[0].scheme, result.scale, shifted)
 
 
-@pytest.mark.parametrize("text", [SCHEMES[0], "uint4 asymmetric per_group(8) torchao"])
+@pytest.mark.parametrize("text", some([SCHEMES[0], "uint4 asymmetric per_group(8) torchao"], 2))
 def test_zero_point_with_the_other_sign(text):
     scheme = qc.Scheme.parse(text)
     r = qc.apply(sample(), scheme)
@@ -199,7 +201,7 @@ def tied():
     return x
 
 
-@pytest.mark.parametrize("says", ROUNDINGS)
+@pytest.mark.parametrize("says", some(ROUNDINGS, 2))
 def test_another_rounding(says):
     x = tied()
     codes = ROUNDINGS[says](x / np.float32(2 / 256)).clip(-128, 127)
@@ -294,7 +296,7 @@ def test_inverse_scale():
     assert found.exact[0].notes == ("the given scale is the inverse, 1/s",)
 
 
-@pytest.mark.parametrize("kernel", ["textbook", "torchao", "compressed_tensors"])
+@pytest.mark.parametrize("kernel", some(["textbook", "torchao", "compressed_tensors"]))
 def test_scale_from_elsewhere(kernel):
     """No range setting gives this scale; the match still names the kernels that give these codes with it."""
     x = sample()
@@ -460,6 +462,21 @@ def test_a_given_scale_is_looked_for_although_the_codes_have_a_scheme():
     assert given(found.exact[0].scheme, other, torch.zeros_like(other))
     assert found.exact[0].notes == ()
     assert result.scheme in [s for c in found.exact for s in c.schemes]
+
+
+def test_every_scheme_of_every_format_is_counted_once():
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
+    searched = granularities((4, 16))
+    search = _Search(Evaluator(x, qc.apply(x, qc.Scheme.parse("int4")).codes.int(), None, None, searched))
+    ranged, tried = by_range(x, searched), []
+    for fmt in Task(ranged, search.readings).formats():
+        alone = Task(ranged, search.readings)
+        list(score(alone, fmt, (4, 16), 2.0))
+        tried.append(alone.tried)
+    for step, _ in search._steps_of(Task(ranged, search.readings)):
+        list(step(2.0))
+    assert len(tried) > 1
+    assert search.tried == sum(tried)
 
 
 @pytest.mark.parametrize("most", [3, 15, 200])
