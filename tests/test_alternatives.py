@@ -253,3 +253,17 @@ def test_what_promises_most_is_computed(x, text, reached):
     found = alternatives._promising(context)
     assert [f[:2] for f in found] == [w[:2] for w in wanted]
     assert [f[2] for f in found] == pytest.approx([w[2] for w in wanted])
+
+
+@pytest.mark.parametrize("others", [0.3, 1])
+@pytest.mark.parametrize("text", ["int4 torchao", "uint4 asymmetric torchao", "int4 compressed_tensors", "int8 asymmetric onnxruntime"])
+def test_the_library_s_own_scheme_is_computed_and_the_textbook_s_if_it_gains_too_little(text, others):
+    """A scale per row gains much if one row is larger than the others, and next to nothing if none is."""
+    x = np.random.default_rng(0).uniform(-1, 1, (32, 1024)) * np.where(np.arange(32), others, 1)[:, None]
+    context = context_of(x, text)
+    (estimate,) = context.estimates([(qc.PerChannel(0), context.scheme.symmetric)])
+    own = dataclasses.replace(context.scheme, granularity=qc.PerChannel(0))
+    gain = qc.report(qc.apply(context.result.x, own)).sqnr_db - qc.report(context.result).sqnr_db
+    assert (gain > 7, gain < 5) == (others < 1, others == 1), "the case must lie on this side"
+    wanted = [own] if others < 1 else [own, dataclasses.replace(own, convention=qc.TEXTBOOK)]
+    assert [trial.scheme for trial in alternatives._computed(context, estimate, qc.MinMax())] == wanted

@@ -151,7 +151,7 @@ def neighbours(kind, c, value, added):
     ulps = re.search(rf", (\d+) ulp from {NUMBER}", c.words)
     if ulps:
         assert float(ulps[2]) == tie
-        size = float(np.spacing(F(max(abs(value), abs(value - c.z)))))
+        size = float(np.spacing(F(max(abs(value), abs(value - c.z) if c.shift_first else 0))))
         assert int(ulps[1]) == round(abs(value - tie) / size) > 0
     if c.words.startswith("tie: "):
         assert value == tie
@@ -514,6 +514,15 @@ RULES_OF = {"half_even": np.round, "floor": np.floor, "toward_zero": np.trunc, "
          "x / s = 2.500001; half to even gives 3, rounding down, toward zero, gives 2"),
         (element(2.5 + 2 * 2**-17, 2, z=-100.0, kernel="C"), "off by one",
          "x / s + z = 2.500015, 2 ulp from 2.5; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(102.5 + 2 * 2**-17, 102, z=100.0, kernel="C"), "off by one",
+         "x / s + z = 102.5, 2 ulp from 102.5; half to even gives 103, rounding down, toward zero, gives 102"),
+        # z is added to what has been rounded, or is in the units of x
+        (element(2.5 + 2 * 2**-22, -98, z=-100.0, added=-100.0), "off by one",
+         "x / s = 2.5, 2 ulp from 2.5; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(2.5 + 5 * 2**-22, -98, z=-100.0, added=-100.0), "off by one",
+         "x / s = 2.500001; half to even gives 3, rounding down, toward zero, gives 2"),
+        (element(2.5 + 2 * 2**-22, 2, z=-100.0, kernel="G", unclamped=3), "off by one",
+         "(x - z) · (1/s) = 2.5, 2 ulp from 2.5; adding ½ and truncating gives 3, rounding down, toward zero, gives 2"),
         (element(2.5 + 2**-22, 2, x=2.5), "tie",
          "near a tie: x / s = 2.5, 1 ulp from 2.5; round(x · (1/s)) + z gives 2"),
         (element(3.0, 4), "another scale", "x / s = 3; 4 needs a scale of 2.222222 to 2.857143, not 1, or a zero_point of 1"),
@@ -741,6 +750,7 @@ def test_progress_of_a_search_that_finds_nothing():
         if step.what.endswith(", the whole tensor"):
             assert step.fraction * 10 % 1 >= 0.8 - 1e-9
     assert all(len(s.matches.candidates) <= 8 for s in steps)
+    assert (qc.Matches().candidates, qc.Matches().tried) == (steps[0].matches.candidates, steps[0].matches.tried) == ((), 0)
     tried = [s.matches.tried for s in steps]
     assert tried == sorted(tried)
     assert not steps[-1].matches.exact

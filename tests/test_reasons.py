@@ -409,10 +409,13 @@ def test_near_ties_of_tables(fmt):
 def test_numbers_that_an_integer_cast_holds_and_does_not_hold():
     """2^31 is the first that does not fit; in float32 the number before it is 2^31 - 128."""
     x, seen = np.array([[2.0**31 - 128, 2.0**31, -(2.0**31), 2.0**32, np.inf, -np.inf, np.nan, 3.0]], f32), set()
-    for names in itertools.permutations(("torchao", "onnx", "torch.quantize_per_tensor"), 2):
+    plain = CONVENTIONS["torchao"]
+    changed = [plain, plain.changed(overflow="wrap"), plain.changed(rounding="floor"), plain.changed(kernel="A")]
+    records = [CONVENTIONS[n] for n in ("torchao", "onnx", "torch.quantize_per_tensor")]
+    for pair in (*itertools.permutations(records, 2), *itertools.permutations(changed, 2)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = qc.compare(x, qc.Scheme.parse("int8 given(1)"), *(CONVENTIONS[n] for n in names))
+            found = qc.compare(x, qc.Scheme.parse("int8 given(1)"), *pair)
             for i in np.argwhere(found.differs.numpy()):
                 reason = found.reason_at(tuple(i))
                 Claim(found, reason).check()

@@ -90,7 +90,8 @@ def _rounded(e: Element, value: str) -> tuple[str, str] | None:
             "tie",
             f"tie: {value} exactly; {rule} gives {_integer(made)}, the other neighbor is {_integer(e.own)}",
         )
-    ulp = float(np.spacing(np.float32(max(abs(e.value), abs(e.value - e.z), 1e-30))))
+    shifted = e.value - e.z if e.kernel.shift_first and not e.kernel.subtracts else e.value  # before z is added to it
+    ulp = float(np.spacing(np.float32(max(abs(e.value), abs(shifted), 1e-30))))
     distance, where = abs(e.value - tie) / ulp, ""
     if distance <= _ULPS:
         where = f", {distance:.0f} ulp from {tie:.15g}"
