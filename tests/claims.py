@@ -462,6 +462,7 @@ def constant_block(f, e):
     found = marked_blocks(e, lambda x, s: x.min() == x.max() != 0)
     assert (f["blocks"], f["value"]) == (len(found), e.x[found[0][1]].flat[0])
     assert ("per block is enough." in e.finding.sentence) == (len(found) > 1)
+    assert e.finding.sentence.startswith(f"In {len(found):,} of ") == (len(found) > 1)  # of which the first is told
 
 
 def spare_bits(f, e):
