@@ -93,7 +93,9 @@ def context_of(x, text):
     ("shape", "text"),
     [((8, 64), "int4"), ((8, 64), "int4 per_group(8)"), ((8, 64), "uint4 asymmetric per_group(16)"), ((8, 64), "int4 per_channel(1)"),
      ((4, 3, 32), "int8 per_group(4, axis=0)"), ((512, 3), "int4 per_channel(0)"), ((300,), "int3 per_group(32)"),
-     ((2, 64), "e2m1 per_group(16)"), ((64, 5), "nf4 per_flat_group(16)"), ((1024, 1024), "int8"), ((3, 5), "int4 asymmetric per_block([2, 2])")],
+     ((2, 64), "e2m1 per_group(16)"), ((64, 5), "nf4 per_flat_group(16)"), ((1024, 1024), "int8"), ((3, 5), "int4 asymmetric per_block([2, 2])"),
+     # a scale per row, or per 256 or 512 elements, takes just so much
+     ((64, 160), "int4"), ((32, 320), "int4"), ((64, 640), "int2")],
 )  # fmt: skip
 def test_of_each_kind_and_axis_the_finest_that_fits_is_tried(shape, text):
     """A scale takes 32 bits, a free zero point the bits of a code; 5 % more than now may be taken."""

@@ -73,7 +73,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
 def zero_point_outside(context: Context) -> Iterator[Finding]:
     """A given zero point that is not a code of the format."""
     fmt, zero_point = context.fmt, context.zero_point
-    if not (isinstance(context.scheme.range_setting, Given) and context.scheme.rules.zero_point.is_integer):
+    if not isinstance(context.scheme.range_setting, Given):
         return
     bad = (zero_point < fmt.qmin) | (zero_point > fmt.qmax)
     if not bad.any():
