@@ -419,3 +419,15 @@ def test_a_scale_below_0_that_underflows_gets_0_and_not_minus_0(name, sign):
     x = sign * np.abs(np.resize(NORMAL, (4, 256))) * 1e-9
     finding = findings(x, qc.PRESETS[name])["scale_out_of_range"]
     assert " and gets 0. " in finding.sentence
+
+
+@pytest.mark.parametrize(("values", "scale"), [("-7, -2, -1", -0.5), ("-9, -8, -3", -0.5), ("1, 2, 7", 0.5), ("3, 8, 9", 0.5)])
+@pytest.mark.parametrize(("steps", "found"), [(-0.4, False), (-0.6, True)])
+def test_negatives_are_lost_to_a_table_that_a_file_s_scale_turns_around(values, scale, steps, found):
+    """Within half the distance of the two lowest values, they round to the lowest even where there is none below it."""
+    table = np.sort(np.array([float(v) for v in values.split(",")]) * scale)
+    setting = Stored(scale=torch.tensor(scale), zero_point=torch.tensor(0), origin="the file")
+    scheme = dataclasses.replace(qc.Scheme.parse(f"codebook([{values}])"), range_setting=setting)
+    finding = findings(np.r_[np.linspace(0, 4, 31), steps * (table[1] - table[0])], scheme).get("negatives_lost")
+    assert (finding is not None) == found
+    assert finding is None or finding.facts["becomes"] == table[0]

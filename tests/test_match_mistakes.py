@@ -937,3 +937,11 @@ def test_mistakes_are_not_run_on_more_than_2_20_elements():
     assert known_mistakes(few, codes[:, :99]) == ()
     few[0, 3] = math.inf
     assert known_mistakes(few, codes) == ()
+
+
+def test_the_elements_of_a_large_block_are_drawn_from_all_of_it():
+    (sample,) = draw(torch.linspace(0, 1, 4096), [qc.PerTensor()])
+    assert sample.index[:2].tolist() == [0, 4095]
+    counts = np.histogram(sample.index[2:].numpy(), 8, (0, 4096))[0]
+    assert counts.sum() == 256
+    assert counts.min() > 10

@@ -223,8 +223,9 @@ def _lowest_values(context: Context) -> tuple[Tensor, Tensor]:
     zero_point = context.result.params.zero_point.to(scale.dtype)
     if not isinstance(fmt, IntFormat):
         values = context.values
-        ends = values[0] * scale, values[-1] * scale
-        return torch.minimum(*ends), (values[1] - values[0]) * scale.abs()
+        # a negative scale turns the table around
+        lowest, second = (torch.where(scale < 0, values[-1 - i], values[i]) * scale for i in (0, 1))
+        return lowest, second - lowest
     if context.scheme.rules.zero_point.is_min:
         ends = fmt.qmin * scale + zero_point, fmt.qmax * scale + zero_point
     else:
