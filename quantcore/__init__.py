@@ -98,12 +98,6 @@ from quantcore.scheme import (
 )
 from quantcore.tracing import Step, Trace, trace
 
-# former name
-sensible = default_schemes
-
-# names of earlier versions
-fitting, refusal = nearest_supported, unsupported_reason
-
 # imported on first access: plotly and safetensors are slow to import
 _MODULES = {
     "checkpoints": "quantcore.checkpoints",
@@ -201,7 +195,6 @@ __all__ = [
     "errors",
     "fit_codebook",
     "fit_scheme",
-    "fitting",
     "from_blocks",
     "frontier",
     "match",
@@ -214,10 +207,8 @@ __all__ = [
     "range_in_use",
     "range_marks",
     "read_code",
-    "refusal",
     "report",
     "search_curve",
-    "sensible",
     "storage",
     "sweep",
     "sweep_rows",

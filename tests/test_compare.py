@@ -344,7 +344,7 @@ def test_table_of_libraries():
     for name, row in frame.iterrows():
         own = qc.Scheme.parse(f"int8 per_channel(0) {name}")
         if row["refused"]:
-            assert row["refused"] == qc.refusal(own, tuple(x.shape))
+            assert row["refused"] == qc.unsupported_reason(own, tuple(x.shape))
             continue
         result = qc.apply(x, own)
         report = qc.report(result)

@@ -299,7 +299,7 @@ def test_what_the_library_refuses(text, shape, words):
     scheme = qc.Scheme.parse(text)
     with pytest.raises(qc.QuantError, match=words) as raised:
         qc.apply(torch.ones(shape), scheme)
-    assert qc.refusal(scheme, shape) == str(raised.value)
+    assert qc.unsupported_reason(scheme, shape) == str(raised.value)
     with pytest.raises(qc.QuantError, match=words):
         qc.quantize(torch.ones(shape), 1.0, 0, scheme)
     assert str(scheme.convention) in str(raised.value)

@@ -552,7 +552,7 @@ def schemes():
                 taken = [
                     scheme
                     for g in GRANULARITIES
-                    if qc.refusal(scheme := qc.Scheme.parse(f"{fmt} {symmetry} {g} {name}"), (2, 32)) is None
+                    if qc.unsupported_reason(scheme := qc.Scheme.parse(f"{fmt} {symmetry} {g} {name}"), (2, 32)) is None
                 ]
                 kept = [s for s in taken if fmt == "int8" and str(s).split()[2].partition("(")[0] in own]
                 for i, scheme in enumerate(dict.fromkeys([*taken[:1], *kept])):
@@ -561,7 +561,7 @@ def schemes():
                         other = replace(scheme, range_setting=qc.Scheme.parse(setting).range_setting)
                         shifted = getattr(other.range_setting, "zero_point", 0) and fmt in ("e2m1", "nf4")
                         moved = record.scale.center != "none"  # ties would be elsewhere
-                        if qc.refusal(other, (2, 32)) is None and not shifted and not moved:
+                        if qc.unsupported_reason(other, (2, 32)) is None and not shifted and not moved:
                             found[str(other)] = other
     return found
 
@@ -630,7 +630,7 @@ def random_schemes(seed, n):
         except qc.QuantError:
             continue
         absent = scheme.convention.name == "gguf.Q4_0" and not scheme.symmetric
-        if qc.refusal(scheme, (2, 32)) is None and not absent:
+        if qc.unsupported_reason(scheme, (2, 32)) is None and not absent:
             n -= 1
             yield scheme
 

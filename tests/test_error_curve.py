@@ -89,7 +89,7 @@ def test_curve_without_shrinking_is_min_max(text):
 def test_marks_are_the_reports(text):
     scheme = qc.Scheme.parse(text)
     marks = qc.range_marks(X, scheme)
-    expected = [s for s in METHODS if not qc.refusal(ranged(scheme, s), tuple(X.shape))]
+    expected = [s for s in METHODS if not qc.unsupported_reason(ranged(scheme, s), tuple(X.shape))]
     # with many blocks, entropy uses fewer bins
     kinds = (qc.Entropy,)
     assert [type(m.setting) for m in marks] == [type(s) for s in expected]

@@ -100,7 +100,7 @@ def test_text_and_refusal():
         "torchao",
         "compressed_tensors",
     ):
-        assert qc.refusal(qc.Scheme.parse(f"int8 per_flat_group(3) {name}"), (4, 8))
+        assert qc.unsupported_reason(qc.Scheme.parse(f"int8 per_flat_group(3) {name}"), (4, 8))
 
 
 @pytest.mark.parametrize("size", [3, 8, 20])

@@ -111,7 +111,7 @@ def test_what_floats_have_not():
         qc.snippets.torch_script(
             "import torch\n\nx = torch.zeros(2)", qc.apply([1.0, 2.0], qc.Scheme.parse("e2m1"))
         )
-    assert qc.fitting(qc.Scheme.parse("e4m3fn asymmetric"), (4, 4)) == qc.Scheme.parse("e4m3fn")
+    assert qc.nearest_supported(qc.Scheme.parse("e4m3fn asymmetric"), (4, 4)) == qc.Scheme.parse("e4m3fn")
 
 
 def test_blocks_with_powers_of_two_as_scales():
@@ -191,4 +191,4 @@ def test_what_codebooks_have_not():
         qc.apply(sample(), qc.Scheme.parse("int8 torchao.mx.FLOOR per_group(16)"))
     with pytest.raises(qc.QuantError, match="rounds to the nearest value"):
         qc.apply(sample(), qc.Scheme.parse("nf4 textbook(rounding=floor)"))
-    assert qc.fitting(qc.Scheme.parse("nf4 asymmetric"), (4, 4)) == qc.Scheme.parse("nf4")
+    assert qc.nearest_supported(qc.Scheme.parse("nf4 asymmetric"), (4, 4)) == qc.Scheme.parse("nf4")

@@ -267,7 +267,7 @@ def test_every_library_marks_its_own_codes_right():
     x = torch.tensor(X)
     for name, convention in qc.INTEGER_CONVENTIONS.items():
         scheme = qc.Scheme(qc.INT8, convention=convention)
-        scheme = qc.fitting(scheme, tuple(x.shape)) or scheme
+        scheme = qc.nearest_supported(scheme, tuple(x.shape)) or scheme
         if not isinstance(scheme.format, qc.IntFormat):
             continue
         result = qc.apply(x, scheme)

@@ -37,7 +37,7 @@ def test_a_format_that_is_ruled_out_is_refused_at_every_granularity():
         schemes = [(qc.Scheme.parse(f"{text} {symmetry} {place} {name}"), shape) for place, shape in places]
         if unsupported_format(schemes[0][0]):
             ruled_out.add((name, text, symmetry))
-            assert all(qc.refusal(scheme, shape) for scheme, shape in schemes), (name, text, symmetry)
+            assert all(qc.unsupported_reason(scheme, shape) for scheme, shape in schemes), (name, text, symmetry)
     assert ("bitsandbytes.int8_vectorwise", "int4", "symmetric") in ruled_out
     assert ("textbook", "int4", "asymmetric") not in ruled_out
 
@@ -48,17 +48,17 @@ def test_a_format_that_is_ruled_out_is_refused_at_every_granularity():
 def test_nearest_scheme_is_taken(name, text, shape):
     scheme = qc.Scheme.parse(f"{text} {name}")
     try:
-        sentence = qc.refusal(scheme, shape)
+        sentence = qc.unsupported_reason(scheme, shape)
     except qc.QuantError:  # the granularity does not fit the shape at all
         with pytest.raises(qc.QuantError):
-            qc.fitting(scheme, shape)
+            qc.nearest_supported(scheme, shape)
         return
-    other = qc.fitting(scheme, shape)
+    other = qc.nearest_supported(scheme, shape)
     assert (other == scheme) == (sentence is None)
     if other is None:
         assert (name, shape) == ("torch.quantize_per_channel", ())
         return
-    assert qc.refusal(other, shape) is None
+    assert qc.unsupported_reason(other, shape) is None
     assert other.convention == scheme.convention
     assert qc.apply(torch.randn(shape), other).codes.shape == shape
 
@@ -77,7 +77,7 @@ def test_nearest_scheme_is_taken(name, text, shape):
     ],
 )
 def test_fewest_changes(text, other):
-    assert qc.fitting(qc.Scheme.parse(text), (8, 16)) == qc.Scheme.parse(other)
+    assert qc.nearest_supported(qc.Scheme.parse(text), (8, 16)) == qc.Scheme.parse(other)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_all_presets_with_the_reasons_of_those_refused() -> None:
     for name, scheme in qc.PRESETS.items():
         if name in by_name:
             assert by_name[name]["scheme"] == str(scheme)
-            assert by_name[name]["refused"] == (qc.refusal(scheme, (8, 8)) or "")
+            assert by_name[name]["refused"] == (qc.unsupported_reason(scheme, (8, 8)) or "")
     assert (named["refused"] != "").any()
     # refused schemes come last
     refused = list(frame["refused"] != "")

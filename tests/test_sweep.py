@@ -125,7 +125,7 @@ def test_sensible_schemes_are_those_of_the_words(shape):
     schemes = [qc.Scheme.parse(text) for text in written_out(shape)] + list(qc.PRESETS.values())
     if not shape:  # there are no axes
         schemes = [s for s in schemes if isinstance(s.granularity, qc.PerTensor | qc.PerFlatGroup)]
-    fits = [s for s in dict.fromkeys(schemes) if qc.refusal(s, shape) is None]
+    fits = [s for s in dict.fromkeys(schemes) if qc.unsupported_reason(s, shape) is None]
     assert qc.default_schemes(shape) == fits
 
 

@@ -18,7 +18,7 @@ def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Conve
     """
     messages.error(str(error))
     try:
-        other = qc.fitting(scheme, tensor.shape)
+        other = qc.nearest_supported(scheme, tensor.shape)
     except qc.QuantError:  # the granularity does not fit the tensor, as the error says
         return
     if other is not None and other != scheme:

@@ -107,12 +107,11 @@ class Convention:
         return dataclasses.replace(self, variants=(), **_staged(self._stages, changes))
 
     def changed(self, **choices: Any) -> "Convention":
-        """Return a copy with these choices for every granularity; names of earlier versions are accepted.
+        """Return a copy with these choices for every granularity.
 
         Raises:
             QuantError: a name is not a choice, or a value is not one that its choice allows.
         """
-        choices = dict(_today(name, value) for name, value in choices.items())
         unknown = sorted(set(choices) - set(STAGE_OF))
         if unknown:
             raise QuantError(
@@ -147,38 +146,6 @@ def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str
     }
 
 
-def _today(name: str, value: Any) -> tuple[str, Any]:
-    """Return the current name and value of a choice that an earlier version may have written."""
-    name = _EARLIER.get(name, name)
-    return name, _EARLIER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
-
-
-_EARLIER = {
-    "smallest_scale": "eps",
-    "replacement": "eps_replacement",
-    "smallest_range": "min_range",
-    "widen_range": "widen_to_eps",
-    "coded_with": "quantize_with",
-    "coded_least": "e8m0_min_as",
-    "coded_smallest": "min_divisor",
-    "least_value": "clamp_min",
-    "zero_value": "zero_replacement",
-    "nan_value": "nan_replacement",
-    "zero_point": "zero_point_form",
-}
-_EARLIER_VALUES = {
-    "symmetric_scale": {
-        "positive_steps": "amax_over_qmax",
-        "half_range": "amax_over_half_range",
-        "whole_range": "full_range",
-        "larger_side": "max_of_sides",
-        "regridded": "aligned_grid",
-        "largest": "amax",
-        "half_codes": "amax_over_half_codes",
-        "signed_extreme": "signed_amax",
-    },
-    "zero_point_form": {"shift": "min"},
-}
 # in the order of the arithmetic
 STAGES: dict[str, type[Stage]] = {
     "range": RangeStage,

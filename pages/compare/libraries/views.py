@@ -133,7 +133,7 @@ def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conventi
     """Show why A or B does not support the scheme, and what would help; return whether that is so."""
     for convention in (a, b):
         own = dataclasses.replace(scheme, convention=convention)
-        sentence = qc.refusal(own, tensor.shape)
+        sentence = qc.unsupported_reason(own, tensor.shape)
         if sentence:
             unsupported.show(qc.QuantError(sentence), tensor, own, keep=scheme.convention)
             return True

@@ -184,7 +184,7 @@ def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve)
             "error does not shrink in proportion to the range as it does with integers."
         )
     for setting in METHODS:
-        reason = qc.refusal(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
+        reason = qc.unsupported_reason(dataclasses.replace(scheme, range_setting=setting), tensor.shape)
         if reason:
             name = write_call(setting)
             sentences.append(f"Not in the table: {reason if reason.startswith(name) else f'{name}: {reason}'}")

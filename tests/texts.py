@@ -1,4 +1,4 @@
-"""How today's results of links and scheme texts are compared with those of earlier versions."""
+"""What links and scheme texts give, in short: digests of codes and values, and the choices that pages show."""
 
 import hashlib
 from pathlib import Path

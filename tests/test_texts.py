@@ -1,25 +1,25 @@
-"""Links and scheme texts of earlier versions still give the same results."""
+"""Links and scheme texts give the results that they have always given."""
 
 import json
 import warnings
 from pathlib import Path
 
-import old_texts
 import pytest
+import texts
 from parts import some
 
 import quantcore as qc
 
 DATA = Path(__file__).parent / "data"
-SCHEMES = json.loads((DATA / "old_schemes.json").read_text(encoding="utf-8"))
-LINKS = json.loads((DATA / "old_links.json").read_text(encoding="utf-8"))
+SCHEMES = json.loads((DATA / "scheme_texts.json").read_text(encoding="utf-8"))
+LINKS = json.loads((DATA / "links.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("text", SCHEMES)
 def test_scheme_text(text):
     with warnings.catch_warnings(action="ignore"):
         scheme = qc.Scheme.parse(text)
-        assert old_texts.outcome(old_texts.tensor(), scheme) == SCHEMES[text]
+        assert texts.outcome(texts.tensor(), scheme) == SCHEMES[text]
         # and its text today means the same
         assert qc.Scheme.parse(str(scheme)) == scheme
 
@@ -29,5 +29,5 @@ def test_scheme_text(text):
 )
 def test_link(number):
     link = LINKS[number]
-    at = old_texts.opened(link["page"], link["parameters"])
-    assert old_texts.view(at, link["parameters"]) == link["view"]
+    at = texts.opened(link["page"], link["parameters"])
+    assert texts.view(at, link["parameters"]) == link["view"]
