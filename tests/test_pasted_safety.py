@@ -110,14 +110,23 @@ def sentences(text):
         return [str(error)]
 
 
-def test_hostile_code_is_one_sentence_within_a_second():
+@pytest.fixture
+def one_thread():
+    """torch computes in the calling thread, as it does in the app, so that its time is that of the thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_hostile_code_is_one_sentence_within_a_second(one_thread):
     assert len(HOSTILE) >= 200
     assert len(set(HOSTILE)) == len(HOSTILE)
     before = {n: dict(m.members) for n, m in names.MODULES.items()}
     for text in HOSTILE:
-        start = time.process_time()
+        start = time.thread_time()
         found = sentences(text)
-        assert time.process_time() - start < 1, text[:80]
+        assert time.thread_time() - start < 1, text[:80]
         assert len(found) == 1, (text[:80], found)
         assert re.fullmatch(r"[^\n]+\.", found[0]), (text[:80], found)
         assert len(found[0]) < 400, text[:80]
