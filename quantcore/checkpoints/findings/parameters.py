@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note, warning
-from quantcore.checkpoints.protocol.layout import GroupOrder, Layout
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import GroupOrder
 from quantcore.checkpoints.protocol.value import GROUP_INDEX, SCALE
 from quantcore.checkpoints.rows import boxes
 

@@ -20,9 +20,10 @@ from quantcore.checkpoints.packing import dense, permuted
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
 from quantcore.checkpoints.protocol.views import Cut

@@ -21,9 +21,10 @@ from quantcore.checkpoints.packing import padded, parts
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.checkpoints.protocol.views import at_least_1d

@@ -23,10 +23,11 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.pairs import HIGH_FIRST, LOW_FIRST
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.refused import Deferred
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE

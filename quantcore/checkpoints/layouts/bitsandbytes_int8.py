@@ -14,7 +14,8 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.errors import QuantError

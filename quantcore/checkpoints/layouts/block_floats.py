@@ -17,10 +17,11 @@ from quantcore.checkpoints.layouts.swizzled import swizzled
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.pairs import HIGH_FIRST
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, e8m0_255, instead, nibbles
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.value import CODES, SCALE, float_level
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError

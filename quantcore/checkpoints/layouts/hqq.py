@@ -24,9 +24,10 @@ from quantcore.checkpoints.layouts.hqq_description import PACKINGS, Description
 from quantcore.checkpoints.packing import padded, parts
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, other_parts
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.refused import Deferred
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT

@@ -25,10 +25,11 @@ from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, section
 from quantcore.checkpoints.protocol.fields import Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.pairs import LOW_FIRST
 from quantcore.checkpoints.protocol.reading import Reading, instead
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed

@@ -19,7 +19,8 @@ from quantcore.checkpoints.layouts.onnx_blocks import codes_of
 from quantcore.checkpoints.layouts.onnx_uses import BLOCKED, NEWEST, Use, uses
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE, VALUE, ZERO_POINT, Q, S, Z, float_level
 from quantcore.checkpoints.protocol.views import Reshaped

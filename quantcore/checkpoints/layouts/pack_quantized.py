@@ -19,9 +19,10 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, dense, padded
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import GroupOrder, Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere, in_order
+from quantcore.checkpoints.protocol.record import GroupOrder, words
 from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, SCALE, ZERO_POINT
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError

@@ -26,9 +26,10 @@ from quantcore.checkpoints.packing import high_first, padded, parts
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.layout import Layout, words
+from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import other_parts
+from quantcore.checkpoints.protocol.record import words
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
 from quantcore.checkpoints.protocol.views import Reshaped

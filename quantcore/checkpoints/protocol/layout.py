@@ -1,4 +1,4 @@
-"""What a layout is: how the stored tensors of one weight hold its codes and parameters, as a record.
+"""What a layout is: how the stored tensors of one weight hold its codes and parameters, as a record (`record`).
 
 A format makes it from headers and config: its `fields` (which stored tensor holds which numbers, see `fields.Field`),
 what a code means (`element`), which elements share a scale (`granularity`), and the value of an element as an expression
@@ -8,201 +8,35 @@ expression. Where a part of it can be computed faster, the record holds that as 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import fits_pairs, look_up_pairs, pairs_of
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.protocol.pairs import bytes_of, first_is_low
-from quantcore.checkpoints.protocol.reading import Reading
+from quantcore.checkpoints.protocol.record import Record, changed_field
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
-from quantcore.checkpoints.protocol.value import (
-    CODES,
-    GROUP_INDEX,
-    MIN,
-    PLAIN,
-    SCALE,
-    SYMBOLS,
-    ZERO_POINT,
-    Q,
-    rounded_to,
-    value_of,
-)
-from quantcore.checkpoints.protocol.views import Reshaped, View
+from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q
+from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, run
-from quantcore.formats import Format, IntFormat
-from quantcore.granularity import Blocks, Granularity, PerBlock, Shape
+from quantcore.expressions import run
+from quantcore.formats import IntFormat
+from quantcore.granularity import PerBlock
 from quantcore.numerics import round_to
 
 
-@dataclass(frozen=True)
-class GroupOrder:
-    """What a config says of the order in which columns were quantized, and so of an unsorted group index.
-
-    ``option``: as the config says it; ``unsorted``: what an unsorted index means if the config says so, ``unsaid``: if it
-    does not; ``said``: whether it does.
-    """
-
-    option: str
-    unsorted: str
-    unsaid: str
-    said: bool = False
-
-
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """How one weight is stored.
-
-    ``name``: of the weight, such as ``model.layers.0.self_attn.q_proj.weight``; ``shape``: logical, [out, in] for a
-    linear layer; ``dtype``: the library's output dtype, to which values are rounded; ``pieces``: the stored tensors by
-    their names within the module (``qweight``); ``fields``: of each role, "codes" is one of them. ``format_name``:
-    ``gptq``; ``storage``: how it is stored, in words: ``gptq int4 per_group(128) asymmetric``. ``coded``: what a code is,
-    or why there are none, or a function that reads it. ``granularity``: which elements share a scale, with a group index
-    as if the columns of a group were adjacent. ``is_symmetric``: whether the zero point is the middle of the codes, or
-    there is none; None: whether there is neither a zero point nor a min.
-
-    The value of an element: ``decoding``: its level times the scale, divided by it, or for "of_largest" times the scale,
-    which is then the largest magnitude, times 1 / the element's max. ``added``: a role that is added (or with -1
-    subtracted) after the multiplication; otherwise a zero point is subtracted before it. ``level``: what a code stands
-    for, ``level_at``: of one element, if it differs. ``derived``: parameters that are computed from several stored
-    numbers; ``divides_by``: the role of the one that divides. ``rounds_each``: whether the library rounds to its output
-    dtype after each operation, not only at the end. ``own_value``: the value, if it is none of these.
-
-    ``columns``: the number of groups whose elements take turns in the flat weight. ``row_per_group``: whether parameters
-    are stored with a row per group. ``in_codes``: roles that codes are made of. ``symbols``: names in formulas.
-    ``block_type``: of ggml. ``remarks``: what was decided against the config, or because no file says it; ``more``: what
-    else, if it must be read; ``checks``: what the format's own parameters say; ``group_order``: of the columns, if the
-    format has a group index. ``refuse``: raises if only reading shows that codes can't be read. ``rivals``: yields other
-    readings of the same bytes; ``narrowed``: the dtype that readers round to, although the format defines float32.
-    ``of_part``: the layout of a part of its stored tensor, where rows are ranges of bytes.
-
-    Faster or other ways, equal bit for bit: ``computed``: parameters by role, (rows of blocks) -> numbers; ``fast``:
-    (layout, rows, out) -> values before rounding; ``write``: numbers by role -> bytes by name; ``kept``: what `stored`
-    returns.
-    """
-
-    name: str
-    shape: Shape
-    dtype: torch.dtype
-    pieces: Mapping[str, StoredTensor]
-    fields: Mapping[str, Field]
-    format_name: str
-    storage: str
-    coded: Format | str | Callable[[], Format | str]
-    granularity: Granularity
-    is_symmetric: bool | None = None
-    decoding: Literal["scaled", "divided", "of_largest"] = "scaled"
-    added: tuple[str, Literal[1, -1]] | None = None
-    level: Expression = Q
-    divides_by: str = ""
-    level_at: Callable[[tuple[int, ...]], Expression] | None = None
-    derived: Mapping[str, Expression] = field(default_factory=dict)
-    rounds_each: bool = False
-    own_value: Expression | None = None
-    columns: int = 0
-    row_per_group: bool = False
-    in_codes: frozenset[str] = frozenset((CODES,))
-    symbols: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[Statement, ...] = ()
-    more: Callable[["Layout"], tuple[Statement, ...]] | None = None
-    checks: Callable[["Layout"], Iterator[Statement]] | None = None
-    group_order: GroupOrder | None = None
-    refuse: Callable[[], None] | None = None
-    rivals: Callable[["Layout"], Iterator[Reading]] | None = None
-    narrowed: torch.dtype | None = None
-    block_type: str = ""
-    of_part: Callable[[StoredTensor], "Layout"] | None = None
-    computed: Mapping[str, Callable[[Rows], Tensor]] = field(default_factory=dict)
-    fast: Callable[["Layout", Rows, Tensor | None], Tensor] | None = None
-    write: Callable[[Mapping[str, Tensor]], dict[str, bytes]] | None = None
-    kept: Callable[["Layout"], dict[str, Tensor]] | None = None
-
-    def changed(self, **changes: Any) -> "Layout":
-        """Return the record with other values."""
-        return replace(self, **changes)
-
-    def with_field(self, role: str, **changes: Any) -> "Layout":
-        """Return the record with a field that reads its bytes in another way."""
-        return replace(self, fields={**self.fields, role: _changed(self.fields[role], changes)})
-
-    def without(self, role: str) -> "Layout":
-        """Return the record without one of its fields."""
-        return replace(self, fields={key: kept for key, kept in self.fields.items() if key != role})
-
-    @property
-    def element(self) -> Format:
-        """What a code is: an integer, the bits of a small float, or an index into a codebook.
-
-        Raises:
-            QuantError: there are no codes.
-        """
-        if isinstance(self._coded, str):
-            raise QuantError(self._coded)
-        return self._coded
-
-    @cached_property
-    def _coded(self) -> Format | str:
-        return self.coded() if callable(self.coded) else self.coded
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the stored numbers are the values."""
-        return self.own_value is PLAIN
-
-    @property
-    def holds_values(self) -> bool:
-        """Whether the file holds values, or what they are computed from, but no codes."""
-        return self.own_value is not None
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the zero point is the middle of the codes, or there is none."""
-        if self.is_symmetric is not None:
-            return self.is_symmetric
-        return ZERO_POINT not in self.fields and MIN not in self.fields
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that its stored tensors take."""
-        return sum(piece.num_bytes for piece in self.pieces.values())
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        """The layout of the weight in blocks."""
-        return Blocks.of(self.granularity, self.shape)
-
-    def symbol(self, role: str) -> str:
-        """Return the name of one of its numbers in formulas."""
-        if role == SCALE and self.decoding == "of_largest":
-            return "amax"
-        return self.symbols.get(role) or SYMBOLS.get(role, role)
-
-    def expression(self, rounded: bool = True, level: Expression | None = None) -> Expression:
-        """Return the value of an element: from its level, its parameters and the roundings of the library.
-
-        Args:
-            rounded: round to the output dtype; otherwise the same expression stays in float32.
-            level: of an element, if not that of all.
-        """
-        dtype = None if self.is_plain or self.dtype == torch.float32 or not rounded else self.dtype
-        if self.own_value is not None:
-            return rounded_to(self.own_value, dtype)
-        role, sign = self.added or ("", 1)
-        most = self.element.symmetric_max if self.decoding == "of_largest" else 1.0
-        scaled = SCALE in self.fields or SCALE in self.derived
-        shifted = ZERO_POINT in self.fields and not role
-        return value_of(level or self.level, self.decoding if scaled else "", shifted, role, sign, most, dtype, self.rounds_each)
+class Layout(Record):
+    """How one weight is stored, and what follows from it; see `Record` for what it is made of."""
 
     def codes(self, rows: Rows = None) -> Tensor:
         """Return the codes of some rows: integers, in logical axes.
@@ -257,7 +91,7 @@ class Layout:
 
     def _in_blocks(self, role: str, rows: Rows) -> Tensor | None:
         if self.row_per_group:
-            turned = _changed(self.fields[role], {"transposed": True})
+            turned = changed_field(self.fields[role], {"transposed": True})
             return turned.read(rows)
         found = self._parameter(role, None if self.columns else rows)
         if found is None:
@@ -331,7 +165,7 @@ class Layout:
         self._by_parts(slice(first, last), levels, out, of, compute)
         return out
 
-    def _as_row(self) -> "Layout":
+    def _as_row(self) -> Self:
         """Return a weight that is a single number as one of a row."""
         return replace(self, shape=(1,), fields={role: Reshaped(kept, (1,)) for role, kept in self.fields.items()})
 
@@ -343,7 +177,8 @@ class Layout:
             return self
         if self.of_part is not None:  # a plain one's stored tensor has the weight's axes
             (piece,) = self.pieces.values()
-            return self.of_part(replace(piece, shape=self.shape[:rank]))
+            plain: Layout = self.of_part(replace(piece, shape=self.shape[:rank]))
+            return plain
         boxes = self.blocks.blocked_shape == self.shape
         return replace(
             self,
@@ -454,7 +289,7 @@ class Layout:
         others = (piece for piece in self.pieces.values() if piece.name not in encoded)
         return encoded | {piece.name: bytes(piece.bytes()) for piece in others}
 
-    def loaded(self, codes: bool = False) -> "Layout":
+    def loaded(self, codes: bool = False) -> Self:
         """Return the same layout with its parameters in memory, and its codes if those of a row are not contiguous.
 
         Args:
@@ -466,17 +301,3 @@ class Layout:
 
         fields = {role: field if kept(role, field) else field.in_memory() for role, field in self.fields.items()}
         return replace(self, fields=fields)
-
-
-def _changed(field: Field, changes: Mapping[str, Any]) -> Field:
-    """Return a field with other attributes; those of a view are the attributes of what it views."""
-    if isinstance(field, View):
-        return replace(field, field=_changed(field.field, changes))
-    return replace(field, **changes)  # type: ignore[type-var]
-
-
-def words(format_name: str, *parts: Any) -> str:
-    """Join the words of `Layout.storage`; empty ones are left out."""
-    return " ".join(str(part) for part in (format_name, *parts) if part)
-
-
