@@ -18,8 +18,7 @@ from quantcore.checkpoints.comparison import Comparison, TensorResult, by_harm, 
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.numerics import apart
-from quantcore.tensors import megabytes, short
-from quantcore.wording import count, joined
+from quantcore.wording import count, joined, megabytes, short
 
 SOUND, WRONG, NOT_OPENED = 0, 1, 2
 SHOWN_TENSORS = 20  # tensors of a comparison that are printed as text

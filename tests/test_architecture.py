@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 # A package may import only packages on earlier lines, none on its own line
 LINES = """
-quantcore.errors
-quantcore.notation quantcore.wording quantcore.numerics quantcore.tensors
+quantcore.errors quantcore.wording
+quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity
 quantcore.conventions quantcore.range_setting quantcore.mistakes

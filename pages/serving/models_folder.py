@@ -16,7 +16,7 @@ from pages.serving.network import is_loopback
 from pages.serving.settings import OFF, PREFIX, SettingError, Settings
 from quantcore.checkpoints import LocalFolder, NotFound, is_inside
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MAX_CHARACTERS = 4096
 

@@ -35,8 +35,7 @@ from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
-from quantcore.tensors import megabytes, short
-from quantcore.wording import count
+from quantcore.wording import count, megabytes, short
 
 MAX_TENSORS = 2_000_000
 

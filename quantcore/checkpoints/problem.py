@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 NAME = 120  # characters of a name that are shown
 

@@ -36,7 +36,6 @@ from quantcore.tensors.text.literals import (
     number_texts,
 )
 from quantcore.tensors.text.parse import parse
-from quantcore.tensors.wording import megabytes, shape_text, short
 
 __all__ = [
     "Array",
@@ -75,14 +74,11 @@ __all__ = [
     "literal",
     "load_json",
     "little_endian",
-    "megabytes",
     "number_texts",
     "parse",
     "parse_shape",
     "read_npy_header",
     "read_safetensors_header",
     "read_tensor",
-    "shape_text",
-    "short",
     "uncollected",
 ]

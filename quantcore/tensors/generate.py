@@ -9,7 +9,7 @@ import numpy as np
 from quantcore.errors import QuantError
 from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Float32Array
 from quantcore.tensors.shapes import check_shape
-from quantcore.tensors.wording import short
+from quantcore.wording import short
 
 # Elements drawn at a time. If a distribution draws twice per element, the tensor of a seed depends on this value:
 # changing it would change the tensors of existing links.

@@ -6,6 +6,7 @@ bytes, then all second bytes, …), since similar exponents compress better toge
 """
 
 import base64
+import math
 import re
 import struct
 import zlib
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from quantcore.errors import QuantError
 from quantcore.tensors.limits import MAX_LINK_CHARS, MAX_LINK_ELEMENTS, MAX_RANK
-from quantcore.tensors.wording import element_count, shape_text, short
+from quantcore.wording import shape_text, short
 
 _VERSION = "1"
 _LARGEST = 1 + 4 * MAX_RANK + 4 * MAX_LINK_ELEMENTS  # bytes before compression
@@ -65,7 +66,7 @@ def decode(text: str) -> npt.NDArray[np.float32]:
             "copy the complete link again, or open it in the version that wrote it."
         )
     shape, elements = _split(_inflate(_from_base64(body)))
-    planes = np.frombuffer(elements, dtype=np.uint8).reshape(4, element_count(shape))
+    planes = np.frombuffer(elements, dtype=np.uint8).reshape(4, math.prod(shape))
     return np.ascontiguousarray(planes.T).view("<f4").astype(np.float32).reshape(shape)
 
 
@@ -118,6 +119,6 @@ def _split(plain: bytes) -> tuple[tuple[int, ...], bytes]:
     if rank > MAX_RANK or len(plain) < start:
         raise QuantError(_DAMAGED.format("its shape can't be read"))
     shape = struct.unpack(f"<{rank}I", plain[1:start])
-    if element_count(shape) == 0 or 4 * element_count(shape) != len(plain) - start:
+    if math.prod(shape) == 0 or 4 * math.prod(shape) != len(plain) - start:
         raise QuantError(_DAMAGED.format(f"its shape {shape_text(shape)} does not match its data"))
     return shape, plain[start:]

@@ -1,11 +1,12 @@
 """Shapes that a user types: parsed and checked."""
 
+import math
 import re
 from numbers import Integral
 
 from quantcore.errors import QuantError
 from quantcore.tensors.limits import MAX_ELEMENTS
-from quantcore.tensors.wording import element_count, shape_text, short
+from quantcore.wording import shape_text, short
 
 MAX_GENERATED_RANK = 6
 _WRAPPED = re.compile(r"(?:torch\.Size\()?[\[(](.*?),?\s*[\])]\)?", re.DOTALL)
@@ -50,7 +51,7 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
                 f"Axis {axis} of the shape {shape_text(shape)} has size {size}; give at least 1."
             )
     shape = tuple(int(size) for size in shape)
-    if element_count(shape) > MAX_ELEMENTS:
+    if math.prod(shape) > MAX_ELEMENTS:
         raise QuantError(
             f"The shape {shape_text(shape)} has more than {MAX_ELEMENTS:,} elements (4096×14336); "
             "make it smaller."

@@ -15,8 +15,7 @@ from pages.shared import headers, messages
 from pages.shared.computing import cache, turn
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
 from quantcore.checkpoints.findings import Measure, Summary, formats, grouped, of_problem, steps
-from quantcore.tensors import megabytes
-from quantcore.wording import count, printable
+from quantcore.wording import count, megabytes, printable
 
 _CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are in memory while they are checked
 FINDINGS = 2000

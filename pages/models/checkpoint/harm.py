@@ -10,7 +10,7 @@ from pages.models.opening import Opened
 from pages.models.opening.compared import Kept, kept, proceed
 from pages.shared import messages
 from quantcore.analysis import sqnr_of
-from quantcore.tensors import megabytes
+from quantcore.wording import megabytes
 
 AT_ONCE = 100_000_000  # bytes of both that are compared without pressing the button: about a second
 _WANTED = "_ck_harm_wanted"

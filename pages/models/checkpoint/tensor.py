@@ -20,8 +20,7 @@ from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.checkpoints import CheckpointTensor
 from quantcore.diagnosis import Box
-from quantcore.tensors import megabytes, short
-from quantcore.wording import printable
+from quantcore.wording import megabytes, printable, short
 
 
 def draw(opened: Opened, original: Opened | None, name: str) -> None:

@@ -20,8 +20,7 @@ from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
 from quantcore.checkpoints import Entry, Totals, facts, listing
-from quantcore.tensors import megabytes
-from quantcore.wording import count, printable
+from quantcore.wording import count, megabytes, printable
 
 TILES = 500
 TABLE_ROWS = 2000

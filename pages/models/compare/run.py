@@ -15,8 +15,7 @@ from pages.models.opening.compared import Kept, proceed
 from pages.shared import messages
 from pages.shared.computing import turn
 from quantcore.checkpoints.comparison import Comparison
-from quantcore.tensors import megabytes
-from quantcore.wording import count
+from quantcore.wording import count, megabytes
 
 AT_ONCE, AT_ONCE_REMOTE = (
     100_000_000,

@@ -12,7 +12,7 @@ from pages.models.opening.opened import Located, Opened, Progress, forget, share
 from pages.serving import models_folder, remote
 from quantcore.checkpoints import EXAMPLES, LocalFolder, NotFound
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 EXAMPLE = "example:"
 AGAIN = 600  # seconds; a URL is opened anew after at most this long

@@ -15,7 +15,7 @@ from pages.serving import models_folder
 from pages.shared import messages, page_frame
 from pages.shared.computing import turn
 from pages.shared.state import link, sharing
-from quantcore.tensors import megabytes
+from quantcore.wording import megabytes
 
 # A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the
 # address, and names and digests of uploaded files.

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from quantcore.checkpoints import OPENERS, is_inside
 from quantcore.errors import QuantError
-from quantcore.tensors import short
-from quantcore.wording import joined
+from quantcore.wording import joined, short
 
 MAX_FILES = 500
 MAX_NAME = 255  # characters

@@ -10,7 +10,7 @@ from pages.serving.work.byte_cache import ByteCache
 from pages.shared.computing import turn
 from quantcore.checkpoints import Checkpoint, Folder, open_checkpoint
 from quantcore.errors import QuantError
-from quantcore.tensors import megabytes
+from quantcore.wording import megabytes
 
 MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and bytes that they may take
 HEADERS = (

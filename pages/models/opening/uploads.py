@@ -17,7 +17,7 @@ from pages.serving.settings import upload_limit
 from pages.shared import messages
 from quantcore.checkpoints import MemoryFolder
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 UPLOAD = "upload:"  # prefix of the address of uploaded files
 

@@ -8,7 +8,7 @@ from pages.serving.remote.folders import BucketFolder, HubFolder, UrlFolder
 from pages.serving.remote.hosts import BUCKETS, HTTPS, HUB, Url
 from quantcore.checkpoints import OPENERS, Folder, is_inside
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MAX_CHARACTERS = 4096
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"

@@ -13,7 +13,8 @@ from pages.serving.remote.hosts import Host, Url
 from pages.serving.remote.source import Kept, PinnedSource
 from quantcore.checkpoints import ByteSource, Folder, NotFound, is_inside
 from quantcore.errors import QuantError
-from quantcore.tensors import load_json, short
+from quantcore.tensors import load_json
+from quantcore.wording import short
 
 MAX_LIST = 16 * 2**20  # bytes of one page of a list
 MAX_PAGES = 20

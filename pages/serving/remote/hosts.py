@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from pages.serving.settings import OFF, PREFIX, SettingError
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 HTTPS, HUB, BUCKETS = "https", "hf", "s3"
 SCHEMES = (HTTPS, HUB, BUCKETS)

@@ -7,7 +7,7 @@ from pages.serving.remote.client import Away, Client
 from pages.serving.remote.hosts import Url
 from quantcore.checkpoints import ByteCounter, ByteSource
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 FIRST = 128 * 2**10  # bytes of a file's first request, and of later ones that need fewer
 LONGEST_AHEAD = 4 * 2**20  # bytes; the most that a sequential read requests ahead

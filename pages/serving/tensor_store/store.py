@@ -26,7 +26,8 @@ from pages.serving.tensor_store.record import (
 )
 from pages.serving.tensor_store.upkeep import Limits, delete, delete_useless, make_room, note, shared_today
 from quantcore.errors import QuantError
-from quantcore.tensors import megabytes, read_tensor
+from quantcore.tensors import read_tensor
+from quantcore.wording import megabytes
 
 Float32Array = npt.NDArray[np.float32]
 LOG = logging.getLogger("quantscope")

@@ -18,6 +18,7 @@ from pages.shared.computing import cache
 from pages.shared.state import link, selection
 from pages.shared.state.selection import Tensor
 from quantcore import tensors
+from quantcore.wording import megabytes
 
 MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction
 _NOTES = "_link_notes"
@@ -90,7 +91,7 @@ def _shared(tensor: Tensor) -> bool:
     place = st.empty()
     with place.container():
         st.write(many)
-        size = tensors.megabytes(4 * cache.size(tensor))
+        size = megabytes(4 * cache.size(tensor))
         st.write(
             f"“Share this tensor” stores its {size} {messages.plain(store.where)}, for {store.days:g} days or until the "
             "space is needed. Anyone with the link can open it."

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from quantcore.checkpoints.files.address import Folder, is_inside
 from quantcore.checkpoints.problem import Problem, named
 from quantcore.errors import QuantError
-from quantcore.tensors import load_json, short
+from quantcore.tensors import load_json
+from quantcore.wording import short
 
 MAX_INDEX = 64 * 2**20  # an index of 90,000 tensors takes 8 MB
 INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")

@@ -8,7 +8,7 @@ from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import Fact, plain, write
 from quantcore.diagnosis import Finding, Severity
-from quantcore.tensors import short
+from quantcore.wording import short
 
 Subject = Layout | str | tuple[str, ...]  # a weight, or tensors by their names
 # kind of a finding -> the keys of the readings (`origin.rivals.readings`) that it affects

@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from quantcore.tensors import short
-from quantcore.wording import count, joined
+from quantcore.wording import count, joined, short
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)

@@ -30,7 +30,7 @@ from quantcore.checkpoints.protocol.views import Cut
 from quantcore.errors import QuantError
 from quantcore.formats import UINT4
 from quantcore.granularity import PerGroup, Shape
-from quantcore.tensors import short
+from quantcore.wording import short
 
 INTERLEAVE = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of column j of eight in its word, counted from the lowest bits
 ORDER = permuted(4, 32, INTERLEAVE)

@@ -32,7 +32,7 @@ from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Where
 from quantcore.formats import INT2
 from quantcore.granularity import PER_TENSOR
-from quantcore.tensors import short
+from quantcore.wording import short
 
 
 def find(release: Release) -> Iterator[Layout]:

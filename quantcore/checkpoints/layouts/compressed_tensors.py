@@ -25,7 +25,7 @@ from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape
-from quantcore.tensors import short
+from quantcore.wording import short
 
 Pieces = Mapping[str, StoredTensor]
 NAMES = (

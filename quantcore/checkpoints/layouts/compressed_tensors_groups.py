@@ -9,7 +9,7 @@ from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, flag, integer, section, text
 from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 # QuantizationArgs.actorder: only these write weight_g_idx; "weight" and "static" leave columns in their order
 _WITH_INDEX = ("group", "dynamic", True)

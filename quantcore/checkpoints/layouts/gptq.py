@@ -39,7 +39,7 @@ from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerGroup
-from quantcore.tensors import short
+from quantcore.wording import short
 
 BITS = range(2, 9)
 ORDER = GroupOrder(

@@ -16,7 +16,7 @@ from quantcore.checkpoints.packing import Order, high_first, padded, parts
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
-from quantcore.tensors import short
+from quantcore.wording import short
 
 BITS = (8, 6, 5, 4, 3, 2, 1)  # 1.58 bits are packed as 2
 # packing -> dtype of a word, and bits per code; None: as nbits says

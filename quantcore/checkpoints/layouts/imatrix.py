@@ -22,7 +22,7 @@ from quantcore.checkpoints.protocol.value import CODES, VALUE, Q
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name, Number, Where, run
 from quantcore.granularity import PER_TENSOR
-from quantcore.tensors import shape_text
+from quantcore.wording import shape_text
 
 SUM, COUNTS, CALLS = "in_sum2", "counts", "imatrix.calls"
 _PIECES = (SUM, COUNTS, "in_sum")

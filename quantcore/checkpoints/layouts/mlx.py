@@ -30,7 +30,7 @@ from quantcore.checkpoints.protocol.views import viewed
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, IntFormat
 from quantcore.granularity import PerGroup, Shape
-from quantcore.tensors import short
+from quantcore.wording import short
 
 BITS = (2, 3, 4, 5, 6, 8)
 # mode -> format of a code, elements of a block

@@ -35,7 +35,8 @@ from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
-from quantcore.tensors import load_json, short
+from quantcore.tensors import load_json
+from quantcore.wording import short
 
 Pieces = Mapping[str, StoredTensor]
 MAX_JSON = 64 * 2**10  # characters of one weight's description; it takes 200 to 600

@@ -12,7 +12,7 @@ from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.refused import Refused
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.tensors import short
+from quantcore.wording import short
 
 # stored tensors of a module -> the format that has them, and why it can't be read
 KNOWN: dict[tuple[str, ...], str] = {

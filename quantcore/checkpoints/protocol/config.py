@@ -7,7 +7,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.statement import Facts, Statement
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 LENGTHS = range(1, 2**31)  # of blocks, groups and axes, as a config may give them
 

@@ -4,7 +4,7 @@ import re
 import time
 
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 _SECONDS = 5.0  # for all patterns of a config
 _REPEATS = re.compile(r"[*+}]")

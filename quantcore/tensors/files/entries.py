@@ -1,5 +1,6 @@
 """The tensors in a file before their data are read (name, dtype, shape), and their conversion to float32."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from quantcore.errors import QuantError
 from quantcore.tensors.limits import MAX_RANK
-from quantcore.tensors.wording import element_count, megabytes, shape_text, short
+from quantcore.wording import megabytes, shape_text, short
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -67,12 +68,12 @@ def check_claim(name: str, shape: tuple[int, ...], itemsize: int) -> int:
         raise QuantError(f"{short(name)} has {len(shape)} axes; at most {MAX_RANK} are supported.")
     if any(n < 0 or n >= 2**48 for n in shape):
         raise QuantError(f"The header of {short(name)} claims an impossible shape; save the file again.")
-    return element_count(shape) * itemsize
+    return math.prod(shape) * itemsize
 
 
 def check_size(info: TensorInfo, limit: int) -> None:
     """Raise unless the tensor has elements and is within the limit, both as stored and as float32."""
-    elements = element_count(info.shape)
+    elements = math.prod(info.shape)
     if elements == 0:
         raise QuantError(
             f"{short(info.name)} has no elements, shape {shape_text(info.shape)}; give another tensor."

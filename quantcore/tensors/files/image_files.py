@@ -33,7 +33,7 @@ import numpy.typing as npt
 from quantcore.errors import QuantError
 from quantcore.tensors.files.entries import Entry, TensorInfo
 from quantcore.tensors.limits import MAX_IMAGE_SIDE
-from quantcore.tensors.wording import short
+from quantcore.wording import short
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
 _MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")  # of Pillow: how the pixels of a file are stored

@@ -20,7 +20,7 @@ from numpy.lib import format as npy_format
 
 from quantcore.errors import QuantError
 from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, check_dtype
-from quantcore.tensors.wording import megabytes, short
+from quantcore.wording import megabytes, short
 
 _HEADER_BYTES = 2**14  # NumPy itself rejects headers of more than 10,000 bytes
 _DIRECTORY_BYTES = 2**20  # of a zip: about 15,000 members

@@ -22,7 +22,7 @@ from quantcore.tensors.files.numpy_files import CONVERT_TORCH, open_npy, open_np
 from quantcore.tensors.files.safetensors_files import open_safetensors
 from quantcore.tensors.files.text_files import open_json, open_text
 from quantcore.tensors.limits import MAX_BYTES
-from quantcore.tensors.wording import megabytes, short
+from quantcore.wording import megabytes, short
 
 EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".txt", ".json", ".safetensors")
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")

@@ -1,5 +1,6 @@
 """The ``.safetensors`` format: a header, see `safetensors_header`, then the data."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from quantcore.errors import QuantError
 from quantcore.tensors.files.entries import Entry, TensorInfo
 from quantcore.tensors.files.safetensors_header import read_safetensors_header
-from quantcore.tensors.wording import element_count, short
+from quantcore.wording import short
 
 _DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1",
@@ -39,7 +40,7 @@ def _load(info: TensorInfo, data: memoryview) -> npt.NDArray[Any]:
             f"{short(info.name)} contains {info.dtype} codes, which have no values without their scales; "
             "dequantize it and save it as F32."
         )
-    flat = np.frombuffer(data, dtype=_DTYPES[info.dtype], count=element_count(info.shape))
+    flat = np.frombuffer(data, dtype=_DTYPES[info.dtype], count=math.prod(info.shape))
     if info.dtype == "BF16":  # the upper half of a float32
         flat = (flat.astype(np.uint32) << 16).view(np.float32)
     return flat.reshape(info.shape)

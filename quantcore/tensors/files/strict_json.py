@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from quantcore.errors import QuantError
-from quantcore.tensors.wording import short
+from quantcore.wording import short
 
 
 def load_json(text: str, name: str) -> Any:

@@ -11,7 +11,7 @@ from quantcore.tensors.files.entries import Entry, TensorInfo
 from quantcore.tensors.files.strict_json import load_json
 from quantcore.tensors.limits import MAX_RANK, MAX_TEXT_FILE_BYTES
 from quantcore.tensors.text.parse import parse
-from quantcore.tensors.wording import megabytes, short
+from quantcore.wording import megabytes, short
 
 
 def open_text(data: memoryview, name: str) -> dict[str, Entry]:

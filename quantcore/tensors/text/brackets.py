@@ -11,7 +11,7 @@ from array import array
 from quantcore.errors import QuantError
 from quantcore.tensors.limits import MAX_RANK
 from quantcore.tensors.text.numbers import Float32Array, not_a_number, to_float32
-from quantcore.tensors.wording import place, short
+from quantcore.wording import place, short
 
 # Every alternative backtracks over a bounded length, so that a hostile text takes linear time.
 _TOKEN = re.compile(

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.errors import QuantError
-from quantcore.tensors.wording import place, short
+from quantcore.wording import place, short
 
 Float32Array = npt.NDArray[np.float32]
 

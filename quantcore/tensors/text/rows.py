@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from quantcore.errors import QuantError
 from quantcore.tensors.text.numbers import Float32Array, not_a_number, to_float32
-from quantcore.tensors.wording import place, sentence, short
+from quantcore.wording import place, sentence, short
 
 # float() would also accept 1_000, digits of other scripts and a lone "infinity": these never reach it
 _FOREIGN = re.compile(r"[^0-9eE+\-.\snaiftyNAIFTY]")

@@ -14,7 +14,7 @@ from quantcore.checkpoints.containers.gguf.cursor import KEPT, Cursor
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
 VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version, as in gguf-py

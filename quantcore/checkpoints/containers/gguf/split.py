@@ -8,7 +8,7 @@ from quantcore.checkpoints.containers.container import Container
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.problem import Problem, named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MAX_PARTS = 1000
 _PART = re.compile(r"(?P<stem>.*)-(?P<part>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)

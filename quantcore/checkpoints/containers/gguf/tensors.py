@@ -10,7 +10,7 @@ from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.ggml import PLAIN_TYPES, TYPE_IDS, UNREADABLE_TYPES
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import shape_text
+from quantcore.wording import shape_text
 
 
 def open_gguf(source: ByteSource) -> Container:

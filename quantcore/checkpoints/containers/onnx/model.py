@@ -15,7 +15,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MOST_NESTED = 32  # subgraphs within one another
 DOMAINS = {"ai.onnx": ""}  # the other name of the default domain

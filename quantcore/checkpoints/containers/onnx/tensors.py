@@ -14,7 +14,7 @@ from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MAX_RANK = 16
 

@@ -8,7 +8,7 @@ import zlib
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import megabytes, short
+from quantcore.wording import megabytes, short
 
 MAX_DIRECTORY = 8 * 2**20
 MAX_MEMBERS = 50_000

@@ -10,7 +10,8 @@ from quantcore.checkpoints.containers.zipped.archive import Archive
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import read_npy_header, short
+from quantcore.tensors import read_npy_header
+from quantcore.wording import short
 
 _HEADER_BYTES = 2**14  # NumPy itself rejects headers of more than 10,000 bytes
 _DTYPES = {

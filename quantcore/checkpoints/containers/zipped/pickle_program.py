@@ -14,7 +14,7 @@ from typing import Any
 
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import short
+from quantcore.wording import short
 
 MAX_STEPS = 5_000_000
 _STORAGES = {

@@ -17,7 +17,8 @@ from quantcore.checkpoints.containers.zipped.pickle_program import Tensor, read_
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
-from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS, megabytes
+from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS
+from quantcore.wording import megabytes
 
 MAX_PICKLE = 64 * 2**20
 MAX_VISITS = 1_000_000
