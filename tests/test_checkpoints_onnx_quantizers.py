@@ -248,8 +248,8 @@ def test_a_weight_read_with_two_scales_is_two_weights(tmp_path):
 
 
 def test_constants_and_subgraphs(tmp_path):
-    """Weights in Constant nodes and in both branches of an If are listed, those of one name by their branch."""
-    weights = {branch: floats(3, 4) for branch in ("then", "else")}
+    """Weights in Constant nodes, in both branches of an If and in the body of a Loop; those of one name by their graph."""
+    weights = {branch: floats(3, 4) for branch in ("then", "else", "body")}
     codes, scale = RNG.integers(-128, 128, (3, 4)).astype(np.int8), np.float32(0.25)
 
     def constant(name, value):
@@ -266,10 +266,11 @@ def test_constants_and_subgraphs(tmp_path):
     nodes = [
         constant("scale", scale), constant("codes", codes), constant("axes", np.array([1, 2])),
         helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branch("then"), else_branch=branch("else")),
+        helper.make_node("Loop", ["n", "c"], ["z"], name="loop", body=branch("body")),
     ]  # fmt: skip
     tensors = open_checkpoint(saved(tmp_path / "m.onnx", model(nodes, {}))).tensors
-    assert set(tensors) == {"codes", "w", "choice.then_branch/w"}  # axes are no weights
-    found = {tuple(tensors[name].read().numpy().ravel()) for name in ("w", "choice.then_branch/w")}
+    assert set(tensors) == {"codes", "w", "choice.then_branch/w", "loop.body/w"}  # axes are no weights
+    found = {tuple(tensors[name].read().numpy().ravel()) for name in set(tensors) - {"codes"}}
     assert found == {tuple(weight.ravel()) for weight in weights.values()}
     assert np.array_equal(tensors["codes"].read().numpy(), dequantized(codes, scale))
 
