@@ -174,6 +174,22 @@ def test_matmul_nbits_by_the_identity(case, tmp_path):
     assert encoded | {"z": b""} == wanted | {"z": b""}  # zero points are padded with bits of 0, here with random ones
 
 
+def test_changed_codes_of_padded_rows_are_encoded(tmp_path):
+    """Codes, but not the padding behind them, and read back as they were given."""
+    path = saved(tmp_path / "m.onnx", in_blocks(4, "none", 80, False, False))
+    tensor = open_checkpoint(path).tensors["B"]
+    changed = -1 - tensor.codes()
+    bytes_ = tensor.layout.encode({"codes": changed})
+    piece = tensor.layout.pieces["x"]
+    stored = bytes(piece.bytes())
+    content = bytearray(path.read_bytes())
+    content[piece.offset : piece.offset + piece.num_bytes] = bytes_["B"]
+    path.write_bytes(content)
+    assert np.array_equal(open_checkpoint(path).tensors["B"].codes().numpy(), changed.numpy())
+    rows = [np.frombuffer(b, np.uint8).reshape(5, -1)[:, 40:] for b in (bytes_["B"], stored)]
+    assert np.array_equal(*rows)
+
+
 def test_zero_points_beside_a_group_index(tmp_path):
     """They are used, as by the operator's definition and with floats; the CPU kernel ignores packed ones: a rival."""
     given = in_blocks(4, "packed", 96, False, True)
@@ -232,6 +248,19 @@ def test_tables_in_blocks(kind, zero, tmp_path):
     given = model([node], stored, *ends)
     tensor = open_checkpoint(saved(tmp_path / "m.onnx", given)).tensors["w"]
     assert np.array_equal(tensor.read().numpy(), computed(given, {"i": np.arange(rows)}))
+
+
+@pytest.mark.parametrize(("kind", "code", "zero_point"), [(TensorProto.INT8, 5, 2), (TensorProto.UINT4, 9, 3), (TensorProto.INT4, -8, 7)])
+def test_single_numbers(kind, code, zero_point, tmp_path):
+    """A weight without axes, as activations' bounds are: IndexError once."""
+    stored = {name: helper.make_tensor(name, kind, (), [n]) for name, n in (("w", code), ("z", zero_point))}
+    node = helper.make_node("DequantizeLinear", ["w", "s", "z"], ["y"])
+    given = model([node], stored | {"s": np.float32(0.37)}, outputs=[("y", TensorProto.FLOAT, [])])
+    tensor = open_checkpoint(saved(tmp_path / "m.onnx", given)).tensors["w"]
+    assert tensor.shape == ()
+    assert tensor.read().item() == tensor.origin(()).value == tensor.window().values.item() == computed(given)
+    assert qc.trace(tensor.quantized(), ()).dequantized == computed(given)
+    assert tensor.codes() == code
 
 
 def test_a_weight_read_with_two_scales_is_two_weights(tmp_path):
