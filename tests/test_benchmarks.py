@@ -1,4 +1,4 @@
-"""The benchmarks that the README names can be started: their imports exist."""
+"""The benchmarks that docs/performance.md names can be started: their imports exist."""
 
 import importlib
 import sys

@@ -102,13 +102,13 @@ def test_ports_and_health() -> None:
     assert "./nginx.conf:/etc/nginx/nginx.conf:ro" in PROXY["volumes"]
 
 
-def test_commands_of_the_readme_name_what_there_is() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    (composed,) = {line for line in readme.splitlines() if line.startswith("docker compose")}
+def test_documented_commands_name_what_there_is() -> None:
+    text = (ROOT / "docs" / "hosting.md").read_text("utf-8")
+    (composed,) = {line for line in text.splitlines() if line.startswith("docker compose")}
     words = shlex.split(composed)
     assert (ROOT / words[words.index("-f") + 1]).is_file()
     assert words[words.index("--profile") + 1] in REPLICAS["app-1"]["profiles"]
-    (single,) = {line for line in readme.splitlines() if line.startswith("docker build")}
+    (single,) = {line for line in text.splitlines() if line.startswith("docker build")}
     assert "-v quantscope:/store" in single
     assert "-p 8501:8501" in single
     assert "--read-only --tmpfs /tmp" in single

@@ -28,7 +28,7 @@ DIRECTIVES = {
     "connect-src": "'self' {sockets}",
     "base-uri": "'none'",
     "form-action": "'none'",
-    # Sites that may embed the app; see README.md, "Hosting".
+    # Sites that may embed the app; see docs/hosting.md.
     "frame-ancestors": "'self' https://*.streamlit.app https://*.hf.space https://huggingface.co",
 }
 PERMISSIONS = "camera=(), display-capture=(), geolocation=(), microphone=(), midi=(), payment=(), usb=()"

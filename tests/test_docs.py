@@ -1,0 +1,71 @@
+"""What CONTRIBUTING.md and the documents in docs/ name is there: paths, links, packages, lines of code."""
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+from test_architecture import LINE
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = {path.name for path in ROOT.iterdir()}
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def prose(document):
+    """The text of a document without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def paths(text):
+    """Each path in backticks: words with a slash that begin with something at the root, and files at the root."""
+    for quoted in re.findall(r"`([^`\n]+)`", text):
+        for word in quoted.split():
+            first, slash, _ = word.partition("/")
+            if first in TOP and (slash or "." in first):
+                yield word
+
+
+@each_document
+def test_paths_exist(document):
+    missing = [path for path in paths(prose(document)) if "<" not in path and not any(ROOT.glob(path))]
+    assert missing == []
+
+
+def anchor(heading):
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@each_document
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose(document)):
+        name, _, fragment = target.partition("#")
+        linked = document.parent / name if name else document
+        assert linked.exists(), target
+        if fragment:
+            assert fragment in map(anchor, re.findall(r"^#+ (.+)$", linked.read_text("utf-8"), re.MULTILINE)), target
+
+
+def test_the_picture_has_every_package_above_what_it_may_import():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    boxes = dict(re.findall(r'^ +(\w+)\["([^"]+)"\]$', text, re.MULTILINE))
+    (chain,) = re.findall(r"^ +(\w+(?: --> \w+)+)$", text, re.MULTILINE)
+    rows = [boxes.pop(box).split(", ") for box in chain.split(" --> ")]
+    assert boxes == {}
+    assert sorted(package for row in rows for package in row) == sorted(LINE)
+    for above, below in zip(rows, rows[1:], strict=False):
+        assert max(LINE[package] for package in below) < min(LINE[package] for package in above), (above, below)
+
+
+def test_the_diffs_stand_in_the_tree():
+    """A diff may leave lines out, but what it adds and what stands around it are lines of the file."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    diffs = re.findall(r"^```diff\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert diffs
+    for part in re.split(r"^(?=\+\+\+ )", "".join(diffs), flags=re.MULTILINE)[1:]:
+        name, *lines = part.splitlines()
+        there = (ROOT / name.removeprefix("+++ ")).read_text("utf-8").splitlines()
+        for line in lines:
+            assert line.startswith("@@") or line[1:] in there or fnmatch(line[1:].strip(), "..."), f"{name}: {line}"
