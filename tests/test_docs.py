@@ -1,7 +1,6 @@
 """What CONTRIBUTING.md and the documents in docs/ name is there: paths, links, packages, lines of code."""
 
 import re
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,26 @@ def prose(document):
 
 
 def paths(text):
-    """Each path in backticks: words with a slash that begin with something at the root, and files at the root."""
-    for quoted in re.findall(r"`([^`\n]+)`", text):
-        for word in quoted.split():
-            first, slash, _ = word.partition("/")
-            if first in TOP and (slash or "." in first):
-                yield word
+    """Each path in backticks: what begins with a folder or is a file at the root, and every path to a source."""
+    for word in " ".join(re.findall(r"`([^`\n]+)`", text)).split():
+        first, slash, rest = word.partition("/")
+        if first in TOP and (slash or "." in first) or rest.endswith((".py", ".md", ".json")):
+            yield word
 
 
 @each_document
 def test_paths_exist(document):
     missing = [path for path in paths(prose(document)) if "<" not in path and not any(ROOT.glob(path))]
     assert missing == []
+
+
+@each_document
+def test_functions_are_where_a_document_says(document):
+    """In ``name` in `path``` and ``name` (`path`)``, the module defines the function, class or constant."""
+    for names, path in re.findall(r"`([\w.]+)`(?: in |,? \()`([^`]+\.py)`", prose(document).replace("\n", " ")):
+        source = (ROOT / path).read_text("utf-8")
+        *_, name = names.split(".")
+        assert re.search(rf"^ *(def |class )?{name}\b", source, re.MULTILINE), f"{names} is not in {path}"
 
 
 def anchor(heading):
@@ -60,7 +67,7 @@ def test_the_picture_has_every_package_above_what_it_may_import():
 
 
 def test_the_diffs_stand_in_the_tree():
-    """A diff may leave lines out, but what it adds and what stands around it are lines of the file."""
+    """A diff may leave lines out (``...``), but what it adds and what stands around it are lines of the file."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     diffs = re.findall(r"^```diff\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert diffs
@@ -68,4 +75,4 @@ def test_the_diffs_stand_in_the_tree():
         name, *lines = part.splitlines()
         there = (ROOT / name.removeprefix("+++ ")).read_text("utf-8").splitlines()
         for line in lines:
-            assert line.startswith("@@") or line[1:] in there or fnmatch(line[1:].strip(), "..."), f"{name}: {line}"
+            assert line[0] == "-" or line[1:] in there or line[1:].strip() == "...", f"{name}: {line}"
