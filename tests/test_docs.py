@@ -1,6 +1,9 @@
 """What CONTRIBUTING.md and the documents in docs/ name is there: paths, links, packages, lines of code."""
 
 import re
+import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,7 @@ def paths(text):
     """Each path in backticks: what begins with a folder or is a file at the root, and every path to a source."""
     for word in " ".join(re.findall(r"`([^`\n]+)`", text)).split():
         first, slash, rest = word.partition("/")
-        if first in TOP and (slash or "." in first) or rest.endswith((".py", ".md", ".json")):
+        if (first in TOP and (slash or "." in first)) or rest.endswith((".py", ".md", ".json")):
             yield word
 
 
@@ -62,7 +65,7 @@ def test_the_picture_has_every_package_above_what_it_may_import():
     rows = [boxes.pop(box).split(", ") for box in chain.split(" --> ")]
     assert boxes == {}
     assert sorted(package for row in rows for package in row) == sorted(LINE)
-    for above, below in zip(rows, rows[1:], strict=False):
+    for above, below in pairwise(rows):
         assert max(LINE[package] for package in below) < min(LINE[package] for package in above), (above, below)
 
 
@@ -76,3 +79,22 @@ def test_the_diffs_stand_in_the_tree():
         there = (ROOT / name.removeprefix("+++ ")).read_text("utf-8").splitlines()
         for line in lines:
             assert line[0] == "-" or line[1:] in there or line[1:].strip() == "...", f"{name}: {line}"
+
+
+@pytest.mark.slow  # 10 s
+def test_links_of_the_api_reference(tmp_path):
+    """The README's command builds a page for each module that it names, and their links lead to what is there."""
+    pytest.importorskip("pdoc")
+    (command,) = re.findall(r"^pdoc .*", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    command = f"{sys.executable} -m {command} -o {tmp_path}"
+    built = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "Warn" not in built.stderr
+    pages = {path.relative_to(tmp_path).as_posix(): path.read_text("utf-8") for path in tmp_path.rglob("*.html")}
+    assert {"quantcore.html", "quantcore/checkpoints.html", "quantcore/figures.html"} <= set(pages)
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', page)) for name, page in pages.items()}
+    for name, page in pages.items():
+        for target in re.findall(r'<a [^>]*href="(?!https?:|\$)([^"]+)"', page):
+            path, _, fragment = target.partition("#")
+            linked = (tmp_path / name).parent.joinpath(path).resolve().relative_to(tmp_path).as_posix() if path else name
+            assert linked in pages, f"{name}: {target}"
+            assert not fragment or fragment in ids[linked], f"{name}: {target}"

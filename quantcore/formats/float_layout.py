@@ -14,23 +14,7 @@ MAX_BITS, MAX_EXPONENT = 16, 8
 
 @dataclass(frozen=True)
 class FloatLayout:
-    """Floats with ``exponent`` and ``mantissa`` bits, and how other numbers are cast to them.
-
-    Args:
-        bias: subtracted from the exponent field; by default 2^(exponent-1) - 1, as in IEEE 754.
-        infinities: whether the highest pattern other than NaN is infinity.
-        nan: which patterns are NaN: ``none``; ``ieee``, the highest exponent with a nonzero mantissa;
-            ``all_ones``; ``negative_zero``, so that there is no -0.
-        saturate: numbers beyond the largest, including infinity, become the largest. Otherwise numbers that
-            round beyond it become infinity, or NaN if there is no infinity. NaN stays NaN; if no pattern is
-            NaN, it becomes -0 (as in ml_dtypes).
-        sign: ``bit``; or no sign bit, and a negative number becomes ``nan`` or has its sign ``dropped``.
-        subnormals: whether the exponent field 0 encodes zero and the subnormals, or one more power of two.
-            Without a zero, 0 becomes the smallest number, or NaN with ``sign=nan``.
-
-    Raises:
-        QuantError: the choices contradict each other, or a value would not be a float32.
-    """
+    """The bits of a float; `FloatFormat` documents the arguments."""
 
     exponent: int
     mantissa: int

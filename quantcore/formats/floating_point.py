@@ -60,7 +60,23 @@ class Fields:
 
 @dataclass(frozen=True)
 class FloatFormat(FloatLayout, lookup_table.TableFormat):
-    """A small float; `FloatLayout` documents its arguments, `FLOATS` has the named formats.
+    """A small float, and how other numbers are cast to it; `FLOATS` has the named formats.
+
+    Args:
+        exponent, mantissa: bits of each.
+        bias: subtracted from the exponent field; by default 2^(exponent-1) - 1, as in IEEE 754.
+        infinities: whether the highest pattern other than NaN is infinity.
+        nan: which patterns are NaN: "none"; "ieee", the highest exponent with a nonzero mantissa;
+            "all_ones"; "negative_zero", so that there is no -0.
+        saturate: numbers beyond the largest, including infinity, become the largest. Otherwise numbers that
+            round beyond it become infinity, or NaN if there is no infinity. NaN stays NaN; if no pattern is
+            NaN, it becomes -0 (as in ml_dtypes).
+        sign: "bit"; or no sign bit, and a negative number becomes NaN ("nan") or has its sign "dropped".
+        subnormals: whether the exponent field 0 encodes zero and the subnormals, or one more power of two.
+            Without a zero, 0 becomes the smallest number, or NaN with sign="nan".
+
+    Raises:
+        QuantError: the choices contradict each other, or a value would not be a float32.
 
     >>> FLOATS["e4m3fn"].max, FloatFormat(4, 3, nan="all_ones") == FLOATS["e4m3fn"]
     (448.0, True)
@@ -152,7 +168,7 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return Fields(sign, exponent, code & ((1 << self.mantissa) - 1), value, kind)
 
     def encode(self, x: Any, rule: str = "half_even") -> Tensor:
-        """Return the codes of x, float32 of any shape, in `dtype`; ``rule`` is a name of `rounding`.
+        """Return the codes of x, float32 of any shape, in the format's dtype; ``rule`` is a name of `rounding`.
 
         Raises:
             QuantError: the rounding is unknown.

@@ -23,7 +23,7 @@ def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     """Return scale and zero_point of every block, before the scales are quantized themselves.
 
     Args:
-        importance: of the elements, for the searches that weight by it; see `quantization.apply`.
+        importance: of the elements, for the searches that weight by it; see `apply`.
 
     Raises:
         QuantError: the scheme does not fit x, its library does not support it, or x contains NaN or infinity and

@@ -45,10 +45,9 @@ RECORDED_ONLY = frozenset({"aimet-torch"})
 def library_script(result: Quantized) -> str:
     """Return a script in the API of the convention's library that asserts the codes of ``result``.
 
-    If the library does not return codes, the dequantized values are asserted instead (`Recipe.shows`). The
-    script also asserts scale and zero_point if the library computes them; for range settings other than
-    `MinMax` they are usually written into the script as numbers. The last line of its output says what was
-    checked, and with which version of the library.
+    If the library does not return codes, the dequantized values are asserted instead. The script also asserts scale and
+    zero_point if the library computes them; for range settings other than `MinMax` they are usually written into the
+    script as numbers. The last line of its output says what was checked, and with which version of the library.
 
     Raises:
         QuantError: the convention does not describe a library that can be installed, or was changed, or its
