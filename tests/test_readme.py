@@ -1,9 +1,11 @@
-"""The README's Python code runs and prints what the README shows, and its commands are those of the check."""
+"""The Python code of the README and of docs/ runs and prints what they show, and the README's commands are the check's."""
 
 import contextlib
 import io
 import re
 from pathlib import Path
+
+import pytest
 
 import quantcore as qc
 
@@ -11,9 +13,10 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def test_examples_run(monkeypatch):
+@pytest.mark.parametrize("name", ["README.md", "docs/checkpoints.md"])
+def test_examples_run(name, monkeypatch):
     monkeypatch.setattr("plotly.graph_objects.Figure.show", lambda figure: None)
-    code = "\n".join(re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
