@@ -88,16 +88,14 @@ GRANULARITIES: dict[str, type[Granularity]] = {
 def block_shape(granularity: Granularity, shape: Shape) -> Shape:
     """Return the extent of one block along each axis of a tensor of ``shape``.
 
-    =====================  ==========  ===========  =============
-    granularity            shape       block shape  scales
-    =====================  ==========  ===========  =============
-    ``PerTensor()``        (8, 16)     (8, 16)      1
-    ``PerChannel(0)``      (8, 16)     (1, 16)      8
-    ``PerGroup(4)``        (8, 16)     (1, 4)       8 * 4 = 32
-    ``PerBlock((2, 4))``   (8, 16)     (2, 4)       4 * 4 = 16
-    ``PerGroup(5)``        (8, 16)     (1, 5)       8 * 4 = 32, the last block of each row 1 long
-    ``PerFlatGroup(20)``   (8, 16)     (20,)        7, the last block 8 long
-    =====================  ==========  ===========  =============
+    | granularity        | shape   | block shape | scales                                         |
+    |--------------------|---------|-------------|------------------------------------------------|
+    | `PerTensor()`      | (8, 16) | (8, 16)     | 1                                              |
+    | `PerChannel(0)`    | (8, 16) | (1, 16)     | 8                                              |
+    | `PerGroup(4)`      | (8, 16) | (1, 4)      | 8 · 4 = 32                                     |
+    | `PerBlock((2, 4))` | (8, 16) | (2, 4)      | 4 · 4 = 16                                     |
+    | `PerGroup(5)`      | (8, 16) | (1, 5)      | 8 · 4 = 32, the last block of each row 1 long  |
+    | `PerFlatGroup(20)` | (8, 16) | (20,)       | 7, the last block 8 long                       |
 
     For a `PerFlatGroup`, this is a block of the flattened tensor; see `blocked_shape`.
     A group longer than its axis is one short block; `unsupported_reason` says whether a library supports it.
