@@ -1,14 +1,24 @@
 """Evaluate a quantizer's source with an interpreter of our own, and name the usual mistakes.
 
 >>> import quantcore as qc
->>> reading = qc.read_code("scale = x.abs().max() / 255\\nq = torch.round(x / scale).clamp(-128, 127).to(torch.int8)")
+>>> reading = qc.read_code("s = x.abs().max() / 255\\nq = torch.round(x / s).clamp(-128, 127)")
 >>> [(finding.line, finding.kind) for finding in reading.mistakes]
 [(1, 'divisor')]
 """
 
-from quantcore.pasted.kinds import KINDS
+from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.on_tensor import LineValue, Shown, show_code
 from quantcore.pasted.read import MOST, read_code
-from quantcore.pasted.record import CodeFinding, CodeReading, lines_of
+from quantcore.pasted.record import CodeReading, lines_of
 
-__all__ = ["CodeFinding", "CodeReading", "KINDS", "LineValue", "MOST", "Shown", "lines_of", "read_code", "show_code"]
+__all__ = [
+    "CodeFinding",
+    "CodeReading",
+    "KINDS",
+    "LineValue",
+    "MOST",
+    "Shown",
+    "lines_of",
+    "read_code",
+    "show_code",
+]

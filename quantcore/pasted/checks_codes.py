@@ -4,104 +4,67 @@ from collections.abc import Iterator
 
 import torch
 
-from quantcore.pasted.case import ROOM, Case, Found, bound, closest, extreme, formula, near, number
-from quantcore.pasted.forms import divided, reduction, written_divisor
-from quantcore.pasted.quantizer import SMALL, bits_of, is_integral, other, type_limits
+from quantcore.pasted.case import Case, between, extreme, formula, is_number, number
+from quantcore.pasted.forms import block_extremes, closest, divided, near, reduction, written_divisor
+from quantcore.pasted.kinds import CodeFinding, finding
+from quantcore.pasted.quantizer import SMALL, Chain, bits_of, dtype_of, is_integral, other, type_limits
 from quantcore.pasted.trace import Val, ancestors, numbers
 
+_ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
+_ROUNDS = {"floor": "floor rounds down", "ceil": "ceil rounds up", "floor_divide": "// rounds down"}
+_TO_NEAREST = ("round", "rint", "around")
 
-def check_codes(case: Case) -> Iterator[Found]:
+
+def check_codes(case: Case) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
     yield from _rounding(case)
-    multiplied = _multiplied(case)
-    if multiplied is not None:
-        yield multiplied
+    if case.form.multiplied:
+        yield finding("multiplied", case.chain.scalings[0].line, how="x is multiplied by the scale")
         return
-    wrong_axis = _axes(case)
-    if wrong_axis is not None:
-        yield wrong_axis
+    if case.form.axis != -1:  # only a square tensor shows it, on all others the code fails
+        yield finding("wrong-axis", (reduction(case.chain) or case.chain.scalings[0]).line)
     else:
         yield from _cast(case)
-        yield from _symmetric(case) if case.form.is_single else _asymmetric(case) if case.form.is_span else ()
+        yield from _scale(case)
     yield from _zero_rounding(case)
-    yield from _twice(case)
+    earlier, factor = case.chain.earlier, case.chain.factor
+    if earlier and not (earlier.factor.shape == factor.shape and torch.allclose(earlier.factor, factor, rtol=1e-3)):
+        before = (earlier.end or earlier.stored).line
+        yield finding("quantized-twice", case.chain.scalings[0].line, before=str(before))
 
 
-def _rounding(case: Case) -> Iterator[Found]:
+def _rounding(case: Case) -> Iterator[CodeFinding]:
     node = case.chain.round
-    if node.name in ("round", "rint", "around") or case.half or case.random:
+    if node.name in _TO_NEAREST or case.half or case.random:
         return
-    name = {"floor": "floor rounds down", "ceil": "ceil rounds up", "floor_divide": "// rounds down"}.get(node.name, "trunc rounds toward zero")
+    how = _ROUNDS.get(node.name, "trunc rounds toward zero")
     if node.op == "cast":
-        dtype = str(getattr(node.value, "dtype", "an integer")).removeprefix("torch.")
-        yield Found(
-            "truncated", node.line,
-            f"x / scale is cast to {dtype} without rounding: the cast drops the fraction, so the error is up to one step "
-            "instead of half a step.",
-            "Round before the cast: torch.round(…) or np.rint(…).",
-            # an image times 255 may need no rounding
-            not (case.form.kind == "given" and case.chain.scalings[0].op == "mul"), ("round",),
-        )  # fmt: skip
-        return
-    yield Found(
-        "truncated", node.line, f"{name}, so the error is up to one step instead of half a step.",
-        "Round to nearest: torch.round(…) or np.rint(…).", True, ("round",),
-    )  # fmt: skip
-
-
-def _multiplied(case: Case) -> Found | None:
-    if case.meant[1] != "multiplied":
-        return None
-    return Found(
-        "multiplied", case.chain.scalings[0].line,
-        "x is multiplied by the scale; codes count steps of the scale, so x must be divided by it.",
-        "Quantize with torch.round(x / scale), dequantize with codes * scale.", True, ("scale",),
-    )  # fmt: skip
-
-
-def _axes(case: Case) -> Found | None:
-    """Scales of one axis applied along another; only a square tensor shows it, on all others the code fails."""
-    if case.meant[1] != "axis":
-        return None
-    node = reduction(case.chain)
-    line = node.line if node is not None else case.chain.scalings[0].line
-    return Found(
-        "wrong-axis", line,
-        "The scales of this reduction are aligned with another axis than the one they belong to: x / scale applies them "
-        "along the wrong axis, or fails where the lengths differ.",
-        "Keep the reduced axis: amax(dim=…, keepdim=True).", True, ("scale",),
-    )  # fmt: skip
+        how = f"x / scale is cast to {dtype_of(node)} without rounding, which drops the fraction"
+    # an image times 255 may need no rounding
+    image = node.op == "cast" and case.form.kind == "given" and case.chain.scalings[0].op == "mul"
+    yield finding("truncated", node.line, not image, how=how)
 
 
 def _in_line(node: Val, line: int) -> str:
     return "" if node.line == line else f" in line {node.line}"
 
 
-def _cast(case: Case) -> Iterator[Found]:
+def _cast(case: Case) -> Iterator[CodeFinding]:
     cast, limits = case.chain.cast, case.cast_limits
-    if cast is None or limits is None or cast.flow is None:
+    if cast is None or limits is None:
         return
     low, high, clamp, late = case.clamped
+    facts = {"dtype": case.dtype, "limits": between(*limits)}
     if late is not None:
         if not late.handed and clamp is not None:
-            yield Found(
-                "zero-point-after-clamp", late.line,
-                f"The zero point is added after the clamp{_in_line(clamp, late.line)}, which therefore clips x / scale instead of "
-                f"the codes, and nothing keeps the sum in {limits[0]}..{limits[1]} before its cast to {case.dtype}.",
-                "Add the zero point first, then clamp, then cast.", True, ("late",),
-            )  # fmt: skip
-        return
-    if clamp is not None and any(b is not None and not limits[0] <= b <= limits[1] for b in (low, high)):
+            yield finding("zero-point-after-clamp", late.line, clamp=_in_line(clamp, late.line), **facts)
+    elif clamp is not None and any(b is not None and not limits[0] <= b <= limits[1] for b in (low, high)):
         fits = _fitting(low, high, bits_of(cast) or 64)
         line = cast.line if fits else clamp.line
-        yield Found(
-            "clamp-bounds", line,
-            f"The clamp{_in_line(clamp, line)} keeps {bound(low)}..{bound(high)}, but {case.dtype} holds {limits[0]}..{limits[1]}: "
-            f"codes outside that range wrap around in the cast{_in_line(cast, line)}.",
-            f"Cast to {fits}, or clamp to {limits[0]}..{limits[1]}." if fits else f"Clamp to {limits[0]}..{limits[1]}.",
-        )  # fmt: skip
+        facts |= {"clamp": _in_line(clamp, line), "cast": _in_line(cast, line), "kept": between(low, high)}
+        yield finding("clamp-bounds", line, fix=f"Cast to {fits}, or clamp" if fits else "Clamp", **facts)
     elif low is None or high is None:
-        yield from _unclamped(case, limits, cast)
+        yield from _unclamped(case, limits, cast, facts)
 
 
 def _fitting(low: float | None, high: float | None, bits: int) -> str:
@@ -113,210 +76,122 @@ def _fitting(low: float | None, high: float | None, bits: int) -> str:
     return f"int{bits}" if -(1 << (bits - 1)) <= low and high < 1 << (bits - 1) else ""
 
 
-def _wraps(case: Case) -> bool:
-    """Whether a code does not fit its type on one of the tensors."""
-    for chain in case.chains:
-        limits = type_limits(chain.cast.value) if chain.cast is not None else None
-        if limits is not None and chain.cast is not None and chain.cast.flow is not None:
-            codes = numbers(chain.cast.flow.value)
-            if bool((codes.trunc() < limits[0]).any() or (codes.trunc() > limits[1]).any()):
-                return True
-    return False
-
-
-def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[Found]:
+def _unclamped(case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, str]) -> Iterator[CodeFinding]:
     """A cast without a clamp, on a tensor where a code does not fit."""
-    form, zero, codes = case.form, case.zero, f"{limits[0]}..{limits[1]}"
-    if not _wraps(case) or form.kind == "unknown":
+    chain, kind, zero = case.chain, case.form.kind, case.zero
+    uncast = (numbers(c.cast.flow.value).flatten() for c in case.chains if c.cast and c.cast.flow)
+    codes = torch.cat(list(uncast)).trunc().nan_to_num(0.0)
+    low, high = float(codes.min()), float(codes.max())
+    if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
         return
-    certain = not (case.zero_varies or case.zero_handed)
-    if form.kind == "given" and case.chain.factor.numel() == 1 and zero is not None:
-        s = float(case.chain.factor)
-        ends = f"{(limits[0] - zero) * s:.4g}..{(limits[1] - zero) * s:.4g}"
-        why = f"with the scale {s:.4g}, values outside {ends} need codes outside {codes} and wrap around"
-        certain = case.chain.scalings[0].op == "div" or not _inverse_number(case)
-    elif form.kind == "handed":
-        why, certain = "codes wrap around where the scale does not cover x, and the scale is unknown here", False
-    elif form.kind in ("percentile", "signed percentile"):
-        why = f"values beyond the {extreme(case)} need codes outside {codes} and wrap around"
-    elif form.kind == "percentiles":
-        why, certain = "values beyond the percentiles need codes outside the type and wrap around", True
-    elif form.kind == "max":
-        why, certain = f"the scale covers only max(x), so a value below -max(x) can need a code below {limits[0]} and wrap around", False
-    elif form.kind == "span" and not case.zero_varies and not zero:
-        why = f"without a zero point, a value beyond {limits[1]} steps of (max - min) / {number(closest(form.divisor))} wraps around"
-    elif form.kind == "abs" and zero is not None:
-        low, high = (zero if case.one_sided else zero - form.divisor), zero + form.divisor
-        why = f"codes reach {number(round(low))}..{number(round(high))}, and those outside {codes} wrap around"
-    else:
-        why, certain = "rounding can take the largest value one code too far, where it wraps around", False
-    yield Found("cast-without-clamp", cast.line, f"Nothing clamps the codes before the cast to {case.dtype}: {why}.",
-                f"Clamp to {codes} before the cast.", certain, ("cast",) if certain else ())  # fmt: skip
+    why = f"on the tensors tried, they reach {between(low, high)}, and those outside {facts['limits']} do not fit"
+    certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
+    if kind == "given":
+        certain &= chain.factor.numel() == 1 and any(s.op == "div" for s in chain.scalings)
+    if kind == "given" and chain.factor.numel() == 1 and zero is not None:
+        step = float(chain.factor)
+        ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
+        why = f"with the scale {step:.4g}, values outside {ends} need codes outside {facts['limits']}"
+    yield finding("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why, **facts)
 
 
-def _inverse_number(case: Case) -> bool:
-    return all(s.op == "mul" for s in case.chain.scalings)
-
-
-def _symmetric(case: Case) -> Iterator[Found]:
-    form, zero = case.form, case.zero
-    if zero is None or case.random or (case.chain.shift[0] is not case.chain.data and case.chain.shift[1].numel() > 1):
+def _scale(case: Case) -> Iterator[CodeFinding]:
+    """Whether the divisor and the zero point belong to the codes."""
+    form, zero, shift = case.form, case.zero, case.chain.shift
+    if form.is_span:
+        yield from _divisor(case)
+        yield from _asymmetric_zero(case)
+    if not form.is_single or zero is None or case.random:
+        return
+    if shift[0] is not case.chain.data and shift[1].numel() > 1:
         return
     low, high = case.bounds or (None, None)
-    divisor = closest(form.divisor)
-    signed = low - zero < 0 if low is not None else divisor in (127, 7, 1, 32767)
-    node = reduction(case.chain)
+    signed = low < zero if low is not None else closest(form.divisor) in (127, 7, 1, 32767)
     if form.kind in ("max", "signed percentile") and signed and not case.one_sided:
-        yield _signed_extreme(case, node.line if node is not None else divided(case.chain).line)
-    if low is None or high is None:
+        kind = "max" if form.kind == "max" else "percentile"
+        line = (reduction(case.chain) or divided(case.chain)).line
+        yield finding(f"{kind}-of-signed-values", line, extreme=extreme(case))
+    lost = form.kind in ("abs", "percentile") and not case.one_sided and not signed
+    yield from _divisor(case, lost)
+    if lost and low is not None and high is not None:
+        middle = (high + 1) // 2
+        facts = {"codes": between(low, high), "zero": number(zero), "extreme": extreme(case)}
+        line = _zero_line(case) or (case.clamp or case.chain.stored).line
+        yield finding("negatives-lost", line, middle=number(middle), rest=number(high - middle), **facts)
+
+
+def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
+    """Whether the scale's extreme is divided by the number of steps that the codes have for it."""
+    if case.bounds is None:
         return
-    top, line = high - zero, divided(case.chain).line
-    lost = form.kind in ("abs", "percentile") and not case.one_sided and low - zero >= 0
-    if min(divisor, written_divisor(case.chain)) > top + ROOM:
-        what = "is clipped" if case.clamp else "wraps around"
-        yield Found(
-            "divisor", line,
-            f"{extreme(case)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + zero))}, but the codes are "
-            f"{number(low)}..{number(high)}: everything larger than {number(top)} steps ({top / divisor:.0%} of {extreme(case)}) {what}.",
-            f"Divide by {number(top)}." if top > 0 else "Divide by the largest code.", True, ("scale",),
-        )  # fmt: skip
-    elif case.clamp and divisor * 1.9 < top and not lost:
-        yield Found(
-            "unused-codes", line,
-            f"{extreme(case)} / {number(round(divisor, 3))} gives codes up to {number(round(divisor + zero))}, though the clamp allows "
-            f"{number(low)}..{number(high)}.",
-            f"Divide by {number(top)} if all codes are meant to be used.", False,
-        )  # fmt: skip
-    if lost:
-        yield Found(
-            "negatives-lost", _zero_line(case) or (case.clamp or case.chain.stored).line,
-            f"No code in {number(low)}..{number(high)} lies below the zero point {number(zero)}: every negative value "
-            f"becomes {number(zero)}.",
-            f"Use zero point {number((high + 1) // 2)} with {extreme(case)} / {number(high - (high + 1) // 2)}, or signed codes.",
-            True, ("zero",),
-        )  # fmt: skip
-
-
-def _signed_extreme(case: Case, line: int) -> Found:
-    """The finding for an extreme of x where the extreme of |x| is needed."""
-    if case.form.kind == "max":
-        return Found(
-            "max-of-signed-values", line,
-            "max(x) ignores the magnitude of negative values: where -min(x) exceeds max(x), they lie outside the range.",
-            "Take the maximum of |x|: x.abs().max() or np.abs(x).max().", True, ("scale",),
-        )  # fmt: skip
-    return Found(
-        "percentile-of-signed-values", line,
-        f"The {extreme(case)} ignores the magnitude of negative values: those below minus that percentile lie outside the range.",
-        "Take the percentile of |x|: torch.quantile(x.abs(), …).", True, ("scale",),
-    )  # fmt: skip
+    (low, high), divisor, is_span = case.bounds, closest(case.form.divisor), case.form.is_span
+    zero, line = case.zero or 0, divided(case.chain).line
+    most = high - low if is_span else high - zero
+    reach = f"{number(round(divisor, 3))} steps" if is_span else f"codes up to {number(round(divisor + zero))}"
+    steps = number(most) if most > 0 else "the largest code"
+    facts = {"scale": formula(case), "reach": reach, "codes": between(low, high), "most": steps}
+    if min(divisor, written_divisor(case.chain)) > most + _ROOM:
+        beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {extreme(case)})"
+        how = "the clamp clips" if case.clamp else "the cast overflows for"
+        yield finding("divisor", line, lost=f"{how} {'codes outside them' if is_span else beyond}", **facts)
+    elif case.clamp and divisor * 1.9 < most and not lost:
+        yield finding("unused-codes", line, **facts)
 
 
 def _zero_line(case: Case) -> int:
     """The line where a zero point of 0 was written or added; 0 if there is none."""
-    for step in case.chain.zeros:
-        added = other(step)
-        if not added.varies and numbers(added.value).numel() == 1 and float(numbers(added.value)) == 0:
-            return added.line or step.line
-    return 0
+    constants = (step for step in case.chain.zeros if not other(step).varies and is_number(other(step), 0))
+    return next((other(step).line or step.line for step in constants), 0)
 
 
-def _asymmetric(case: Case) -> Iterator[Found]:
-    codes, divisor = case.bounds, closest(case.form.divisor)
-    line = divided(case.chain).line
-    if codes is not None and min(divisor, written_divisor(case.chain)) > codes[1] - codes[0] + ROOM:
-        what = "are clipped" if case.clamp else "wrap around"
-        yield Found(
-            "divisor", line,
-            f"The range is divided into {number(round(divisor, 3))} steps, but the codes {number(codes[0])}..{number(codes[1])} "
-            f"span only {number(codes[1] - codes[0])}: codes outside that range {what}.",
-            f"Divide by {number(codes[1] - codes[0])}.", True, ("scale",),
-        )  # fmt: skip
-    elif codes is not None and case.clamp and divisor * 1.9 < codes[1] - codes[0]:
-        yield Found(
-            "unused-codes", line,
-            f"The range is divided into {number(round(divisor, 3))} steps, though the clamp allows {number(codes[0])}..{number(codes[1])}.",
-            f"Divide by {number(codes[1] - codes[0])} if all codes are meant to be used.", False,
-        )  # fmt: skip
-    if case.zero == 0 and not case.one_sided:
-        where = _zero_line(case)
-        yield Found(
-            "zero-point-left-out", where or line,
-            f"{formula(case)} is the step of an asymmetric range, but the zero point is {'0' if where else 'missing'}: codes run "
-            "from min/scale to max/scale instead of covering the codes of the type.",
-            f"Add the zero point {number(codes[0]) if codes else 'qmin'} - round(min / scale), or use max|x| with a symmetric scale.",
-            True, ("zero",),
-        )  # fmt: skip
-    elif case.zero_varies and codes is not None and not case.random:
-        yield from _zero_formula(case, codes, divisor)
-
-
-def _zero_formula(case: Case, codes: tuple[float, float], divisor: float) -> Iterator[Found]:
+def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
     """Whether the zero point maps the bounds of the range to the bounds of the codes."""
-    low_code, high_code = codes
-    step = next(s for s in case.chain.zeros if other(s).varies)
-    line = other(step).line or step.line
-    negated, meant, offs = True, True, []
+    if case.zero == 0 and not case.one_sided:
+        where, low = _zero_line(case), number(case.bounds[0]) if case.bounds else "qmin"
+        facts = {"scale": formula(case), "zero": "0" if where else "missing", "low": low}
+        yield finding("zero-point-left-out", where or divided(case.chain).line, **facts)
+    if not case.zero_varies or case.bounds is None or case.random or case.form.kind != "span":
+        return  # with percentiles, the lower one takes the place of the minimum
+    (low_code, high_code), offs, negated = case.bounds, list[torch.Tensor](), True
+    step = next(step for step in case.chain.zeros if other(step).varies)
     for chain in case.chains:
-        low, _ = case.ends(chain)
-        # with percentiles, the lower one takes the place of the minimum
-        zero = chain.zero.broadcast_to(low.shape)
-        right = low_code - low
+        lowest = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)[0]
+        right = low_code - lowest / chain.scale
+        zero = chain.zero.broadcast_to(right.shape)
         negated &= any(near(z, right) for z in (2 * low_code - zero, -zero)) and not near(zero, right)
-        offs.append(zero - right)
-    off = torch.cat([o.flatten() for o in offs])
-    meant = case.form.kind == "span" and abs(divisor - (high_code - low_code)) <= ROOM
-    if negated and case.form.kind == "span":
-        yield Found(
-            "zero-point-sign", line,
-            "The zero point has the wrong sign: min(x) / scale is added to x / scale, so min(x) gets twice its code.",
-            "Use zero_point = qmin - round(min / scale).", True, ("zero",),
-        )  # fmt: skip
-    elif meant and float(off.abs().min()) > 1.5 and near(off, off.median()):
-        got = round(float(low_code + off.median()))
-        yield Found(
-            "zero-point-range", line,
-            f"With this zero point, min(x) gets the code {got}, but the codes begin at {number(low_code)}: it is meant for a "
-            f"code range other than {number(low_code)}..{number(high_code)}.",
-            f"Use zero_point = {number(low_code)} - round(min / scale).", True, ("zero",),
-        )  # fmt: skip
+        offs.append((zero - right).flatten())
+    off, line = torch.cat(offs), other(step).line or step.line
+    fits = abs(closest(case.form.divisor) - (high_code - low_code)) <= _ROOM
+    if negated:
+        yield finding("zero-point-sign", line)
+    elif fits and float(off.abs().min()) > 1.5 and near(off, off.median()):
+        facts = {"got": str(round(low_code + float(off.median()))), "low": number(low_code)}
+        yield finding("zero-point-range", line, codes=between(low_code, high_code), **facts)
 
 
-def _zero_rounding(case: Case) -> Iterator[Found]:
-    if case.random:
-        return
+def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
+    """Whether the zero point is an integer, and rounded to one."""
+    steps = case.chain.steps if not case.random else ()
+    scale = {id(node) for node in case.chain.scale_nodes}
     place = case.chain.steps.index(case.chain.round)
-    scale = {id(a) for s in case.chain.scalings for a in ancestors(other(s))}
-    for i, step in enumerate(case.chain.steps):
+    for i, step in enumerate(steps):
         zero = other(step)
         if step.op not in ("add", "sub") or not zero.varies or zero.handed:
             continue
-        own = [a for a in ancestors(zero) if id(a) not in scale]
-        cut = next((a for a in own if _drops_fraction(a)), None)
+        cut = next((a for a in ancestors(zero) if id(a) not in scale and _drops_fraction(a)), None)
         whole = all(is_integral(numbers(other(c.steps[i]).value)) for c in case.chains if len(c.steps) > i)
+        rounded = any(s.op == "round" for s in steps[i:])
         if cut is not None:
-            yield Found(
-                "zero-point-not-rounded", zero.line or cut.line,
-                "The zero point is cast to an integer without rounding, which shifts the range by up to one step.",
-                "Round it before the cast: round(…).", True, ("zero",),
-            )  # fmt: skip
-        elif not whole and i > place and case.chain.cast is not None and not any(s.op == "round" for s in case.chain.steps[i:]):
-            yield Found(
-                "zero-point-not-rounded", step.line,
-                "The zero point is not an integer and is added after rounding, so the cast truncates the sum.",
-                "Round the zero point.", True, ("zero",),
-            )  # fmt: skip
+            yield finding("zero-point-not-rounded", zero.line or cut.line, where="by its conversion to an integer")
+        elif not whole and i > place and case.chain.cast is not None and not rounded:
+            yield finding("zero-point-not-rounded", step.line, where="with that of the codes, by their cast")
         elif not whole and i < place:
-            yield Found(
-                "float-zero-point", zero.line or step.line,
-                "The zero point stays a float, as in HQQ, so there may be no code for exactly 0.",
-                "Round it if 0 must be exact.", False,
-            )  # fmt: skip
+            yield finding("float-zero-point", zero.line or step.line)
 
 
 def _drops_fraction(val: Val) -> bool:
     """Whether an operation cuts off fractions instead of rounding."""
-    if not val.args or val.args[0].value is None or val.name in ("round", "rint", "around"):
+    if not val.args or val.args[0].value is None or val.name in _TO_NEAREST:
         return False
     to_integer = val.name == "int" or (val.op == "cast" and bits_of(val) is not None)
     if not (to_integer or (val.op == "round" and val.name in ("floor", "ceil", "trunc", "fix"))):
@@ -326,30 +201,32 @@ def _drops_fraction(val: Val) -> bool:
     return not half and not is_integral(numbers(before.value))
 
 
-def _twice(case: Case) -> Iterator[Found]:
-    earlier = case.chain.earlier
-    if earlier is None or (earlier.factor.shape == case.chain.factor.shape and torch.allclose(earlier.factor, case.chain.factor, rtol=1e-3)):
+def check_special(case: Case, special: dict[str, Chain]) -> Iterator[CodeFinding]:
+    """Yield what does not show on an ordinary tensor.
+
+    ``special``: the quantizer on the special tensors that it can be found on.
+    """
+    if "one-sided" in special:
+        yield from _overflowing_zero(special["one-sided"])
+    if case.form.kind in ("given", "handed"):
         return
-    line = (earlier.end or earlier.stored).line
-    yield Found(
-        "quantized-twice", case.chain.scalings[0].line,
-        f"This tensor was already quantized and dequantized (line {line}): rounding twice can move a value by more than half a step.",
-        "Quantize the original tensor once.",
-    )  # fmt: skip
+    empty = [special[name].factor for name in ("zeros", "constant") if name in special]
+    if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
+        yield finding("zero-scale", divided(case.chain).line, scale=formula(case))
+    for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
+        if val.op == "cast" and dtype_of(val).endswith("float16"):
+            lost = numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)
+            if bool(lost.any()):
+                yield finding("scale-in-float16", val.line)
 
 
-def check_overflowing_zero(case: Case) -> Iterator[Found]:
+def _overflowing_zero(chain: Chain) -> Iterator[CodeFinding]:
     """A zero point that does not fit its type, on a tensor all of whose values have one sign."""
-    for step in case.chain.zeros:
+    for step in chain.zeros:
         for a in ancestors(other(step)):
             limits = type_limits(a.value)
             if a.op == "cast" and limits is not None and (bits_of(a) or 64) <= SMALL // 2 and a.args and a.varies:
                 before = numbers(a.args[0].value).trunc()
                 if bool((before < limits[0]).any() or (before > limits[1]).any()):
-                    dtype = str(getattr(a.value, "dtype", "")).removeprefix("torch.")
-                    yield Found(
-                        "zero-point-not-clamped", other(step).line or step.line,
-                        f"If all values of x have the same sign, the zero point can lie outside {dtype} and wrap around in the cast.",
-                        "Let the range include 0, or clamp the zero point.", False,
-                    )  # fmt: skip
+                    yield finding("zero-point-not-clamped", other(step).line or step.line, dtype=dtype_of(a))
                     return

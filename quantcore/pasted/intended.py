@@ -5,16 +5,17 @@ import math
 import torch
 from torch import Tensor
 
-from quantcore.conventions import TEXTBOOK, Convention
+from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
-from quantcore.pasted.case import Case, closest
+from quantcore.pasted.case import Case
+from quantcore.pasted.forms import closest
 from quantcore.pasted.quantizer import Chain
-from quantcore.pasted.trace import numbers
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 
+_NONE = "so there is no scheme to compare it with."
 _USUAL = {
     (f.qmin, f.qmax): f
     for bits in range(2, 17)
@@ -28,31 +29,24 @@ def intended_scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     Raises:
         QuantError: the scale is none of those that schemes have, or the shapes differ.
     """
-    form, wrong = case.meant
+    form = case.form
     if form.kind in ("unknown", "handed"):
-        raise QuantError("The code does not show what its scale is computed from, so there is no scheme to compare it with.")
-    if numbers(chain.data.value).numel() != math.prod(shape):
-        raise QuantError("The code quantizes a part of the tensor, so there is no scheme to compare it with.")
+        raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
+    if chain.x.numel() != math.prod(shape):
+        raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
     zero = case.zero
     around_zero = zero == 0 and not case.chain.zeros and (case.cast_limits is None or case.cast_limits[0] < 0)
     symmetric = not form.is_span or around_zero
     fmt = _format(case, symmetric)
     if not fmt.signed and (form.is_span or case.one_sided):
         symmetric = False
-    kernel = _kernel(chain, wrong)
+    kernel = TEXTBOOK.changed(kernel=case.kernel)
     if form.kind == "given":
         if chain.factor.numel() != 1 or zero is None:
-            raise QuantError("The code has several scales or a zero point that no scheme gives, so there is none to compare it with.")
+            raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
     setting: RangeSetting = MIN_MAX if form.p is None else Percentile(form.p)
-    return Scheme(fmt, symmetric, _granularity(case.right_scale(chain).reshape(shape)), setting, kernel)
-
-
-def _kernel(chain: Chain, wrong: str) -> Convention:
-    """The textbook convention with the code's order of operations."""
-    inverse = wrong != "multiplied" and any(s.op == "mul" for s in chain.scalings)
-    first = any(s.op in ("add", "sub") for s in chain.before)
-    return TEXTBOOK.changed(kernel={(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[inverse, first])
+    return Scheme(fmt, symmetric, _granularity(form.scale_of(chain).reshape(shape)), setting, kernel)
 
 
 def _format(case: Case, symmetric: bool) -> IntFormat:
@@ -63,8 +57,8 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
     limits = case.cast_limits
     bits = (limits[1] - limits[0]).bit_length() if limits else 8
     signed = limits[0] < 0 if limits else symmetric
-    divisor = closest(case.meant[0].divisor)
-    if case.meant[0].is_single and clamp is None and divisor + 1 in (4, 8, 16, 32, 64, 128):
+    divisor = closest(case.form.divisor)
+    if case.form.is_single and clamp is None and divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(divisor + 1).bit_length())
     return IntFormat(min(bits, 16), signed)
 

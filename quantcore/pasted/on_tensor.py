@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from quantcore.analysis import errors
@@ -15,11 +14,11 @@ from quantcore.pasted.probes import given
 from quantcore.pasted.quantizer import Chain
 from quantcore.pasted.read import MOST, by_place
 from quantcore.pasted.record import CodeReading
-from quantcore.pasted.repairs import intended
+from quantcore.pasted.repairs import intended, steps_of
 from quantcore.pasted.source import parse
 from quantcore.pasted.trace import Val, numbers
 from quantcore.pasted.walk import Walk, evaluate
-from quantcore.quantization import Quantized, dequantize
+from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
 
 _BLOCKS = (MOST, 1 << 12, 1 << 8)  # smaller ones for code that loops over elements
@@ -88,9 +87,8 @@ class Shown:
         """Mask of the values further from x than half a step of the scheme and than the scheme's x̂."""
         assert self.right is not None
         result = self.right
-        step = dequantize(torch.ones_like(result.codes), result.params.scale, 0, result.scheme)
         # x / s, x̂ and the error are each rounded once to float32
-        half = step.abs() / 2 + result.x.abs() * 2.0**-22
+        half = steps_of(result).abs() / 2 + result.x.abs() * 2.0**-22
         error = (result.x - self.shifted).abs()
         return (error > half) & (error > result.error.abs() + result.x.abs() * 2.0**-22)
 
@@ -129,7 +127,7 @@ def show_code(
     # of a larger tensor, a block is evaluated
     x, walk = _evaluated(reading.text, x, handed, case.flags)
     chain = by_place(walk.trace).get(case.place)
-    if chain is not None and numbers(chain.data.value).numel() < x.numel():
+    if chain is not None and chain.x.numel() < x.numel():
         raise QuantError("The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map.")
     if chain is None or numbers(chain.stored.value).numel() != x.numel():
         why = next((f"Line {line}: on a tensor of shape {tuple(x.shape)}, {text}" for line, text, _ in walk.trace.unread), "")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.trace import Trace, Val, numbers
+from quantcore.pasted.trace import Trace, Val, ancestors, numbers
 
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 _MOST_STEPS = 50_000  # of all ways together
@@ -49,11 +49,30 @@ class Chain:
     @cached_property
     def factor(self) -> Tensor:
         """What one step of the codes is worth in units of ``data``, shaped to broadcast to it."""
+        return self.product(self.scalings)
+
+    def product(self, scalings: tuple[Val, ...]) -> Tensor:
+        """What one step is worth if these scale the data to codes."""
         total = torch.tensor(1.0, dtype=torch.float64)
-        for node in self.scalings:
+        for node in scalings:
             value = numbers(other(node).value)
             total = total / value if node.op == "mul" else total * value
         return total
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The values of ``data``."""
+        return numbers(self.data.value)
+
+    @property
+    def scale(self) -> Tensor:
+        """The factor of each element."""
+        return self.factor.broadcast_to(self.x.shape)
+
+    @property
+    def scale_nodes(self) -> list[Val]:
+        """All values that the scale was computed from, and the scale."""
+        return [node for s in self.scalings for node in ancestors(other(s))]
 
     @property
     def steps(self) -> tuple[Val, ...]:
@@ -126,6 +145,11 @@ def bits_of(node: Val) -> int | None:
     """The width of an integer type; None for floats."""
     limits = type_limits(node.value)
     return None if limits is None else (limits[1] - limits[0]).bit_length()
+
+
+def dtype_of(node: Val | None) -> str:
+    """The type of a tensor or array, as text; empty for None."""
+    return str(getattr(node.value if node else None, "dtype", "")).removeprefix("torch.")
 
 
 def type_limits(value: Any) -> tuple[int, int] | None:

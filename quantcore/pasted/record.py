@@ -3,28 +3,8 @@
 from dataclasses import dataclass, field
 
 from quantcore.pasted.case import Case
+from quantcore.pasted.kinds import CodeFinding
 from quantcore.wording import count, joined
-
-
-@dataclass(frozen=True)
-class CodeFinding:
-    """A mistake, or a note on something that depends on the tensor.
-
-    ``kind``: a key of `KINDS`; ``line``: counted from 1, with its ``source``; ``what``: what is wrong, with the values
-    found in the code; ``fix``: what to write instead; ``certain``: True for a mistake, False for a note;
-    ``lesson``, ``step``: where it is explained, in the lesson "mistakes" a key of `quantcore.mistakes.MISTAKES`;
-    ``quantizer``: the index of the quantizer it belongs to, if any.
-    """
-
-    kind: str
-    line: int
-    source: str
-    what: str
-    fix: str
-    certain: bool
-    lesson: str
-    step: str
-    quantizer: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

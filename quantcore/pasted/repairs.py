@@ -1,6 +1,7 @@
 """Whether a finding is the culprit: its operation's result is replaced by the right one, the code evaluated again."""
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,34 +9,36 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.pasted.case import Case, Found
+from quantcore.pasted.case import Case
 from quantcore.pasted.forms import divided
 from quantcore.pasted.intended import intended_scheme
+from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
 from quantcore.pasted.quantizer import Chain, other, type_limits
 from quantcore.pasted.trace import Override, Val, ancestors, numbers
 from quantcore.pasted.walk import Given, evaluate
-from quantcore.quantization import Quantized, apply_quietly
+from quantcore.quantization import Quantized, apply_quietly, dequantize
 
 _EQUAL = 0.98  # of the codes; ties may fall the other way
 _MOST = 24  # quantizers of a loop that are checked
 
 
-def confirmed(case: Case, found: list[Found], tree: ast.Module, given: list[Given]) -> list[Found]:
+def confirmed(case: Case, found: list[CodeFinding], tree: ast.Module, given: list[Given]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
     ``given``: what each of the case's quantizers was evaluated on, or the first of them.
     """
-    if not any(f.places for f in found):
+    places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
+    if not places:
         return found
     try:
         rights = [intended(case, c, tuple(g.x.shape)) for c, g in zip(case.chains, given, strict=False)]
-        repaired = [_repaired(case, c, r, found, tree, g) for c, r, g in zip(case.chains, rights, given, strict=False)]
+        repaired = [_repaired(case, c, r, places, tree, g) for c, r, g in zip(case.chains, rights, given, strict=False)]
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
     if all(_agree(codes, numbers(right.codes)) for codes, right in zip(repaired, rights, strict=True)):
         return found
-    return [f if not f.places else Found(f.kind, f.line, f.what, f.fix, False) for f in found]
+    return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
 
 
 def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
@@ -51,9 +54,9 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     return apply_quietly(x, intended_scheme(case, chain, shape))
 
 
-def _repaired(case: Case, chain: Chain, right: Quantized, found: list[Found], tree: ast.Module, given: Given) -> Tensor:
+def _repaired(case: Case, chain: Chain, right: Quantized, places: set[str], tree: ast.Module, given: Given) -> Tensor:
     """The codes with all culprits repaired."""
-    overrides = _overrides(case, chain, right, {p for f in found for p in f.places})
+    overrides = _overrides(case, chain, right, places)
     walk = evaluate(tree, given, overrides)
     stored = walk.trace.vals[chain.stored.index]
     fmt = right.scheme.format
@@ -63,13 +66,13 @@ def _repaired(case: Case, chain: Chain, right: Quantized, found: list[Found], tr
 
 def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
     x = numbers(chain.data.value)
-    scale = _each(right, "scale").reshape(x.shape)
-    zero = _each(right, "zero_point").reshape(x.shape)
+    scale = steps_of(right).double().reshape(x.shape)
+    zero = _zero_points_of(right).double().reshape(x.shape)
     found: dict[int, Override] = {}
     shift = next((s for s in reversed(chain.steps) if s.op in ("add", "sub")), None)
     if "scale" in places or ("zero" in places and case.form.is_single) or ("zero" in places and right.scheme.symmetric):
         ratio, made = scale / chain.factor, divided(chain)
-        if not case.meant[1] and made not in chain.scalings and float(ratio.max()) <= float(ratio.min()) * 1.001:
+        if case.form.axis == -1 and not case.form.multiplied and made not in chain.scalings and float(ratio.max()) <= float(ratio.min()) * 1.001:
             turned = _is_inverse(chain, made)
             found[made.index] = lambda val: _like(val, numbers(val.value) * (1 / ratio.max() if turned else ratio.max()))
         else:
@@ -100,17 +103,15 @@ def _flow(val: Val) -> Val:
     return val.flow or next(a for a in val.args if a.data)
 
 
-def _each(result: Quantized, name: str) -> Tensor:
-    """The scale or zero point of each element."""
-    ones = torch.ones_like(result.codes, dtype=torch.float64)
-    value = getattr(result, name)
-    if value is None:
-        return 0 * ones
-    blocks = torch.as_tensor(value).double()
-    for axis, (count, length) in enumerate(zip(blocks.shape, ones.shape, strict=True)):
-        if count not in (1, length):
-            blocks = blocks.repeat_interleave(-(-length // count), axis).narrow(axis, 0, length)
-    return blocks * ones
+def steps_of(result: Quantized) -> Tensor:
+    """The scale of each element."""
+    return dequantize(torch.ones_like(result.codes), result.scale, 0, result.scheme)
+
+
+def _zero_points_of(result: Quantized) -> Tensor:
+    """The zero point of each element."""
+    ones, zero = torch.ones_like(result.scale), 0 if result.zero_point is None else result.zero_point
+    return -dequantize(torch.zeros_like(result.codes), ones, zero, result.scheme)
 
 
 def _like(val: Val, values: Tensor) -> Any:
