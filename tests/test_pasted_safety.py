@@ -68,6 +68,7 @@ _BY_ARRAYS = [
     "np.zeros(np.array([10 ** 5, 10 ** 5]))", "np.tile(x, np.array([10 ** 5, 10 ** 5]))", "np.arange(np.array(10 ** 10))", "np.linspace(0, 1, np.array(10 ** 9))",
     "np.full(np.array([10 ** 9]), 1)", "np.broadcast_to(x, np.array([10 ** 9, 64, 64]))", "x[np.zeros(60000, dtype=np.int64)]", "np.eye(np.array(10 ** 9))",
     "np.percentile(x, np.linspace(0, 100, 99999), axis=0)", "np.clip()", "np.round()", "np.add()", "np.reshape(x, (10 ** 30,))", "np.arange(0, 1, np.array(1e-300))",
+    "np.linspace(np.zeros(2000), np.ones(2000), 2000)", "np.arange(10 ** 9, dtype=1)",
 ]  # fmt: skip
 _STATEMENTS = [
     "import os", "import os.path as p", "from os import system", "import sys, os", "from subprocess import run", "import builtins", "import importlib",
@@ -160,7 +161,7 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
         "x.repeat(2, 3)", "x.expand(5, 8, 8)", "torch.tile(x, (2, 2))", "torch.stack([x, x])", "torch.cat([x, x, x])", "x @ x", "torch.outer(x[0], x[1])",
         "x[:, None] - x", "x[torch.arange(8)]", "x[[0, 1, 1]]", "x[x > 0]", "x[None, ..., 0]", "torch.arange(3, 9)", "torch.arange(9)", "torch.linspace(0, 1, 7)",
         "torch.eye(5)", "torch.zeros(3, 4)", "torch.full((3, 4), 1.0)", "x.repeat_interleave(3)", "torch.quantile(x, torch.tensor([0.1, 0.9]), dim=1)", "x.unsqueeze(0)",
-        "torch.where(x > 0, x, 0.0)", "x.max(dim=1)[0]", "x.sort()[0]", "x.chunk(2)[0]", "torch.maximum(x[:, :1], x[:1])", "torch.tensor([[1, 2], [3, 4]])",
+        "torch.where(x > 0, x, 0.0)", "x.max(dim=1)[0]", "x.sort()[0]", "x.chunk(2)[0]", "torch.maximum(x[:, :1], x[:1])", "torch.max(x[:, :1], x[:1])", "torch.tensor([[1, 2], [3, 4]])",
         "torch.broadcast_to(x[0], (4, 8))", "x.to(torch.int8)", "torch.rand(3, 5)", "torch.linspace(0, 1, steps=70)", "torch.zeros(size=(3, 9))",
     )  # fmt: skip
     from quantcore.pasted.expressions import Expressions

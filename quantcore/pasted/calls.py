@@ -97,11 +97,13 @@ class Calls(Expressions):
         if call.op == "clamp" and not args:
             raise StopError(f"`{call.name}` of nothing is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
+        if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
+            raise StopError("a number is no type")
         self._one_library([*given, *named.values()])
         if call.op == "library":
             self.trace.library.append((self.budget.line, call.name))
         parts = _clamp_parts(call.name, args, kw) if call.op == "clamp" else _flat([*args, *kw.values()])
-        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(given, list(named.values())))
+        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound([*given, *named.values()]))
 
     def _of_python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
         if name in ("print", "super"):
@@ -130,7 +132,7 @@ class Calls(Expressions):
         bounds.check_operands(op, given[0], given[-1])
         if name == "round" and len(given) > 1 and not (isinstance(given[1], int) and abs(given[1]) < 64):
             raise StopError("`round` to so many digits is not evaluated")
-        return self.compute(lambda: run(*given), op, tuple(args), name, elementwise(given, []))
+        return self.compute(lambda: run(*given), op, tuple(args), name, elementwise(given))
 
     def _extreme(self, name: str, best: Val, item: Val) -> Val:
         chosen = item if self.truth(self.operator("Lt" if name == "min" else "Gt", item, best)) else best

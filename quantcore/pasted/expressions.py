@@ -238,7 +238,7 @@ class Expressions:
             raise StopError("texts are not computed with")
         x, y = self.raw_word(a), self.raw_word(b)
         self._one_library([x, y])
-        return self.compute(lambda: run(x, y), op, (a, b), name, (product if op == "matmul" else elementwise)([x, y], []))
+        return self.compute(lambda: run(x, y), op, (a, b), name, (product if op == "matmul" else elementwise)([x, y]))
 
     def raw_word(self, val: Val) -> Any:
         """`raw`, or any text, which is only compared."""
@@ -254,7 +254,7 @@ class Expressions:
             return self.note(not self.truth(val), "binary", (val,))
         x, op = self.raw(val), type(node.op)
         run = (lambda: -x) if op is ast.USub else (lambda: +x) if op is ast.UAdd else (lambda: ~x)
-        return self.compute(run, {"USub": "neg", "UAdd": "copy"}.get(op.__name__, "binary"), (val,), op.__name__, elementwise([x], []))
+        return self.compute(run, {"USub": "neg", "UAdd": "copy"}.get(op.__name__, "binary"), (val,), op.__name__, elementwise([x]))
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Val:
         val = self.evaluate(node.values[0], scope)

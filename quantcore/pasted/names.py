@@ -13,14 +13,14 @@ from torch import Tensor
 from quantcore.pasted.bounds import MOST_AXES, MOST_PRODUCTS, StopError, broadcast
 from quantcore.pasted.trace import ARRAYS
 
-Bound = Callable[[list[Any], list[Any]], float]
+Bound = Callable[[list[Any]], float]
 
 
 @dataclass(frozen=True)
 class Call:
     """A call: ``op``: its operation in the trace; ``run``: what computes it; ``bound``: the elements of its result, from
-    its positional arguments and the values of its keywords; ``most``: how many arguments may be positional; ``keywords``:
-    which may be given by name. `out`, `device` and `requires_grad` are never among them."""
+    its arguments, those by name last; ``most``: how many arguments may be positional; ``keywords``: which may be given
+    by name. `out`, `device` and `requires_grad` are never among them."""
 
     name: str
     op: str
@@ -80,87 +80,83 @@ def _integers(values: Iterable[Any]) -> list[int]:
     return [int(n) for n in _sized(values) if math.isfinite(n)]
 
 
-def elementwise(args: list[Any], named: list[Any]) -> float:
+def elementwise(values: list[Any]) -> float:
     """The elements of a result that is broadcast from all arguments."""
-    return broadcast(shapes([*args, *named]))
+    return broadcast(shapes(values))
 
 
-def _all(args: list[Any], named: list[Any]) -> float:
-    return sum(map(math.prod, shapes([*args, *named])))
+def _all(values: list[Any]) -> float:
+    return sum(map(math.prod, shapes(values)))
 
 
-def _listed(args: list[Any], named: list[Any]) -> float:
-    return sum((_listed([*a], []) if isinstance(a, list | tuple) else math.prod(getattr(a, "shape", ())) for a in args), 0.0)
+def _listed(values: list[Any]) -> float:
+    return sum(_listed([*v]) if isinstance(v, list | tuple) else math.prod(getattr(v, "shape", ())) for v in values)
 
 
-def _values_and_indices(args: list[Any], named: list[Any]) -> float:
-    return 2 * _all(args, named)
+def _values_and_indices(values: list[Any]) -> float:
+    return 2 * _all(values)
 
 
-def _crossed(args: list[Any], named: list[Any]) -> float:
-    return math.prod(map(math.prod, shapes([*args, *named])))
+def _extremes(values: list[Any]) -> float:
+    return max(_values_and_indices(values), elementwise(values))
 
 
-def _sizes(args: list[Any], named: list[Any]) -> float:
-    return math.prod(max(n, 0) for n in _integers([*args, *named]))
+def _crossed(values: list[Any]) -> float:
+    return math.prod(map(math.prod, shapes(values)))
 
 
-def _square(args: list[Any], named: list[Any]) -> float:
-    return _sizes(args[:1], []) * _sizes(args[-1:], [])
+def _sizes(values: list[Any]) -> float:
+    return math.prod(max(n, 0) for n in _integers(values))
 
 
-def _first(args: list[Any], named: list[Any]) -> float:
-    return _sizes(args[:1], named)
+def _repeated(values: list[Any]) -> float:
+    return _all(values[:1]) * _sizes(values[1:])
 
 
-def _repeated(args: list[Any], named: list[Any]) -> float:
-    return _all(args[:1], []) * _sizes(args[1:], named)
-
-
-def _expanded(args: list[Any], named: list[Any]) -> float:
-    sizes = _integers([*args[1:], *named])
-    if not args or not isinstance(args[0], ARRAYS):
+def _expanded(values: list[Any]) -> float:
+    sizes = _integers(values[1:])
+    if not values or not isinstance(values[0], ARRAYS):
         raise StopError("only tensors are expanded")
-    had = (1,) * (len(sizes) - args[0].ndim) + tuple(args[0].shape)
+    had = (1,) * (len(sizes) - values[0].ndim) + tuple(values[0].shape)
     return math.prod(h if n == -1 else max(n, 0) for n, h in zip(sizes, had, strict=False))
 
 
-def product(args: list[Any], named: list[Any]) -> float:
+def product(values: list[Any]) -> float:
     """The elements of a matrix product.
 
     Raises:
         StopError: it takes too many multiplications.
     """
-    a, b = (*shapes(args), (1,), (1,))[:2]
+    a, b = (*shapes(values), (1,), (1,))[:2]
     inner = max((a or (1,))[-1], 1)
     if math.prod(a) * math.prod(b) // inner > MOST_PRODUCTS:
         raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
     return math.prod(a) * math.prod(b) / inner**2
 
 
-def _steps(args: list[Any], named: list[Any]) -> float:
-    numbers = _sized(args)
-    start, stop, step = ([0.0] if len(numbers) < 2 else []) + [*numbers, 1.0, 1.0][: 3 - (len(numbers) < 2)]
+def _steps(values: list[Any]) -> float:
+    ends = _sized(values)
+    start, stop, step = (*([0.0] if len(ends) < 2 else []), *ends, 1.0, 1.0)[:3]
     return abs((stop - start) / step) + 1 if step else math.inf
 
 
-def _interleaved(args: list[Any], named: list[Any]) -> float:
-    if any(isinstance(a, ARRAYS) for a in args[1:]):
+def _interleaved(values: list[Any]) -> float:
+    if any(isinstance(v, ARRAYS) for v in values[1:]):
         raise StopError("a tensor gives sizes here")
-    return _repeated(args, named)
+    return _repeated(values)
 
 
-def _pieces(args: list[Any], named: list[Any]) -> float:
-    if max(_integers([*args[1:], *named]), default=1) > 1024:
+def _pieces(values: list[Any]) -> float:
+    if max(_integers(values[1:]), default=1) > 1024:
         raise StopError("a tensor is cut into more than 1,024 pieces here")
-    return _all(args[:1], [])
+    return _all(values[:1])
 
 
-def _spaced(args: list[Any], named: list[Any]) -> float:
-    return _sizes([*args, *named][2:], []) if len(args) + len(named) > 2 else 50
+def _spaced(values: list[Any]) -> float:
+    return elementwise(values[:2]) * (_sizes(values[2:]) if len(values) > 2 else 50)
 
 
-def _one(args: list[Any], named: list[Any]) -> float:
+def _one(values: list[Any]) -> float:
     return 1
 
 
@@ -213,11 +209,10 @@ _AXES = "dim axis keepdim keepdims q interpolation method unbiased correction dd
 # operation, bound, most positional arguments in torch and in NumPy, whose next one would be `out`; keywords; names
 _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("round", elementwise, (1, 1), "decimals", "round floor ceil trunc fix rint around"),
-    ("abs", elementwise, (1, 1), "", "abs absolute fabs"),
+    ("abs", elementwise, (1, 1), "", "abs absolute fabs relu"),
     ("neg", elementwise, (1, 1), "", "neg negative"),
-    ("abs", elementwise, (1, 1), "", "relu"),
-    ("unary", elementwise, (1, 1), "", "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid"),
-    ("unary", elementwise, (1, 1), "", "isnan isinf isfinite logical_not nan_to_num"),
+    ("unary", elementwise, (1, 1), "", "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid isnan "
+     "isinf isfinite logical_not nan_to_num"),
     ("copy", _all, (1, 1), "", "clone detach copy"),
     ("add", elementwise, (2, 2), "other", "add"),
     ("sub", elementwise, (2, 2), "other", "sub subtract"),
@@ -230,7 +225,9 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("clamp", elementwise, (2, 2), "min max other", "clamp_min clamp_max maximum minimum fmin fmax"),
     ("where", elementwise, (3, 3), "", "where"),
     ("mask", elementwise, (3, 0), "", "masked_fill"),
-    ("reduce", _values_and_indices, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue"),
+    ("reduce", _extremes, (3, 2), "dim axis keepdim keepdims", "max min"),
+    ("reduce", _values_and_indices, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any median "
+     "prod kthvalue"),
     ("reduce", _all, (1, 1), _AXES, "aminmax count_nonzero"),
     ("reduce", _crossed, (4, 3), _AXES, "quantile nanquantile percentile nanpercentile"),
     ("shape", _all, (3, 2), "dim axis", "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel"),
@@ -246,122 +243,135 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("matmul", _crossed, (2, 2), "", "outer"),
     ("getitem", _all, (3, 0), "dim", "select narrow"),
     ("binary", elementwise, (4, 4), "rtol atol", "allclose equal array_equal"),
-    ("create", _all, (1, 1), "dtype", "zeros_like ones_like"),
-    ("create", _sizes, (9, 1), "size shape dtype", "zeros ones"),
-    ("create", _first, (2, 2), "dtype", "full"),
-    ("create", _square, (2, 2), "", "eye"),
+    ("create", _all, (1, 1), "dtype", "zeros_like ones_like empty_like"),
+    ("create", _sizes, (9, 1), "size shape dtype", "zeros ones empty"),
+    ("create", lambda values: _sizes(values[:1]), (2, 2), "dtype", "full"),
+    ("create", lambda values: _sizes(values[:1]) * _sizes(values[-1:]), (2, 2), "", "eye"),
     ("create", _steps, (3, 3), "dtype", "arange"),
     ("create", _spaced, (3, 3), "steps num", "linspace"),
 )  # fmt: skip
+_OWN: dict[Any, dict[str, Callable[..., Any]]] = {  # torch.empty would show what was in memory before
+    torch: {"max": _extreme("max"), "min": _extreme("min"), "empty": torch.zeros, "empty_like": torch.zeros_like},
+    np: {"empty": np.zeros, "empty_like": np.zeros_like},
+}
 
 
 def _calls(home: Any, place: int) -> dict[str, Call]:
     """The rows' calls in torch (place 0) or NumPy (place 1)."""
     return {
-        name: Call(name, op, getattr(home, name), bound, most[place], frozenset(keywords.split()))
+        name: Call(name, op, _OWN[home].get(name) or getattr(home, name), bound, most[place], frozenset(keywords.split()))
         for op, bound, most, keywords, names in _ROWS
         for name in names.split()
         if most[place] and hasattr(home, name)
     }
 
 
-def _call(name: str, op: str, run: Callable[..., Any], bound: Bound, most: int, keywords: str = "") -> dict[str, Call]:
-    return {n: Call(n, op, run, bound, most, frozenset(keywords.split())) for n in name.split()}
+def _call(names: str, op: str, run: Any, bound: Bound, most: int, keywords: str = "") -> dict[str, Call]:
+    """Calls that ``run`` computes, or its attributes of these names if it is a module."""
+    return {
+        n: Call(n, op, run if callable(run) else getattr(run, n), bound, most, frozenset(keywords.split()))
+        for n in names.split()
+    }
 
 
-def _method(name: str) -> Callable[..., Any]:
-    return lambda x, *args, **kw: getattr(x, name)(*args, **kw)
+def _methods(names: str, op: str, bound: Bound, most: int, keywords: str = "") -> dict[str, Call]:
+    """Methods of the first argument."""
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda x, *args, **kw: getattr(x, name)(*args, **kw)
+
+    return {n: c for name in names.split() for n, c in _call(name, op, method(name), bound, most, keywords).items()}
 
 
-_TORCH = {
-    **_calls(torch, 0),
-    **{n: c for n in ("max", "min") for n, c in _call(n, "reduce", _extreme(n), _values_and_indices, 3, "dim axis keepdim").items()},
-    **_call("numel", "size", lambda x: x.numel(), _one, 1),
-}
-_NUMPY = {**_calls(np, 1), **{n: Call(n, "reduce", getattr(np, n), _all, 2, frozenset(_AXES.split())) for n in ("max", "min")}}
+_TORCH, _NUMPY = _calls(torch, 0) | _call("numel", "size", lambda x: x.numel(), _one, 1), _calls(np, 1)
+_NUMPY_TYPES = ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]
 _TYPES = {
-    "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16, "int": torch.int32,
-    "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8, "bool": torch.bool,
+    "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,
+    "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
+    "bool": torch.bool,
 }  # fmt: skip
 _SHARED = {  # methods of tensors and of arrays
-    **_call("item", "item", lambda x: x.item(), _one, 1),
-    **_call("tolist", "list", lambda x: x.tolist(), _all, 1),
-    **_call("reshape", "shape", _method("reshape"), _all, 9, "shape"),
+    **_methods("item", "item", _one, 1),
+    **_methods("tolist", "list", _all, 1),
+    **_methods("reshape", "shape", _all, 9, "shape"),
 }
 METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
     "tensor": {
         **{n: c for n, c in _TORCH.items() if hasattr(Tensor, n)}, **_SHARED,
         **{n: Call(n, "cast", lambda x, d=d: cast(x, d), elementwise, 1) for n, d in _TYPES.items()},
         **_call("to type", "cast", cast, elementwise, 2, "dtype"),
-        **_call("view", "shape", _method("reshape"), _all, 9), **_call("permute", "shape", _method("permute"), _all, 9),
-        **_call("expand", "shape", _method("expand"), _expanded, 9), **_call("repeat", "shape", _method("repeat"), _repeated, 9),
-        **_call("expand_as", "shape", _method("expand_as"), lambda a, n: _all(a[1:], []), 2),
+        **_call("view", "shape", _SHARED["reshape"].run, _all, 9),
+        **_methods("permute", "shape", _all, 9),
+        **_methods("expand", "shape", _expanded, 9),
+        **_methods("repeat", "shape", _repeated, 9),
+        **_methods("expand_as", "shape", lambda values: _all(values[1:]), 2),
         **_call("dim", "size", lambda x: x.ndim, _one, 1),
         **_call("size", "size", lambda x, *a: x.shape[a[0]] if a else tuple(x.shape), _one, 2),
-        **_call("contiguous cpu", "copy", torch.clone, _all, 1), **_call("numpy", "copy", lambda x: x.clone().numpy(), _all, 1),
+        **_call("contiguous cpu", "copy", torch.clone, _all, 1),
+        **_call("numpy", "copy", lambda x: x.clone().numpy(), _all, 1),
     },
     "array": {
         **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED,
-        **_call("astype", "cast", cast, elementwise, 2, "dtype"), **_call("flatten", "shape", np.ravel, _all, 1),
-        **_call("transpose", "shape", _method("transpose"), _all, 9),
+        **_call("astype", "cast", cast, elementwise, 2, "dtype"),
+        **_call("flatten", "shape", np.ravel, _all, 1),
+        **_methods("transpose", "shape", _all, 9),
     },
-    "quantized tensor": {
-        **_call("dequantize", "library", _method("dequantize"), _all, 1), **_call("int_repr", "library", _method("int_repr"), _all, 1),
-    },
+    "quantized tensor": _methods("dequantize int_repr", "library", _all, 1),
 }  # fmt: skip
 PROPERTIES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "shape": ("size", lambda x: tuple(x.shape)), "ndim": ("size", lambda x: x.ndim), "dtype": ("size", lambda x: x.dtype),
-    "T": ("shape", lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x), "data": ("copy", lambda x: x),
-}  # fmt: skip
+    "shape": ("size", lambda x: tuple(x.shape)),
+    "ndim": ("size", lambda x: x.ndim),
+    "dtype": ("size", lambda x: x.dtype),
+    "T": ("shape", lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x),
+    "data": ("copy", lambda x: x),
+}
 
 
 def _module(name: str, *members: dict[str, Any], **more: Any) -> Module:
     found: dict[str, Any] = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
-    for each in members:
+    for each in (*members, more):
         found |= each
-    return Module(name, found | more)
+    return Module(name, found)
 
 
-def _random(names: str, numpy: bool, like: bool = False) -> dict[str, Call]:
+def _random(names: str, numpy: bool, bound: Bound = _sizes) -> dict[str, Call]:
     how = torch.randn if names.startswith("randn") else torch.rand
-    return _call(names, "random", _drawn(how, numpy), _all if like else _sizes, 9, "size")
+    return _call(names, "random", _drawn(how, numpy), bound, 9, "size")
 
 
-_INFO = {n: c for n in ("iinfo", "finfo") for n, c in _call(n, "size", getattr(torch, n), _one, 1).items()}
 _LIBRARY = "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine"
+_SEED = _call("manual_seed seed", "size", lambda n: None, _one, 1)
 _nn = _module("torch.nn", functional=_module("torch.nn.functional", {"relu": _TORCH["relu"]}))
 _torch = _module(
-    "torch", _TORCH, _INFO, {str(d).removeprefix("torch."): d for d in _TYPES.values()}, _TYPES,
+    "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
+    _call("iinfo finfo", "size", torch, _one, 1), _call(_LIBRARY, "library", torch, elementwise, 5, "dtype"),
     _call("tensor as_tensor", "create", _tensor, _listed, 1, "dtype"),
-    # torch.empty would show what was in memory before
-    _call("empty", "create", torch.zeros, _sizes, 9, "dtype"), _call("empty_like", "create", torch.zeros_like, _all, 1),
-    _random("rand", False), _random("randn", False), _random("rand_like", False, True), _random("randn_like", False, True),
-    _call("manual_seed", "size", lambda n: None, _one, 1),
-    {n: c for n in _LIBRARY.split() for n, c in _call(n, "library", getattr(torch, n), elementwise, 5, "dtype").items()},
-    nn=_nn, linalg=_module("torch.linalg", norm=_TORCH["norm"]), Tensor=Tensor, quint8=torch.quint8, qint8=torch.qint8,
+    _random("rand", False), _random("randn", False), _random("rand_like", False, _all), _random("randn_like", False, _all),
+    nn=_nn, linalg=_module("torch.linalg", norm=_TORCH["norm"]), manual_seed=_SEED["manual_seed"],
+    Tensor=Tensor, quint8=torch.quint8, qint8=torch.qint8,
 )  # fmt: skip
 _numpy = _module(
-    "numpy", _NUMPY, {n: Call(n, "size", getattr(np, n), _one, 1) for n in _INFO},
-    {n: getattr(np, n) for n in ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]},
-    _call("array asarray", "create", _array, _listed, 2, "dtype"), _call("empty", "create", np.zeros, _sizes, 1, "dtype"),
-    _call("empty_like", "create", np.zeros_like, _all, 1), newaxis=None,
-    random=_module("numpy.random", _random("rand random", True), _random("randn", True), _call("seed", "size", lambda n: None, _one, 1)),
-    linalg=_module("numpy.linalg", _call("norm", "reduce", np.linalg.norm, _all, 3, "axis keepdims")), ndarray=np.ndarray,
+    "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES}, _call("iinfo finfo", "size", np, _one, 1),
+    _call("array asarray", "create", _array, _listed, 2, "dtype"),
+    random=_module("numpy.random", _random("rand random", True), _random("randn", True), seed=_SEED["seed"]),
+    linalg=_module("numpy.linalg", _call("norm", "reduce", np.linalg.norm, _all, 3, "axis keepdims")),
+    newaxis=None, ndarray=np.ndarray,
 )  # fmt: skip
-_math = _module(
-    "math", {n: Call(n, "round", getattr(math, n), _one, 1) for n in ("floor", "ceil", "trunc")},
-    {n: Call(n, "unary", getattr(math, n), _one, 1) for n in ("sqrt", "log2", "log", "exp")},
-)  # fmt: skip
-MODULES = {"torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"]}
-TYPE_NAMES = frozenset(["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float", "int", "bool"])
+_MATH = _call("floor ceil trunc", "round", math, _one, 1) | _call("sqrt log2 log exp", "unary", math, _one, 1)
+MODULES = {
+    "torch": _torch, "numpy": _numpy, "math": _module("math", _MATH), "torch.nn": _nn,
+    "torch.nn.functional": _nn.members["functional"],
+}  # fmt: skip
+TYPE_NAMES = frozenset([*_NUMPY_TYPES, "float", "int", "bool"])
 WORDS = TYPE_NAMES | {"linear", "lower", "higher", "midpoint", "nearest", "fro"}
 BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "Add": ("add", operator.add), "Sub": ("sub", operator.sub), "Mult": ("mul", operator.mul), "Div": ("div", operator.truediv),
-    "FloorDiv": ("floor_divide", operator.floordiv), "Mod": ("binary", operator.mod), "Pow": ("pow", operator.pow),
-    "LShift": ("shift", operator.lshift), "RShift": ("binary", operator.rshift), "BitAnd": ("binary", operator.and_),
-    "BitOr": ("binary", operator.or_), "BitXor": ("binary", operator.xor), "MatMult": ("matmul", operator.matmul),
-    "Eq": ("binary", operator.eq), "NotEq": ("binary", operator.ne), "Lt": ("binary", operator.lt), "LtE": ("binary", operator.le),
-    "Gt": ("binary", operator.gt), "GtE": ("binary", operator.ge), "Is": ("binary", operator.is_), "IsNot": ("binary", operator.is_not),
+    "Add": ("add", operator.add), "Sub": ("sub", operator.sub), "Mult": ("mul", operator.mul),
+    "Div": ("div", operator.truediv), "FloorDiv": ("floor_divide", operator.floordiv), "Mod": ("binary", operator.mod),
+    "Pow": ("pow", operator.pow), "LShift": ("shift", operator.lshift), "RShift": ("binary", operator.rshift),
+    "BitAnd": ("binary", operator.and_), "BitOr": ("binary", operator.or_), "BitXor": ("binary", operator.xor),
+    "MatMult": ("matmul", operator.matmul), "Eq": ("binary", operator.eq), "NotEq": ("binary", operator.ne),
+    "Lt": ("binary", operator.lt), "LtE": ("binary", operator.le), "Gt": ("binary", operator.gt),
+    "GtE": ("binary", operator.ge), "Is": ("binary", operator.is_), "IsNot": ("binary", operator.is_not),
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Pasted code on the visitor's tensor: each line's values, the codes, and those of the intended scheme."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,12 +12,11 @@ from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import OverLimitError
 from quantcore.pasted.probes import given
-from quantcore.pasted.quantizer import Chain
 from quantcore.pasted.read import MOST, by_place
 from quantcore.pasted.record import CodeReading
 from quantcore.pasted.repairs import intended, steps_of
 from quantcore.pasted.source import parse
-from quantcore.pasted.trace import Val, numbers
+from quantcore.pasted.trace import NUMBERS, numbers
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
@@ -43,23 +43,19 @@ class Shown:
     """A quantizer on a tensor ``x``: the result of its code, and that of the intended scheme.
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
-    (codes - zero point) · scale if it does not dequantize; ``right``: the scheme's result, None with ``why`` if there is
-    no such scheme; ``shift``: what the code adds to x before it scales it; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a type.
+    (codes - zero point) · scale if it does not dequantize; ``shifted``: x̂ of what the scheme quantizes, which is x or
+    what the code makes of it first; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a
+    type; ``right``: the scheme's result, None with ``why`` if there is no such scheme.
     """
 
     x: Tensor
     codes: Tensor
     dequantized: Tensor
-    shift: Tensor
+    shifted: Tensor
     lines: tuple[LineValue, ...]
     stored: bool
     right: Quantized | None
     why: str = ""
-
-    @property
-    def shifted(self) -> Tensor:
-        """The dequantized values of what the scheme quantizes: x, or what the code makes of it first."""
-        return self.dequantized + self.shift
 
     @cached_property
     def wrong_cells(self) -> Tensor:
@@ -128,23 +124,30 @@ def show_code(
     x, walk = _evaluated(reading.text, x, handed, case.flags)
     chain = by_place(walk.trace).get(case.place)
     if chain is not None and chain.x.numel() < x.numel():
-        raise QuantError("The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map.")
+        raise QuantError(
+            "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
+        )
     if chain is None or numbers(chain.stored.value).numel() != x.numel():
-        why = next((f"Line {line}: on a tensor of shape {tuple(x.shape)}, {text}" for line, text, _ in walk.trace.unread), "")
-        raise QuantError(f"{why or 'On this tensor the code does not reach its codes'}; choose another tensor.")
-    codes = numbers(chain.stored.value).reshape(x.shape).float()
-    x_hat = _dequantized(chain).reshape(x.shape).float()
+        unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.trace.unread)
+        why = next(unread, "On this tensor the code does not reach its codes")
+        raise QuantError(f"{why}; choose another tensor.")
+    codes = numbers(chain.stored.value)
     if not bool(codes.isfinite().all()):
         raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
-    lines = tuple(_lines(walk, x, element))
-    shown = Shown(x, codes, x_hat, chain.shift[1].float(), lines, chain.cast is not None, None)
+    ends = chain.end is not None and chain.end.value.shape == chain.stored.value.shape
+    x_hat = numbers(chain.end.value) if ends else (codes - chain.zero) * chain.factor - chain.shift[1]
+    x_hat, lines = x_hat.reshape(x.shape).float(), tuple(_lines(walk, x, element))
+    shifted = x_hat + chain.shift[1].float()
+    shown = Shown(x, codes.reshape(x.shape).float(), x_hat, shifted, lines, chain.cast is not None, None)
     try:
         return replace(shown, right=intended(case, chain, tuple(x.shape)))
     except QuantError as error:
         return replace(shown, why=str(error))
 
 
-def _evaluated(text: str, x: Tensor, handed: tuple[float, int] | None, flags: tuple[tuple[str, bool], ...]) -> tuple[Tensor, Walk]:
+def _evaluated(
+    text: str, x: Tensor, handed: tuple[float, int] | None, flags: tuple[tuple[str, bool], ...]
+) -> tuple[Tensor, Walk]:
     """The code on the largest block of the tensor that it can be evaluated on."""
     tree = parse(text)[1]
     for most in _BLOCKS:
@@ -155,38 +158,27 @@ def _evaluated(text: str, x: Tensor, handed: tuple[float, int] | None, flags: tu
         try:
             return block, evaluate(tree, own)
         except OverLimitError:
-            if most == _BLOCKS[-1] or block.numel() <= _BLOCKS[-1]:
+            if block.numel() <= _BLOCKS[-1]:
                 raise
     raise AssertionError
 
 
-def _dequantized(chain: Chain) -> Tensor:
-    if chain.end is not None and chain.end.value.shape == chain.stored.value.shape:
-        return numbers(chain.end.value)
-    shift = chain.shift[1]
-    return (numbers(chain.stored.value) - chain.zero) * chain.factor - shift
-
-
-def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> list[LineValue]:
+def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
     """What each line assigned, the last time it ran."""
-    last = {(line, name): val for line, name, val in walk.trace.assigned}
-    return [_line(line, name, val, x, element) for (line, name), val in sorted(last.items(), key=lambda kv: kv[0][0]) if _is_number(val)]
+    last = {(line, name): val.value for line, name, val in walk.trace.assigned if isinstance(val.value, NUMBERS)}
+    for (line, name), value in sorted(last.items(), key=lambda kv: kv[0][0]):
+        values, dtype = numbers(value), str(getattr(value, "dtype", type(value).__name__))
+        if values.numel():
+            ends, picked = (float(values.min()), float(values.max())), _picked(values, x, element)
+            yield LineValue(line, name, tuple(values.shape), dtype.removeprefix("torch."), *ends, picked)
 
 
-def _is_number(val: Val) -> bool:
-    return isinstance(val.value, int | float) or (val.is_array and val.value.shape is not None and numbers(val.value).numel() > 0)
-
-
-def _line(line: int, name: str, val: Val, x: Tensor, element: tuple[int, ...]) -> LineValue:
-    values = numbers(val.value)
-    dtype = str(getattr(val.value, "dtype", type(val.value).__name__)).removeprefix("torch.")
-    picked = None
-    inside = len(element) == x.ndim and all(-n <= i < n for i, n in zip(element, x.shape, strict=True))
-    if values.numel() == x.numel():
-        picked = values.reshape(x.shape)[element] if inside else None
-    elif values.ndim <= x.ndim and inside:
-        try:
-            picked = values.broadcast_to(x.shape)[element]
-        except RuntimeError:
-            picked = None
-    return LineValue(line, name, tuple(values.shape), dtype, float(values.min()), float(values.max()), None if picked is None else float(picked))
+def _picked(values: Tensor, x: Tensor, element: tuple[int, ...]) -> float | None:
+    """The value that belongs to an element of x; None if there is none."""
+    if len(element) != x.ndim or not all(-n <= i < n for i, n in zip(element, x.shape, strict=True)):
+        return None
+    try:
+        same = values.numel() == x.numel()
+        return float((values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element])
+    except RuntimeError:
+        return None

@@ -1,6 +1,7 @@
 """Whether a finding is the culprit: its operation's result is replaced by the right one, the code evaluated again."""
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +11,15 @@ from torch import Tensor
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.pasted.case import Case
-from quantcore.pasted.forms import divided
 from quantcore.pasted.intended import intended_scheme
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
-from quantcore.pasted.quantizer import Chain, other, type_limits
-from quantcore.pasted.trace import Override, Val, ancestors, numbers
+from quantcore.pasted.quantizer import Chain
+from quantcore.pasted.trace import Override, Val, numbers
 from quantcore.pasted.walk import Given, evaluate
 from quantcore.quantization import Quantized, apply_quietly, dequantize
 
 _EQUAL = 0.98  # of the codes; ties may fall the other way
-_MOST = 24  # quantizers of a loop that are checked
 
 
 def confirmed(case: Case, found: list[CodeFinding], tree: ast.Module, given: list[Given]) -> list[CodeFinding]:
@@ -32,12 +31,10 @@ def confirmed(case: Case, found: list[CodeFinding], tree: ast.Module, given: lis
     if not places:
         return found
     try:
-        rights = [intended(case, c, tuple(g.x.shape)) for c, g in zip(case.chains, given, strict=False)]
-        repaired = [_repaired(case, c, r, places, tree, g) for c, r, g in zip(case.chains, rights, given, strict=False)]
+        if all(_repairs(case, c, places, tree, g) for c, g in zip(case.chains, given, strict=False)):
+            return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
-    if all(_agree(codes, numbers(right.codes)) for codes, right in zip(repaired, rights, strict=True)):
-        return found
     return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
 
 
@@ -54,53 +51,45 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     return apply_quietly(x, intended_scheme(case, chain, shape))
 
 
-def _repaired(case: Case, chain: Chain, right: Quantized, places: set[str], tree: ast.Module, given: Given) -> Tensor:
-    """The codes with all culprits repaired."""
-    overrides = _overrides(case, chain, right, places)
-    walk = evaluate(tree, given, overrides)
-    stored = walk.trace.vals[chain.stored.index]
-    fmt = right.scheme.format
-    codes = numbers(stored.value).reshape(right.codes.shape)
-    return codes if case.bounds or not isinstance(fmt, IntFormat) else codes.clamp(fmt.qmin, fmt.qmax)
+def _repairs(case: Case, chain: Chain, places: set[str], tree: ast.Module, given: Given) -> bool:
+    """Whether the codes are the intended ones, but for ties, with all culprits repaired."""
+    right = intended(case, chain, tuple(given.x.shape))
+    walk = evaluate(tree, given, _overrides(case, chain, right, places))
+    codes, fmt = numbers(walk.trace.vals[chain.stored.index].value).reshape(right.codes.shape), right.scheme.format
+    if case.bounds is None and isinstance(fmt, IntFormat):
+        codes = codes.clamp(fmt.qmin, fmt.qmax)
+    off = (codes - right.codes).abs()
+    return float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL
 
 
 def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
-    x = numbers(chain.data.value)
-    scale = steps_of(right).double().reshape(x.shape)
-    zero = _zero_points_of(right).double().reshape(x.shape)
+    """The right results of the culprits, by their place in the trace."""
+    scale, zero = (e.double().reshape(chain.x.shape) for e in (steps_of(right), _zero_points_of(right)))
     found: dict[int, Override] = {}
-    shift = next((s for s in reversed(chain.steps) if s.op in ("add", "sub")), None)
-    if "scale" in places or ("zero" in places and case.form.is_single) or ("zero" in places and right.scheme.symmetric):
-        ratio, made = scale / chain.factor, divided(chain)
-        if case.form.axis == -1 and not case.form.multiplied and made not in chain.scalings and float(ratio.max()) <= float(ratio.min()) * 1.001:
-            turned = _is_inverse(chain, made)
-            found[made.index] = lambda val: _like(val, numbers(val.value) * (1 / ratio.max() if turned else ratio.max()))
-        else:
-            found[chain.scalings[-1].index] = lambda val: _like(val, x / scale)
+
+    def repair(node: Val, values: Callable[[Val], Tensor]) -> None:
+        found[node.index] = lambda val: _like(val, values(val))
+
+    if "scale" in places or ("zero" in places and (case.form.is_single or right.scheme.symmetric)):
+        repair(chain.scalings[-1], lambda val: chain.x / scale)
     if "round" in places or chain.round.op == "floor_divide":
-        found[chain.round.index] = lambda val: _like(val, (x / scale if val.op == "floor_divide" else numbers(_flow(val).value)).round())
-    if "zero" in places and shift is not None:
-        found[shift.index] = lambda val: _like(val, numbers(_flow(val).value) + zero)
-    elif "zero" in places:
-        found[chain.round.index] = lambda val: _like(val, numbers(val.value) + zero)
-    if "late" in places and chain.cast is not None:
-        limits = type_limits(chain.cast.value) or (0, 0)
-        codes = (numbers(chain.round.value) + chain.zero).clamp(*limits)
-        found[chain.cast.index] = lambda val: _like(val, codes)
-    if chain.cast is not None and chain.cast.flow is not None and ("cast" in places or "zero" in places):
-        limits = type_limits(chain.cast.value) or (0, 0)
-        found.setdefault(chain.cast.index, lambda val: cast(_like(_flow(val), numbers(_flow(val).value).clamp(*limits)), val.value.dtype))
+        divides = chain.round.op == "floor_divide"
+        repair(chain.round, lambda val: (chain.x / scale if divides else _flow(val)).round())
+    # a zero point that depends on the tensor was computed from the scale
+    if "zero" in places or ("scale" in places and case.zero_varies):
+        if chain.zeros:
+            repair(chain.zeros[-1], lambda val: _flow(val) + zero)
+        else:
+            repair(chain.round, lambda val: numbers(val.value) + zero)
+    if chain.cast is not None and case.cast_limits is not None and places & {"late", "cast", "zero"}:
+        limits, late = case.cast_limits, numbers(chain.round.value) + chain.zero
+        repair(chain.cast, lambda val: (late if "late" in places else _flow(val)).clamp(*limits))
     return found
 
 
-def _is_inverse(chain: Chain, made: Val) -> bool:
-    """Whether what was made of an extreme is 1 / scale."""
-    return any(s.op == "mul" and made in ancestors(other(s)) for s in chain.scalings)
-
-
-def _flow(val: Val) -> Val:
+def _flow(val: Val) -> Tensor:
     """The data of an operation that is being added to the trace."""
-    return val.flow or next(a for a in val.args if a.data)
+    return numbers((val.flow or next(a for a in val.args if a.data)).value)
 
 
 def steps_of(result: Quantized) -> Tensor:
@@ -119,8 +108,3 @@ def _like(val: Val, values: Tensor) -> Any:
     if isinstance(val.value, Tensor):
         return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)
     return cast(values.numpy(), val.value.dtype)
-
-
-def _agree(codes: Tensor, right: Tensor) -> bool:
-    off = (codes - right).abs()
-    return bool(float(off.max()) <= 1 and float(torch.eq(off, 0).double().mean()) >= _EQUAL)

@@ -141,7 +141,7 @@ class Walk(Calls):
         if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
             self.trace.written.append((self.budget.line, name))
         live, is_tensor = owner.value, isinstance(owner.value, Tensor)
-        self.budget.room(elementwise([live], []))
+        self.budget.room(elementwise([live]))
         owner.value = live.clone() if is_tensor else live.copy()
         self.compute(lambda: change(live) is None, "binary", (), name, 1)
         made = self.note(live, op, args, name.removesuffix("_"))
