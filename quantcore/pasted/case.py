@@ -1,6 +1,6 @@
 """One quantizer of the code on several tensors, and what is known of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from quantcore.pasted.forms import Form, closest, form_of
@@ -10,17 +10,24 @@ from quantcore.pasted.trace import Val, numbers
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A quantizer. ``chains``: the same one on each ordinary tensor; ``place``: the lines that
-    tell it from others; ``flags``: the boolean parameters that lead to it."""
+    """A quantizer. ``chains``: the same one on each ordinary tensor; ``place``: the lines that tell it from others;
+    ``flags``: the boolean parameters that lead to it; ``special``: it on the special tensors that it can be found on."""
 
     chains: list[Chain]
     place: tuple[int, ...] = ()
     flags: tuple[tuple[str, bool], ...] = ()
+    special: dict[str, Chain] = field(default_factory=dict)
 
     @property
     def chain(self) -> Chain:
         """It on the first tensor."""
         return self.chains[0]
+
+    @property
+    def wide(self) -> "Case":
+        """It also on the tensor with outliers, if its scale does not depend on the tensor."""
+        given = "outlier" in self.special and self.form.kind in ("given", "handed")
+        return replace(self, chains=[*self.chains, self.special["outlier"]]) if given else self
 
     @cached_property
     def form(self) -> Form:

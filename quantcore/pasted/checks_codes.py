@@ -201,11 +201,9 @@ def _drops_fraction(val: Val) -> bool:
     return not half and not is_integral(numbers(before.value))
 
 
-def check_special(case: Case, special: dict[str, Chain]) -> Iterator[CodeFinding]:
-    """Yield what does not show on an ordinary tensor.
-
-    ``special``: the quantizer on the special tensors that it can be found on.
-    """
+def check_special(case: Case) -> Iterator[CodeFinding]:
+    """Yield what does not show on an ordinary tensor."""
+    special = case.special
     if "one-sided" in special:
         yield from _overflowing_zero(special["one-sided"])
     if case.form.kind in ("given", "handed"):

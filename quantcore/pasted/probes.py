@@ -41,10 +41,8 @@ def special(shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """The code on tensors of one shape; ``flags``: the boolean parameters it was called with."""
+    """The code on tensors of one shape, with the same boolean parameters."""
 
-    shape: tuple[int, ...]
-    flags: tuple[tuple[str, bool], ...]
     ordinary: list[Walk]
     special: dict[str, Walk]
 
@@ -61,13 +59,9 @@ def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = (), end: f
     return Given(x, scale, round(-128 - low / scale), numpy=uses_numpy(text), flags=flags, end=end)
 
 
-def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> tuple[tuple[int, ...], Walk]:
-    """The shape on which most of the code can be evaluated, and its evaluation.
-
-    Raises:
-        OverLimitError: it takes too many steps, elements or too much time.
-    """
-    best: tuple[int, tuple[int, ...], Walk] | None = None
+def _fitting(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> Walk:
+    """The evaluation on a tensor of the shape on which most of the code can be evaluated."""
+    best: tuple[int, Walk] | None = None
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
         try:
@@ -79,25 +73,24 @@ def fitting_shape(tree: ast.Module, text: str, also: tuple[int, ...] | None, end
             continue
         failed = sum(not refused for _, _, refused in walk.trace.unread)
         if best is None or failed < best[0]:
-            best = (failed, shape, walk)
+            best = failed, walk
         if not failed:
             break
     assert best is not None
-    return best[1], best[2]
+    return best[1]
 
 
 def probe(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> list[Probed]:
     """Evaluate code on every tensor, once more for each boolean parameter of a function that nobody calls.
 
     Raises:
-        OverLimitError: as `fitting_shape`.
+        OverLimitError: it takes too many steps, elements or too much time.
     """
-    shape, first = fitting_shape(tree, text, also, end)
-    variants: list[tuple[tuple[str, bool], ...]] = [()]
-    variants += [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]
+    first = _fitting(tree, text, also, end)
+    shape = tuple(first.given.x.shape)
     found = []
-    for flags in variants:
+    for flags in [(), *(((name, value),) for name in sorted(first.flags)[:3] for value in (False, True))]:
         walks = [evaluate(tree, given(x, text, flags, end)) for x in ordinary(shape)]
         others = {name: evaluate(tree, given(x, text, flags, end)) for name, x in special(shape).items()}
-        found.append(Probed(shape, flags, walks, others))
+        found.append(Probed(walks, others))
     return found

@@ -1,6 +1,5 @@
 """From pasted code to the findings."""
 
-import ast
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ from quantcore.pasted.checks_codes import check_codes, check_special
 from quantcore.pasted.checks_dequantize import check_dequantize
 from quantcore.pasted.forms import closest, divided
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.probes import Probed, given, ordinary, probe
+from quantcore.pasted.probes import Probed, probe
 from quantcore.pasted.quantizer import Chain, chains, other
 from quantcore.pasted.record import CodeReading
 from quantcore.pasted.repairs import confirmed
@@ -45,11 +44,13 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     end = time.thread_time() + SECONDS_IN_ALL
     probed = probe(tree, text, shape, end)
     for variant in probed:
-        for case, special in _cases(variant):
+        for case in _cases(variant):
             if any(_same(case, c) for c in cases) or time.thread_time() > end:
                 continue
             cases.append(case)
-            _keep(found, _findings(case, variant, special, tree, text, end), len(cases) - 1)
+            # in the second, the largest magnitude is negative
+            codes = confirmed(case, list(check_codes(case.wide)), variant.ordinary[:2])
+            _keep(found, [*codes, *check_dequantize(case), *check_special(case)], len(cases) - 1)
     written = dict.fromkeys(w for p in probed for w in p.ordinary[0].trace.written)
     _keep(found, [_written(line, name) for line, name in written], 0 if cases else None)
     lines = text.split("\n")
@@ -78,13 +79,13 @@ def _written(line: int, name: str) -> CodeFinding:
     return finding("clamp-in-place", line, what="This clamp" if clamp else f"{name.capitalize()} here")
 
 
-def _cases(variant: Probed) -> Iterator[tuple[Case, dict[str, Chain]]]:
+def _cases(variant: Probed) -> Iterator[Case]:
     """The quantizers of the code, each on all ordinary tensors and on the special ones that it can be found on."""
-    found = [by_place(w.trace) for w in variant.ordinary]
+    found, flags = [by_place(w.trace) for w in variant.ordinary], variant.ordinary[0].given.flags
     special = {name: by_place(w.trace) for name, w in variant.special.items()}
     for key in list(found[0])[:_CASES]:
         if all(key in f for f in found):
-            yield Case([f[key] for f in found], key, variant.flags), {n: s[key] for n, s in special.items() if key in s}
+            yield Case([f[key] for f in found], key, flags, {n: s[key] for n, s in special.items() if key in s})
 
 
 def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
@@ -106,18 +107,6 @@ def _same(a: Case, b: Case) -> bool:
         return case.place[:3], case.form.kind, closest(case.form.divisor), case.bounds, case.zero
 
     return facts(a) == facts(b)
-
-
-def _findings(
-    case: Case, variant: Probed, special: dict[str, Chain], tree: ast.Module, text: str, end: float
-) -> list[CodeFinding]:
-    wide = case
-    if "outlier" in special and case.form.kind in ("given", "handed"):
-        wide = Case([*case.chains, special["outlier"]])
-    # in the second, the largest magnitude is negative
-    tensors = [given(x, text, variant.flags, end) for x in ordinary(variant.shape)[:2]]
-    codes = confirmed(case, list(check_codes(wide)), tree, tensors)
-    return [*codes, *check_dequantize(case), *check_special(case, special)]
 
 
 def _parts(case: Case) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """Whether a finding is the culprit: its operation's result is replaced by the right one, the code evaluated again."""
 
-import ast
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,22 +15,22 @@ from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
 from quantcore.pasted.quantizer import Chain
 from quantcore.pasted.trace import Override, Val, numbers
-from quantcore.pasted.walk import Given, evaluate
+from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly, dequantize
 
 _EQUAL = 0.98  # of the codes; ties may fall the other way
 
 
-def confirmed(case: Case, found: list[CodeFinding], tree: ast.Module, given: list[Given]) -> list[CodeFinding]:
+def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
-    ``given``: what each of the case's quantizers was evaluated on, or the first of them.
+    ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
     """
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
     if not places:
         return found
     try:
-        if all(_repairs(case, c, places, tree, g) for c, g in zip(case.chains, given, strict=False)):
+        if all(_repairs(case, c, places, w) for c, w in zip(case.chains, walks, strict=False)):
             return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
@@ -51,11 +50,12 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     return apply_quietly(x, intended_scheme(case, chain, shape))
 
 
-def _repairs(case: Case, chain: Chain, places: set[str], tree: ast.Module, given: Given) -> bool:
+def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
     """Whether the codes are the intended ones, but for ties, with all culprits repaired."""
-    right = intended(case, chain, tuple(given.x.shape))
-    walk = evaluate(tree, given, _overrides(case, chain, right, places))
-    codes, fmt = numbers(walk.trace.vals[chain.stored.index].value).reshape(right.codes.shape), right.scheme.format
+    right = intended(case, chain, tuple(walk.given.x.shape))
+    repaired = evaluate(walk.tree, walk.given, _overrides(case, chain, right, places))
+    codes = numbers(repaired.trace.vals[chain.stored.index].value).reshape(right.codes.shape)
+    fmt = right.scheme.format
     if case.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
     off = (codes - right.codes).abs()

@@ -67,6 +67,7 @@ class Walk(Calls):
     """One evaluation of the code. ``bound``: what stands for names that it does not define; ``flags``: the boolean
     parameters of functions that nobody calls; ``made``: what the last of these returned, by name."""
 
+    tree: ast.Module = field(kw_only=True)
     given: Given = field(kw_only=True)
     bound: dict[str, Val] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
@@ -75,14 +76,14 @@ class Walk(Calls):
     called: set[ast.AST] = field(default_factory=set)
     depth: int = 0
 
-    def run(self, tree: ast.Module) -> None:
+    def run(self) -> None:
         """Run the code, then what it only defines; what can't be evaluated goes to ``trace.unread``.
 
         Raises:
             OverLimitError: it takes too many steps, elements or too much time.
         """
         scope = self._scope(None)
-        for node in tree.body:
+        for node in self.tree.body:
             if not self._attempt(lambda node=node: self.statement(node, scope)):  # type: ignore[misc]
                 stored = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
                 scope.names |= {name: Val(Unread()) for name in stored}
@@ -301,16 +302,19 @@ class Walk(Calls):
 
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         for alias in node.names:
+            name, path = alias.asname or alias.name.partition(".")[0], alias.name
+            home = None
             if isinstance(node, ast.ImportFrom):
-                module = self.note(MODULES.get(f"{node.module}.{alias.name}") or MODULES.get(node.module or ""))
-                is_module = f"{node.module}.{alias.name}" in MODULES
-                scope.names[alias.asname or alias.name] = module if is_module or module.value is None else self.member(module, alias.name)
-            else:
-                name = alias.name if alias.asname else alias.name.partition(".")[0]
-                module = scope.names[alias.asname or name] = self.note(MODULES.get(name) if alias.name in MODULES else None)
-            if module.value is None:
-                scope.names[alias.asname or alias.name.partition(".")[0]] = Val(Unread())
-                raise StopError(f"the import of `{(getattr(node, 'module', '') or alias.name)[:40]}` is not evaluated")
+                home, path = MODULES.get(node.module or ""), f"{node.module}.{alias.name}"
+            module = MODULES.get(path)
+            if module is not None and isinstance(node, ast.Import) and not alias.asname:
+                module = MODULES[name]
+            elif module is None and home is not None:
+                scope.names[name] = self.member(self.note(home), alias.name)
+                continue
+            scope.names[name] = Val(Unread()) if module is None else self.note(module)
+            if module is None:
+                raise StopError(f"the import of `{(getattr(node, 'module', '') or path)[:40]}` is not evaluated")
 
     def assign(self, target: ast.expr, value: Val, scope: Scope) -> None:
         """Bind a name, an attribute of an instance, an element of a tensor or list, or several of them."""
@@ -374,8 +378,8 @@ def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | No
     Raises:
         OverLimitError: it takes too many steps, elements or too much time.
     """
-    walk = Walk(given=given)
+    walk = Walk(tree=tree, given=given)
     walk.trace.overrides = overrides or {}
     walk.budget.end = min(walk.budget.end, given.end)
-    walk.run(tree)
+    walk.run()
     return walk
