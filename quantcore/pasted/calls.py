@@ -10,6 +10,8 @@ from quantcore.pasted.bounds import StopError
 from quantcore.pasted.expressions import (
     BUILTINS,
     DEEPEST,
+    ON_LISTS,
+    ON_NUMBERS,
     Builtin,
     Class,
     Expressions,
@@ -19,12 +21,7 @@ from quantcore.pasted.expressions import (
     Scope,
 )
 from quantcore.pasted.names import METHODS, Call, elementwise, kind_of
-from quantcore.pasted.trace import ARRAYS, NUMBERS, Val
-
-_ON_LISTS: dict[str, Callable[..., Any]] = {"zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed}
-_ON_NUMBERS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "abs": ("abs", abs), "round": ("round", round), "int": ("cast", int), "float": ("copy", float), "bool": ("binary", bool), "pow": ("pow", pow)
-}  # fmt: skip
+from quantcore.pasted.trace import ARRAYS, NUMBERS, Val, Vals
 
 
 @dataclass(eq=False)
@@ -39,7 +36,7 @@ class Calls(Expressions):
         """Make an instance of a pasted class."""
         raise NotImplementedError
 
-    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: tuple[Val, ...], name: str) -> Val:
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
         """Modify a tensor in place."""
         raise NotImplementedError
 
@@ -64,7 +61,7 @@ class Calls(Expressions):
         match func.value:
             case Call() as call:
                 return self._of_library(call, args, kw)
-            case Method(name="append", owner=owner) if isinstance(owner.value, list) and len(args) == 1 and not kw:
+            case Method(owner=Val(value=list()) as owner) if len(args) == 1 and not kw:  # only append
                 bounds.check_operands("add", owner.value, 1)
                 owner.value.append(args[0])
                 owner.args, owner.varies = (*owner.args, args[0]), owner.varies or args[0].varies
@@ -72,7 +69,8 @@ class Calls(Expressions):
             case Method(name=name, owner=owner) if not isinstance(owner.value, list):
                 return self._of_array(name, owner, args, kw)
             case Function() as function:
-                return self.call_function(function, [*([function.owner] if function.owner else []), *args], kw)
+                own = [function.owner] if function.owner else []
+                return self.call_function(function, [*own, *args], kw)
             case Class() as made:
                 return self.create(made, args, kw)
             case Instance():
@@ -98,35 +96,38 @@ class Calls(Expressions):
             raise StopError(f"`{call.name}` of nothing is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
         if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
-            raise StopError("a number is no type")
+            raise StopError("a number is given as a type here")
         self._one_library([*given, *named.values()])
         if call.op == "library":
             self.trace.library.append((self.budget.line, call.name))
         parts = _clamp_parts(call.name, args, kw) if call.op == "clamp" else _flat([*args, *kw.values()])
-        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound([*given, *named.values()]))
+        elements = call.bound([*given, *named.values()])
+        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, elements)
 
     def _of_python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
         if name in ("print", "super"):
             return self.note(Builtin(name) if name == "super" else None)
         if kw.keys() > {"strict"} or not args or len(args) > 64:
             raise StopError(f"this `{name}` is not evaluated")
-        if name in _ON_LISTS:
+        if name in ON_LISTS:
             lists = [self.items(a) for a in args]
-            return self.compute(lambda: list(_ON_LISTS[name](*lists)), "number", (), name, 1)
+            return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", (), name, 1)
         if name == "len":
             return self.compute(lambda: len(args[0].value), "size", (), name, 1)
         if name in ("sum", "min", "max"):
             items = self.items(args[0]) if len(args) == 1 else args
             found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
             for item in items[name != "sum" :]:
-                found = self.operator("Add", found, item) if name == "sum" else self._extreme(name, found, item)
+                add = name == "sum"
+                found = self.operator("Add", found, item) if add else self._extreme(name, found, item)
             return found
         given = [self.raw_word(a) for a in args]
         if name == "float" and given[0] in ("inf", "-inf", "nan"):
             return self.note(float(given[0]))
         if name == "range":
-            return self.compute(lambda: range(*(int(g) if isinstance(g, ARRAYS) else g for g in given)), "number", (), name, 1)
-        op, run = _ON_NUMBERS[name]
+            ends = (int(g) if isinstance(g, ARRAYS) else g for g in given)  # evaluated within the computation
+            return self.compute(lambda: range(*ends), "number", (), name, 1)
+        op, run = ON_NUMBERS[name]
         if not all(isinstance(g, NUMBERS) for g in given):
             raise StopError(f"`{name}` is evaluated for numbers and tensors only")
         bounds.check_operands(op, given[0], given[-1])
@@ -139,15 +140,16 @@ class Calls(Expressions):
         return self.note(chosen.value, "pick", (chosen, best if chosen is item else item), name)
 
 
-def _flat(vals: list[Val], depth: int = 0) -> tuple[Val, ...]:
+def _flat(vals: list[Val], depth: int = 0) -> Vals:
     """The values in arguments, also in lists."""
     found: list[Val] = []
     for val in vals:
-        found += _flat(list(val.value), depth + 1) if isinstance(val.value, list | tuple) and depth < DEEPEST else [val]
+        listed = isinstance(val.value, list | tuple) and depth < DEEPEST
+        found += _flat(list(val.value), depth + 1) if listed else [val]
     return tuple(found)
 
 
-def _clamp_parts(name: str, args: list[Val], kw: dict[str, Val]) -> tuple[Val, ...]:
+def _clamp_parts(name: str, args: list[Val], kw: dict[str, Val]) -> Vals:
     """Value, low and high of a clamp, however it is written."""
     x, rest, none = args[0], args[1:], Val(None)
     if name not in ("clamp", "clip"):

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from quantcore.pasted.names import (
     MODULES,
     PROPERTIES,
     TYPE_NAMES,
+    UNARY,
     WORDS,
     Module,
     Row,
@@ -26,14 +27,21 @@ from quantcore.pasted.names import (
     kind_of,
     product,
 )  # fmt: skip
-from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val
+from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val, Vals
 
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
 DEEPEST = 12  # of lists in lists
-_ABBREVIATED = {"np": MODULES["numpy"], "F": MODULES["torch.nn.functional"], "nn": MODULES["torch.nn"], **MODULES}
-BUILTINS = frozenset(
-    ["zip", "enumerate", "list", "tuple", "reversed", "abs", "round", "int", "float", "bool", "pow", "len", "range", "sum", "min", "max", "print", "super"]
-)
+_ABBREVIATED = MODULES | {"np": MODULES["numpy"], "F": MODULES["torch.nn.functional"], "nn": MODULES["torch.nn"]}
+ON_LISTS: dict[str, Callable[..., Any]] = {
+    "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed,
+}  # fmt: skip
+ON_NUMBERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "abs": ("abs", abs), "round": ("round", round), "int": ("cast", int), "float": ("copy", float),
+    "bool": ("binary", bool), "pow": ("pow", pow),
+}  # fmt: skip
+BUILTINS = frozenset([*ON_LISTS, *ON_NUMBERS, "len", "range", "sum", "min", "max", "print", "super"])
+_FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
+_NOT_REAL = ("64j", "complex64", "complex128", "object")
 
 
 @dataclass(eq=False)
@@ -122,11 +130,11 @@ class Expressions:
         """Bind a target."""
         raise NotImplementedError
 
-    def note(self, value: Any, op: str = "number", args: tuple[Val, ...] = (), name: str = "") -> Val:
+    def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
         """Add a value to the trace."""
         return self.trace.add(value, op, args, self.budget.line, name)
 
-    def compute(self, run: Callable[[], Any], op: str, args: tuple[Val, ...], name: str, elements: float) -> Val:
+    def compute(self, run: Callable[[], Any], op: str, args: Vals, name: str, elements: float) -> Val:
         """Reserve room for a result, compute it, and add it to the trace.
 
         Raises:
@@ -136,22 +144,23 @@ class Expressions:
         try:
             with np.errstate(all="ignore"):
                 found = run()
-        except (TypeError, ValueError, IndexError, RuntimeError, ArithmeticError, AttributeError, KeyError, MemoryError) as error:
+        except _FAILURES as error:
             why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:160]
             raise StopError(f"this fails: {why}", refused=False) from None
         return self._packed(found, op, args, name)
 
-    def _packed(self, found: Any, op: str, args: tuple[Val, ...], name: str) -> Val:
+    def _packed(self, found: Any, op: str, args: Vals, name: str) -> Val:
         """A result in the trace; the items of a list each on its own."""
         if isinstance(found, Val):
             return found
         if isinstance(found, list | tuple):
             self.budget.step(count=len(found))
             items = [self._packed(item, op, args, name) for item in found]
-            named = hasattr(found, "indices")
-            return self.note(items if isinstance(found, list) else Row(items) if named else tuple(items), "pack", tuple(items), name)
+            kind = list if isinstance(found, list) else Row if hasattr(found, "indices") else tuple
+            return self.note(kind(items), "pack", tuple(items), name)
         is_array = isinstance(found, ARRAYS)
-        if isinstance(found, complex) or (is_array and (found.ndim > bounds.MOST_AXES or str(found.dtype).endswith(("64j", "complex64", "complex128", "object")))):
+        large = is_array and found.ndim > bounds.MOST_AXES
+        if isinstance(found, complex) or large or (is_array and str(found.dtype).endswith(_NOT_REAL)):
             raise StopError("a result here is not a tensor of real numbers")
         val = self.note(found, op, args, name)
         if name in _OWN_DATA and is_array and found.ndim:
@@ -171,8 +180,9 @@ class Expressions:
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, Builtin) and value.name in TYPE_NAMES:
             return {"int": int, "float": float, "bool": bool}[value.name]
-        is_type = isinstance(value, torch.dtype | np.dtype) or (isinstance(value, type) and issubclass(value, np.number))
-        if value is None or isinstance(value, NUMBERS) or is_type or (isinstance(value, str) and value in WORDS):
+        is_type = isinstance(value, type) and issubclass(value, np.number)
+        is_word = isinstance(value, str) and value in WORDS
+        if is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None))):
             return value
         raise StopError("an argument here is neither a number nor a tensor")
 
@@ -185,7 +195,7 @@ class Expressions:
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
-        if not isinstance(value, range | Tensor | np.ndarray) or (isinstance(value, Tensor | np.ndarray) and not value.ndim):
+        if not isinstance(value, range) and not (isinstance(value, Tensor | np.ndarray) and value.ndim):
             raise StopError("this can't be looped over")
         if len(value) > bounds.MOST_ITEMS:
             raise StopError(f"a loop here would run more than {bounds.MOST_ITEMS:,} times")
@@ -219,7 +229,8 @@ class Expressions:
         return found
 
     def _binop(self, node: ast.BinOp, scope: Scope) -> Val:
-        return self.operator(type(node.op).__name__, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
+        left, right = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
+        return self.operator(type(node.op).__name__, left, right)
 
     def operator(self, name: str, a: Val, b: Val) -> Val:
         """The result of a binary operator, by the name of its syntax node.
@@ -238,7 +249,8 @@ class Expressions:
             raise StopError("texts are not computed with")
         x, y = self.raw_word(a), self.raw_word(b)
         self._one_library([x, y])
-        return self.compute(lambda: run(x, y), op, (a, b), name, (product if op == "matmul" else elementwise)([x, y]))
+        bound = product if op == "matmul" else elementwise
+        return self.compute(lambda: run(x, y), op, (a, b), name, bound([x, y]))
 
     def raw_word(self, val: Val) -> Any:
         """`raw`, or any text, which is only compared."""
@@ -252,9 +264,9 @@ class Expressions:
         val = self.evaluate(node.operand, scope)
         if isinstance(node.op, ast.Not):
             return self.note(not self.truth(val), "binary", (val,))
-        x, op = self.raw(val), type(node.op)
-        run = (lambda: -x) if op is ast.USub else (lambda: +x) if op is ast.UAdd else (lambda: ~x)
-        return self.compute(run, {"USub": "neg", "UAdd": "copy"}.get(op.__name__, "binary"), (val,), op.__name__, elementwise([x]))
+        x, name = self.raw(val), type(node.op).__name__
+        op, run = UNARY[name]
+        return self.compute(lambda: run(x), op, (val,), name, elementwise([x]))
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Val:
         val = self.evaluate(node.values[0], scope)
@@ -294,9 +306,9 @@ class Expressions:
 
     def defaults(self, args: ast.arguments, scope: Scope) -> dict[str, Val]:
         """The default values of parameters."""
-        names = [a.arg for a in (*args.posonlyargs, *args.args)][::-1]
-        pairs = [*zip(names, args.defaults[::-1], strict=False), *zip((a.arg for a in args.kwonlyargs), args.kw_defaults, strict=True)]
-        return {name: self.evaluate(default, scope) for name, default in pairs if default is not None}
+        placed = zip([*args.posonlyargs, *args.args][::-1], args.defaults[::-1], strict=False)
+        pairs = [*placed, *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+        return {a.arg: self.evaluate(default, scope) for a, default in pairs if default is not None}
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> Val:
         inner = Scope(scope)
@@ -318,11 +330,10 @@ class Expressions:
             parts = [self.index(part, scope) for part in node.elts]
             return tuple(p for p, _ in parts), tuple(v for _, vals in parts for v in vals)
         if isinstance(node, ast.Slice):
-            ends = [None if e is None else self.evaluate(e, scope) for e in (node.lower, node.upper, node.step)]
-            numbers = [None if e is None else self.raw(e) for e in ends]
-            if not all(n is None or isinstance(n, int) for n in numbers):
+            ends = [self.evaluate(e, scope) if e else Val(None) for e in (node.lower, node.upper, node.step)]
+            if not all(e.value is None or isinstance(e.value, int) for e in ends):
                 raise StopError("a slice here has ends that are no integers")
-            return slice(*numbers), tuple(e for e in ends if e is not None)
+            return slice(*(e.value for e in ends)), tuple(e for e in ends if e.value is not None)
         val = self.evaluate(node, scope)
         return (val.value if val.value is Ellipsis else self.raw(val)), (val,)
 
@@ -354,16 +365,17 @@ class Expressions:
             return self.note(value.members[name], name=name)
         if isinstance(value, Class | Instance):
             found = (value.members if isinstance(value, Class) else value.fields).find(name)
-            if found is not None and isinstance(value, Instance) and isinstance(found.value, Function) and not found.value.static:
-                function = found.value
-                return self.note(Function(function.node, function.scope, function.defaults, owner=val))
+            function = found.value if found is not None and isinstance(value, Instance) else None
+            if isinstance(function, Function) and not function.static:
+                return self.note(replace(function, owner=val))
             if found is not None:
                 return found
         if isinstance(value, ARRAYS) and name in PROPERTIES:
             op, get = PROPERTIES[name]
             return self.compute(lambda: get(value), op, (val,), name, 1)
-        if isinstance(value, torch.iinfo | torch.finfo | np.iinfo | np.finfo) and name in ("min", "max", "bits", "eps", "tiny"):
-            return self.note(float(getattr(value, name)) if isinstance(value, torch.finfo | np.finfo) else int(getattr(value, name)))
+        floats = isinstance(value, torch.finfo | np.finfo)
+        if name in ("min", "max", "bits", "eps", "tiny") and (floats or isinstance(value, torch.iinfo | np.iinfo)):
+            return self.note((float if floats else int)(getattr(value, name)))
         if isinstance(value, Row) and name in ("values", "indices"):
             return value[name == "indices"]  # type: ignore[no-any-return]
         methods = METHODS.get(kind_of(value), {"append": None} if isinstance(value, list) else {})

@@ -364,6 +364,7 @@ MODULES = {
 }  # fmt: skip
 TYPE_NAMES = frozenset([*_NUMPY_TYPES, "float", "int", "bool"])
 WORDS = TYPE_NAMES | {"linear", "lower", "higher", "midpoint", "nearest", "fro"}
+UNARY = {"USub": ("neg", operator.neg), "UAdd": ("copy", operator.pos), "Invert": ("binary", operator.invert)}
 BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "Add": ("add", operator.add), "Sub": ("sub", operator.sub), "Mult": ("mul", operator.mul),
     "Div": ("div", operator.truediv), "FloorDiv": ("floor_divide", operator.floordiv), "Mod": ("binary", operator.mod),

@@ -11,9 +11,10 @@ from torch import Tensor
 ARRAYS = (Tensor, np.ndarray, np.generic)
 NUMBERS = (bool, int, float, *ARRAYS)
 # operations whose result holds the elements of their data, one by one
-_ELEMENTWISE = frozenset(
-    ["add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask", "where", "shape", "getitem", "library"]
-)
+_ELEMENTWISE = (
+    "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask",
+    "where", "shape", "getitem", "library",
+)  # fmt: skip
 
 
 @dataclass(eq=False, slots=True, repr=False)
@@ -25,7 +26,7 @@ class Val:
 
     value: Any
     op: str = "number"
-    args: "tuple[Val, ...]" = ()
+    args: "Vals" = ()
     line: int = 0
     name: str = ""
     index: int = -1
@@ -40,6 +41,7 @@ class Val:
         return isinstance(self.value, ARRAYS)
 
 
+Vals = tuple[Val, ...]
 Override = Callable[[Val], Any]
 
 
@@ -56,7 +58,7 @@ class Trace:
     library: list[tuple[int, str]] = field(default_factory=list)
     overrides: dict[int, Override] = field(default_factory=dict)
 
-    def add(self, value: Any, op: str = "number", args: tuple[Val, ...] = (), line: int = 0, name: str = "") -> Val:
+    def add(self, value: Any, op: str = "number", args: Vals = (), line: int = 0, name: str = "") -> Val:
         """Append a value, or its repair if there is one, and note what it depends on."""
         val = Val(value, op, args, line, name, len(self.vals))
         val.varies, val.handed = any(a.varies for a in args), any(a.handed for a in args)

@@ -16,7 +16,7 @@ from quantcore.pasted.bounds import OverLimitError, StopError
 from quantcore.pasted.calls import Calls
 from quantcore.pasted.expressions import BUILTINS, Class, Function, Instance, Scope, Unread
 from quantcore.pasted.names import BINARY, MODULES, elementwise, indexed
-from quantcore.pasted.trace import NUMBERS, Override, Val, is_mask
+from quantcore.pasted.trace import NUMBERS, Override, Val, Vals, is_mask
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
@@ -116,12 +116,12 @@ class Walk(Calls):
     def free(self, name: str) -> Val | None:
         """What stands for a name that the code does not define: the tensor, or what it is given."""
         if name not in self.bound and name not in BUILTINS:
-            given = self.given
+            given, second = self.given, any(v.op == "input" for v in self.bound.values())
             if _SCALE.fullmatch(name):
                 value: Any = np.float32(given.scale) if given.numpy else torch.tensor(given.scale)
             elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
                 value = given.zero_point if _ZERO.fullmatch(name) else given.bits
-            elif _NO_TENSOR.fullmatch(name) or (any(v.op == "input" for v in self.bound.values()) and not _SECOND.fullmatch(name)):
+            elif _NO_TENSOR.fullmatch(name) or (second and not _SECOND.fullmatch(name)):
                 return None
             else:
                 return self._tensor(name)
@@ -137,7 +137,7 @@ class Walk(Calls):
         val.varies = val.data = True
         return val
 
-    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: tuple[Val, ...], name: str) -> Val:
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
         """Modify a tensor in place. Its value so far stays in the trace; all names of it have the new one."""
         if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
             self.trace.written.append((self.budget.line, name))
@@ -189,8 +189,8 @@ class Walk(Calls):
 
     def _use_class(self, made: Class) -> None:
         start = made.members.names.get("__init__")
-        args = self._arguments(start.value, 1, None) if start is not None and isinstance(start.value, Function) else []
-        instance = self.create(made, args, {})
+        takes = start is not None and isinstance(start.value, Function)
+        instance = self.create(made, self._arguments(start.value, 1, None) if start and takes else [], {})
         for name, member in list(made.members.names.items()):
             if isinstance(member.value, Function) and member.value.node not in self.called:
                 self._use(self.member(instance, name), member.value)
@@ -203,7 +203,8 @@ class Walk(Calls):
         returned = self.call(val, args, {})
         values = list(returned.value) if isinstance(returned.value, tuple) else [returned]
         ends = [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]
-        names = [getattr(e, "id", "") for end in ends[-1:] for e in (end.elts if isinstance(end, ast.Tuple) else [end])]
+        parts = [part for end in ends[-1:] for part in (end.elts if isinstance(end, ast.Tuple) else [end])]
+        names = [getattr(part, "id", "") for part in parts]
         self.made = {**dict(zip(names, values, strict=False)), "": values[0]}
 
     def _arguments(self, function: Function, own: int, tensor: int | None) -> list[Val]:
@@ -338,15 +339,17 @@ class Walk(Calls):
             case _:
                 raise StopError("this target of an assignment is not evaluated")
 
-    def _set_item(self, owner: Val, index: Any, vals: tuple[Val, ...], value: Val) -> None:
-        if isinstance(owner.value, list) and isinstance(index, int) and -len(owner.value) <= index < len(owner.value):
-            owner.value[index] = value
+    def _set_item(self, owner: Val, index: Any, vals: Vals, value: Val) -> None:
+        items = owner.value
+        if isinstance(items, list) and isinstance(index, int) and -len(items) <= index < len(items):
+            items[index] = value
             return
         if not isinstance(owner.value, Tensor | np.ndarray) or not isinstance(value.value, NUMBERS):
             raise StopError("only elements of tensors are set")
         self.budget.room(indexed(tuple(owner.value.shape), index))
         op = "mask" if any(is_mask(v.value) for v in vals) else "setitem"
-        self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, (owner, value, *vals), "an assignment")
+        args = (owner, value, *vals)
+        self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, args, "an assignment")
 
     def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
         load = ast.parse(ast.unparse(node.target), mode="eval").body
@@ -354,8 +357,9 @@ class Walk(Calls):
         old, value = self.evaluate(load, scope), self.evaluate(node.value, scope)
         found = self.operator(type(node.op).__name__, old, value)
         if isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name):
-            run = (lambda x: x.copy_(found.value)) if isinstance(old.value, Tensor) else (lambda x: np.copyto(x, found.value))
-            self.overwrite(old, run, BINARY[type(node.op).__name__][0], (old, value), f"`{ast.unparse(node)[:40]}`")
+            into = Tensor.copy_ if isinstance(old.value, Tensor) else np.copyto
+            op, name = BINARY[type(node.op).__name__][0], f"`{ast.unparse(node)[:40]}`"
+            self.overwrite(old, lambda x: into(x, found.value), op, (old, value), name)
         else:
             self.assign(node.target, found, scope)
 
