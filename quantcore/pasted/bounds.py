@@ -2,10 +2,12 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from quantcore.errors import QuantError
+from quantcore.pasted.trace import ARRAYS, is_mask
 
 MOST_ELEMENTS = 1 << 20  # of one result
 MOST_IN_ALL = 1 << 22  # elements of all results of one evaluation
@@ -73,6 +75,50 @@ def broadcast(shapes: Sequence[tuple[int, ...]]) -> int:
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
     return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
+
+
+def arrays(values: Iterable[Any]) -> Iterator[Any]:
+    """The arrays in arguments, also in lists."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from arrays(value)
+        elif isinstance(value, ARRAYS):
+            yield value
+
+
+def shapes(values: Iterable[Any]) -> list[tuple[int, ...]]:
+    """Their shapes."""
+    return [tuple(a.shape) for a in arrays(values)]
+
+
+def elementwise(values: list[Any]) -> float:
+    """The elements of a result that is broadcast from all arguments."""
+    return broadcast(shapes(values))
+
+
+def product(values: list[Any]) -> float:
+    """The elements of a matrix product.
+
+    Raises:
+        StopError: it takes too many multiplications.
+    """
+    a, b = (*shapes(values), (1,), (1,))[:2]
+    inner = max((a or (1,))[-1], 1)
+    if math.prod(a) * math.prod(b) // inner > MOST_PRODUCTS:
+        raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
+    return math.prod(a) * math.prod(b) / inner**2
+
+
+def indexed(shape: tuple[int, ...], index: Any) -> float:
+    """The elements of ``x[index]`` of a tensor of ``shape``, at most."""
+    parts = index if isinstance(index, tuple) else (index,)
+    chosen = [tuple(p.shape) for p in parts if isinstance(p, ARRAYS) and not is_mask(p)]
+    lists = [p for p in parts if isinstance(p, list)]
+    if any(not isinstance(item, int) for part in lists for item in part):
+        raise StopError("a list of anything but integers is no index here")
+    chosen += [(len(p),) for p in lists]
+    rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
+    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
 
 
 def check_operands(op: str, a: object, b: object) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import StopError
+from quantcore.pasted.bounds import StopError, elementwise
 from quantcore.pasted.expressions import (
     BUILTINS,
     DEEPEST,
@@ -20,7 +20,7 @@ from quantcore.pasted.expressions import (
     Method,
     Scope,
 )
-from quantcore.pasted.names import METHODS, Call, elementwise, kind_of
+from quantcore.pasted.names import METHODS, Call, kind_of
 from quantcore.pasted.trace import ARRAYS, NUMBERS, Val, Vals
 
 

@@ -100,7 +100,7 @@ class Case:
         """The letter of the convention's kernel that has the code's order of division, rounding and zero point."""
         inverse = not self.form.multiplied and any(s.op == "mul" for s in self.chain.scalings)
         early = any(s.op in ("add", "sub") for s in self.chain.before) and not self.half
-        return {(False, False): "A", (False, True): "C", (True, False): "B", (True, True): "D"}[inverse, early]
+        return "BD"[early] if inverse else "AC"[early]
 
 
 def is_number(val: Val, value: float) -> bool:

@@ -28,7 +28,8 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
         yield from _scale(case)
     yield from _zero_rounding(case)
     earlier, factor = case.chain.earlier, case.chain.factor
-    if earlier and not (earlier.factor.shape == factor.shape and torch.allclose(earlier.factor, factor, rtol=1e-3)):
+    same = earlier and earlier.factor.shape == factor.shape and torch.allclose(earlier.factor, factor, rtol=1e-3)
+    if earlier and not same:
         before = (earlier.end or earlier.stored).line
         yield finding("quantized-twice", case.chain.scalings[0].line, before=str(before))
 
@@ -84,14 +85,15 @@ def _unclamped(case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, 
     low, high = float(codes.min()), float(codes.max())
     if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
         return
-    why = f"on the tensors tried, they reach {between(low, high)}, and those outside {facts['limits']} do not fit"
+    reach, held = between(low, high), facts["limits"]
+    why = f"on the tensors tried, they reach {reach}, and those outside {held} do not fit"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     if kind == "given":
         certain &= chain.factor.numel() == 1 and any(s.op == "div" for s in chain.scalings)
     if kind == "given" and chain.factor.numel() == 1 and zero is not None:
         step = float(chain.factor)
         ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
-        why = f"with the scale {step:.4g}, values outside {ends} need codes outside {facts['limits']}"
+        why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
     yield finding("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why, **facts)
 
 
@@ -127,7 +129,7 @@ def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
     (low, high), divisor, is_span = case.bounds, closest(case.form.divisor), case.form.is_span
     zero, line = case.zero or 0, divided(case.chain).line
     most = high - low if is_span else high - zero
-    reach = f"{number(round(divisor, 3))} steps" if is_span else f"codes up to {number(round(divisor + zero))}"
+    reach = f"{number(divisor)} steps" if is_span else f"codes up to {number(round(divisor + zero))}"
     steps = number(most) if most > 0 else "the largest code"
     facts = {"scale": formula(case), "reach": reach, "codes": between(low, high), "most": steps}
     if min(divisor, written_divisor(case.chain)) > most + _ROOM:
@@ -182,7 +184,7 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
         whole = all(is_integral(numbers(other(c.steps[i]).value)) for c in case.chains if len(c.steps) > i)
         rounded = any(s.op == "round" for s in steps[i:])
         if cut is not None:
-            yield finding("zero-point-not-rounded", zero.line or cut.line, where="by its conversion to an integer")
+            yield finding("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
         elif not whole and i > place and case.chain.cast is not None and not rounded:
             yield finding("zero-point-not-rounded", step.line, where="with that of the codes, by their cast")
         elif not whole and i < place:
@@ -223,7 +225,7 @@ def _overflowing_zero(chain: Chain) -> Iterator[CodeFinding]:
     for step in chain.zeros:
         for a in ancestors(other(step)):
             limits = type_limits(a.value)
-            if a.op == "cast" and limits is not None and (bits_of(a) or 64) <= SMALL // 2 and a.args and a.varies:
+            if a.op == "cast" and limits and a.args and a.varies and (bits_of(a) or 64) <= SMALL // 2:
                 before = numbers(a.args[0].value).trunc()
                 if bool((before < limits[0]).any() or (before > limits[1]).any()):
                     yield finding("zero-point-not-clamped", other(step).line or step.line, dtype=dtype_of(a))

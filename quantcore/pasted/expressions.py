@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import Budget, StopError
+from quantcore.pasted.bounds import Budget, StopError, arrays, elementwise, indexed, product
 from quantcore.pasted.names import (
     BINARY,
     METHODS,
@@ -21,11 +21,7 @@ from quantcore.pasted.names import (
     WORDS,
     Module,
     Row,
-    arrays,
-    elementwise,
-    indexed,
     kind_of,
-    product,
 )  # fmt: skip
 from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val, Vals
 

@@ -68,7 +68,8 @@ def _identified(found: list[Chain], use: Form) -> Form | None:
         values = torch.cat(each)
         middle = float(values.median())
         if len(each) == len(found) and middle > 0 and near(values, middle, _CLOSE * middle):
-            return replace(use, kind=kind, divisor=middle, p=_percent(found[0]) if "percentile" in kind else None)
+            p = _percent(found[0]) if "percentile" in kind else None
+            return replace(use, kind=kind, divisor=middle, p=p)
     return None
 
 

@@ -40,7 +40,7 @@ class CodeFinding:
     quantizer: int | None = field(default=None, compare=False)
 
 
-def finding(kind: str, line: int, certain: bool = True, **facts: str) -> CodeFinding:
+def finding(kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
     """Return the finding of a kind, with its sentences about this case."""
     of = KINDS[kind]
     what, fix = of.what.format(**facts), of.fix.format(**facts)

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.bounds import MOST_AXES, MOST_PRODUCTS, StopError, broadcast
+from quantcore.pasted.bounds import MOST_AXES, StopError, elementwise, product, shapes
 from quantcore.pasted.trace import ARRAYS
 
 Bound = Callable[[list[Any]], float]
@@ -42,20 +42,6 @@ class Row(tuple[Any, ...]):
     """A tuple with ``values`` and ``indices``, as torch.max with an axis returns."""
 
 
-def arrays(values: Iterable[Any]) -> Iterator[Any]:
-    """The arrays in arguments, also in lists."""
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from arrays(value)
-        elif isinstance(value, ARRAYS):
-            yield value
-
-
-def shapes(values: Iterable[Any]) -> list[tuple[int, ...]]:
-    """Their shapes."""
-    return [tuple(a.shape) for a in arrays(values)]
-
-
 def _sized(values: Iterable[Any]) -> list[float]:
     """The numbers in arguments that give sizes, also those in lists and in small arrays.
 
@@ -80,17 +66,15 @@ def _integers(values: Iterable[Any]) -> list[int]:
     return [int(n) for n in _sized(values) if math.isfinite(n)]
 
 
-def elementwise(values: list[Any]) -> float:
-    """The elements of a result that is broadcast from all arguments."""
-    return broadcast(shapes(values))
-
-
 def _all(values: list[Any]) -> float:
     return sum(map(math.prod, shapes(values)))
 
 
 def _listed(values: list[Any]) -> float:
-    return sum(_listed([*v]) if isinstance(v, list | tuple) else math.prod(getattr(v, "shape", ())) for v in values)
+    def items(v: Any) -> float:
+        return _listed([*v]) if isinstance(v, list | tuple) else math.prod(getattr(v, "shape", ()))
+
+    return sum(map(items, values))
 
 
 def _values_and_indices(values: list[Any]) -> float:
@@ -119,19 +103,6 @@ def _expanded(values: list[Any]) -> float:
         raise StopError("only tensors are expanded")
     had = (1,) * (len(sizes) - values[0].ndim) + tuple(values[0].shape)
     return math.prod(h if n == -1 else max(n, 0) for n, h in zip(sizes, had, strict=False))
-
-
-def product(values: list[Any]) -> float:
-    """The elements of a matrix product.
-
-    Raises:
-        StopError: it takes too many multiplications.
-    """
-    a, b = (*shapes(values), (1,), (1,))[:2]
-    inner = max((a or (1,))[-1], 1)
-    if math.prod(a) * math.prod(b) // inner > MOST_PRODUCTS:
-        raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
-    return math.prod(a) * math.prod(b) / inner**2
 
 
 def _steps(values: list[Any]) -> float:
@@ -169,8 +140,9 @@ def cast(x: Any, dtype: Any) -> Any:
     if isinstance(x, Tensor):
         if not isinstance(dtype, torch.dtype) or dtype.is_complex:
             raise StopError("a tensor is converted here to what is not a type of numbers")
-        floating = x.is_floating_point() and not dtype.is_floating_point and dtype != torch.bool
-        return (torch.nan_to_num(x.double()).clamp(-(2.0**62), 2.0**62).to(torch.int64) if floating else x).to(dtype)
+        if x.is_floating_point() and not dtype.is_floating_point and dtype != torch.bool:
+            x = torch.nan_to_num(x.double()).clamp(-(2.0**62), 2.0**62).to(torch.int64)
+        return x.to(dtype)
     target, x = np.dtype(dtype), np.asarray(x)
     if x.dtype.kind == "f" and target.kind in "iu":
         x = np.clip(np.nan_to_num(x.astype(np.float64)), -(2.0**62), 2.0**62).astype(np.int64)
@@ -195,7 +167,9 @@ def _drawn(how: Callable[..., Tensor], numpy: bool) -> Callable[..., Any]:
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
-    return value.clone().to(dtype or value.dtype) if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
+    if isinstance(value, Tensor):
+        return value.clone().to(dtype or value.dtype)
+    return torch.tensor(value, dtype=dtype)
 
 
 def _array(value: Any, dtype: Any = None) -> Any:
@@ -211,8 +185,8 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("round", elementwise, (1, 1), "decimals", "round floor ceil trunc fix rint around"),
     ("abs", elementwise, (1, 1), "", "abs absolute fabs relu"),
     ("neg", elementwise, (1, 1), "", "neg negative"),
-    ("unary", elementwise, (1, 1), "", "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid isnan "
-     "isinf isfinite logical_not nan_to_num"),
+    ("unary", elementwise, (1, 1), "", "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid "
+     "isnan isinf isfinite logical_not nan_to_num"),
     ("copy", _all, (1, 1), "", "clone detach copy"),
     ("add", elementwise, (2, 2), "other", "add"),
     ("sub", elementwise, (2, 2), "other", "sub subtract"),
@@ -220,14 +194,14 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("div", elementwise, (2, 2), "other", "div divide true_divide"),
     ("floor_divide", elementwise, (2, 2), "other", "floor_divide"),
     ("pow", elementwise, (2, 2), "exponent", "pow power"),
-    ("binary", elementwise, (2, 2), "other", "remainder fmod eq ne lt le gt ge logical_and logical_or isclose"),
+    ("binary", elementwise, (2, 2), "other", "remainder fmod eq ne lt gt le ge logical_and logical_or isclose"),
     ("clamp", elementwise, (3, 3), "min max a_min a_max", "clamp clip"),
     ("clamp", elementwise, (2, 2), "min max other", "clamp_min clamp_max maximum minimum fmin fmax"),
     ("where", elementwise, (3, 3), "", "where"),
     ("mask", elementwise, (3, 0), "", "masked_fill"),
     ("reduce", _extremes, (3, 2), "dim axis keepdim keepdims", "max min"),
-    ("reduce", _values_and_indices, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any median "
-     "prod kthvalue"),
+    ("reduce", _values_and_indices, (3, 2), _AXES, "amax amin ptp sum mean std var norm argmax argmin all any "
+     "median prod kthvalue"),
     ("reduce", _all, (1, 1), _AXES, "aminmax count_nonzero"),
     ("reduce", _crossed, (4, 3), _AXES, "quantile nanquantile percentile nanpercentile"),
     ("shape", _all, (3, 2), "dim axis", "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel"),
@@ -251,7 +225,7 @@ _ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
     ("create", _spaced, (3, 3), "steps num", "linspace"),
 )  # fmt: skip
 _OWN: dict[Any, dict[str, Callable[..., Any]]] = {  # torch.empty would show what was in memory before
-    torch: {"max": _extreme("max"), "min": _extreme("min"), "empty": torch.zeros, "empty_like": torch.zeros_like},
+    torch: {n: _extreme(n) for n in ("max", "min")} | {"empty": torch.zeros, "empty_like": torch.zeros_like},
     np: {"empty": np.zeros, "empty_like": np.zeros_like},
 }
 
@@ -259,10 +233,11 @@ _OWN: dict[Any, dict[str, Callable[..., Any]]] = {  # torch.empty would show wha
 def _calls(home: Any, place: int) -> dict[str, Call]:
     """The rows' calls in torch (place 0) or NumPy (place 1)."""
     return {
-        name: Call(name, op, _OWN[home].get(name) or getattr(home, name), bound, most[place], frozenset(keywords.split()))
+        name: call
         for op, bound, most, keywords, names in _ROWS
         for name in names.split()
         if most[place] and hasattr(home, name)
+        for call in _call(name, op, _OWN[home].get(name, home), bound, most[place], keywords).values()
     }
 
 
@@ -284,7 +259,9 @@ def _methods(names: str, op: str, bound: Bound, most: int, keywords: str = "") -
 
 
 _TORCH, _NUMPY = _calls(torch, 0) | _call("numel", "size", lambda x: x.numel(), _one, 1), _calls(np, 1)
-_NUMPY_TYPES = ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]
+_NUMPY_TYPES = [
+    "float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+]  # fmt: skip
 _TYPES = {
     "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,
     "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
@@ -346,13 +323,14 @@ _torch = _module(
     "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()},
     _call("iinfo finfo", "size", torch, _one, 1), _call(_LIBRARY, "library", torch, elementwise, 5, "dtype"),
     _call("tensor as_tensor", "create", _tensor, _listed, 1, "dtype"),
-    _random("rand", False), _random("randn", False), _random("rand_like", False, _all), _random("randn_like", False, _all),
+    _random("rand", False), _random("randn", False),
+    _random("rand_like", False, _all), _random("randn_like", False, _all),
     nn=_nn, linalg=_module("torch.linalg", norm=_TORCH["norm"]), manual_seed=_SEED["manual_seed"],
     Tensor=Tensor, quint8=torch.quint8, qint8=torch.qint8,
 )  # fmt: skip
 _numpy = _module(
-    "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES}, _call("iinfo finfo", "size", np, _one, 1),
-    _call("array asarray", "create", _array, _listed, 2, "dtype"),
+    "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES},
+    _call("iinfo finfo", "size", np, _one, 1), _call("array asarray", "create", _array, _listed, 2, "dtype"),
     random=_module("numpy.random", _random("rand random", True), _random("randn", True), seed=_SEED["seed"]),
     linalg=_module("numpy.linalg", _call("norm", "reduce", np.linalg.norm, _all, 3, "axis keepdims")),
     newaxis=None, ndarray=np.ndarray,
@@ -364,11 +342,13 @@ MODULES = {
 }  # fmt: skip
 TYPE_NAMES = frozenset([*_NUMPY_TYPES, "float", "int", "bool"])
 WORDS = TYPE_NAMES | {"linear", "lower", "higher", "midpoint", "nearest", "fro"}
-UNARY = {"USub": ("neg", operator.neg), "UAdd": ("copy", operator.pos), "Invert": ("binary", operator.invert)}
+UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "USub": ("neg", operator.neg), "UAdd": ("copy", operator.pos), "Invert": ("binary", operator.invert),
+}  # fmt: skip
 BINARY: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "Add": ("add", operator.add), "Sub": ("sub", operator.sub), "Mult": ("mul", operator.mul),
-    "Div": ("div", operator.truediv), "FloorDiv": ("floor_divide", operator.floordiv), "Mod": ("binary", operator.mod),
-    "Pow": ("pow", operator.pow), "LShift": ("shift", operator.lshift), "RShift": ("binary", operator.rshift),
+    "Div": ("div", operator.truediv), "FloorDiv": ("floor_divide", operator.floordiv),
+    "Mod": ("binary", operator.mod), "Pow": ("pow", operator.pow), "LShift": ("shift", operator.lshift), "RShift": ("binary", operator.rshift),
     "BitAnd": ("binary", operator.and_), "BitOr": ("binary", operator.or_), "BitXor": ("binary", operator.xor),
     "MatMult": ("matmul", operator.matmul), "Eq": ("binary", operator.eq), "NotEq": ("binary", operator.ne),
     "Lt": ("binary", operator.lt), "LtE": ("binary", operator.le), "Gt": ("binary", operator.gt),
@@ -380,16 +360,5 @@ def kind_of(value: Any) -> str:
     """The type of an owner of methods, as the white list names it."""
     if isinstance(value, Tensor):
         return "quantized tensor" if value.is_quantized else "tensor"
-    return "array" if isinstance(value, np.ndarray | np.generic) else f"a value of type {type(value).__name__.lower()}"
-
-
-def indexed(shape: tuple[int, ...], index: Any) -> float:
-    """The elements of ``x[index]`` of a tensor of ``shape``, at most."""
-    parts = index if isinstance(index, tuple) else (index,)
-    chosen = [tuple(p.shape) for p in parts if isinstance(p, ARRAYS) and p.dtype not in (torch.bool, np.bool_)]
-    lists = [p for p in parts if isinstance(p, list)]
-    if any(not isinstance(item, int) for part in lists for item in part):
-        raise StopError("a list of anything but integers is no index here")
-    chosen += [(len(p),) for p in lists]
-    rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
-    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
+    is_array = isinstance(value, np.ndarray | np.generic)
+    return "array" if is_array else f"a value of type {type(value).__name__.lower()}"

@@ -134,8 +134,10 @@ def show_code(
     codes = numbers(chain.stored.value)
     if not bool(codes.isfinite().all()):
         raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
-    ends = chain.end is not None and chain.end.value.shape == chain.stored.value.shape
-    x_hat = numbers(chain.end.value) if ends else (codes - chain.zero) * chain.factor - chain.shift[1]
+    if chain.end is not None and chain.end.value.shape == chain.stored.value.shape:
+        x_hat = numbers(chain.end.value)
+    else:
+        x_hat = (codes - chain.zero) * chain.factor - chain.shift[1]
     x_hat, lines = x_hat.reshape(x.shape).float(), tuple(_lines(walk, x, element))
     shifted = x_hat + chain.shift[1].float()
     shown = Shown(x, codes.reshape(x.shape).float(), x_hat, shifted, lines, chain.cast is not None, None)

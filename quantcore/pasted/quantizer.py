@@ -88,7 +88,8 @@ class Chain:
     @property
     def zero(self) -> Tensor:
         """What is added to data / factor, in codes, up to the stored codes."""
-        return sum((sign(s) * numbers(other(s).value) for s in self.steps if s.op in _SHIFTS), torch.tensor(0.0, dtype=torch.float64))
+        nothing = torch.tensor(0.0, dtype=torch.float64)
+        return sum((sign(s) * numbers(other(s).value) for s in self.zeros), nothing)
 
     @property
     def zeros(self) -> list[Val]:
@@ -205,7 +206,8 @@ def _along(way: list[Val]) -> Iterator[Chain]:
     reading, chain = _Reading(), None
     for node in way:
         scaled = node.op in _SCALINGS and not _flipped(node)
-        if node.op in _BENT or (_flipped(node) and node.op != "sub") or (scaled and chain is not None and not chain.unscale):
+        divides, codes = _flipped(node) and node.op != "sub", chain is not None and not chain.unscale
+        if node.op in _BENT or divides or (scaled and codes):
             reading = _Reading()
         elif scaled and not reading.scalings:
             reading = _Reading(node.flow, [node])
@@ -227,7 +229,8 @@ def _along(way: list[Val]) -> Iterator[Chain]:
 
 def _rounds_anew(chain: Chain, node: Val, reading: _Reading) -> bool:
     """Whether values that were dequantized are scaled and rounded again."""
-    return bool(chain.unscale and reading.scalings) and not is_integral(numbers(node.flow.value if node.flow else node.value))
+    scaled = bool(chain.unscale and reading.scalings)
+    return scaled and not is_integral(numbers((node.flow or node).value))
 
 
 def _longer(chain: Chain, node: Val, scaled: bool) -> Chain:
@@ -244,7 +247,8 @@ def _longer(chain: Chain, node: Val, scaled: bool) -> Chain:
 def _stored(chain: Chain) -> Chain:
     """The quantizer with its steps divided into those of quantizing and those of dequantizing."""
     post = chain.post
-    last = max((i for i, s in enumerate(post) if s.op in (*_CLAMPS, "round") or (s.op == "cast" and bits_of(s))), default=-1)
+    codes = [s.op in (*_CLAMPS, "round") or (s.op == "cast" and bits_of(s)) for s in post]
+    last = max((i for i, is_codes in enumerate(codes) if is_codes), default=-1)
     more = [s for s in post[last + 1 :] if s.op in _SHIFTS]
     keeps = bool(more) and chain.cast is None and (not chain.unscale or len(more) > 1)
     if keeps:

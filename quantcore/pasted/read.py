@@ -85,7 +85,8 @@ def _cases(variant: Probed) -> Iterator[Case]:
     special = {name: by_place(w.trace) for name, w in variant.special.items()}
     for key in list(found[0])[:_CASES]:
         if all(key in f for f in found):
-            yield Case([f[key] for f in found], key, flags, {n: s[key] for n, s in special.items() if key in s})
+            others = {name: s[key] for name, s in special.items() if key in s}
+            yield Case([f[key] for f in found], key, flags, others)
 
 
 def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:

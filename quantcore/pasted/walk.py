@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import OverLimitError, StopError
+from quantcore.pasted.bounds import OverLimitError, StopError, elementwise, indexed
 from quantcore.pasted.calls import Calls
 from quantcore.pasted.expressions import BUILTINS, Class, Function, Instance, Scope, Unread
-from quantcore.pasted.names import BINARY, MODULES, elementwise, indexed
+from quantcore.pasted.names import BINARY, MODULES
 from quantcore.pasted.trace import NUMBERS, Override, Val, Vals, is_mask
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
