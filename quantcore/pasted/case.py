@@ -7,6 +7,8 @@ from quantcore.pasted.forms import Form, closest, form_of
 from quantcore.pasted.quantizer import Chain, bounds_of, dtype_of, other, type_limits
 from quantcore.pasted.trace import Val, numbers
 
+TO_NEAREST = ("round", "rint", "around")
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -83,6 +85,13 @@ class Case:
     def random(self) -> bool:
         """Whether something random is added before rounding."""
         return any(one.op == "random" for a in self.added for one in (a, *a.args))
+
+    @property
+    def rule(self) -> str:
+        """How it rounds: "round", "half up", "floor", "ceil" or "truncate"."""
+        name = self.chain.round.name
+        usual = "round" if name in TO_NEAREST else name if name in ("floor", "ceil") else "truncate"
+        return "half up" if self.half else usual
 
     @property
     def half(self) -> bool:

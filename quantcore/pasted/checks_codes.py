@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from quantcore.pasted.case import Case, between, extreme, formula, is_number, number
+from quantcore.pasted.case import TO_NEAREST, Case, between, extreme, formula, is_number, number
 from quantcore.pasted.forms import block_extremes, closest, divided, near, reduction, written_divisor
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.quantizer import SMALL, Chain, bits_of, dtype_of, is_integral, other, type_limits
@@ -12,7 +12,6 @@ from quantcore.pasted.trace import Val, ancestors, numbers
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 _ROUNDS = {"floor": "floor rounds down", "ceil": "ceil rounds up", "floor_divide": "// rounds down"}
-_TO_NEAREST = ("round", "rint", "around")
 
 
 def check_codes(case: Case) -> Iterator[CodeFinding]:
@@ -36,7 +35,7 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
 
 def _rounding(case: Case) -> Iterator[CodeFinding]:
     node = case.chain.round
-    if node.name in _TO_NEAREST or case.half or case.random:
+    if case.rule in ("round", "half up") or case.random:
         return
     how = _ROUNDS.get(node.name, "trunc rounds toward zero")
     if node.op == "cast":
@@ -193,7 +192,7 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
 
 def _drops_fraction(val: Val) -> bool:
     """Whether an operation cuts off fractions instead of rounding."""
-    if not val.args or val.args[0].value is None or val.name in _TO_NEAREST:
+    if not val.args or val.args[0].value is None or val.name in TO_NEAREST:
         return False
     to_integer = val.name == "int" or (val.op == "cast" and bits_of(val) is not None)
     if not (to_integer or (val.op == "round" and val.name in ("floor", "ceil", "trunc", "fix"))):
@@ -212,7 +211,8 @@ def check_special(case: Case) -> Iterator[CodeFinding]:
         return
     empty = [special[name].factor for name in ("zeros", "constant") if name in special]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
-        yield finding("zero-scale", divided(case.chain).line, scale=formula(case))
+        scale = "The scale" if case.form.kind == "unknown" else formula(case)
+        yield finding("zero-scale", divided(case.chain).line, scale=scale)
     for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
         if val.op == "cast" and dtype_of(val).endswith("float16"):
             lost = numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)

@@ -22,7 +22,6 @@ from quantcore.wording import count
 
 MOST = 1 << 16  # elements that a quantizer is followed on
 _LISTED = 12  # statements that were not evaluated
-_RULES = {"round": "round", "rint": "round", "around": "round", "floor": "floor", "ceil": "ceil"}
 _CASES = 24  # quantizers that are checked; a loop has one for each turn
 
 
@@ -132,9 +131,8 @@ def _parts(case: Case) -> Iterator[str]:
 
 def _arithmetic(case: Case) -> str:
     """The order of division, rounding and zero point, with the letter of the convention's kernel."""
-    chain, name = case.chain, case.chain.round.name
+    chain, rule = case.chain, case.rule
     product = "x · scale" if case.form.multiplied else "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    rule = "half up" if case.half else _RULES.get(name, "truncate")
     shifts = [s for s in chain.zeros if not is_number(other(s), 0) and not (case.half and s in chain.before)]
     if not shifts:
         return f"{rule}({product})"
