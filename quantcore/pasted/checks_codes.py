@@ -27,8 +27,8 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
         yield from _scale(case)
     yield from _zero_rounding(case)
     earlier, factor = case.chain.earlier, case.chain.factor
-    same = earlier and earlier.factor.shape == factor.shape and torch.allclose(earlier.factor, factor, rtol=1e-3)
-    if earlier and not same:
+    first = earlier.factor if earlier else factor
+    if earlier and not (first.shape == factor.shape and torch.allclose(first, factor, rtol=1e-3)):
         before = (earlier.end or earlier.stored).line
         yield finding("quantized-twice", case.chain.scalings[0].line, before=str(before))
 
@@ -76,7 +76,9 @@ def _fitting(low: float | None, high: float | None, bits: int) -> str:
     return f"int{bits}" if -(1 << (bits - 1)) <= low and high < 1 << (bits - 1) else ""
 
 
-def _unclamped(case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, str]) -> Iterator[CodeFinding]:
+def _unclamped(
+    case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, str]
+) -> Iterator[CodeFinding]:
     """A cast without a clamp, on a tensor where a code does not fit."""
     chain, kind, zero = case.chain, case.form.kind, case.zero
     uncast = (numbers(c.cast.flow.value).flatten() for c in case.chains if c.cast and c.cast.flow)

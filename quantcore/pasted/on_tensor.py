@@ -105,7 +105,11 @@ def block_of(x: Tensor, most: int = MOST) -> Tensor:
 
 
 def show_code(
-    reading: CodeReading, place: int, x: object, element: tuple[int, ...] = (), handed: tuple[float, int] | None = None
+    reading: CodeReading,
+    place: int,
+    x: object,
+    element: tuple[int, ...] = (),
+    handed: tuple[float, int] | None = None,
 ) -> Shown:
     """Evaluate the code on a tensor, or on a block of it, and compare the quantizer at ``place`` with its scheme.
 
@@ -167,8 +171,9 @@ def _evaluated(
 
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
     """What each line assigned, the last time it ran."""
-    last = {(line, name): val.value for line, name, val in walk.trace.assigned if isinstance(val.value, NUMBERS)}
-    for (line, name), value in sorted(last.items(), key=lambda kv: kv[0][0]):
+    last = {(line, name): val.value for line, name, val in walk.trace.assigned}
+    numeric = [(place, value) for place, value in last.items() if isinstance(value, NUMBERS)]
+    for (line, name), value in sorted(numeric, key=lambda pair: pair[0][0]):
         values, dtype = numbers(value), str(getattr(value, "dtype", type(value).__name__))
         if values.numel():
             ends, picked = (float(values.min()), float(values.max())), _picked(values, x, element)

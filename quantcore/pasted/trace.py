@@ -72,7 +72,8 @@ class Trace:
 
 def _flow(val: Val) -> Val | None:
     """The argument whose elements a value holds; None if there is none, or if there are two."""
-    data = [a for a in val.args if a.data and not is_mask(a.value)]  # a mask chooses elements, it does not hold them
+    # a mask chooses elements, it does not hold them
+    data = [a for a in val.args if a.data and not is_mask(a.value)]
     if is_mask(val.value) or not data:
         return None
     return data[0] if len(data) == 1 or val.op in ("mask", "where") else None

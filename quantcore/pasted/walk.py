@@ -85,8 +85,8 @@ class Walk(Calls):
         scope = self._scope(None)
         for node in self.tree.body:
             if not self._attempt(lambda node=node: self.statement(node, scope)):  # type: ignore[misc]
-                stored = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-                scope.names |= {name: Val(Unread()) for name in stored}
+                names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+                scope.names |= {n.id: Val(Unread()) for n in names if isinstance(n.ctx, ast.Store)}
         for val in list(scope.names.values()):
             if isinstance(val.value, Function) and val.value.node not in self.called:
                 self._attempt(lambda val=val: self._use(val, val.value))  # type: ignore[misc]
@@ -163,7 +163,8 @@ class Walk(Calls):
         names = _parameters(function)
         found = dict(zip(names, args, strict=False)) | kw
         missing = [n for n in names if n not in found and n not in function.defaults]
-        if missing or len(args) > len(names) or not kw.keys() <= set(names) or node.args.vararg or node.args.kwarg:
+        starred = node.args.vararg or node.args.kwarg
+        if missing or starred or len(args) > len(names) or not kw.keys() <= set(names):
             raise StopError("the arguments of this call are not those of the function", refused=False)
         scope.names = function.defaults | found
         if self.depth >= bounds.MOST_CALLS:
