@@ -17,7 +17,7 @@ MOST_STEPS = 20_000
 MOST_ITEMS = 65_536  # of a list, and of a loop
 MOST_BITS = 2_048  # of an integer
 MOST_CALLS = 12  # calls inside one another
-SECONDS, SECONDS_IN_ALL = 0.3, 0.6  # of processor time: one evaluation, and all that find the mistakes
+SECONDS, SECONDS_IN_ALL = 0.2, 0.4  # of processor time: one evaluation, and all that find the mistakes
 
 
 class OverLimitError(QuantError):
