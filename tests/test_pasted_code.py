@@ -269,7 +269,8 @@ def test_arithmetic_that_never_ends_is_not_done(text):
     try:
         qc.read_code(text)
     except qc.QuantError as error:
-        assert "steps" in str(error)  # noqa: PT017
+        # whichever limit a busy machine reaches first
+        assert re.search("steps|too long", str(error))  # noqa: PT017
 
 
 def test_a_tree_of_calls_ends():
