@@ -1,6 +1,8 @@
 """What onnxruntime's own tools write is read as the numbers it stands for, bit for bit as onnxruntime computes them."""
 
+import contextlib
 import logging
+import time
 
 import numpy as np
 import onnx
@@ -363,3 +365,29 @@ def test_graphs_nested_too_deep(tmp_path):
     (tmp_path / "m.onnx").write_bytes(field(7, graph))
     with pytest.raises(QuantError, match="nests more than 32 graphs"):
         open_checkpoint(tmp_path / "m.onnx")
+
+
+def node(op, inputs, outputs, domain=MICROSOFT, **attributes):
+    return helper.make_node(op, inputs, outputs, domain=domain, **attributes)
+
+
+ODD = {
+    "an axis that is no number": [node("DequantizeLinear", ["w", "t"], ["y"], "", axis=float("nan"))],
+    "a cast of nothing": [node("MatMulInteger", ["A", "w"], ["y"], ""), node("Cast", ["y"], [], "", to=1)],
+    "scales of an LSTM for one number": [node("DynamicQuantizeLSTM", ["x", "one", *[""] * 6, "t"], ["y"])],
+    "nodes without names and outputs": [node("DequantizeLinear", ["w", name], [], "") for name in ("s", "t")],
+    "values that make one another": [node("Identity", [a], [b], "") for a, b in ("pq", "qp")]
+    + [node("DequantizeLinear", ["p", "s"], ["y"], "")],
+    "one name for 30,000 values": [node("Relu", ["x"], ["y"], "")] * 30_000,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_graphs_open_at_once(name, tmp_path):
+    stored = {"w": W, "s": ONE, "t": floats(6), "one": np.int8(3)}
+    path = saved(tmp_path / "m.onnx", model(ODD[name], stored))
+    start = time.process_time()
+    for tensor in open_checkpoint(path).tensors.values():
+        with contextlib.suppress(QuantError):
+            tensor.read()
+    assert time.process_time() - start < 5  # a second; without a bound, minutes

@@ -165,10 +165,6 @@ def _matched(shown: pasted.Shown, tensor: Tensor) -> None:
         return
     st.markdown("##### Who makes these codes")
     inputs = Inputs(codes.astype(np.int32), None, None, f"code {hash(codes.tobytes())}")
-    key = f"{tensor.key} {inputs.key}"
-    run.button(key, cache.size(tensor))
-    if run.wanted(key, cache.size(tensor)):
-        run.run(tensor, inputs, key)
-    found = run.found(key)
+    found = run.search(tensor, inputs, st.container())
     if found is not None:
         views.summary(found.matches, tensor, found.fraction)

@@ -4,7 +4,6 @@ import streamlit as st
 
 from pages.compare.match import code, controls, examples, leaving, run, views
 from pages.shared import cards
-from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import sharing
 
@@ -22,12 +21,7 @@ with page_frame("Which rules made these integers?") as frame:
         sharing.note("The link does not carry the code: send it along.")
         code.draw(tensor, frame.chosen.scheme)
     elif inputs is not None and tensor is not None:
-        key = f"{tensor.key} {inputs.key}"
-        with beside:
-            run.button(key, cache.size(tensor))
-        if run.wanted(key, cache.size(tensor)):
-            run.run(tensor, inputs, key)
-        found = run.found(key)
+        found = run.search(tensor, inputs, beside)
         if found is not None:
             views.summary(found.matches, tensor, found.fraction)
             if found.matches.candidates:

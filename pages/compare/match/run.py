@@ -53,6 +53,20 @@ def found(key: str) -> Found | None:
     return kept if kept is not None and kept.key == key else None
 
 
+def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> Found | None:
+    """Draw the button in ``place``, search if it is wanted, and return what has been found so far.
+
+    Raises:
+        QuantError: as `run`.
+    """
+    key, elements = f"{tensor.key} {inputs.key}", cache.size(tensor)
+    with place:
+        button(key, elements)
+    if wanted(key, elements):
+        run(tensor, inputs, key)
+    return found(key)
+
+
 def run(tensor: Tensor, inputs: Inputs, key: str) -> None:
     """Search, with a progress bar and a Stop button; an interrupted search keeps what it has found.
 

@@ -49,7 +49,7 @@ def _weights(release: Release, graph: OnnxGraph) -> Iterator[Layout]:
         if use.reading(graph) in known:
             continue
         # a weight that nodes read in two ways is two weights
-        name = f"{use.weight} in {use.node.name or use.node.outputs[0]}" if known else use.weight
+        name = f"{use.weight} in {use.node.name or ', '.join(use.node.outputs) or use.node.op}" if known else use.weight
         known.add(use.reading(graph))
         parameters.add(use.zero_point)
         pieces = {key: release.stored[given] for key, given in use.names.items() if given in release.stored}
@@ -111,8 +111,7 @@ def _granularity(name: str, use: Use, shape: Shape, scale: StoredTensor) -> Gran
         return PerTensor()
     if use.axis is None:  # an LSTM's: one scale for a direction, or for each of its outputs
         directions, columns = (*scale.shape, 1)[:2]
-        expected = (shape[0], shape[-1] if columns > 1 else 1)
-        if len(shape) != 3 or (directions, columns) != expected:
+        if len(shape) != 3 or (directions, columns) != (shape[0], shape[-1] if columns > 1 else 1):
             raise QuantError(
                 f"{named(scale.name)} has shape {scale.shape}, which does not fit {named(name)} of shape {shape}."
             )

@@ -1,8 +1,9 @@
 """Which stored tensors of an ONNX graph are quantized weights: how its nodes use them.
 
 A weight belongs to a node that multiplies by it (QLinearConv, QLinearMatMul, QGemm, MatMulNBits, …) or that dequantizes
-it (DequantizeLinear); nodes between that only move elements don't matter where all share a scale. For MatMulInteger and ConvInteger, which return
-integers, the scale is the factor that the graph multiplies by afterwards, as onnxruntime's quantize_dynamic writes it.
+it (DequantizeLinear); nodes between that only move elements don't matter where all share a scale. For MatMulInteger
+and ConvInteger, which return integers, the scale is the factor that the graph multiplies by afterwards, as onnxruntime's
+quantize_dynamic writes it.
 
 Sources: onnx 1.23, operators; onnxruntime 1.31, ContribOperators and its quantization tools.
 """
@@ -83,6 +84,7 @@ INTEGER = {"MatMulInteger": (1, 3, -1), "ConvInteger": (1, 3, 0)}
 BIASES = {("", "QLinearConv"): 8, (MICROSOFT, "QLinearConv"): 8, (MICROSOFT, "QGemm"): 6}
 # nodes that only move the elements of their first input
 MOVES = frozenset({"Gather", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Slice"})
+MOST_MOVES = 32  # one after another
 BLOCKED = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"})  # of Microsoft's domain; see `onnx_blocks`
 
 
@@ -118,7 +120,7 @@ def _of_node(node: Node, graph: OnnxGraph, edges: Graph) -> Iterator[Use]:
 
 def _moved(name: str, made_by: Mapping[str, Node]) -> str:
     """Return what a value was before nodes that only moved its elements."""
-    for _ in range(len(made_by)):
+    for _ in range(MOST_MOVES):
         before = made_by.get(name)
         if before is None or before.op not in MOVES or before.domain:
             break
@@ -134,7 +136,7 @@ def _factor_after(node: Node, graph: OnnxGraph, edges: Graph) -> str:
         return next((n for n in used_by.get(name, []) if n.op == op and not n.domain), None)
 
     cast = only(node.outputs[0], "Cast") if node.outputs else None
-    product = only(cast.outputs[0], "Mul") if cast is not None else None
+    product = only(cast.outputs[0], "Mul") if cast is not None and cast.outputs else None
     if cast is None or product is None:
         return ""
     (factor,) = [name for name in product.inputs if name != cast.outputs[0]][:1] or [""]

@@ -37,8 +37,9 @@ class Node:
     numbers: Mapping[str, float]
 
     def integer(self, name: str, default: int) -> int:
-        """Return an attribute, or what it is by default."""
-        return int(self.numbers.get(name, default))
+        """Return an attribute, or what it is by default, also where the file has no integer."""
+        found = self.numbers.get(name, default)
+        return found if isinstance(found, int) else default
 
     def input(self, place: int) -> str:
         """Return the name of an input; "" if it is left out."""
@@ -90,7 +91,7 @@ class _Model:
         self.types: dict[str, tuple[OnnxType, tuple[int, ...]]] = {}
         self.nodes: list[Node] = []
         self.opsets: dict[str, int] = {}
-        self._taken: set[str] = set()
+        self._taken: dict[str, int] = {}  # name -> how often it was asked for
 
     def add_opset(self, span: Span) -> None:
         """Read an OperatorSetIdProto."""
@@ -130,10 +131,11 @@ class _Model:
 
     def _unique(self, name: str, path: str, own: dict[str, str]) -> str:
         """Return the model's name for what a graph defines, and note it there."""
-        unique, number = f"{path}{name}" if path and name in self._taken else name, 2
+        unique = wanted = f"{path}{name}" if path and name in self._taken else name
         while unique in self._taken:
-            unique, number = f"{path}{name} ({number})", number + 1
-        self._taken.add(unique)
+            self._taken[wanted] += 1
+            unique = f"{wanted} ({self._taken[wanted]})"
+        self._taken[unique] = 1
         own[name] = unique
         return unique
 
