@@ -39,7 +39,8 @@ def said(elements: Any) -> list[str]:
 def lines(at: AppTest) -> list[str]:
     """The text of the arithmetic blocks."""
     found = [element.proto.body for element in at.get("html")]
-    return [html.unescape(re.sub("<[^>]*>", "", text)) for text in found if text.startswith("<pre")]
+    shown = [text[text.index("<pre") :] for text in found if "<pre" in text]
+    return [html.unescape(re.sub("<[^>]*>", "", text)) for text in shown]
 
 
 def figures(at: AppTest) -> dict[str, str]:

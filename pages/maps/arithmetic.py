@@ -74,8 +74,7 @@ def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
 
 def draw(shown: Arithmetic) -> None:
     """Show the arithmetic of an element."""
-    st.markdown(f"**{shown.heading}**")
-    messages.lines(shown.lines, PLACE)
+    messages.lines(shown.lines, PLACE, heading=shown.heading)
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:

@@ -10,8 +10,8 @@ KEYS = {LARGE}
 _STYLE = streamlit_dom.filled(
     "@media (min-width:768px){html{font-size:clamp(18px,1.4vw,32px) !important}"
     "%sidebar%[aria-expanded=true]{min-width:15.5rem !important;max-width:15.5rem !important}"
-    "%app% .st-key-qs_name{left:.7rem}"
-    "%app% .st-key-qs_name p{width:10rem;white-space:normal;line-height:1.1}}"
+    "%app% .qs-name{left:.7rem}"
+    "%app% .qs-name p{width:10rem;white-space:normal;line-height:1.1}}"
 )
 
 

@@ -72,7 +72,9 @@ LESSON_OF = {
 
 def reserve() -> DeltaGenerator:
     """Reserve a place of fixed height for the findings, which are filled in after the maps are drawn."""
-    return st.container(height=HEIGHT, border=False, key="findings")
+    return st.container(
+        horizontal=True, wrap=False, gap="small", vertical_alignment="center", height=HEIGHT, border=False, key="findings"
+    )
 
 
 def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
@@ -86,7 +88,7 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
     found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
     )
-    with place.container(horizontal=True, wrap=False, gap="small", vertical_alignment="center"):
+    with place:
         sentence = st.container(key="finding_line")
         if found:
             _one(tensor, result.scheme, found[0], 0, sentence)
