@@ -5,8 +5,6 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
-import streamlit as st
-
 import quantcore as qc
 from pages.shared import messages
 from pages.shared.computing import cache
