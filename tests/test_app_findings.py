@@ -15,9 +15,9 @@ from pages.explore.quantize import findings
 from pages.shared import lesson_plan
 from pages.shared.lesson_plan import LESSONS
 from quantcore.diagnosis import KINDS
-from quantcore.diagnosis.examples import EXAMPLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 
 
@@ -131,8 +131,7 @@ def test_in_a_tensor_of_rank_3_the_plane_is_opened() -> None:
 
 
 def test_every_kind_links_to_a_step_that_exists() -> None:
-    assert set(findings.LESSON_OF) == set(KINDS)
-    for name, step in set(findings.LESSON_OF.values()):
+    for name, step in {kind.lesson for kind in KINDS.values()}:
         assert step in LESSONS[name].steps
 
 
@@ -141,9 +140,9 @@ def test_every_finding_has_its_lesson_beside_it() -> None:
     found = qc.diagnose(qc.apply(EXAMPLES["negatives_lost"].load(), EXAMPLES["negatives_lost"].parsed()))
     links = [e.proto for e in at.get("page_link") if e.proto.label == "Lesson"]
     assert [link.page for link in links] == [
-        "learn-" + findings.LESSON_OF[f.kind][0].replace("_", "-") for f in found
+        "learn-" + KINDS[f.kind].lesson[0].replace("_", "-") for f in found
     ]
-    name, step = findings.LESSON_OF["negatives_lost"]
+    name, step = KINDS["negatives_lost"].lesson
     assert f"{lesson_plan.step_key(name)}={step}" in str(links[0])
 
 

@@ -9,12 +9,12 @@ import pytest
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnosis import FOLLOWS, KINDS
-from quantcore.diagnosis.examples import EXAMPLES
+from quantcore.diagnosis import KINDS
 from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES
 from quantcore.tensors import Generated
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 EXERCISE = EXAMPLES["wrapped"].load()
 RNG = np.random.default_rng(7)
 
@@ -33,8 +33,8 @@ def generated(name, *shape, **parameters):
 
 
 def test_every_kind_has_an_example_and_a_near_one():
-    assert set(EXAMPLES) == set(KINDS) == set(NEAR)
-    assert {k for kinds in FOLLOWS.items() for k in (kinds[0], *kinds[1])} <= set(KINDS)
+    assert set(KINDS) == set(NEAR)
+    assert {name for kind in KINDS.values() for name in kind.follows} <= set(KINDS)
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

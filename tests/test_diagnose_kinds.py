@@ -8,8 +8,7 @@ from claims import CLAIMS, check
 from parts import in_parts
 
 import quantcore as qc
-from quantcore.diagnosis import KINDS
-from quantcore.diagnosis.applies import FAMILIES, IMPOSSIBLE, IMPOSSIBLE_NONFINITE, family_of
+from quantcore.diagnosis import FAMILIES, KINDS, family_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 RNG = np.random.default_rng(5)
@@ -100,9 +99,8 @@ def findings(name, scheme):
 
 def test_every_kind_is_planted_in_every_family_or_impossible():
     assert set(PLANTED) == set(KINDS) == set(CLAIMS)
-    assert set(IMPOSSIBLE) | set(IMPOSSIBLE_NONFINITE) <= set(KINDS)
     for kind, cases in PLANTED.items():
-        possible = [family for family in FAMILIES if family not in IMPOSSIBLE.get(kind, {})]
+        possible = [family for family in FAMILIES if family not in KINDS[kind].impossible]
         assert {family_of(qc.Scheme.parse(scheme)) for _, scheme in cases} == set(possible), kind
         assert len(cases) == len(possible)
 
@@ -116,8 +114,8 @@ def test_what_is_planted_is_found_in_every_family(kind):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_impossible_is_not_found(family):
     """In all tensors and schemes that are planted for other kinds; the kinds are asked even so."""
-    impossible = [kind for kind, reasons in IMPOSSIBLE.items() if family in reasons]
-    assert all(len(IMPOSSIBLE[kind][family]) > 10 for kind in impossible)
+    impossible = [kind for kind in KINDS if family in KINDS[kind].impossible]
+    assert all(len(KINDS[kind].impossible[family]) > 10 for kind in impossible)
     schemes = {s for cases in PLANTED.values() for _, s in cases if family_of(qc.Scheme.parse(s)) == family}
     for scheme, name in itertools.product(sorted(schemes), ("normal", "relu", "negative")):
         if "256" not in scheme:
@@ -131,7 +129,7 @@ def test_what_can_be_told_of_tensors_with_nan(bad):
     x[1, 2] = bad
     found = findings(x, "int8 per_channel(0) torchao")
     assert {"nan", "zero_block", "constant_block"} <= set(found)
-    assert not set(found) & set(IMPOSSIBLE_NONFINITE)
+    assert not set(found) & {name for name, kind in KINDS.items() if kind.finite}
     assert all(f.fix is None for f in found.values())
 
 

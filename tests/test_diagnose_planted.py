@@ -12,12 +12,12 @@ from parts import some
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnosis import FOLLOWS, KINDS, formatting
-from quantcore.diagnosis.examples import EXAMPLES
+from quantcore.diagnosis import KINDS, formatting
 from quantcore.tensors import Generated
 from quantcore.wording import along
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 SHAPES = [
     (), (1,), (7,), (2000,), (1, 1), (1, 8), (8, 1), (3, 3), (3, 20), (20, 3), (8, 16), (3, 200), (8, 500), (3, 2000),
     (1, 3, 1), (2, 3, 8), (5, 4, 3), (1, 1, 1, 1), (2, 2, 2, 2), (8, 4, 3, 3), (4, 5, 10, 10),
@@ -156,7 +156,7 @@ def test_what_is_planted_is_found_in_every_shape(case):
             assert kind not in [f.kind for f in diagnosed(plain(shape), scheme)], planted
         return
     kinds = [finding.kind for finding in diagnosed(*planted)]
-    assert {kind, *FOLLOWS.get(kind, ()), *LEADS.get(kind, ())} & set(kinds), kinds
+    assert {kind, *KINDS[kind].follows, *LEADS.get(kind, ())} & set(kinds), kinds
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

@@ -15,6 +15,7 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import ALIKE_DB, Context, Trial
 from quantcore.diagnosis.estimate import Estimate
 from quantcore.diagnosis.formatting import percent
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import Finding
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
@@ -35,6 +36,14 @@ COMPUTED = 3  # estimates that are computed exactly
 # elements up to which min-MSE is quick: of integers, of other formats
 SEARCHED = {True: 1 << 20, False: 1 << 16}
 SIZES = tuple(1 << k for k in range(1, 11))  # of groups and, squared, of blocks
+_COLUMNS = """1.44, 0.75, -0.6, -0.21, -0.07, 0.06, 0.06, -0.04
+3.26, 0.61, 0.4, 0.2, 0.12, 0.07, 0.08, 0.1
+2, 1.21, -0.55, 0.15, 0.06, -0.1, 0.05, -0.05
+-3.7, -1.14, -0.44, -0.25, 0.06, -0.08, 0.06, 0.04
+-3.05, -1.52, -0.31, -0.22, -0.1, -0.08, -0.08, 0.05
+3.52, 1.22, 0.54, 0.26, -0.12, -0.08, 0.09, 0.04
+3.58, 0.92, 0.45, -0.12, -0.16, 0.05, 0.09, -0.05
+-2.77, 0.93, -0.51, 0.13, 0.09, 0.08, -0.08, 0.07"""
 SETTINGS: tuple[RangeSetting, ...] = (MIN_MAX, MinMse(), Percentile(99.0), Percentile(99.9))
 
 
@@ -88,6 +97,9 @@ def _written(
     return same, dataclasses.replace(same, format=IntFormat(fmt.bits, not fmt.signed, fmt.narrow)), textbook
 
 
+@kind(
+    Example("Scales along the wrong axis", _COLUMNS, "int4 per_channel(0)"), ("granularity", "cost"), finite=True
+)
 def better_scheme(context: Context) -> Iterator[Finding]:
     """Much is lost, and a scheme of the same bits and about the same storage loses much less."""
     best = best_alternative(context)

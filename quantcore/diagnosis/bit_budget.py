@@ -1,15 +1,17 @@
-"""Bits that could be spent better: granularity, groups, bit width."""
+"""Bits that could be spent better: on scales per channel, or on fewer scales."""
 
 from collections.abc import Iterator
 
-from quantcore.analysis import decibels, sqnr_of
+from quantcore.analysis import sqnr_of
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import gains, number, percent
-from quantcore.diagnosis.record import Finding, Gain
-from quantcore.formats import MAX_BITS, MIN_BITS, IntFormat
+from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.record import Finding
+from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
 from quantcore.notation import write_call
 from quantcore.scheme import Scheme, storage
+from quantcore.tensors import Generated
 from quantcore.wording import along, count
 
 CHANNEL_DB = 6.0  # a scale per channel must gain at least this …
@@ -17,11 +19,19 @@ CHANNEL_STORAGE = 1.01  # … with at most this many times the storage
 SMALL_GROUP = 8  # elements: a scale of 32 bits costs 4 bits per element or more
 GROUP_DB = 3.0
 USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; other widths are proposed only if these do not help
-SAME_DB = 0.5  # a narrower format may lose this much
-ROUNDED_DB = 130.0  # beyond this the error is float32 rounding
-BIT_DB = 6.02
 
 
+@kind(
+    Example(
+        "One scale for different channels",
+        Generated("outlier_channel", (512, 64), parameters=(("factor", 3.5),)),
+        "int8 symmetric",
+    ),
+    ("granularity", "rows"),
+    follows=("outlier_element", "outlier_channel"),
+    impossible={"min": "minima are stored per group, never one for the tensor"},
+    finite=True,
+)
 def per_channel(context: Context) -> Iterator[Finding]:
     """One scale for the tensor, although one per channel would gain much and cost almost nothing."""
     if not isinstance(context.scheme.granularity, PerTensor) or len(context.shape) < 2:
@@ -49,6 +59,11 @@ def _estimated_gain(context: Context, axis: int) -> float:
     return sqnr_of(float(largest.amax().square()), float(largest.square().mean()))
 
 
+@kind(
+    Example("Groups too small", Generated("normal", (32, 64)), "int4 per_group(4)"),
+    ("granularity", "cost"),
+    finite=True,
+)
 def small_groups(context: Context) -> Iterator[Finding]:
     """Groups so small that the storage of their scales would gain more as bits of the codes."""
     if not isinstance(context.scheme.granularity, PerGroup | PerFlatGroup | PerBlock):
@@ -91,30 +106,3 @@ def _wider(context: Context) -> Iterator[Scheme]:
         yield context.changed(granularity=other)
     yield from (context.changed(granularity=PerTensor(), format=IntFormat(b, fmt.signed, fmt.narrow))
                 for b in (8, 16) if fmt.bits < b <= context.bits)  # fmt: skip
-
-
-def spare_bits(context: Context) -> Iterator[Finding]:
-    """More bits than needed: fewer give the same quality."""
-    report = context.report
-    fmt = context.scheme.format
-    usual = BIT_DB * fmt.bits + 24  # values spread over a step never get this close
-    if report.clipped or report.sqnr_db < usual or not context.largest.any():
-        return
-    best = None
-    for bits in range(fmt.bits - 1, MIN_BITS - 1, -1):
-        trial = context.trial(context.changed(format=IntFormat(bits, fmt.signed, fmt.narrow)))
-        if trial and trial.sqnr_db >= min(report.sqnr_db - SAME_DB, ROUNDED_DB):
-            best = trial
-    if best is None:
-        return
-    yield Finding(
-        "spare_bits",
-        "note",
-        f"x uses only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {fmt.bits} "
-        f"are enough. SQNR: {decibels(report.sqnr_db)} with {fmt.bits} bits, {decibels(best.sqnr_db)} with "
-        f"{best.scheme.format.bits}.",
-        fix=best.scheme,
-        gain=Gain("bits per element", context.bits, best.bits_per_element),
-        facts={"codes_used": report.codes_used, "bits": best.scheme.format.bits,
-               "sqnr_db": report.sqnr_db, "sqnr_db_after": best.sqnr_db},
-    )

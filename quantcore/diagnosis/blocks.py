@@ -9,6 +9,7 @@ from torch import Tensor
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import BETTER_DB, Context
 from quantcore.diagnosis.formatting import number
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
@@ -21,6 +22,12 @@ BY_CHANCE = 0.01  # expected number of all-zero blocks below which one is not a 
 RAISED = 4.0  # times the scale that the elements need: two bits of precision are lost
 
 
+@kind(
+    Example(
+        "A constant row", "0.5, -1.1, 0.3, 2\n0.7, 0.7, 0.7, 0.7\n1.3, 0.8, -0.4, -1.8", "int8 per_channel(0)"
+    ),
+    ("scale", "marks"),
+)
 def constant_block(context: Context) -> Iterator[Finding]:
     """All elements of a block are the same nonzero number."""
     low, high = context.extremes
@@ -41,6 +48,10 @@ def constant_block(context: Context) -> Iterator[Finding]:
     )
 
 
+@kind(
+    Example("A dead row", "0.5, -1.1, 0.3, 2\n0, 0, 0, 0\n1.3, 0.7, -0.4, -1.8", "int8 per_channel(0)"),
+    ("scale", "marks"),
+)
 def zero_block(context: Context) -> Iterator[Finding]:
     """All elements of a block are 0, although most of the tensor is not."""
     zero = context.largest == 0
@@ -69,6 +80,12 @@ def _by_chance(context: Context, zero: Tensor) -> float:
     return 0.0 if expected < BY_CHANCE else 3 * expected + 3
 
 
+@kind(
+    Example(
+        "Numbers too small for a scale", "1e-42, -2e-42, 3e-42, 5e-43\n1, -2, 3, 0.5", "int8 per_channel(0)"
+    ),
+    ("mistakes", "scale-in-float16"),
+)
 def tiny_block(context: Context) -> Iterator[Finding]:
     """Elements so small that their scale is subnormal, or below the library's minimum."""
     if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements

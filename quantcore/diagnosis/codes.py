@@ -1,6 +1,5 @@
-"""Wrong codes: wrapped around, clipped by a zero point, lost below 0, or computed from NaN."""
+"""Wrong codes: wrapped around, clipped by a zero point, or lost below 0."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +11,21 @@ from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.diagnosis.blocks import boxes_of
 from quantcore.diagnosis.context import BETTER_DB, Context
 from quantcore.diagnosis.formatting import index, number, percent
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
 from quantcore.quantization import unclamped
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
 from quantcore.scheme import Scheme
+from quantcore.tensors import Generated
 from quantcore.wording import count
+
+_EXERCISE = """-0.687, 0.2607, -0.7718, 0.0841
+0.6558, -1.1711, -1.0713, 0.2405
+1.4967, -0.6928, 0.7961, -1.4614
+0.5689, -0.5227, -1.3111, -0.8343"""
+_NO_ZERO_POINT = dict.fromkeys(("float", "codebook"), "the format has no zero point")
 
 
 def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
@@ -47,6 +54,15 @@ def _place(context: Context, region: Region, flat: int) -> tuple[int, ...]:
     )
 
 
+@kind(
+    Example("Codes that wrap around", _EXERCISE, "int8 given(0.0116) textbook(overflow=wrap)"),
+    ("mistakes", "cast-without-clamp"),
+    impossible={
+        "float": "overflow saturates, or gives infinity or NaN, which `nan` reports",
+        "codebook": "a number beyond the table takes the outermost value",
+    },
+    disqualifies=True,
+)
 def wrapped(context: Context) -> Iterator[Finding]:
     """Codes that overflowed and wrapped around."""
     if context.scheme.convention.coding.overflow != "wrap" or not context.report.clipped:
@@ -70,6 +86,16 @@ def wrapped(context: Context) -> Iterator[Finding]:
     )
 
 
+@kind(
+    Example("A zero point that is not a code", "1, 2.5, 3, 4.5, 5", "int8 given(0.1, zero_point=128)"),
+    ("zero_point", "zero"),
+    impossible={
+        "float zero_point": "any finite zero point can be stored",
+        "min": "a minimum is not a code",
+        **_NO_ZERO_POINT,
+    },
+    disqualifies=True,
+)
 def zero_point_outside(context: Context) -> Iterator[Finding]:
     """A given zero point that is not a code of the format."""
     fmt, zero_point = context.fmt, context.zero_point
@@ -94,6 +120,17 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     )
 
 
+@kind(
+    Example("A range without 0", "-6, -5.9, -5.7, -5.4\n-5.8, -5.5, -5.2, -5", "uint8 asymmetric brevitas"),
+    ("zero_point", "zero"),
+    impossible={
+        "float zero_point": "a float zero point is not clamped to the codes",
+        "min": "a minimum is not clamped to the codes",
+        **_NO_ZERO_POINT,
+    },
+    finite=True,
+    disqualifies=True,
+)
 def zero_point_clamped(context: Context) -> Iterator[Finding]:
     """A range that excludes 0, whose zero point was clamped: the codes cover another range."""
     fmt, params = context.fmt, context.result.params
@@ -129,6 +166,14 @@ def _textbook(context: Context) -> list[Scheme]:
     return [context.changed(convention=convention)]
 
 
+@kind(
+    Example(
+        "Zeros that are not dequantized to 0",
+        Generated("sparse", (16, 16), parameters=(("density", 0.3),)),
+        "uint4 asymmetric per_channel(0) hqq",
+    ),
+    ("zero_point", "zero"),
+)
 def zero_not_exact(context: Context) -> Iterator[Finding]:
     """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
     fmt, params = context.scheme.format, context.result.params
@@ -178,6 +223,13 @@ def _with_exact_zero(context: Context) -> list[Scheme]:
     return [context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=setting)]
 
 
+@kind(
+    Example(
+        "Unsigned codes for negative numbers", Generated("normal", (8, 8)), "uint8 symmetric aimet.2024.Quantize"
+    ),
+    ("mistakes", "negatives-lost"),
+    disqualifies=True,
+)
 def negatives_lost(context: Context) -> Iterator[Finding]:
     """The lowest value is 0 or more: everything below 0 is lost."""
     fmt, setting = context.scheme.format, context.scheme.range_setting
@@ -241,56 +293,6 @@ def _with_negatives(context: Context) -> list[Scheme]:
     fixes += [context.changed(symmetric=False, range_setting=MIN_MAX)] if fmt.has_zero_point else []
     fixes.append(context.changed(format=other, range_setting=MIN_MAX))
     return [*fixes, context.changed(format=other, range_setting=MIN_MAX, convention=TEXTBOOK, symmetric=True)]
-
-
-def nan(context: Context) -> Iterator[Finding]:
-    """NaN and infinity: in x, if the library accepts them, or in x̂ where the format can't represent x."""
-    notes = [note for note in context.result.warnings if "NaN" in note]
-    if context.finite and not notes and math.isfinite(context.report.sse):
-        return
-    x, x_hat = context.result.x.reshape(-1), context.result.dequantized.reshape(-1)
-    bad = ~x_hat.isfinite() if context.finite and not notes else ~x.isfinite()
-    if notes and not bad.any():
-        bad = ~x_hat.isfinite()
-    places = bad.nonzero()[:, 0]
-    n = len(places)
-    if not n and not notes:  # only the sums exceed float64
-        return
-    first = context.element(int(places[0])) if n else None
-    at = "" if first is None else f", first at {index(first)}"
-    facts: dict[str, Any] = {"elements": n, "tensor": "x̂" if context.finite else "x"}
-    if first is not None:
-        facts["at"] = first
-    if context.finite and not notes:
-        facts["value"] = float(x[int(places[0])])
-        said = (
-            f"{count(n, 'element')} {'dequantizes' if n == 1 else 'dequantize'} to NaN or infinity{at}, where x is "
-            f"{number(facts['value'])}: {_why_not(context, int(places[0]))}."
-        )
-    else:
-        what = f"{count(n, 'element')} of x {'is' if n == 1 else 'are'} NaN or infinite{at}. "
-        said = "" if context.finite else what
-        said += notes[0] if notes else "Replace them: most metrics are undefined."
-    yield Finding(
-        "nan", "error", said, tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]), facts=facts
-    )
-
-
-def _why_not(context: Context, flat: int) -> str:
-    """Why the element at a flat index of x is not finite after dequantization."""
-    block = tuple(
-        int(i) // b
-        for i, b in zip(
-            np.unravel_index(flat, context.result.blocked_shape) if context.result.blocked_shape else (),
-            context.result.block,
-            strict=True,
-        )
-    )
-    for name, parameter in (("scale", context.result.scale), ("zero point", context.result.params.zero_point)):
-        found = float(parameter[block])
-        if not math.isfinite(found):
-            return f"the {name} of its block is {'NaN' if math.isnan(found) else number(found)}"
-    return f"{context.scheme.format} can't represent it at this scale"
 
 
 def _a(fmt: IntFormat) -> str:

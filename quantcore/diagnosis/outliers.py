@@ -1,4 +1,4 @@
-"""Outliers that set a scale: one element, or one or a few channels."""
+"""Outliers that set a scale: one or a few channels, or one element."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -10,11 +10,13 @@ from torch import Tensor
 from quantcore.analysis import decibels
 from quantcore.diagnosis.context import Context, Trial, sqnr_among
 from quantcore.diagnosis.formatting import channels, index, number
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import MinMax, Search
+from quantcore.tensors import Generated
 from quantcore.wording import count
 
 FAR = 4.0  # an outlier is this many times the next largest element: the others lose two bits of precision
@@ -28,6 +30,107 @@ SOME = 4  # one in this many channels can be an outlier: two of 8
 LOOK_AT = 64  # blocks with a large element that are checked, at most
 
 
+class _Channels(NamedTuple):
+    """Outlier channels among ``start..stop``, which share scales: indices, max |x| of these and of the others."""
+
+    start: int
+    stop: int
+    places: list[int]
+    first: float
+    second: float
+    next_place: int
+
+
+@kind(
+    Example("One column sets the scale", Generated("outlier_channel", (16, 16)), "int8 symmetric"),
+    ("granularity", "tensor"),
+    finite=True,
+)
+def outlier_channel(context: Context) -> Iterator[Finding]:
+    """One or a few channels, much larger than the others, set the scale that all share."""
+    if not isinstance(context.scheme.range_setting, MinMax | Search) or isinstance(
+        context.scheme.granularity, PerFlatGroup
+    ):
+        return
+    for axis in range(len(context.shape)):
+        found = _outlier_channels(context, axis)
+        if found:
+            yield from _channel_finding(context, axis, found)
+
+
+def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
+    """The outlier channels of every run of channels that share scales."""
+    n = context.shape[axis]
+    width = min(context.result.block[axis], n)
+    if len(context.shape) < 2 or width < 2 or context.x_blocked.numel() < 2 * n:
+        return []
+    sizes = torch.nn.functional.pad(context.channels(axis), (0, -n % width)).reshape(-1, width)
+    sizes, order = sizes.sort(dim=1, descending=True, stable=True)
+    most = max(1, width // SOME)
+    ratios = torch.where(sizes[:, 1:] > 0, sizes[:, :-1] / sizes[:, 1:], 0.0)[:, :most]
+    ratio, last = ratios.max(dim=1)
+    shared = context.x_blocked.numel() // n * width  # elements of a run
+    runs = (ratio > FAR_CHANNEL * (1 + FEW / 2 / shared)).nonzero()[:, 0].tolist()
+    found = [
+        _run(context, axis, run * width, int(last[run]), sizes[run], order[run]) for run in runs[:LOOK_AT]
+    ]
+    confirmed = [channels for channels in found if channels]
+    fraction = len(runs) * len(confirmed) / max(1, len(found)) * width / n
+    return sorted(confirmed, key=lambda c: c.second / c.first) if fraction >= CONCERNED else []
+
+
+def _run(
+    context: Context, axis: int, start: int, last: int, sizes: Tensor, order: Tensor
+) -> _Channels | None:
+    """The outlier channels of a run, if enough of their elements exceed all others."""
+    x, n = context.result.x, context.shape[axis]
+    chosen = start + order[: last + 1]
+    parts = x.index_select(axis, chosen).movedim(axis, 0).reshape(last + 1, -1).abs()
+    exceed = (parts > sizes[last + 1]).sum(1)
+    if int(exceed.amin()) < max(2.0, EXCEED * parts.shape[1] + 1):
+        return None
+    stop = min(n, start + min(context.result.block[axis], n))
+    places = sorted(chosen.tolist())
+    first, second = float(sizes[0]), float(sizes[last + 1])
+    return _Channels(start, stop, places, first, second, start + int(order[last + 1]))
+
+
+def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
+    worst, rank = found[0], len(context.shape)
+    now, without = _other_channels(context, axis, worst)
+    if not without >= now + BETTER_DB:
+        return
+    boxes = [
+        tuple((place, place + 1) if i == axis else (0, n) for i, n in enumerate(context.shape))
+        for run in found
+        for place in run.places
+    ]
+    many = len(worst.places) > 1
+    run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
+    again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
+    yield Finding(
+        "outlier_channel",
+        "warning",
+        f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
+        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
+        f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
+        tuple(boxes[:MAX_BOXES]),
+        **context.fixed_by(_finer(context)),
+        facts={"axis": axis, "channels": tuple(worst.places), "first": worst.first, "second": worst.second,
+               "among": (worst.start, worst.stop), "sqnr_with": now, "sqnr_without": without, "runs": len(found)},
+    )
+
+
+def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float, float]:
+    """SQNR in dB of the run's other channels: with the outliers, and with the next largest in their place."""
+    x = context.result.x
+    without_outliers = x.clone()
+    for place in run.places:
+        without_outliers.select(axis, place).copy_(x.select(axis, run.next_place))
+    keep = torch.tensor([i for i in range(run.start, run.stop) if i not in run.places], device=x.device)
+    return _sqnrs(context, without_outliers, lambda t: t.index_select(axis, keep))
+
+
 class _Far(NamedTuple):
     """An element much larger than the others of its block: its index, and |x| and value of the next largest."""
 
@@ -37,6 +140,11 @@ class _Far(NamedTuple):
     bounds: Box
 
 
+@kind(
+    Example("One element sets the scale", Generated("outlier_element", (16, 16)), "int8 symmetric"),
+    ("granularity", "groups"),
+    finite=True,
+)
 def outlier_element(context: Context) -> Iterator[Finding]:
     """One element of a block, much larger than all others, sets the scale."""
     if not isinstance(context.scheme.range_setting, MinMax | Search):
@@ -134,99 +242,3 @@ def _finer(context: Context) -> Trial | None:
         if found:
             return found
     return None
-
-
-class _Channels(NamedTuple):
-    """Outlier channels among ``start..stop``, which share scales: indices, max |x| of these and of the others."""
-
-    start: int
-    stop: int
-    places: list[int]
-    first: float
-    second: float
-    next_place: int
-
-
-def outlier_channel(context: Context) -> Iterator[Finding]:
-    """One or a few channels, much larger than the others, set the scale that all share."""
-    if not isinstance(context.scheme.range_setting, MinMax | Search) or isinstance(
-        context.scheme.granularity, PerFlatGroup
-    ):
-        return
-    for axis in range(len(context.shape)):
-        found = _outlier_channels(context, axis)
-        if found:
-            yield from _channel_finding(context, axis, found)
-
-
-def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
-    """The outlier channels of every run of channels that share scales."""
-    n = context.shape[axis]
-    width = min(context.result.block[axis], n)
-    if len(context.shape) < 2 or width < 2 or context.x_blocked.numel() < 2 * n:
-        return []
-    sizes = torch.nn.functional.pad(context.channels(axis), (0, -n % width)).reshape(-1, width)
-    sizes, order = sizes.sort(dim=1, descending=True, stable=True)
-    most = max(1, width // SOME)
-    ratios = torch.where(sizes[:, 1:] > 0, sizes[:, :-1] / sizes[:, 1:], 0.0)[:, :most]
-    ratio, last = ratios.max(dim=1)
-    shared = context.x_blocked.numel() // n * width  # elements of a run
-    runs = (ratio > FAR_CHANNEL * (1 + FEW / 2 / shared)).nonzero()[:, 0].tolist()
-    found = [
-        _run(context, axis, run * width, int(last[run]), sizes[run], order[run]) for run in runs[:LOOK_AT]
-    ]
-    confirmed = [channels for channels in found if channels]
-    fraction = len(runs) * len(confirmed) / max(1, len(found)) * width / n
-    return sorted(confirmed, key=lambda c: c.second / c.first) if fraction >= CONCERNED else []
-
-
-def _run(
-    context: Context, axis: int, start: int, last: int, sizes: Tensor, order: Tensor
-) -> _Channels | None:
-    """The outlier channels of a run, if enough of their elements exceed all others."""
-    x, n = context.result.x, context.shape[axis]
-    chosen = start + order[: last + 1]
-    parts = x.index_select(axis, chosen).movedim(axis, 0).reshape(last + 1, -1).abs()
-    exceed = (parts > sizes[last + 1]).sum(1)
-    if int(exceed.amin()) < max(2.0, EXCEED * parts.shape[1] + 1):
-        return None
-    stop = min(n, start + min(context.result.block[axis], n))
-    places = sorted(chosen.tolist())
-    first, second = float(sizes[0]), float(sizes[last + 1])
-    return _Channels(start, stop, places, first, second, start + int(order[last + 1]))
-
-
-def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Iterator[Finding]:
-    worst, rank = found[0], len(context.shape)
-    now, without = _other_channels(context, axis, worst)
-    if not without >= now + BETTER_DB:
-        return
-    boxes = [
-        tuple((place, place + 1) if i == axis else (0, n) for i, n in enumerate(context.shape))
-        for run in found
-        for place in run.places
-    ]
-    many = len(worst.places) > 1
-    run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
-    again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
-    yield Finding(
-        "outlier_channel",
-        "warning",
-        f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
-        f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
-        f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
-        tuple(boxes[:MAX_BOXES]),
-        **context.fixed_by(_finer(context)),
-        facts={"axis": axis, "channels": tuple(worst.places), "first": worst.first, "second": worst.second,
-               "among": (worst.start, worst.stop), "sqnr_with": now, "sqnr_without": without, "runs": len(found)},
-    )
-
-
-def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float, float]:
-    """SQNR in dB of the run's other channels: with the outliers, and with the next largest in their place."""
-    x = context.result.x
-    without_outliers = x.clone()
-    for place in run.places:
-        without_outliers.select(axis, place).copy_(x.select(axis, run.next_place))
-    keep = torch.tensor([i for i in range(run.start, run.stop) if i not in run.places], device=x.device)
-    return _sqnrs(context, without_outliers, lambda t: t.index_select(axis, keep))

@@ -4,17 +4,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from quantcore.analysis import sqnr_of
+from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.alternatives import narrowed, shrunk
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import gains, number, percent
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import Finding, cell
+from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile, RangeSetting
 from quantcore.scheme import Scheme
+from quantcore.tensors import Generated
 from quantcore.wording import count
 
 ONE_SIDED = 0.1  # the smaller side of the data is at most this fraction of the larger
@@ -26,10 +31,24 @@ CLIPPED_DB = 1.0
 NARROWER_DB = 4.0  # minimum gain of a narrower range
 UNUSED = 0.5  # the data use less than this fraction of the codes
 UNUSED_DB = 3.0
+_ASYMMETRIC = "the range of asymmetric codes follows the data on both sides"
 
 
+@kind(
+    Example("Half of the codes unused", Generated("relu", (16, 16)), "int4 symmetric"),
+    ("zero_point", "one-sided"),
+    follows=("outlier_element", "outlier_channel", "negatives_lost", "wrapped"),
+    impossible={"float zero_point": _ASYMMETRIC, "min": _ASYMMETRIC},
+    finite=True,
+)
 def one_sided(context: Context) -> Iterator[Finding]:
-    """Symmetric codes for data on one side of 0: the codes of the other side are never used."""
+    """Data on one side of 0: the codes of the other side are never used."""
+    found = _one_sided_codes if context.scheme.format.has_zero_point else _one_sided_values
+    return found(context)
+
+
+def _one_sided_codes(context: Context) -> Iterator[Finding]:
+    """Symmetric codes with a uniform step."""
     if not context.scheme.symmetric or context.block_size < 4:
         return
     below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
@@ -71,6 +90,38 @@ def one_sided(context: Context) -> Iterator[Finding]:
     )
 
 
+def _one_sided_values(context: Context) -> Iterator[Finding]:
+    """Values of a small float or a codebook, which has a table of them instead of a uniform step."""
+    below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
+    if context.block_size < 4 or not (below.any() or above.any()):
+        return
+    side = "below" if bool((below <= ONE_SIDED * above).all()) else "above"
+    if side == "above" and not bool((above <= ONE_SIDED * below).all()):
+        return
+    if (context.result.scale < 0).any():  # such a scale turns the table around
+        return
+    fmt, values = context.table_format, context.values
+    wasted = int(((values < 0) if side == "below" else (values > 0)).sum())
+    if not WASTED * len(values) <= wasted < len(values):
+        return
+    plain = context.changed(format=IntFormat(max(2, fmt.bits)), convention=TEXTBOOK, range_setting=MIN_MAX)
+    asymmetric = context.changed(
+        format=IntFormat(max(2, fmt.bits), signed=False), convention=TEXTBOOK, range_setting=MIN_MAX, symmetric=False
+    )  # fmt: skip
+    best, even = context.best([asymmetric], SIDED_DB), context.trial(plain)
+    if best is None or even is None or not best.sqnr_db >= even.sqnr_db + SIDED_DB:
+        return
+    low, high = context.bounds
+    yield Finding(
+        "one_sided",
+        "warning",
+        f"x lies between {number(low)} and {number(high)}, but {wasted} of the {len(values)} values of {fmt} are {side} 0. "
+        f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
+        **context.fixed_by(best),
+        facts={"low": low, "high": high, "unused": wasted, "codes": len(values), "side": side},
+    )
+
+
 def _asymmetric(context: Context) -> Scheme:
     setting = context.scheme.range_setting
     return context.changed(
@@ -78,6 +129,12 @@ def _asymmetric(context: Context) -> Scheme:
     )
 
 
+@kind(
+    Example("A range too narrow", Generated("normal", (16, 16)), "int8 fixed(-1, 1)"),
+    ("error", "clipping"),
+    follows=("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
+    finite=True,
+)
 def clipped_too_much(context: Context) -> Iterator[Finding]:
     """The range is too narrow: clipping costs more than the finer step gains."""
     report = context.report
@@ -105,6 +162,12 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
     )
 
 
+@kind(
+    Example("A range stretched by a long tail", Generated("laplace", (128, 256)), "int4 symmetric"),
+    ("error", "clipping"),
+    follows=("outlier_element", "outlier_channel", "per_channel", "tiny_block", "scale_out_of_range"),
+    finite=True,
+)
 def clips_too_little(context: Context) -> Iterator[Finding]:
     """A narrower range would lose less: the largest elements leave few codes for the others."""
     scheme = context.scheme
@@ -135,8 +198,21 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     )
 
 
+@kind(
+    Example(
+        "Most codes unused", Generated("normal", (16, 16), parameters=(("std", 0.1),)), "int8 fixed(-10, 10)"
+    ),
+    ("error", "clipping"),
+    follows=("nan", "zero_point_outside"),
+    finite=True,
+)
 def codes_unused(context: Context) -> Iterator[Finding]:
     """A fixed or given range is much wider than the data: most codes are never used."""
+    found = _codes_unused if context.scheme.format.has_zero_point else _values_unused
+    return found(context)
+
+
+def _codes_unused(context: Context) -> Iterator[Finding]:
     if not isinstance(context.scheme.range_setting, Fixed | Given):
         return
     codes, fmt = context.result.codes, context.fmt
@@ -156,3 +232,33 @@ def codes_unused(context: Context) -> Iterator[Finding]:
         **context.fixed_by(best),
         facts={"low": low, "high": high, "least": least, "most": most},
     )
+
+
+def _values_unused(context: Context) -> Iterator[Finding]:
+    if not isinstance(context.scheme.range_setting, Fixed | Given) or context.report.clipped:
+        return
+    fmt, values, used = context.table_format, context.values, _values_used(context)
+    low, high = float(used.amin()), float(used.amax())
+    reached = int(((values >= low) & (values <= high)).sum())
+    if reached >= UNUSED * len(values):
+        return
+    best = context.best([context.changed(range_setting=MIN_MAX)], UNUSED_DB)
+    if best is None:
+        return
+    least, most = context.bounds
+    occur = f"Only the value {number(low)}" if low == high else f"Only values between {number(low)} and {number(high)}"
+    yield Finding(
+        "codes_unused",
+        "warning",
+        f"{occur} of {fmt} ({number(float(values[0]))}..{number(float(values[-1]))}) {'occurs' if low == high else 'occur'}: "
+        f"the range is wider than the data, which lie between {number(least)} and {number(most)}.",
+        **context.fixed_by(best),
+        facts={"low": low + 0.0, "high": high + 0.0, "reached": reached, "codes": len(values), "least": least, "most": most},
+    )  # fmt: skip
+
+
+def _values_used(context: Context) -> Tensor:
+    """The values whose codes occur."""
+    fmt = context.table_format
+    counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
+    return fmt.table[counts > 0]

@@ -13,6 +13,7 @@ from quantcore.diagnosis.alternatives import STORAGE
 from quantcore.diagnosis.blocks import boxes_of, name_of
 from quantcore.diagnosis.context import BETTER_DB, Context, Trial, sqnr_among
 from quantcore.diagnosis.formatting import number, percent
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import Finding
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import cells_of
@@ -20,6 +21,7 @@ from quantcore.qparams import QParams
 from quantcore.quantization import Quantized, codes_of, dequantize
 from quantcore.range_setting import MIN_MAX, Given
 from quantcore.scheme import Scheme
+from quantcore.tensors import Generated
 
 COARSE = 0.25  # a stored scale may differ by this fraction, or by half a step of a float that is coarser
 COSTS_DB = 3.0  # the blocks concerned lose at least this much
@@ -53,6 +55,16 @@ def _format(scheme: Scheme) -> str:
     return str(dataclasses.replace(fmt, saturate=True) if isinstance(fmt, FloatFormat) else fmt)
 
 
+@kind(
+    Example(
+        "Scales too small for their format",
+        Generated("normal", (16, 64), parameters=(("std", 0.005),)),
+        "e2m1 per_group(16) torchao.nvfp4 scales(e4m3fn given(1) torchao.nvfp4.scales)",
+    ),
+    ("mistakes", "scale-in-float16"),
+    finite=True,
+    disqualifies=True,
+)
 def scale_out_of_range(context: Context) -> Iterator[Finding]:
     """Scales or minima that underflow or saturate in the format that stores them."""
     for lost in _all_lost(context):

@@ -8,6 +8,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.formatting import index, percent
+from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
 from quantcore.quantization import coded_with
 from quantcore.wording import count
@@ -17,6 +18,10 @@ _HALVES = ("half_even", "half_away", "half_up")  # rules that round to the neare
 _RULES, _ORDERS = "rounding rules", "orders of operations"
 
 
+@kind(
+    Example("Numbers halfway between two codes", "100.5, -81.5, 8.5, 64.5\n-27.5, 40.5, 11, -6", "int8 given(1)"),
+    ("scale", "code"),
+)
 def ties(context: Context) -> Iterator[Finding]:
     """Elements halfway between two codes, or two values of a float or a codebook."""
     coding = context.scheme.rules.coding

@@ -9,8 +9,9 @@ from playwright.sync_api import expect
 import quantcore as qc
 from pages.explore.quantize.findings import IMAGES, TITLES
 from pages.shared.lesson_plan import LESSONS
-from quantcore.diagnosis.examples import EXAMPLES
+from quantcore.diagnosis import KINDS
 
+EXAMPLES = {name: kind.example for name, kind in KINDS.items()}
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 WRAPPED = {"src": "example", "ex": "int8-exercise-4x4", "bits": "8", "range": "by hand", "scale": "0.01", "overflow": "wrap"}  # fmt: skip
 

@@ -13,7 +13,7 @@ from pages.shared.computing import cache
 from pages.shared.state import link
 from pages.shared.state.selection import Tensor
 from pages.sidebar import scheme_state
-from quantcore.diagnosis import EXAMPLES, MAX_BOXES, Box
+from quantcore.diagnosis import KINDS, MAX_BOXES, Box
 from quantcore.tensors import Generated
 
 HEIGHT = 32  # px: one line of text, reserved even if there is nothing to say, so that the maps do not move
@@ -40,34 +40,7 @@ IMAGES = {
     "bands": Image("An image with bands", "landscape-128x192", "uint3 asymmetric"),
 }
 
-
-TITLES = {kind: e.title for kind, e in EXAMPLES.items()} | {kind: e.title for kind, e in IMAGES.items()}
-
-
-# Lesson and step that explain each kind of finding
-LESSON_OF = {
-    "nan": ("mistakes", "scale-in-float16"),
-    "wrapped": ("mistakes", "cast-without-clamp"),
-    "zero_point_outside": ("zero_point", "zero"),
-    "zero_point_clamped": ("zero_point", "zero"),
-    "negatives_lost": ("mistakes", "negatives-lost"),
-    "zero_not_exact": ("zero_point", "zero"),
-    "one_sided": ("zero_point", "one-sided"),
-    "outlier_channel": ("granularity", "tensor"),
-    "outlier_element": ("granularity", "groups"),
-    "clipped_too_much": ("error", "clipping"),
-    "clips_too_little": ("error", "clipping"),
-    "codes_unused": ("error", "clipping"),
-    "per_channel": ("granularity", "rows"),
-    "small_groups": ("granularity", "cost"),
-    "better_scheme": ("granularity", "cost"),
-    "scale_out_of_range": ("mistakes", "scale-in-float16"),
-    "tiny_block": ("mistakes", "scale-in-float16"),
-    "zero_block": ("scale", "marks"),
-    "constant_block": ("scale", "marks"),
-    "spare_bits": ("scale", "bits"),
-    "ties": ("scale", "code"),
-}
+TITLES = {name: kind.example.title for name, kind in KINDS.items()} | {name: image.title for name, image in IMAGES.items()}
 
 
 def reserve() -> DeltaGenerator:
@@ -134,7 +107,7 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
             type="primary",
             help=messages.plain(f"{finding.fix}: {finding.gain}. Your browser's Back button undoes it."),
         )
-    name, step = LESSON_OF[finding.kind]
+    name, step = KINDS[finding.kind].lesson
     st.page_link(
         lesson_plan.script(name),
         label="Lesson",
@@ -195,7 +168,7 @@ def load(kind: str) -> None:
         st.session_state[scheme_state.RANK] = 2
         scheme_state.change_to(qc.Scheme.parse(text))
         return
-    example = EXAMPLES[kind]
+    example = KINDS[kind].example
     if isinstance(example.tensor, Generated):
         spec = example.tensor
         state |= {"src": "generate", "dist": spec.distribution, "shape": "x".join(map(str, spec.shape))}

@@ -1,0 +1,82 @@
+"""A kind of finding: the function that finds it, with all that is known about the kind."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.record import Finding
+from quantcore.formats import CodebookFormat, FloatFormat
+from quantcore.scheme import Scheme
+from quantcore.tensors import Generated, generate, parse
+
+# Formats differ in what dequantizes a code: an integer minus an integer or a float zero_point, an integer plus a
+# minimum, or a table of values
+FAMILIES = ("integer", "float zero_point", "min", "float", "codebook")
+
+Find = Callable[[Context], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme."""
+
+    title: str
+    tensor: str | Generated
+    scheme: str
+
+    def load(self) -> npt.NDArray[np.float32]:
+        """The tensor's values, float32."""
+        return parse(self.tensor) if isinstance(self.tensor, str) else generate(self.tensor)
+
+    def parsed(self) -> Scheme:
+        """The scheme."""
+        return Scheme.parse(self.scheme)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of finding.
+
+    ``name``: `Finding.kind` of what ``find`` yields. ``example``: a tensor and a scheme that have it. ``lesson``: the
+    lesson and the step that explain it. ``follows``: kinds that it follows from: if one of them was found, it is left
+    out. ``impossible``: families of formats that can't have it, and why. ``finite``: whether it can be told of finite
+    tensors only, because the range or the SQNR of others is undefined. ``disqualifies``: whether it may be an error, so
+    that a scheme that has it is not proposed.
+    """
+
+    name: str
+    find: Find
+    example: Example
+    lesson: tuple[str, str]
+    follows: tuple[str, ...] = ()
+    impossible: Mapping[str, str] = field(default_factory=dict, hash=False)
+    finite: bool = False
+    disqualifies: bool = False
+
+    def __call__(self, context: Context) -> Iterator[Finding]:
+        """Yield what is found."""
+        return self.find(context)
+
+    def applies(self, scheme: Scheme, *, finite: bool) -> bool:
+        """Whether it can occur for a scheme's format and, if x is not finite, for such a tensor."""
+        return (finite or not self.finite) and family_of(scheme) not in self.impossible
+
+
+def kind(example: Example, lesson: tuple[str, str], **known: Any) -> Callable[[Find], Kind]:
+    """Make a function that finds something a `Kind` of its name, with these fields."""
+    return lambda find: Kind(find.__name__, find, example, lesson, **known)
+
+
+def family_of(scheme: Scheme) -> str:
+    """The family of a scheme's format, one of `FAMILIES`."""
+    if isinstance(scheme.format, FloatFormat):
+        return "float"
+    if isinstance(scheme.format, CodebookFormat):
+        return "codebook"
+    if scheme.rules.zero_point.is_min and not scheme.symmetric:
+        return "min"
+    return "integer" if scheme.rules.zero_point.is_integer else "float zero_point"

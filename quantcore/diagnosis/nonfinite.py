@@ -1,0 +1,66 @@
+"""NaN and infinity, in x or in x̂."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from quantcore.diagnosis.context import Context
+from quantcore.diagnosis.formatting import index, number
+from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
+from quantcore.wording import count
+
+
+@kind(
+    Example("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"), ("mistakes", "scale-in-float16")
+)
+def nan(context: Context) -> Iterator[Finding]:
+    """NaN and infinity: in x, if the library accepts them, or in x̂ where the format can't represent x."""
+    notes = [note for note in context.result.warnings if "NaN" in note]
+    if context.finite and not notes and math.isfinite(context.report.sse):
+        return
+    x, x_hat = context.result.x.reshape(-1), context.result.dequantized.reshape(-1)
+    bad = ~x_hat.isfinite() if context.finite and not notes else ~x.isfinite()
+    if notes and not bad.any():
+        bad = ~x_hat.isfinite()
+    places = bad.nonzero()[:, 0]
+    n = len(places)
+    if not n and not notes:  # only the sums exceed float64
+        return
+    first = context.element(int(places[0])) if n else None
+    at = "" if first is None else f", first at {index(first)}"
+    facts: dict[str, Any] = {"elements": n, "tensor": "x̂" if context.finite else "x"}
+    if first is not None:
+        facts["at"] = first
+    if context.finite and not notes:
+        facts["value"] = float(x[int(places[0])])
+        said = (
+            f"{count(n, 'element')} {'dequantizes' if n == 1 else 'dequantize'} to NaN or infinity{at}, where x is "
+            f"{number(facts['value'])}: {_why_not(context, int(places[0]))}."
+        )
+    else:
+        what = f"{count(n, 'element')} of x {'is' if n == 1 else 'are'} NaN or infinite{at}. "
+        said = "" if context.finite else what
+        said += notes[0] if notes else "Replace them: most metrics are undefined."
+    yield Finding(
+        "nan", "error", said, tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]), facts=facts
+    )
+
+
+def _why_not(context: Context, flat: int) -> str:
+    """Why the element at a flat index of x is not finite after dequantization."""
+    block = tuple(
+        int(i) // b
+        for i, b in zip(
+            np.unravel_index(flat, context.result.blocked_shape) if context.result.blocked_shape else (),
+            context.result.block,
+            strict=True,
+        )
+    )
+    for name, parameter in (("scale", context.result.scale), ("zero point", context.result.params.zero_point)):
+        found = float(parameter[block])
+        if not math.isfinite(found):
+            return f"the {name} of its block is {'NaN' if math.isnan(found) else number(found)}"
+    return f"{context.scheme.format} can't represent it at this scale"
