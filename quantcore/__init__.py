@@ -7,7 +7,7 @@
 """
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 from quantcore.analysis import (
     Errors,
@@ -68,6 +68,7 @@ from quantcore.pasted import CodeFinding, CodeReading, read_code
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import Quantized, apply, dequantize, encoding, fit_scheme, quantize
 from quantcore.range_setting import (
+    RANGE_SETTINGS,
     AbsMean,
     Entropy,
     Fixed,
@@ -110,9 +111,12 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
+    for kind in RANGE_SETTINGS.values():  # scripts make them by their names
+        if name == kind.__name__:
+            return kind
     raise AttributeError(f"module 'quantcore' has no attribute {name!r}")
 
 

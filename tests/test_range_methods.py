@@ -56,6 +56,21 @@ def test_text_form(text):
     assert f" {text} " in str(scheme)
 
 
+@pytest.mark.parametrize("text", ["percentile(99.5)", "min_mse(20)", "entropy(512)", "mean_std(2.5)", "abs_mean", "make_qkx2(-1, 0.1, 20)",
+                                  "fixed(-1, 2)", "given([[0.1], [0.2]], zero_point=[[1], [2]])"])  # fmt: skip
+def test_controls_represent_a_setting(text):
+    setting = qc.Scheme.parse(f"int4 {text}").range_setting
+    choices = setting.choices()
+    assert set(choices) == {control.key for control in setting.controls}
+    assert type(setting).chosen(choices) == setting
+
+
+@pytest.mark.parametrize("text", ["percentile(50.0005)", "half_quadratic(iterations=5)", "entropy(512, num_quantized_bins=64)"])
+def test_controls_refuse_what_they_cannot_represent(text):
+    with pytest.raises(qc.QuantError, match=r"must be at least 50\.001|can't be set here; leave it out"):
+        qc.Scheme.parse(f"int4 {text}").range_setting.choices()
+
+
 def test_every_setting_has_one_name():
     assert len(RANGE_SETTINGS) == 16
     for name in RANGE_SETTINGS:

@@ -10,6 +10,7 @@ import torch
 from script_run import run
 
 import quantcore as qc
+from quantcore.range_setting import METHODS
 from quantcore.snippets import quantcore_script, torch_script
 from quantcore.snippets.snippets import scheme_source
 from quantcore.tensors import literal
@@ -67,6 +68,16 @@ def test_script_holds(write, shape, text):
         assert torch.equal(names["x_hat"], result.dequantized)
     else:
         assert names["scheme"] == result.scheme
+
+
+@pytest.mark.parametrize("setting", METHODS, ids=str)
+@pytest.mark.parametrize("write", WRITERS)
+def test_script_of_every_range_setting_holds(write, setting):
+    for text in ("int4", "uint4 asymmetric per_channel(0)", "uint4 asymmetric per_channel(0) hqq"):
+        scheme = dataclasses.replace(qc.Scheme.parse(text), range_setting=setting)
+        if not qc.unsupported_reason(scheme, (7, 10)):
+            result = qc.apply(sample((7, 10)), scheme)
+            assert torch.equal(run(write(literal(result.x.numpy()), result))["codes"], result.codes)
 
 
 @pytest.mark.parametrize(

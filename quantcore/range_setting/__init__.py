@@ -1,7 +1,5 @@
 """Range settings: how the range of the codes is chosen."""
 
-from typing import get_args
-
 from quantcore import notation
 from quantcore.range_setting.basic import (
     MIN_MAX,
@@ -26,46 +24,24 @@ from quantcore.range_setting.ggml import (
     total,
 )
 from quantcore.range_setting.half_quadratic import HalfQuadratic
-from quantcore.range_setting.protocol import Range, Task, parts
+from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task, parts
 from quantcore.range_setting.statistics import MAX_CANDIDATES, AbsMean, MeanStd, MinMse
 from quantcore.range_setting.stored import Stored
 
-RangeSetting = (
-    MinMax
-    | Percentile
-    | Fixed
-    | Given
-    | MinMse
-    | Entropy
-    | MeanStd
-    | AbsMean
-    | HalfQuadratic
-    | MakeQkx2
-    | MakeQkx3
-    | MakeQ3
-    | MakeQx
-    | MakeQp
-    | MakeIq4Nl
-    | MaxScale
-)
-# by the name in the text of a scheme
+# by the name in the text of a scheme, in the order in which pages list them
 RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
-    notation.snake_case(kind.__name__): kind for kind in get_args(RangeSetting)
-}
+    notation.snake_case(kind.__name__): kind
+    for kind in (
+        MinMax, MinMse, Percentile, Entropy, MeanStd, AbsMean, HalfQuadratic,
+        MakeQkx2, MakeQkx3, MakeQ3, MakeQx, MakeQp, MakeIq4Nl, MaxScale, Fixed, Given,
+    )
+}  # fmt: skip
 # the settings that need no further input, with their usual arguments
-METHODS: tuple[RangeSetting, ...] = (
-    MIN_MAX,
-    MinMse(),
-    Percentile(99),
-    Percentile(99.9),
-    Entropy(2048),
-    MeanStd(3),
-    AbsMean(),
-    HalfQuadratic(),
-)
+METHODS = tuple(kind(*arguments) for kind in RANGE_SETTINGS.values() for arguments in kind.usual)
 
 __all__ = [
     "AbsMean",
+    "Control",
     "Entropy",
     "Fixed",
     "Given",

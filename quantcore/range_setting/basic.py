@@ -6,6 +6,8 @@ per block. The convention then adjusts the range (includes 0, makes it symmetric
 The term is that of Nagel et al. 2021, "A White Paper on Neural Network Quantization", arXiv 2106.08295, 3.1.
 """
 
+import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +17,16 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.range_setting.protocol import Range, Task
+from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
 
 @dataclass(frozen=True)
-class MinMax:
+class MinMax(RangeSetting):
     """The lowest and the highest element: nothing is clipped."""
+
+    option = "min-max"
+    about = "from the lowest to the highest element"
+    usual = ((),)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
@@ -28,7 +34,7 @@ class MinMax:
 
 
 @dataclass(frozen=True)
-class Percentile:
+class Percentile(RangeSetting):
     """Symmetric: ±the ``p``-th percentile of |x|. Asymmetric: the (100-p)-th and the p-th of x.
 
     Interpolates linearly between two elements, in float64, like numpy's default.
@@ -37,7 +43,22 @@ class Percentile:
         QuantError: ``p`` is not greater than 50 and at most 100.
     """
 
+    option = "percentile"
+    about = "a percentile of the elements"
+    usual = ((99,), (99.9,))
+    controls = (
+        Control(
+            "p", "p", "Percentile", 99.0, low=50.001, high=100.0, step=0.1, format="%.3f",
+            help="Symmetric: a percentile of |x|. Asymmetric: one for each tail. Elements outside are clipped.",
+        ),
+    )  # fmt: skip
+
     p: float
+
+    @property
+    def title(self) -> str:
+        """``percentile 99``."""
+        return f"percentile {self.p:g}"
 
     def __post_init__(self) -> None:
         p = notation.finite(self.p, "The percentile")
@@ -57,15 +78,24 @@ class Percentile:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(RangeSetting):
     """The same range for every block; symmetric: ±max(|low|, |high|).
 
     Raises:
         QuantError: low is not less than high, or a bound is beyond float32.
     """
 
+    option = "fixed"
+    about = "two fixed numbers"
+    controls = (Control("low", "low", "Low", -1.0, format="%g"), Control("high", "high", "High", 1.0, format="%g"))
+
     low: float
     high: float
+
+    @property
+    def title(self) -> str:
+        """``-1 to 1``."""
+        return f"{self.low:g} to {self.high:g}"
 
     def __post_init__(self) -> None:
         low, high = notation.finite(self.low, "low"), notation.finite(self.high, "high")
@@ -84,14 +114,46 @@ class Fixed:
         return low, blocks.new_full(blocks.shape[:1], self.high)
 
 
+_PER_BLOCK = "One number for all blocks, or a nested list with one number per block, such as [[0.1], [0.2]]"
+
+
+def _read(what: str) -> Callable[[str], Any]:
+    """What is typed for every block, or for each."""
+
+    def read(typed: str) -> Any:
+        try:
+            return ast.literal_eval(typed.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise QuantError(
+                f"{what} must be a number or a nested list of numbers such as [[0.1], [0.2]], not {typed[:40]!r}."
+            ) from None
+
+    return read
+
+
+def _write(value: Any) -> str:
+    return str(value).replace("(", "[").replace(",)", "]").replace(")", "]")
+
+
 @dataclass(frozen=True)
-class Given:
+class Given(RangeSetting):
     """Given scale and zero_point: one number for all blocks, or nested tuples in block form.
 
     Raises:
         QuantError: a scale is not positive and finite, a zero_point is not a 32-bit integer, or the nested tuples
             are ragged.
     """
+
+    option = "by hand"
+    label = "manual"
+    about = "a manual scale and zero point"
+    controls = (
+        Control("scale", "scale", "Scale", "0.1", _PER_BLOCK, read=_read("The scale"), write=_write),
+        Control(
+            "zero_point", "zero_point", "Zero point", "0", _PER_BLOCK,
+            read=_read("The zero point"), write=_write,
+        ),
+    )  # fmt: skip
 
     scale: Any
     zero_point: Any = 0

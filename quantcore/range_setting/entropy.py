@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.range_setting.protocol import Range, Task
+from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
 Array = npt.NDArray[Any]
 MAX_BINS = 8192
@@ -21,7 +21,7 @@ _USUAL = 100  # exponent: magnitudes farther from 1 are rescaled, so that bins h
 
 
 @dataclass(frozen=True)
-class Entropy:
+class Entropy(RangeSetting):
     """±T within min-max, where T is the edge of the histogram that loses the least information.
 
     The histogram has ``num_bins`` bins over ±max|x|. For each T, two distributions are compared by the
@@ -38,8 +38,24 @@ class Entropy:
             it would take minutes.
     """
 
+    option = "entropy"
+    about = "the least information loss (Kullback-Leibler)"
+    usual = ((2048,),)
+    controls = (
+        Control(
+            "bins", "num_bins", "Bins", 2048, low=128, high=MAX_BINS,
+            help="Bins of the histogram. With 128, only the widest threshold is left to try; TensorRT uses 2048.",
+        ),
+    )  # fmt: skip
+
     num_bins: int = 128
     num_quantized_bins: int = 128
+
+    @property
+    def title(self) -> str:
+        """``entropy, 2048 bins``, and to how many they are merged if that is unusual."""
+        merged = f" to {self.num_quantized_bins}" * (self.num_quantized_bins != Entropy().num_quantized_bins)
+        return f"entropy, {self.num_bins} bins{merged}"
 
     def __post_init__(self) -> None:
         bins = notation.integer(self.num_bins, "num_bins")

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.range_setting.protocol import Range, Task, parts
+from quantcore.range_setting.protocol import Range, RangeSetting, Task, parts
 
 MAX_ITERATIONS = 1000
 
 
 @dataclass(frozen=True)
-class HalfQuadratic:
+class HalfQuadratic(RangeSetting):
     """Min-max, then the zero_point adjusted until an outlier-robust norm of the error stops falling.
 
     Half-Quadratic Quantization: the shrinkage operator of the l_p norm, p = ``lp_norm``, weighted by ``beta``,
@@ -29,6 +29,10 @@ class HalfQuadratic:
         QuantError: ``iterations`` is not an integer from 1 to 1000, ``lp_norm`` is not greater than 0 and at most 1,
             or ``beta`` is not greater than 0.
     """
+
+    option = "half-quadratic"
+    about = "HQQ's optimizer"
+    usual = ((),)
 
     iterations: int = 20
     lp_norm: float = 0.7

@@ -1,12 +1,14 @@
-"""The interface between range settings and the scheme."""
+"""What a range setting is: how it finds ranges, what it is called, and the controls for its arguments."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
+from quantcore.errors import QuantError
 from quantcore.formats import Format
+from quantcore.notation import snake_case, write_call
 from quantcore.numerics import CHUNK
 
 Range = tuple[Tensor, Tensor]
@@ -38,6 +40,84 @@ class Task:
     symmetric: bool
     squared_error: SquaredError | None = None
     blocks: int = 0
+
+
+@dataclass(frozen=True)
+class Control:
+    """A person's choice of an argument of a range setting.
+
+    ``key``: its name in links; ``argument``: of the range setting; ``default``: a number, or a text that ``read`` turns
+    into the argument and ``write`` writes. Of numbers: ``low``, ``high`` and ``step``, and how they are shown.
+    """
+
+    key: str
+    argument: str
+    label: str
+    default: Any
+    help: str | None = None
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    format: str | None = None
+    read: Callable[[str], Any] | None = None
+    write: Callable[[Any], str] = str
+
+
+class RangeSetting:
+    """The base of range settings: frozen dataclasses, called with a tensor's blocks to find their ranges.
+
+    ``option``: what links call it; ``label``: what pages call it, if not the same; ``about``: what it finds the range
+    by, for a list of all; ``controls``: for its arguments; ``usual``: the arguments with which it is listed, empty if
+    it can't be used without further input.
+    """
+
+    option: ClassVar[str]
+    label: ClassVar[str] = ""
+    about: ClassVar[str]
+    controls: ClassVar[tuple[Control, ...]] = ()
+    usual: ClassVar[tuple[tuple[Any, ...], ...]] = ()
+
+    def __call__(self, blocks: Tensor, task: Task) -> Range:
+        """Return (low, high), one number per block.
+
+        Args:
+            blocks: float32, (number of blocks, elements of a block).
+        """
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        """What a person would call it with these arguments; its text form is that of schemes."""
+        text = write_call(self)
+        return text if "(" in text else self.label or self.option
+
+    @classmethod
+    def chosen(cls, values: Mapping[str, Any]) -> "RangeSetting":
+        """Return the setting for the values of its controls, by their keys.
+
+        Raises:
+            QuantError: a value is not valid.
+        """
+        arguments = {c.argument: c.read(values[c.key]) if c.read else values[c.key] for c in cls.controls}
+        return cls(**arguments)
+
+    def choices(self) -> dict[str, Any]:
+        """Return the values of the controls for this setting, by their keys.
+
+        Raises:
+            QuantError: they can't represent an argument.
+        """
+        found = {}
+        for control in self.controls:
+            value = getattr(self, control.argument)
+            if control.low is not None and value < control.low:
+                raise QuantError(f"The {control.label.lower()} here must be at least {control.low}, not {value}.")
+            found[control.key] = control.write(value) if control.read else value
+        there = {control.argument for control in self.controls}
+        for other in fields(self):  # type: ignore[arg-type]
+            if other.name not in there and getattr(self, other.name) != other.default:
+                raise QuantError(f"{other.name} of {snake_case(type(self).__name__)} can't be set here; leave it out.")
+        return found
 
 
 def parts(blocks: Tensor) -> Iterator[tuple[slice, Tensor]]:

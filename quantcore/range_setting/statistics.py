@@ -7,13 +7,13 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.range_setting.protocol import Range, Task, parts
+from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task, parts
 
 MAX_CANDIDATES = 10_000
 
 
 @dataclass(frozen=True)
-class MinMse:
+class MinMse(RangeSetting):
     """The range of least squared error: a grid search over ``candidates`` ranges, separately for each block.
 
     The candidates are min-max and the same range shrunk to (candidates - 1)/candidates, …, 1/candidates of its
@@ -28,7 +28,22 @@ class MinMse:
         QuantError: ``candidates`` is not an integer from 1 to 10,000.
     """
 
+    option = "min MSE"
+    about = "by the least squared error"
+    usual = ((),)
+    controls = (
+        Control(
+            "candidates", "candidates", "Candidates", 100, low=1, high=MAX_CANDIDATES,
+            help="How many ranges to try for each block. With 100: min-max, then 99 %, 98 %, … of its width.",
+        ),
+    )  # fmt: skip
+
     candidates: int = 100
+
+    @property
+    def title(self) -> str:
+        """``min MSE``, and how many candidates if that is unusual."""
+        return self.option + f", {self.candidates} candidates" * (self != MinMse())
 
     def __post_init__(self) -> None:
         candidates = notation.integer(self.candidates, "candidates")
@@ -48,7 +63,7 @@ class MinMse:
 
 
 @dataclass(frozen=True)
-class MeanStd:
+class MeanStd(RangeSetting):
     """mean - ``k``·std to mean + ``k``·std of the block's elements (population std).
 
     Computed in float64 and clamped to float32. Bhalgat et al. 2020, "LSQ+", arXiv 2004.09576, section 3.3,
@@ -59,7 +74,22 @@ class MeanStd:
         QuantError: ``k`` is not a positive number.
     """
 
+    option = "mean ± k·std"
+    about = "k standard deviations around the mean"
+    usual = ((3,),)
+    controls = (
+        Control(
+            "k", "k", "k", 3.0, step=0.5, format="%g",
+            help="The range extends this many standard deviations to each side of the mean.",
+        ),
+    )  # fmt: skip
+
     k: float
+
+    @property
+    def title(self) -> str:
+        """``mean ± 3·std``."""
+        return f"mean ± {self.k:g}·std"
 
     def __post_init__(self) -> None:
         k = notation.finite(self.k, "k")
@@ -75,12 +105,17 @@ class MeanStd:
 
 
 @dataclass(frozen=True)
-class AbsMean:
+class AbsMean(RangeSetting):
     """±the mean of |x|: with codes -1, 0, 1 (``int2n``) the scale is that mean, as in BitNet b1.58.
 
     Ma et al. 2024, "The Era of 1-bit LLMs", arXiv 2402.17764, section 2. The ε that the paper adds to
     the mean is left out: the convention handles a scale of 0.
     """
+
+    option = "mean |x|"
+    about = "the mean of |x|"
+    usual = ((),)
+
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""

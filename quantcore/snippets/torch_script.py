@@ -10,8 +10,10 @@ from quantcore.conventions import DECODINGS, OF_RANGE, SPLIT, STAGES, TEXTBOOK, 
 from quantcore.errors import QuantError
 from quantcore.expressions import without, written
 from quantcore.formats import IntFormat
+from quantcore.notation import write_call
 from quantcore.quantization import Quantized
-from quantcore.range_setting import Fixed, Given, Percentile
+from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile
+from quantcore.scheme import Scheme
 from quantcore.snippets.blocks import low_high, spread_source
 from quantcore.snippets.kernels import codes_source
 from quantcore.snippets.template import render
@@ -139,12 +141,13 @@ def _check_supported(result: Quantized) -> None:
 
 
 def _is_given(result: Quantized) -> bool:
-    """Whether scale and zero_point are written as numbers: they are given, or not the textbook's."""
+    """Whether scale and zero_point are written as numbers: not the textbook's, or of a range that `low_high` can't write."""
     rules, of_codes = result.scheme.rules, ("coding", "nonfinite")
     differs = any(
         getattr(rules, stage) != getattr(TEXTBOOK, stage) for stage in STAGES if stage not in of_codes
     )
-    return differs or result.scales is not None or isinstance(result.scheme.range_setting, Given)
+    written = isinstance(result.scheme.range_setting, MinMax | Percentile | Fixed)
+    return differs or result.scales is not None or not written
 
 
 def _given(result: Quantized) -> str:
@@ -153,11 +156,10 @@ def _given(result: Quantized) -> str:
     if result.params.inverse is not None:
         values = _short(result.params.inverse)
         inverse = array_source(values) + (spread_source(result) if values.ndim else "")
-    manual = isinstance(result.scheme.range_setting, Given)
     one_integer = zero_point.dtype.kind == "i" and not zero_point.ndim
     return render(
         _GIVEN,
-        who="set manually" if manual else f"as {result.scheme.convention.name} computes them",
+        who=_source(result.scheme),
         scale=array_source(_short(result.scale)),
         zero_point=""
         if not zero_point.any()
@@ -166,6 +168,14 @@ def _given(result: Quantized) -> str:
         else array_source(zero_point),
         inverse=inverse,
     )
+
+
+def _source(scheme: Scheme) -> str:
+    """Where parameters that are written as numbers come from."""
+    if isinstance(scheme.range_setting, Given):
+        return "set manually"
+    name, setting = scheme.convention.name, scheme.range_setting
+    return f"as {name} computes them" + f" from the range {write_call(setting)}" * (setting != MIN_MAX)
 
 
 def _short(parameters: Tensor) -> Array:

@@ -15,15 +15,10 @@ from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import (
     METHODS,
-    AbsMean,
     Entropy,
-    Fixed,
     Given,
     HalfQuadratic,
-    MeanStd,
     MinMax,
-    MinMse,
-    Percentile,
     RangeSetting,
     Search,
     Task,
@@ -52,28 +47,7 @@ class RangeMark:
     @property
     def name(self) -> str:
         """What a person would call the setting; its text form is that of schemes."""
-        return _name(self.setting)
-
-
-def _name(setting: RangeSetting) -> str:
-    match setting:
-        case MinMax():
-            return "min-max"
-        case MinMse(candidates):
-            return "min MSE" + f", {candidates} candidates" * (setting != MinMse())
-        case Percentile(p):
-            return f"percentile {p:g}"
-        case Entropy(bins, quantized):
-            return f"entropy, {bins} bins" + f" to {quantized}" * (quantized != Entropy().num_quantized_bins)
-        case MeanStd(k):
-            return f"mean ± {k:g}·std"
-        case AbsMean():
-            return "mean |x|"
-        case HalfQuadratic() if setting == HalfQuadratic():
-            return "half-quadratic"
-        case Fixed(low, high):
-            return f"{low:g} to {high:g}"
-    return write_call(setting)
+        return self.setting.title
 
 
 def range_marks(
@@ -148,7 +122,7 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
     total = clipped = lows = highs = widths = power = 0.0
     for group in blocks.block_groups:
         measure = BlockErrors(group, scheme)
-        low, high = setting(group, Task(scheme.format, scheme.symmetric, measure, len(group)))  # type: ignore[operator]
+        low, high = setting(group, Task(scheme.format, scheme.symmetric, measure, len(group)))
         if isinstance(
             setting, HalfQuadratic
         ):  # it moves the zero_point, which a range alone does not describe

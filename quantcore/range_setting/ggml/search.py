@@ -1,7 +1,8 @@
 """The base of ggml's searches: range settings that find the scale (and min) of a group, and its codes, themselves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,17 +13,53 @@ from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format
 from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record
 from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
-from quantcore.range_setting.protocol import Range, Task
+from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(RangeSetting):
     """A search for the scale of a group. Its weighting says how much the error of each element counts.
 
     ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale.
     """
 
     DIVISOR: ClassVar[str] = "extreme"
+    option = "ggml search"
+    about = "the searches of ggml's K-quants"
+    controls = (
+        Control(
+            "search", "", "Search", "make_qx",
+            "A search that ggml's quantizers use, with its parameters: make_qkx2(-1, 0.1, 20), make_qx, make_q3, …",
+        ),
+    )  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        """Its text form."""
+        return notation.write_call(self)
+
+    @classmethod
+    def chosen(cls, values: Mapping[str, Any]) -> "Search":
+        """Return the search that is typed.
+
+        Raises:
+            QuantError: it is not one, or it needs the elements' importance.
+        """
+        typed = str(values["search"])
+        name, arguments, keywords = notation.parse_call(typed.strip())
+        kinds = {notation.snake_case(kind.__name__): kind for kind in Search.__subclasses__()}
+        if name not in kinds:
+            raise QuantError(f"{typed[:40]!r} is not a ggml search; type one such as make_qx or make_q3.")
+        found: Search = notation.build(kinds[name], arguments, keywords, typed)
+        if found.needs_importance:
+            raise QuantError(
+                f"{typed[:60]} weights elements by an imatrix, which can't be set here; use quantcore in a notebook."
+            )
+        return found
+
+    def choices(self) -> dict[str, Any]:
+        """Return what is to be typed."""
+        return {"search": notation.write_call(self)}
 
     @property
     def weighting(self) -> Weighting:
