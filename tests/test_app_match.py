@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 import quantcore as qc
 from pages.compare.match import run
 from quantcore import tensors
-from quantcore.mistakes import MISTAKES, compare
+from quantcore.mistakes import CASES, compare
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 SAMPLE = "randn-seed-0-4x4"
@@ -263,7 +263,7 @@ def test_a_mistake_leads_to_its_lesson_and_back():
 def test_a_known_mistake_is_told_beside_a_scheme_without_one():
     """Codes clamped to 0..255 and stored as int8 are also correct int8 codes with zero point -128; the page names
     the mistake too, and links its lesson."""
-    wrong = compare(MISTAKES["clamp-of-another-type"])
+    wrong = compare(CASES["clamp-of-another-type"])
     text = typed(wrong.x.reshape(1, -1))
     at = paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
     results(at)

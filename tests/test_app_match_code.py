@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.mistakes import MISTAKES
+from quantcore.mistakes import CASES
 
 MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 SAMPLE = "randn-seed-0-4x4"
@@ -91,7 +91,7 @@ def test_an_example_fills_the_text(name):
     assert at.text_area(key="match_code").value.startswith("def ")
     assert said(at.warning)[0].startswith(("1 mistake in line ", "2 mistakes in lines "))
     assert at.selectbox(key="match_code_example").value is None
-    assert list(at.selectbox(key="match_code_example").options) == [m.title for m in MISTAKES.values()]
+    assert list(at.selectbox(key="match_code_example").options) == [m.title for m in CASES.values()]
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,13 @@ quantcore.errors quantcore.wording
 quantcore.notation quantcore.numerics quantcore.tensors
 quantcore.expressions
 quantcore.formats quantcore.granularity
-quantcore.conventions quantcore.range_setting quantcore.mistakes
+quantcore.conventions quantcore.range_setting
 quantcore.scheme
 quantcore.qparams
 quantcore.quantization
-quantcore.analysis quantcore.tracing quantcore.matching quantcore.snippets quantcore.export quantcore.training
+quantcore.analysis quantcore.tracing
+quantcore.mistakes
+quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
 quantcore.__main__

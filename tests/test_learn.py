@@ -20,7 +20,7 @@ from pages.shared import lesson_plan
 from pages.shared.lesson_plan import CLASS
 from quantcore import tensors
 from quantcore.figures import style
-from quantcore.mistakes import MISTAKES, compare
+from quantcore.mistakes import CASES, compare
 from quantcore.mistakes import lines as lines_of
 from quantcore.prediction.practice import practice
 
@@ -144,14 +144,14 @@ def test_no_step_is_called_as_a_button() -> None:
         assert not labels & named
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", CASES)
 def test_a_case_does_not_give_its_answer_away(name: str) -> None:
     at = opened("mistakes", name)
     seen = [*said(at.markdown), code(at), *at.selectbox[-1].options]
     (shown,) = [s for s in at.selectbox if s.label == "Case"]
-    assert len(set(shown.options)) == len(MISTAKES)
+    assert len(set(shown.options)) == len(CASES)
     text = " ".join([*seen, *shown.options]).lower().replace("_", " ").replace("-", " ")
-    assert MISTAKES[name].title.lower() not in text
+    assert CASES[name].title.lower() not in text
     assert name.replace("-", " ") not in text
     assert "def quantize(x):" in code(at)
 
@@ -352,14 +352,14 @@ def test_clipping_moves_with_the_range() -> None:
 # Lesson 5
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", CASES)
 def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -> None:
-    comparison = compare(MISTAKES[name])
+    comparison = compare(CASES[name])
     at = opened("mistakes", name)
     shown = tables(at)
     assert numbers(shown["codes"]) == np.atleast_2d(comparison.wrong.codes.numpy()).tolist()
     assert {mark for row in marks(shown["x̂"]) for mark in row} == {""}
-    assert MISTAKES[name].why not in " ".join(said(at.markdown))
+    assert CASES[name].why not in " ".join(said(at.markdown))
     at = opened("mistakes", name, learn_mistakes_shown="reveal")
     wrong = np.atleast_2d(comparison.wrong_cells.numpy())
     revealed = np.array(marks(tables(at)["x"]))
@@ -370,10 +370,10 @@ def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -
     assert len({len(text.partition(".")[2]) for text in errors if "e" not in text}) <= 1  # of both, equally many decimals
     verb = "is" if wrong.sum() == 1 else "are"
     assert f"{int(wrong.sum())} of {wrong.size} cells {verb} wrong." in " ".join(said(at.markdown))
-    assert MISTAKES[name].why in " ".join(said(at.markdown))
+    assert CASES[name].why in " ".join(said(at.markdown))
     (block,) = blocks(at)
     assert block.language == "diff"
-    sources = [[line.text for line in way] for way in lines_of(MISTAKES[name])]
+    sources = [[line.text for line in way] for way in lines_of(CASES[name])]
     for sign, source in zip("-+", sources, strict=True):  # each version is complete without the other's lines
         assert [line[2:] for line in block.value.splitlines() if line[0] in (" ", sign)][1:] == source[1:]
     assert {"-", "+"} <= {line[0] for line in block.value.splitlines()}

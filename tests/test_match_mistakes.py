@@ -54,7 +54,7 @@ from quantcore.matching.hypotheses.search_space import (
 )
 from quantcore.matching.known_mistakes import known_mistakes
 from quantcore.matching.search import _likeliest, _Search
-from quantcore.mistakes import MISTAKES, compare
+from quantcore.mistakes import CASES, compare
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")
 # Words that must be said about each mistake, in the corruption or in the explanations
@@ -167,7 +167,7 @@ def test_zero_point_left_out_and_two_codes_wrapped():
 
 def test_every_mistake_with_other_codes_is_here():
     differing = set()
-    for name, mistake in MISTAKES.items():
+    for name, mistake in CASES.items():
         comparison = compare(mistake)
         if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
             differing.add(name)
@@ -176,7 +176,7 @@ def test_every_mistake_with_other_codes_is_here():
 
 @pytest.mark.parametrize("name", WORDS)
 def test_mistake_is_named_from_its_codes(name):
-    comparison = compare(MISTAKES[name])
+    comparison = compare(CASES[name])
     found = match(comparison.x, comparison.wrong.codes)
     best = named(found, comparison, WORDS[name], name not in NOT_BIT_FOR_BIT)
     assert ("mistakes", name) in [explained_by(c) for c in found.exact]
@@ -190,7 +190,7 @@ def test_mistake_is_named_from_its_codes(name):
 
 @pytest.mark.parametrize("name", some(["wraps-per-column", "range-without-minimum", "clamp-of-another-type"]))
 def test_mistake_is_named_on_a_random_tensor(name):
-    mistake = MISTAKES[name]
+    mistake = CASES[name]
     x = torch.randn(mistake.x().shape, generator=torch.Generator().manual_seed(1002)) * 3
     if name == "wraps-per-column":
         x[:, 0] = x[:, 0].abs() + 1  # a range without 0
@@ -200,7 +200,7 @@ def test_mistake_is_named_on_a_random_tensor(name):
 
 def random_cases(name, count):
     """The mistake made on random tensors of its own shape and range, only those where it changes codes."""
-    mistake, seed = MISTAKES[name], 0
+    mistake, seed = CASES[name], 0
     own = mistake.x()
     while count:
         seed += 1
@@ -219,7 +219,7 @@ def test_mistake_is_named_on_20_random_tensors(name):
         assert set(known) <= set(WORDS)
         scale = comparison.wrong.scale
         assert known[name][2:] == (scale.min().item(), scale.max().item())
-        assert known[name].title == MISTAKES[name].title
+        assert known[name].title == CASES[name].title
         right = {m.name for m in known_mistakes(comparison.x, comparison.right.codes)}
         assert name not in right
 
@@ -929,10 +929,10 @@ def test_codes_that_reach_the_ends_of_the_format_need_not_have_wrapped(zero_poin
 
 def test_mistakes_are_not_run_on_more_than_2_20_elements():
     x = torch.randn((1 << 20) + 1, generator=torch.Generator().manual_seed(0)).reshape(1, -1)
-    codes = compare(MISTAKES["truncated"], x).wrong.codes
+    codes = compare(CASES["truncated"], x).wrong.codes
     assert known_mistakes(x, codes) == ()
     few = x[:, :100].clone()
-    codes = compare(MISTAKES["truncated"], few).wrong.codes
+    codes = compare(CASES["truncated"], few).wrong.codes
     assert [m.name for m in known_mistakes(few, codes)] == ["truncated"]
     assert known_mistakes(few, codes[:, :99]) == ()
     few[0, 3] = math.inf

@@ -10,7 +10,12 @@ import torch
 from torch.ao.quantization import MinMaxObserver
 
 import quantcore as qc
-from quantcore.mistakes import MISTAKES, compare, lines, run
+from pages.shared.lesson_plan import LESSONS
+from quantcore.matching import Corruption, reproduce
+from quantcore.matching.hypotheses.corruption import changed
+from quantcore.mistakes import CASES as MISTAKES
+from quantcore.mistakes import MISTAKES as catalogue
+from quantcore.mistakes import compare, giving, lines, run
 
 CASES = {
     case["id"]: case
@@ -247,3 +252,40 @@ def test_what_is_said(name):
     for text in (mistake.hint, mistake.why, mistake.fix, mistake.source):
         assert text.rstrip().endswith((".", "?"))
     assert len(mistake.title) < 50
+
+
+def test_every_lesson_of_the_catalogue_exists():
+    for mistake in catalogue.values():
+        lesson, step = mistake.lesson or ("scale", "")
+        assert step in {"", *LESSONS[lesson].steps}
+
+
+TIES = torch.arange(-40, 40).reshape(8, 10) / 4
+EVALUATED = {
+    "half_away": "int4 given(1)", "half_up": "int4 given(1)", "toward_zero": "int4 given(1)", "floor": "int4 given(1)",
+    "wrapped": "int4 given(1)", "unclamped": "int4 given(1)", "narrow": "int4 given(1)",
+    "zero_point_negated": "uint4 asymmetric", "zero_point_left_out": "uint4 asymmetric", "middle_left_out": "uint4",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_a_mistake_is_the_same_in_all_codes_and_in_one_cell(name):
+    """Match evaluates it on tensors, Predict on one element."""
+    scheme = qc.Scheme.parse(EVALUATED[name])
+    result = qc.apply(TIES, scheme)
+    codes = reproduce(TIES, changed(scheme, (name,)), Corruption((name,)))
+    cells = [tuple(place) for place in (codes != result.codes).nonzero().tolist()]
+    assert cells
+    for place in cells:
+        found = [answer.mistake for answer in giving(result, "codes", place, float(codes[place]))]
+        assert catalogue[name] in found
+
+
+def test_answers_name_each_mistake_once_and_only_wrong_values():
+    result = qc.apply(TIES, qc.Scheme.parse("uint4 asymmetric per_channel(0)"))
+    assert giving(result, "codes", (0, 0), float(result.codes[0, 0])) == ()
+    assert giving(result, "scale", (0, 0), 2 * float(result.scale[0])) == ()
+    (doubled,) = giving(result, "scale", (1, 0), float(result.scale[1]) * 10)
+    assert doubled.mistake is catalogue["decimal_point"]
+    with pytest.raises(qc.QuantError, match="is not an integer format"):
+        giving(qc.apply(TIES, qc.Scheme.parse("e4m3fn")), "codes", (0, 0), 1.0)

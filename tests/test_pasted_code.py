@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.mistakes import MISTAKES, lines, run
+from quantcore.mistakes import CASES as MISTAKES
+from quantcore.mistakes import lines, run
 from quantcore.pasted import KINDS, repairs, show_code
 from quantcore.pasted.probes import ordinary
 from quantcore.pasted.walk import evaluate

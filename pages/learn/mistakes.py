@@ -13,7 +13,7 @@ from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.large import is_large
-from quantcore.mistakes import MISTAKES, Comparison, Line, compare, lines
+from quantcore.mistakes import CASES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
 SIDE = 8  # rows and columns used of the visitor's tensor
@@ -93,9 +93,9 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
     """Draw the result of the wrong code, with cells to click, and the code."""
     with words:
         st.markdown(
-            f"Which cells are wrong? Click them, then press *reveal*. {messages.plain(MISTAKES[step].hint)}"
+            f"Which cells are wrong? Click them, then press *reveal*. {messages.plain(CASES[step].hint)}"
         )
-        st.code("\n".join(map(nameless, lines(MISTAKES[step])[0])), language="python", wrap_lines=True)
+        st.code("\n".join(map(nameless, lines(CASES[step])[0])), language="python", wrap_lines=True)
         st.caption(f"{picked} cell{'s' * (picked != 1)} chosen.")
     tables = [
         cells.Table("x", comparison.x.numpy(), marks, pick=True),
@@ -107,13 +107,13 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
 
 def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
     """Draw both results one above the other, the code with the lines that differ, and what goes wrong."""
-    mistake = MISTAKES[step]
+    case = CASES[step]
     wrong, right = comparison.wrong, comparison.right
     with words:
-        st.markdown(f"**{mistake.title}.** {summary}.")
-        st.markdown(f"**What goes wrong:** {messages.plain(mistake.why)}")
-        st.markdown(f"**Fix:** {messages.plain(mistake.fix)}")
-        st.code(difference(*lines(mistake)), language="diff", wrap_lines=True)
+        st.markdown(f"**{case.title}.** {summary}.")
+        st.markdown(f"**What goes wrong:** {messages.plain(case.why)}")
+        st.markdown(f"**Fix:** {messages.plain(case.fix)}")
+        st.code(difference(*lines(case)), language="diff", wrap_lines=True)
         if comparison.hidden.any():
             st.markdown(f"Computed afterwards, x - x̂ gives an MAE of only {wrong.error.abs().mean():.4g}.")
     tables = [cells.Table("x", comparison.x.numpy(), marks)]
@@ -151,7 +151,7 @@ with words.container(key="lesson_control"):
     with right:
         key, x = tensor()
 try:
-    comparison = compare(MISTAKES[step], x)
+    comparison = compare(CASES[step], x)
 except qc.QuantError as error:
     messages.error(str(error))
 else:
@@ -166,4 +166,4 @@ else:
         if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
             with words:
                 lesson_links.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
-frame.foot(MISTAKES[step].source.rstrip("."))
+frame.foot(CASES[step].source.rstrip("."))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from quantcore.mistakes import MISTAKES
+from quantcore.mistakes import CASES
 
 
 class Step(NamedTuple):
@@ -75,7 +75,7 @@ LESSONS = {
         "yours": Step("How does it look on your tensor?", 3),
     }),
     "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report", {
-        name: Step(f"Case {number} of {len(MISTAKES)}: which cells are wrong?", 3) for number, name in enumerate(MISTAKES, 1)
+        name: Step(f"Case {number} of {len(CASES)}: which cells are wrong?", 3) for number, name in enumerate(CASES, 1)
     }),
     "predict": Lesson("Predict", "Be the quantizer yourself", "quiz", {
         "codes": Step("Which codes does this row get?", 5),

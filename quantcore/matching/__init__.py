@@ -10,13 +10,12 @@ from quantcore.matching.answer import answer, rules
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.expected import mismatches, nearest
 from quantcore.matching.explanations import NEGATIVES_LOST
-from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption, Reinterpreted, Transposed
+from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, Transposed
 from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.record import Candidate, Cell, KnownMistake, Matches, Progress
 from quantcore.matching.search import match, match_steps
 
 __all__ = [
-    "COMPUTED",
     "Candidate",
     "Cell",
     "Corruption",

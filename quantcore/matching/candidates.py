@@ -13,7 +13,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import explain_corruption
-from quantcore.matching.hypotheses.corruption import COMPUTED, Corruption
+from quantcore.matching.hypotheses.corruption import LIKELY, Corruption
 from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import scale_note, zero_point_note
@@ -28,7 +28,6 @@ from quantcore.scheme import Scheme
 NEAREST = 8  # candidates shown if nothing fits
 LARGE, EXPLAINED_OF_LARGE = 1 << 20, 2  # elements; only a few candidates are explained for larger tensors
 FIRST = 1 << 14  # elements of the first rows, which rule out most presets
-_KINDS = list(COMPUTED)
 _NAMES = list(CONVENTIONS)
 
 
@@ -179,7 +178,7 @@ class Evaluator:
         A scale derived from the codes explains less than one that follows from x.
         """
         scheme, fmt = v.scheme, v.scheme.format
-        mistakes = [_KINDS.index(kind) for kind in v.corruption.computed]
+        mistakes = [LIKELY.index(kind) for kind in v.corruption.computed]
         return (
             (
                 v.differing,

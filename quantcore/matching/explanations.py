@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import (
-    CHOICES,
+    ROUNDINGS,
     ZERO_POINTS,
     Corruption,
     arithmetic,
@@ -28,7 +28,6 @@ from quantcore.wording import count
 
 SHOWN = 2  # elements that a sentence names
 NEGATIVES_LOST = "there are no codes for negative values"
-_ROUNDINGS = {kind for kind, choice in CHOICES.items() if "rounding" in choice}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +138,9 @@ def _float16(t: _Explained) -> str:
 
 def _rounded(t: _Explained, kinds: set[str]) -> str:
     """How many codes differ from rounding once, half to even."""
-    if not kinds & (_ROUNDINGS | {"quantized_twice"}):
+    if not kinds & (ROUNDINGS | {"quantized_twice"}):
         return ""
-    others = tuple(k for k in t.corruption.computed if k not in _ROUNDINGS | {"quantized_twice"})
+    others = tuple(k for k in t.corruption.computed if k not in ROUNDINGS | {"quantized_twice"})
     right = reproduce(t.x, t.plain, Corruption(others)).to(torch.int64)
     way = "from quantizing x once" if "quantized_twice" in kinds else "from rounding half to even"
     right = right.reshape(-1)

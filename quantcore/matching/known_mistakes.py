@@ -10,13 +10,13 @@ from torch import Tensor
 
 from quantcore.errors import QuantError
 from quantcore.matching.record import KnownMistake
-from quantcore.mistakes import MISTAKES, Outcome, compare
+from quantcore.mistakes import CASES, Outcome, compare
 
 MOST = 1 << 20  # elements: larger tensors would hold up a page
 
 
 def known_mistakes(x: Tensor, codes: Tensor) -> tuple[KnownMistake, ...]:
-    """Return the mistakes of the catalogue that give these codes on x, unless the right code gives them too.
+    """Return the cases of the lesson whose mistake gives these codes on x, unless the right code gives them too.
 
     Args:
         x: float32, any rank; nothing is tried on more than 2^20 elements.
@@ -25,14 +25,14 @@ def known_mistakes(x: Tensor, codes: Tensor) -> tuple[KnownMistake, ...]:
     if x.shape != codes.shape or not 0 < x.numel() <= MOST or not bool(x.isfinite().all()):
         return ()
     found = []
-    for name, mistake in MISTAKES.items():
+    for name, case in CASES.items():
         try:
-            comparison = compare(mistake, x)
+            comparison = compare(case, x)
         except QuantError:  # it does not run on such a tensor
             continue
         if _equal(codes, comparison.wrong) and not _equal(codes, comparison.right):
             scale = comparison.wrong.scale
-            found.append(KnownMistake(name, mistake.title, scale.min().item(), scale.max().item()))
+            found.append(KnownMistake(name, case.title, scale.min().item(), scale.max().item()))
     return tuple(found)
 
 

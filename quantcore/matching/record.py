@@ -47,7 +47,7 @@ class Candidate:
 
 
 class KnownMistake(NamedTuple):
-    """A mistake of `quantcore.mistakes.MISTAKES` that gives the codes: its name there, its title, its scales."""
+    """A mistake of `quantcore.mistakes.CASES` that gives the codes: its name there, its title, its scales."""
 
     name: str
     title: str

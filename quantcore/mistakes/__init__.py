@@ -1,12 +1,21 @@
-"""Quantizers with a common mistake, each with its fix: run both on the same tensor and find the wrong cells.
+"""The usual mistakes of quantizers: what they do to scale, zero point and codes, and code that makes them.
 
->>> from quantcore.mistakes import MISTAKES, compare
->>> compare(MISTAKES["cast-without-clamp"]).wrong_cells.sum().item()
+`MISTAKES` has one record each. `CASES` are quantizers that make one, each with its fix: run both on the same tensor and
+find the wrong cells.
+
+>>> from quantcore.mistakes import CASES, compare
+>>> compare(CASES["cast-without-clamp"]).wrong_cells.sum().item()
 2
 """
 
+from quantcore.mistakes.answers import Answer, answers, first_of, giving, wrong
+from quantcore.mistakes.case import Case
+from quantcore.mistakes.cases import CASES
 from quantcore.mistakes.catalogue import MISTAKES
 from quantcore.mistakes.compare import Comparison, Line, Outcome, compare, lines, run
-from quantcore.mistakes.record import Mistake
+from quantcore.mistakes.record import STAGES, Mistake
 
-__all__ = ["MISTAKES", "Comparison", "Line", "Mistake", "Outcome", "compare", "lines", "run"]
+__all__ = [
+    "Answer", "CASES", "Case", "Comparison", "Line", "MISTAKES", "Mistake", "Outcome", "STAGES", "answers", "compare", "first_of",
+    "giving", "lines", "run", "wrong",
+]  # fmt: skip

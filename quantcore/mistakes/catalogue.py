@@ -1,223 +1,331 @@
-"""The mistakes by name, in the order of the lesson: those behind published tables, then everyday ones."""
+"""The usual mistakes, one record each: Match looks for them in codes, Predict in answers, the lessons explain them.
 
-from functools import partial
+They stand in the order in which answers are explained by them.
+"""
+
+import math
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
-from quantcore.formats import INT4, UINT8
-from quantcore.mistakes import common, published
-from quantcore.mistakes.record import Mistake
-from quantcore.tensors import EXAMPLES
-
-
-def _example(name: str) -> Tensor:
-    return torch.from_numpy(EXAMPLES[name].load()).clone()
+from quantcore.mistakes.cell import Cell
+from quantcore.mistakes.record import Mistake, Values
+from quantcore.numerics import before_rounding, rounding
+from quantcore.qparams import wrap
+from quantcore.range_setting import MIN_MAX
+from quantcore.tracing import number, signed
 
 
-def _values(*rows: tuple[float, ...]) -> Tensor:
-    return torch.tensor(rows)
+def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
+    """The code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
+
+    def values(c: Cell) -> Values:
+        v, offset = (c.t.quotient, c.t.zero_point) if c.t.summed is None else (c.t.summed, 0.0)
+        tie = math.isfinite(v) and v - math.floor(v) == 0.5
+        if not math.isfinite(v) or not (tie or verb):
+            return
+        integer = int(rounding(rule)(torch.tensor([v], dtype=torch.float32)))
+        nearest = f"the scheme rounds it to {number(c.t.rounded)}"
+        said = f"is a tie: {nearest}, not {integer}" if tie else f"{verb} {integer}; {nearest}"
+        yield c.fit(integer + offset), f"{number(v)} {said}."
+
+    return values
 
 
-_EXERCISE = partial(_example, "int8-exercise-4x4")
-_FIVE = partial(_example, "given-parameters-5")
-_TWELVE = partial(_example, "percentile-3x4")
-_RANDN = partial(_example, "randn-seed-0-4x4")
-# an activation after a ReLU: no value below 0
-_ONE_SIDED = partial(_values, (0.0, 0.4, 1.2, 5.1), (2.6, 0.0, 3.3, 0.9), (4.2, 6.0, 0.1, 2.0))
-_TWO_SIDED = partial(_values, (-0.4, 0.4, 1.2, 2.1), (1.6, 0.0, -0.3, 0.9), (-1.1, 3.0, 0.1, 2.0))
-# close to halfway between two of the 15 codes, where a first rounding changes the second
-_NEAR_TIES = partial(
-    _values, (1.0, 0.215, -0.36, 0.6), (-0.0715, 0.5, 0.3572, -0.93), (0.07, -0.64, 0.8, 0.786)
-)
-_TINY = partial(
-    _values, (2e-6, -1.1e-6, 3e-7, 8e-7), (-1.7e-6, 5e-8, -6e-7, 1.3e-6), (9e-7, -2e-7, 1e-6, -4e-7)
-)
+def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
+    """The zero point with low / s rounded in one direction."""
 
-_OUR_OWN = "The tensor was made up for this lesson."
-_PUBLISHED = {
-    name: f"Tensor and wrong table: {EXAMPLES[name].source}."
-    for name in ("int8-exercise-4x4", "given-parameters-5", "percentile-3x4", "randn-seed-0-4x4")
-}
-_LINEAR = "(q - z) · s undoes round(x / s) + z: subtract z first, then multiply by s."
+    def values(c: Cell) -> Values:
+        if c.steps is not None and not c.t.scheme.symmetric:
+            integer = rule(c.steps)
+            said = f"{before_rounding(c.steps)} was rounded to {integer}. {c.how_zero_point}"
+            yield c.fmt.qmin - integer, said
+
+    return values
+
+
+def _negated(c: Cell) -> Values:
+    if c.t.zero_point:
+        z = signed(c.t.zero_point)
+        said = f"The zero point {z} was subtracted; it must be added: {number(c.nearest)} + {z}."
+        # whoever makes this error may leave out the clamp too
+        for value in (c.fit(c.nearest - c.t.zero_point), c.nearest - c.t.zero_point):
+            yield value, said
+
+
+def _negated_zero_point(c: Cell) -> Values:
+    if c.steps is not None:
+        yield -c.t.zero_point, f"The sign is wrong. {c.how_zero_point}"
+
+
+def _left_out(symmetric: bool) -> Callable[[Cell], Values]:
+    def values(c: Cell) -> Values:
+        if c.t.zero_point and c.t.scheme.symmetric == symmetric:
+            z = signed(c.t.zero_point)
+            for value in (c.fit(c.nearest), c.nearest):
+                yield value, f"The zero point {z} is missing: {number(c.nearest)} + {z}."
+
+    return values
+
+
+def _symmetry_of_scale(c: Cell) -> Values:
+    symmetric = c.t.scheme.symmetric
+    for scale in c.scale_with(c.elements, symmetric=not symmetric):
+        yield scale, f"This scheme is {'symmetric' if symmetric else 'asymmetric'}. {c.how_scale}"
+
+
+def _symmetry_of_zero_point(c: Cell) -> Values:
+    if c.t.scheme.symmetric:
+        middle = "Symmetric codes are centered on 0"
+        if not c.fmt.signed:
+            middle = f"Symmetric unsigned codes are centered on {c.fmt.middle}"
+        yield 0 if c.t.zero_point else c.count // 2, f"{middle}: the zero point is {number(c.t.zero_point)}."
+
+
+def _min_max(c: Cell) -> Values:
+    for scale in c.scale_with(c.elements, range_setting=MIN_MAX):
+        yield scale, f"That uses the range from min to max. {c.how_scale}"
+
+
+def _whole_tensor(c: Cell) -> Values:
+    for scale in c.scale_with(c.result.x):
+        yield scale, f"That is the scale of the whole tensor, not of this block. {c.how_scale}"
+
+
+def _sign_of_low_in_scale(c: Cell) -> Values:
+    if not c.t.scheme.symmetric:
+        yield sum(c.ends) / (c.count - 1), f"low must be subtracted from high, not added. {c.how_scale}"
+
+
+def _sign_of_low(c: Cell) -> Values:
+    if c.steps is not None and not c.t.scheme.symmetric:
+        value = c.fmt.qmin + round(c.steps)
+        for z in (c.clamped(value), value):
+            yield z, f"low / s must be subtracted. {c.how_zero_point}"
+
+
+def _unclamped(c: Cell) -> Values:
+    if math.isfinite(c.t.shifted):
+        yield c.t.shifted, f"{c.outside}, so the code must be {c.t.code}."
+
+
+def _unclamped_zero_point(c: Cell) -> Values:
+    if c.steps is not None and not c.t.scheme.symmetric:
+        yield c.fmt.qmin - round(c.steps), f"It is clamped to {c.fmt.qmin}..{c.fmt.qmax}."
+
+
+def _wrapped(c: Cell) -> Values:
+    if math.isfinite(c.t.shifted):
+        clamped = number(c.clamped(c.t.shifted))
+        yield c.wrapped(c.t.shifted), f"{c.outside}. This scheme clamps it to {clamped}; it does not wrap."
+
+
+def _saturated(c: Cell) -> Values:
+    if math.isfinite(c.t.shifted):
+        wrapped = number(c.wrapped(c.t.shifted))
+        yield c.clamped(c.t.shifted), f"{c.outside}. This scheme wraps it to {wrapped}."
+
+
+def _lowest_forgotten(c: Cell) -> Values:
+    if c.steps is not None:
+        for value in (-round(c.steps), round(c.steps)):
+            yield value, f"low must get the lowest code, {c.fmt.qmin}. {c.how_zero_point}"
+
+
+def _other_format(c: Cell) -> Values:
+    if math.isfinite(c.t.shifted):
+        yield min(max(c.t.shifted, c.other.qmin), c.other.qmax), (
+            f"That is clamped to {c.other.qmin}..{c.other.qmax}, the codes of {c.other}; "
+            f"the codes of {c.fmt} are {c.fmt.qmin}..{c.fmt.qmax}."
+        )
+
+
+def _scale_of_other_format(c: Cell) -> Values:
+    for scale in c.scale_with(c.elements, format=c.other):
+        yield scale, f"{c.fmt} has the codes {c.fmt.qmin}..{c.fmt.qmax}. {c.how_scale}"
+
+
+def _zero_point_of_other_format(c: Cell) -> Values:
+    if c.steps is not None:
+        value = c.t.zero_point + c.other.qmin - c.fmt.qmin
+        yield value, f"That is the zero point of {c.other}. {c.how_zero_point}"
+
+
+def _sign_of_x(c: Cell) -> Values:
+    yield c.code(-c.t.quotient), f"The sign is wrong: x is {number(c.t.x)}."
+
+
+def _multiplied(c: Cell) -> Values:
+    said = f"x was multiplied by s; it must be divided: {number(c.t.x)} / {number(c.t.scale)}."
+    yield c.code(c.t.x * c.t.scale), said
+
+
+def _not_scaled(c: Cell) -> Values:
+    yield c.code(c.t.x), f"x was not divided by the scale {number(c.t.scale)}."
+
+
+def _other_block(c: Cell) -> Values:
+    for place, scale, zero_point in c.blocks():
+        yield c.code(c.t.x / scale if scale else math.inf, zero_point), (
+            f"That uses the scale {number(scale)} of block {place}; "
+            f"this is block {c.t.block}, whose scale is {number(c.t.scale)}."
+        )
+
+
+def _scale_of_other_block(c: Cell) -> Values:
+    for _, scale, _ in c.blocks():
+        yield scale, f"That is the scale of another block. {c.how_scale}"
+
+
+def _divisor(c: Cell) -> Values:
+    if not c.t.scheme.symmetric:
+        yield c.span / c.count, f"{c.count} codes have {c.count - 1} steps between them. {c.how_scale}"
+        return
+    above = number(c.fmt.qmax - c.t.zero_point)
+    half = c.count // 2
+    yield c.size / half, f"Divided by {half}; the highest code is the zero point + {above}. {c.how_scale}"
+    yield c.size / (c.count - 1), f"max|x| covers half of the codes, not all of them. {c.how_scale}"
+
+
+def _absolute_value(c: Cell) -> Values:
+    low, high = c.ends
+    if c.t.scheme.symmetric and -low > high:
+        said = f"max x was used, but |{number(low)}| is larger. {c.how_scale}"
+        yield high / (c.count // 2 - 1), said
+
+
+def _low_forgotten(c: Cell) -> Values:
+    if not c.t.scheme.symmetric:
+        yield c.ends[1] / (c.count - 1), f"The range starts at low, not at 0. {c.how_scale}"
+
+
+def _zero_left_out(c: Cell) -> Values:
+    low, high = c.ends
+    if not c.t.scheme.symmetric and not low <= 0 <= high:
+        yield c.span / (c.count - 1), f"The range is widened to include 0. {c.how_scale}"
+
+
+def _inverse(c: Cell) -> Values:
+    yield 1 / c.t.scale, f"That is 1 / s, the number of steps per unit of x. {c.how_scale}"
+
+
+def _not_divided(c: Cell) -> Values:
+    for value in (c.size, c.span):
+        yield value, f"The range must be divided into steps. {c.how_scale}"
+
+
+def _decimal_point(c: Cell) -> Values:
+    for factor in (10, 0.1):
+        yield c.t.scale * factor, f"The decimal point is off by one place. {c.how_scale}"
+
+
+def _narrow(c: Cell) -> Values:
+    if math.isfinite(c.t.shifted) and c.fmt.signed and c.t.scheme.symmetric:
+        said = f"The narrow range leaves out the lowest code, {c.fmt.qmin}; {c.fmt} has it."
+        yield max(c.clamped(c.t.shifted), c.fmt.qmin + 1), said
+
 
 MISTAKES: dict[str, Mistake] = {
-    "wraps-per-tensor": Mistake(
-        "Asymmetric scale, zero point 0, no clamp",
-        "Look at the largest values: which of them kept their sign?",
-        "(max - min) / 255 covers the range only together with its zero point. With zero point 0 the largest value "
-        "needs a code above 127, and the cast to int8 keeps only its lowest 8 bits: 129, for example, becomes -127.",
-        "Symmetric codes need the scale max|x| / 127: then no code exceeds ±127.",
-        _PUBLISHED["int8-exercise-4x4"],
-        published.asymmetric_scale_then_cast,
-        published.symmetric_scale_then_cast,
-        _EXERCISE,
+    "symmetry": Mistake(
+        "symmetry", "range", lesson=("zero_point", "choose"),
+        scale_of=_symmetry_of_scale, zero_point_of=_symmetry_of_zero_point,
     ),
-    "wraps-per-column": Mistake(
-        "The same with one scale per column",
-        "Look at the columns whose values are mostly of one sign.",
-        "A column that is not centered on 0 has a small max - min, so its largest values need codes far above "
-        "127. The error can even be larger than with one scale for the tensor.",
-        "Use the scale max|column| / 127 for each column.",
-        _PUBLISHED["int8-exercise-4x4"],
-        published.asymmetric_scale_per_column,
-        published.symmetric_scale_per_column,
-        _EXERCISE,
+    "min_max": Mistake("range", "range", lesson=("error", "clipping"), scale_of=_min_max),
+    "whole_tensor": Mistake("another block", "block", lesson=("granularity", "rows"), scale_of=_whole_tensor),
+    "sign_of_low": Mistake(
+        "sign of low", "range", lesson=("zero_point", "asymmetric"),
+        scale_of=_sign_of_low_in_scale, zero_point_of=_sign_of_low,
     ),
-    "wraps-per-group": Mistake(
-        "The same with one scale per half of the columns",
-        "Compare the signs of x and x̂.",
-        "Each half of the columns has its own (max - min) / 255, but zero point 0; values beyond 127 steps wrap.",
-        "Use the scale max|half| / 127 for each half of the columns.",
-        _PUBLISHED["int8-exercise-4x4"],
-        published.asymmetric_scale_per_half,
-        published.symmetric_scale_per_half,
-        _EXERCISE,
+    "toward_zero": Mistake(
+        "rounding", "rounding", "rounded toward zero", "Values are rounded toward zero",
+        ("mistakes", "truncated"), {"rounding": "toward_zero"}, code_of=_rounded("toward_zero", "was truncated to"),
     ),
-    "clamp-of-another-type": Mistake(
-        "Clamped to 0..255, stored as int8",
-        "Compare x with x̂: which values changed sign?",
-        "The clamp is for uint8, the cast is to int8: every code above 127 wraps to code - 256.",
-        "Clamp and cast must agree on the type; here it is uint8.",
-        _PUBLISHED["given-parameters-5"],
-        published.clamp_to_bytes_cast_to_int8,
-        published.clamp_to_bytes_cast_to_uint8,
-        _FIVE,
+    "floor": Mistake(
+        "rounding", "rounding", "rounded down", "Values are rounded down", ("mistakes", "truncated"),
+        {"rounding": "floor"}, code_of=_rounded("floor", "was rounded down to"), zero_point_of=_low_rounded(math.floor),
     ),
-    "range-without-minimum": Mistake(
-        "Asymmetric in name only",
-        "How far does x̂ reach on each side of 0?",
-        "The range is taken as 0 to max|x|, although x has negative values, and divided into 255 steps. The codes "
-        "-128..127 then reach only about half of max|x|, and both ends are clipped.",
-        "Take the range from min to max; the zero point shifts the codes onto it.",
-        _PUBLISHED["percentile-3x4"],
-        published.range_from_zero_up,
-        published.range_from_low_to_high,
-        _TWELVE,
+    "ceil": Mistake(
+        "rounding", "rounding", lesson=("scale", "code"),
+        code_of=_rounded("ceil", "was rounded up to"), zero_point_of=_low_rounded(math.ceil),
     ),
-    "percentile-of-signed-values": Mistake(
-        "A percentile of x instead of |x|",
-        "x̂ may be close to x, but does every code fit int8?",
-        "The 99.9th percentile of x says nothing about the negative values. The most negative one needs a code below "
-        "-128. Without a clamp, and with codes kept as floats, nobody notices until they are stored.",
-        "Take the percentile of |x|, and clamp the codes.",
-        _PUBLISHED["percentile-3x4"],
-        published.percentile_of_x,
-        published.percentile_of_magnitude,
-        _TWELVE,
+    "half_away": Mistake(
+        "rounding", "rounding", "ties rounded away from zero", "Ties are rounded away from zero",
+        choices={"rounding": "half_away"}, code_of=_rounded("half_away"),
     ),
-    "negatives-lost": Mistake(
-        "Unsigned codes around 0",
-        "Look at the values below 0.",
-        "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as after a ReLU.",
-        "Zero point 128 puts 0 in the middle of the unsigned codes.",
-        _PUBLISHED["randn-seed-0-4x4"],
-        published.unsigned_without_middle,
-        published.unsigned_around_middle,
-        _RANDN,
-        UINT8,
+    "half_up": Mistake(
+        "rounding", "rounding", "ties rounded up", "Ties are rounded up",
+        choices={"rounding": "half_up"}, code_of=_rounded("half_up"),
     ),
-    "cast-without-clamp": Mistake(
-        "A cast without a clamp",
-        "The range is -1.5..1.5. What happens to values outside it?",
-        "A value outside the range needs a code outside int8, and the cast keeps only its lowest 8 bits: instead of "
-        "being clipped to the range, the value lands anywhere in it, often with the opposite sign.",
-        "Clamp to -128..127 before the cast: the value is clipped to the end of the range.",
-        f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
-        common.cast_without_clamp,
-        common.clamp_before_cast,
-        _TWELVE,
+    "zero_point_negated": Mistake(
+        "sign of zero point", "zero point", "zero_point with the opposite sign",
+        "The zero point has the opposite sign", ("zero_point", ""),
+        zero_point=torch.neg, code_of=_negated, zero_point_of=_negated_zero_point,
     ),
-    "zero-point-left-at-zero": Mistake(
-        "Asymmetric scale, zero point 0",
-        "Which codes are never used, and which too often?",
-        "(max - min) / 255 is the step of an asymmetric grid, but with zero point 0 the codes -128..127 are centered "
-        "on 0. For values from 0 to 6, for example, the upper half is clipped, and half of the codes are never used.",
-        "zero_point = -128 - round(min / scale) shifts the codes onto the range.",
-        _OUR_OWN,
-        common.zero_point_left_at_zero,
-        common.zero_point_from_the_range,
-        _ONE_SIDED,
+    "zero_point_left_out": Mistake(
+        "zero point forgotten", "zero point", "asymmetric scale, zero_point omitted",
+        "The scale is asymmetric, but the zero point is omitted", ("mistakes", "zero-point-left-at-zero"),
+        zero_point=torch.zeros_like, code_of=_left_out(symmetric=False),
     ),
-    "zero-point-forgotten": Mistake(
-        "Zero point forgotten in dequantization",
-        "Is the error the same everywhere?",
-        "The codes are correct, but x̂ = q · s makes every value too large by zero_point · s.",
-        _LINEAR,
-        _OUR_OWN,
-        common.zero_point_forgotten,
-        common.zero_point_subtracted,
-        _TWO_SIDED,
-        UINT8,
+    "middle_left_out": Mistake(
+        "zero point forgotten", "zero point", "unsigned codes for a symmetric range, zero_point omitted",
+        "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
+        ("mistakes", "negatives-lost"), zero_point=torch.zeros_like, code_of=_left_out(symmetric=True),
     ),
-    "zero-point-added": Mistake(
-        "Dequantized with the wrong sign of the zero point",
-        "Is the error the same everywhere?",
-        "(q + z) · s shifts in the same direction a second time: every value is too large by 2 · zero_point · s. "
-        "Libraries that store offset = -z do add it; do not use their offset as a zero point.",
-        _LINEAR,
-        _OUR_OWN,
-        common.zero_point_added,
-        common.zero_point_subtracted,
-        _TWO_SIDED,
-        UINT8,
+    "unclamped": Mistake(
+        "not clamped", "overflow", "not clamped: codes outside the format kept",
+        "Codes are not clamped: some lie outside the format", ("mistakes", "cast-without-clamp"),
+        fit=lambda values, fmt: values, code_of=_unclamped, zero_point_of=_unclamped_zero_point,
     ),
-    "zero-point-after-scale": Mistake(
-        "Dequantized in the wrong order",
-        "By how much are the values off, in units of x?",
-        "q · s is in units of x, but z counts codes: every value is off by z · (1 - s). With zero point 0 nobody "
-        "notices.",
-        _LINEAR,
-        _OUR_OWN,
-        common.zero_point_after_scale,
-        common.zero_point_subtracted,
-        _TWO_SIDED,
-        UINT8,
+    "wrapped": Mistake(
+        "wrapped", "overflow", "cast without a clamp: codes out of range wrapped around",
+        "The cast has no clamp: codes out of range wrap around", ("mistakes", "cast-without-clamp"),
+        {"overflow": "wrap"}, fit=lambda values, fmt: wrap(values, fmt).to(values.dtype), code_of=_wrapped,
     ),
-    "clamp-in-place": Mistake(
-        "A clamp that changes its input",
-        "x̂ is the same with and without the mistake. Is the error?",
-        "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured against "
-        "the clipped tensor, so the clipping error is missing.",
-        "clamp without an underscore returns a new tensor.",
-        f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
-        common.clamp_in_place,
-        common.clamp_a_copy,
-        _TWELVE,
+    "saturated": Mistake("clamped", "overflow", lesson=("scale", "range"), code_of=_saturated),
+    "lowest_code_forgotten": Mistake(
+        "lowest code forgotten", "zero point", lesson=("zero_point", "asymmetric"), zero_point_of=_lowest_forgotten
     ),
-    "quantized-twice": Mistake(
-        "Quantized twice",
-        "Which errors are larger than half a step?",
-        "The 4-bit codes are computed from 8-bit codes: the first rounding can move a value across the midpoint between "
-        "two codes, and the second then picks the farther one. That error exceeds half a step; a single rounding's never does.",
-        "Quantize the original values, once.",
-        _OUR_OWN,
-        common.eight_bits_then_four,
-        common.four_bits_at_once,
-        _NEAR_TIES,
-        INT4,
+    "other_format": Mistake(
+        "codes of another format", "overflow", lesson=("mistakes", "clamp-of-another-type"),
+        code_of=_other_format, scale_of=_scale_of_other_format, zero_point_of=_zero_point_of_other_format,
     ),
-    "truncated": Mistake(
-        "Truncated instead of rounded",
-        "Compare |x| with |x̂|.",
-        "A cast to an integer drops the fraction: x̂ is never farther from 0 than x, and errors come close to a full "
-        "step instead of half a step.",
-        "Call torch.round before the cast.",
-        _OUR_OWN,
-        common.truncated,
-        common.rounded,
-        _NEAR_TIES,
-        INT4,
+    "sign_of_x": Mistake("sign of x", "x", lesson=("scale", "code"), code_of=_sign_of_x),
+    "multiplied": Mistake("multiplied", "x", lesson=("scale", "code"), code_of=_multiplied),
+    "not_scaled": Mistake("not scaled", "x", lesson=("scale", "code"), code_of=_not_scaled),
+    "other_block": Mistake(
+        "another block", "block", lesson=("granularity", "rows"), code_of=_other_block, scale_of=_scale_of_other_block
     ),
-    "scale-in-float16": Mistake(
-        "A scale too small for float16",
-        "How many distinct codes are there?",
-        "The smallest positive float16 is 6e-8. A scale below half of that becomes 0: x / 0 is infinite, the clamp "
-        "turns it into 127 or -128, and x̂ = 127 · 0 is 0.",
-        "Store scales in float32, or rescale the tensor first.",
-        _OUR_OWN,
-        common.scale_in_float16,
-        common.scale_in_float32,
-        _TINY,
+    "divisor": Mistake("divisor", "scale", lesson=("scale", "bits"), scale_of=_divisor),
+    "absolute_value": Mistake(
+        "absolute value", "range", lesson=("zero_point", "symmetric"), scale_of=_absolute_value
+    ),
+    "low_forgotten": Mistake("low forgotten", "range", lesson=("zero_point", "asymmetric"), scale_of=_low_forgotten),
+    "zero_left_out": Mistake("zero left out", "range", lesson=("zero_point", "zero"), scale_of=_zero_left_out),
+    "inverse": Mistake("inverse", "scale", lesson=("scale", "marks"), scale_of=_inverse),
+    "not_divided": Mistake("not divided", "scale", lesson=("scale", "marks"), scale_of=_not_divided),
+    "decimal_point": Mistake("decimal point", "scale", scale_of=_decimal_point),
+    "other_axis": Mistake(
+        "another block", "block", "per-channel scales applied along the wrong axis",
+        "The scales of one axis are applied along another", ("granularity", ""),
+    ),
+    "narrow": Mistake(
+        "narrow range", "overflow", "clamped to the narrow range", "Codes are clamped to the narrow range",
+        fit=lambda values, fmt: values.clamp(fmt.qmin + 1, fmt.qmax), code_of=_narrow,
+    ),
+    "scale_float16": Mistake(
+        "float16", "scale", "scale rounded to float16", "The scale is rounded to float16",
+        ("mistakes", "scale-in-float16"), scale=lambda s: s.to(torch.float16).to(torch.float32),
+    ),
+    "range_from_zero": Mistake(
+        "range", "range", "range 0 to max |x| instead of min to max",
+        "The range goes from 0 to max |x| instead of min to max", ("mistakes", "range-without-minimum"),
+    ),
+    "signed_percentile": Mistake(
+        "range", "range", "percentile of x instead of |x|", "The percentile is that of x instead of |x|",
+        ("mistakes", "percentile-of-signed-values"),
+    ),
+    "quantized_twice": Mistake(
+        "quantized twice", "x", "quantized twice, to 8 bits first",
+        "The values were quantized twice, to 8 bits first", ("mistakes", "quantized-twice"),
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Run both implementations of a mistake; find the cells that are wrong and the lines that differ."""
+"""Run both implementations of a case; find the cells that are wrong and the lines that differ."""
 
 import difflib
 import inspect
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.mistakes.record import Implementation, Mistake
+from quantcore.mistakes.case import Case, Implementation
 from quantcore.numerics import as_float32
 
 
@@ -89,15 +89,15 @@ def run(implementation: Implementation, x: Tensor) -> Outcome:
     return Outcome(after, codes, scale.expand_as(x), x_hat, after - x_hat, x - x_hat)
 
 
-def compare(mistake: Mistake, x: Tensor | None = None) -> Comparison:
-    """Run both implementations on x, by default the mistake's own tensor, and find the wrong cells.
+def compare(case: Case, x: Tensor | None = None) -> Comparison:
+    """Run both implementations on x, by default the case's own tensor, and find the wrong cells.
 
     Raises:
         QuantError: one of them does not run on x.
     """
-    x = as_float32(mistake.x() if x is None else x)
-    wrong, right = run(mistake.wrong, x), run(mistake.right, x)
-    fmt, far, least = mistake.format, wrong.true_error.abs(), right.true_error.abs()
+    x = as_float32(case.x() if x is None else x)
+    wrong, right = run(case.wrong, x), run(case.right, x)
+    fmt, far, least = case.format, wrong.true_error.abs(), right.true_error.abs()
     # x/s, x̂ and the error are each rounded once to float32: at most 2^-24 of |x| each
     half = right.scale / 2 + x.abs() * 2.0**-22
     return Comparison(
@@ -110,9 +110,9 @@ def compare(mistake: Mistake, x: Tensor | None = None) -> Comparison:
     )
 
 
-def lines(mistake: Mistake) -> tuple[list[Line], list[Line]]:
+def lines(case: Case) -> tuple[list[Line], list[Line]]:
     """Return the source of the wrong and the right implementation, lines that differ marked; names may differ."""
-    sources = (_source(mistake.wrong), _source(mistake.right))
+    sources = (_source(case.wrong), _source(case.right))
     matcher = difflib.SequenceMatcher(None, sources[0][1:], sources[1][1:], autojunk=False)
     same: tuple[set[int], set[int]] = ({0}, {0})
     for a, b, length in matcher.get_matching_blocks():

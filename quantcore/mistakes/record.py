@@ -1,31 +1,43 @@
-"""The record of one mistake: both implementations, what goes wrong, and how to fix it."""
+"""What a usual mistake is: its names, the lesson that explains it, and what it does to scale, zero point and codes."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from torch import Tensor
 
-from quantcore.formats import INT8, IntFormat
-from quantcore.mistakes.published import Parts
+from quantcore.formats import IntFormat
+from quantcore.mistakes.cell import Cell
 
-Implementation = Callable[[Tensor], Parts]
+Stage = Literal["range", "scale", "x", "rounding", "overflow", "zero point", "block"]
+# Of several mistakes, that of the first of these stages explains codes best
+STAGES: tuple[Stage, ...] = get_args(Stage)
+# Values of one cell, each with the sentence that explains it
+Values = Iterator[tuple[float, str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mistake:
-    """Two implementations of a quantizer: ``wrong`` and ``right`` take x and return codes, scale and x̂.
+    """A usual mistake.
 
-    ``hint``: what to look for before the answer is shown; ``why``: what goes wrong; ``fix``: what the right
-    implementation does; ``source``: where the tensor comes from, and the published table if there is one;
-    ``format``: the intended format of the codes; ``x``: returns the tensor, float32.
+    ``kind``: what a wrong answer is called ("rounding"); ``stage``: of the arithmetic. ``title``: what it is called
+    where codes show it; ``sentence``: the same as a sentence without its full stop; both empty if codes alone don't
+    show it. ``lesson``: the lesson and the step that explain it; the steps of "mistakes" are `CASES`.
+
+    What it does to the stages, on tensors: ``choices``: of the convention, changed; ``scale``, ``zero_point``: what is
+    used instead of the right one; ``fit``: what is done instead of the clamp. What it gives for one cell:
+    ``code_of``, ``scale_of``, ``zero_point_of``.
     """
 
-    title: str
-    hint: str
-    why: str
-    fix: str
-    source: str
-    wrong: Implementation
-    right: Implementation
-    x: Callable[[], Tensor]
-    format: IntFormat = INT8
+    kind: str
+    stage: Stage
+    title: str = ""
+    sentence: str = ""
+    lesson: tuple[str, str] | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    scale: Callable[[Tensor], Tensor] | None = None
+    zero_point: Callable[[Tensor], Tensor] | None = None
+    fit: Callable[[Tensor, IntFormat], Tensor] | None = None
+    code_of: Callable[[Cell], Values] | None = None
+    scale_of: Callable[[Cell], Values] | None = None
+    zero_point_of: Callable[[Cell], Values] | None = None

@@ -1,6 +1,6 @@
 """Mark answers to "which code, scale or zero point?", and find the step where a wrong answer went wrong.
 
-A wrong answer is explained by repeating the arithmetic with one step wrong, for each of `likely_errors`, until
+A wrong answer is explained by repeating the arithmetic with one step wrong, for each of `quantcore.mistakes.MISTAKES`, until
 one gives what was typed.
 
 >>> from quantcore import Scheme, apply
@@ -10,13 +10,12 @@ one gives what was typed.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from quantcore.errors import QuantError
-from quantcore.granularity import block_bounds
-from quantcore.prediction.likely_errors import LikelyErrors, wrong_codes, wrong_scales, wrong_zero_points
+from quantcore.mistakes import Answer, first_of, wrong
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Given
 from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
@@ -56,7 +55,7 @@ def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str])
     _check(result, places, typed)
     traces = [trace(result, place) for place in places]
     found = [
-        _mark_integer(text, t.code, "a code", wrong_codes(t, result), _correct_steps(t))
+        _mark_integer(text, t.code, "a code", wrong(t, result, "codes"), _correct_steps(t))
         for t, text in zip(traces, typed, strict=True)
     ]
     return _likeliest(found)
@@ -86,7 +85,7 @@ def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence
     for block, text in zip(blocks, typed, strict=True):
         t = trace(result, first_of(result, block))
         how = f"It is {zero_point_formula(t)} = {number(t.zero_point)}."
-        found.append(_mark_integer(text, int(t.zero_point), "a zero point", wrong_zero_points(t), how))
+        found.append(_mark_integer(text, int(t.zero_point), "a zero point", wrong(t, result, "zero_point"), how))
     return _likeliest(found)
 
 
@@ -101,13 +100,9 @@ def usual_answers(result: Quantized, step: str, place: Place, most: int = 5) -> 
         QuantError: blocks cross row boundaries.
     """
     t = trace(result, place if step == "codes" else first_of(result, place))
-    errors, right = {
-        "codes": lambda: (wrong_codes(t, result), float(t.code)),
-        "scale": lambda: (wrong_scales(t, result, place), t.scale),
-        "zero_point": lambda: (wrong_zero_points(t), float(t.zero_point)),
-    }[step]()
+    right = {"codes": float(t.code), "scale": t.scale, "zero_point": float(t.zero_point)}[step]
     values = dict.fromkeys([number(right)])
-    for error in errors:
+    for error in wrong(t, result, step):
         if len(values) == most:
             break
         values.setdefault(number(error.value + 0.0))  # no -0
@@ -118,17 +113,6 @@ def _likeliest(found: list[list[Mark]]) -> list[Mark]:
     """For each answer, the kind that explains the most answers; ties go to the first."""
     often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
     return [max(marks, key=lambda mark: often[mark.kind]) for marks in found]
-
-
-def first_of(result: Quantized, block: Place) -> Place:
-    """Return the index of a block's first element.
-
-    Raises:
-        QuantError: blocks cross row boundaries.
-    """
-    if result.blocked_shape != tuple(result.x.shape):
-        raise QuantError("These groups cross row boundaries; choose groups along an axis to predict them.")
-    return tuple(start for start, _ in block_bounds(result.blocked_shape, result.block, block))
 
 
 def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], given: bool = False) -> None:
@@ -176,7 +160,7 @@ def _not_a_number(text: str, what: str, answer: str) -> list[Mark]:
     return [Mark(text, "not a number", f"{text.strip()[:20]!r} is not a number, but {what} is.", answer)]
 
 
-def _mark_integer(text: str, right: int, what: str, errors: LikelyErrors, how: str) -> list[Mark]:
+def _mark_integer(text: str, right: int, what: str, errors: Iterable[Answer], how: str) -> list[Mark]:
     """Every mark that an answer can get, the likeliest first."""
     value, answer = _read(text), str(right)
     if value is None:
@@ -185,7 +169,7 @@ def _mark_integer(text: str, right: int, what: str, errors: LikelyErrors, how: s
         return [Mark(text, "right", "", answer)]
     if value != value.to_integral_value():
         return [Mark(text, "not an integer", f"{what.capitalize()} is an integer: round it. {how}", answer)]
-    marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
+    marks = [Mark(text, e.mistake.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
     off = "high" if value > right else "low"
     last = ("off by one", f"Too {off} by one. {how}") if abs(value - right) == 1 else ("wrong", how)
     return marks or [Mark(text, *last, answer)]
@@ -201,8 +185,8 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
     if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, right):
         more = f"Correct as far as it goes; give {LEAST_DIGITS} significant digits."
         return [Mark(text, "too few digits", more, answer)]
-    errors = wrong_scales(t, result, block)
-    marks = [Mark(text, e.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
+    errors = wrong(t, result, "scale")
+    marks = [Mark(text, e.mistake.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
     return marks or [Mark(text, "wrong", f"It is {scale_formula(t)} = {answer}.", answer)]
 
 

@@ -14,7 +14,7 @@ from type_scale import CELL, cells
 import quantcore as qc
 from pages.shared import lesson_plan
 from quantcore import tensors
-from quantcore.mistakes import MISTAKES, compare
+from quantcore.mistakes import CASES, compare
 from quantcore.prediction.practice import practice
 
 LESSONS = list(lesson_plan.LESSONS)
@@ -168,7 +168,7 @@ def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) 
 
 
 def test_wrong_cells_are_found_and_revealed(app: Any) -> None:
-    wrong = compare(MISTAKES["wraps-per-column"]).wrong_cells
+    wrong = compare(CASES["wraps-per-column"]).wrong_cells
     opened(app, "mistakes", learn_mistakes_step="wraps-per-column")
     cells = app.page.locator(".st-key-learn_mistakes_find figure").nth(2).locator("button.qs-cell")
     expect(cells).to_have_count(16)

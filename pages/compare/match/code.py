@@ -13,7 +13,7 @@ from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.mistakes import MISTAKES, compare, lines
+from quantcore.mistakes import CASES, compare, lines
 from quantcore.pasted import KINDS, MOST, lines_of
 
 CODE = "match_code"
@@ -81,14 +81,14 @@ def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
 def _cards() -> list[cards.Card]:
     """Some examples; the picture is what their codes are off by."""
     return [
-        cards.Card(f"_match_code_card_{name}", MISTAKES[name].title, line, _picture(name, theme()), _load, (name,))
+        cards.Card(f"_match_code_card_{name}", CASES[name].title, line, _picture(name, theme()), _load, (name,))
         for name, line in _SHOWN.items()
     ]
 
 
 @st.cache_resource(show_spinner=False, max_entries=2 * len(_SHOWN))
 def _picture(name: str, theme: str) -> np.ndarray:
-    found = compare(MISTAKES[name])
+    found = compare(CASES[name])
     off = np.atleast_2d((found.wrong.codes.double() - found.right.codes.double()).numpy())
     bound = float(np.abs(off).max()) or 1.0
     return figures.thumbnail(off, "error", (-bound, bound), theme)
@@ -97,10 +97,10 @@ def _picture(name: str, theme: str) -> np.ndarray:
 def _examples() -> None:
     st.selectbox(
         "Example of code",
-        list(MISTAKES),
+        list(CASES),
         index=None,
         key=_EXAMPLE,
-        format_func=lambda name: MISTAKES[name].title,
+        format_func=lambda name: CASES[name].title,
         placeholder="Open an example",
         on_change=_load,
         label_visibility="collapsed",
@@ -111,7 +111,7 @@ def _load(name: str | None = None) -> None:
     name = name or st.session_state[_EXAMPLE]
     st.session_state[_EXAMPLE] = None
     if name is not None:
-        st.session_state[CODE] = "\n".join(line.text for line in lines(MISTAKES[name])[0])
+        st.session_state[CODE] = "\n".join(line.text for line in lines(CASES[name])[0])
 
 
 def _source(reading: qc.CodeReading) -> None:
@@ -164,6 +164,6 @@ def _finding(finding: qc.CodeFinding) -> None:
         lesson_plan.script(finding.lesson),
         label=f"Lesson {number}: {lesson_plan.LESSONS[finding.lesson].title}",
         icon=":material/school:",
-        help=MISTAKES[finding.step].title if finding.step in MISTAKES else None,
+        help=CASES[finding.step].title if finding.step in CASES else None,
         query_params={lesson_plan.step_key(finding.lesson): finding.step} if finding.step else None,
     )

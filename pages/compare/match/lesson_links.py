@@ -7,20 +7,7 @@ import quantcore as qc
 from pages.compare.match import leaving
 from pages.shared import lesson_plan
 from quantcore.matching import NEGATIVES_LOST, Candidate, Reinterpreted, Transposed
-from quantcore.mistakes import MISTAKES
-
-_BY_KIND = {
-    "range_from_zero": "range-without-minimum",
-    "signed_percentile": "percentile-of-signed-values",
-    "scale_float16": "scale-in-float16",
-    "quantized_twice": "quantized-twice",
-    "toward_zero": "truncated",
-    "floor": "truncated",
-    "unclamped": "cast-without-clamp",
-    "wrapped": "cast-without-clamp",
-    "zero_point_left_out": "zero-point-left-at-zero",
-    "middle_left_out": "negatives-lost",
-}
+from quantcore.mistakes import CASES, MISTAKES, STAGES
 
 
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
@@ -29,18 +16,17 @@ def explained_by(candidate: Candidate) -> tuple[str, str] | None:
     if {"zero_point_left_out", "wrapped"} <= set(kinds):
         by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}
         return "mistakes", by_granularity.get(type(candidate.scheme.granularity), "wraps-per-group")
-    for kind, name in _BY_KIND.items():
-        if kind in kinds:
-            return "mistakes", name
+    made = sorted((MISTAKES[kind] for kind in kinds), key=lambda mistake: STAGES.index(mistake.stage))
+    lessons = [mistake.lesson for mistake in made if mistake.lesson]
+    shown = [lesson for lesson in lessons if lesson[0] == "mistakes"]
+    if shown:
+        return shown[0]
     if any(isinstance(step, Reinterpreted) and step.signed for step in stored):
         return "mistakes", "clamp-of-another-type"
     if any(NEGATIVES_LOST in sentence for sentence in candidate.explanations):
         return "mistakes", "negatives-lost"
-    if "zero_point_negated" in kinds:
-        return "zero_point", ""
-    if "other_axis" in kinds or any(isinstance(step, Transposed) for step in stored):
-        return "granularity", ""
-    return None
+    transposed = any(isinstance(step, Transposed) for step in stored)
+    return lessons[0] if lessons else ("granularity", "") if transposed else None
 
 
 def draw(candidate: Candidate) -> None:
@@ -66,7 +52,7 @@ def draw_known(matches: qc.Matches) -> None:
 
 def _button(key: str, name: str, step: str) -> None:
     lesson = lesson_plan.LESSONS[name]
-    label = f"Lesson: {MISTAKES[step].title if step else lesson.title}"
+    label = f"Lesson: {CASES[step].title if step else lesson.title}"
     st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=leaving.to_lesson, args=(name, step))
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention
 from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.matching.hypotheses.search_space import signed_bits
+from quantcore.mistakes import MISTAKES
 from quantcore.numerics import rounding
-from quantcore.qparams import wrap
 from quantcore.scheme import Scheme
 
 
@@ -65,53 +65,21 @@ class Reinterpreted:
 
 Stored = Transposed | Reinterpreted
 
-# Mistakes in the arithmetic, the most likely first
-COMPUTED = {
-    "wrapped": "cast without a clamp: codes out of range wrapped around",
-    "narrow": "clamped to the narrow range",
-    "zero_point_negated": "zero_point with the opposite sign",
-    "zero_point_left_out": "asymmetric scale, zero_point omitted",
-    "middle_left_out": "unsigned codes for a symmetric range, zero_point omitted",
-    "half_away": "ties rounded away from zero",
-    "half_up": "ties rounded up",
-    "toward_zero": "rounded toward zero",
-    "floor": "rounded down",
-    "other_axis": "per-channel scales applied along the wrong axis",
-    "unclamped": "not clamped: codes outside the format kept",
-    "scale_float16": "scale rounded to float16",
-    "range_from_zero": "range 0 to max |x| instead of min to max",
-    "signed_percentile": "percentile of x instead of |x|",
-    "quantized_twice": "quantized twice, to 8 bits first",
-}
-# The same as the beginning of an answer
-TOLD = {
-    "wrapped": "The cast has no clamp: codes out of range wrap around",
-    "narrow": "Codes are clamped to the narrow range",
-    "zero_point_negated": "The zero point has the opposite sign",
-    "zero_point_left_out": "The scale is asymmetric, but the zero point is omitted",
-    "middle_left_out": "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
-    "half_away": "Ties are rounded away from zero",
-    "half_up": "Ties are rounded up",
-    "toward_zero": "Values are rounded toward zero",
-    "floor": "Values are rounded down",
-    "other_axis": "The scales of one axis are applied along another",
-    "unclamped": "Codes are not clamped: some lie outside the format",
-    "scale_float16": "The scale is rounded to float16",
-    "range_from_zero": "The range goes from 0 to max |x| instead of min to max",
-    "signed_percentile": "The percentile is that of x instead of |x|",
-    "quantized_twice": "The values were quantized twice, to 8 bits first",
-}
-# Mistakes that are choices of a convention
-CHOICES = {"wrapped": {"overflow": "wrap"}} | {
-    name: {"rounding": name} for name in ("half_away", "half_up", "toward_zero", "floor")
-}
-# Mistakes in the range, which are part of the scheme's range setting
-RANGES = {"range_from_zero", "signed_percentile"}
-# Mistakes after the arithmetic, and mistakes with the zero_point
-OVERFLOWS = {"wrapped", "narrow", "unclamped"}
-ZERO_POINTS = {"zero_point_negated", "zero_point_left_out", "middle_left_out"}
+# The mistakes in the arithmetic that are looked for, the most likely first
+LIKELY = (
+    "wrapped", "narrow", "zero_point_negated", "zero_point_left_out", "middle_left_out", "half_away", "half_up",
+    "toward_zero", "floor", "other_axis", "unclamped", "scale_float16", "range_from_zero", "signed_percentile",
+    "quantized_twice",
+)  # fmt: skip
 Kinds = tuple[str, ...]
-# Mistakes in the arithmetic, with scales computed as libraries do: single ones, and likely combinations
+# Those that are choices of a convention
+CHOICES = [kind for kind in LIKELY if MISTAKES[kind].choices]
+# Those after the arithmetic, with the zero_point, and in the range, which are part of the scheme's range setting
+OVERFLOWS, ZERO_POINTS, RANGES = (
+    {kind for kind in LIKELY if MISTAKES[kind].stage == stage} for stage in ("overflow", "zero point", "range")
+)
+ROUNDINGS = {kind for kind in LIKELY if "rounding" in MISTAKES[kind].choices}
+# With scales computed as libraries do: single ones, and likely combinations
 _SINGLE = ("wrapped", "narrow", *sorted(ZERO_POINTS), "half_away", "half_up", "toward_zero", "floor")
 SINGLE: tuple[Kinds, ...] = tuple((kind,) for kind in _SINGLE)
 _CASTS = ("toward_zero", "floor")  # what a cast does; rules that differ only in ties change too few codes
@@ -127,7 +95,7 @@ COMBINED: tuple[Kinds, ...] = (
 
 @dataclass(frozen=True)
 class Corruption:
-    """``computed``: keys of `COMPUTED`; ``stored``: in the order in which they are undone."""
+    """``computed``: keys of `MISTAKES`; ``stored``: in the order in which they are undone."""
 
     computed: Kinds = ()
     stored: tuple[Stored, ...] = ()
@@ -139,12 +107,12 @@ class Corruption:
         return codes
 
     def __str__(self) -> str:
-        return ", ".join([*(COMPUTED[kind] for kind in self.computed), *map(str, self.stored)])
+        return ", ".join([*(MISTAKES[kind].title for kind in self.computed), *map(str, self.stored)])
 
     @property
     def told(self) -> tuple[str, ...]:
         """What went wrong, one sentence without a full stop for each mistake."""
-        return (*(TOLD[kind] for kind in self.computed), *(step.told for step in self.stored))
+        return (*(MISTAKES[kind].sentence for kind in self.computed), *(step.told for step in self.stored))
 
     def __bool__(self) -> bool:
         return bool(self.computed or self.stored)
@@ -155,33 +123,31 @@ NONE = Corruption()
 
 def changed(scheme: Scheme, kinds: Kinds) -> Scheme:
     """Return the scheme with the mistakes that are choices of its convention."""
-    choices = {name: value for kind in kinds for name, value in CHOICES.get(kind, {}).items()}
+    choices = {name: value for kind in kinds for name, value in MISTAKES[kind].choices.items()}
     if not choices:
         return scheme
     return dataclasses.replace(scheme, convention=scheme.convention.changed(**choices))
 
 
 def arithmetic(kinds: Kinds, convention: Convention, x: Tensor, s: Tensor, z: Tensor) -> Tensor:
-    """Return the codes before the clamp: the kernel, run with mistakes of `COMPUTED`.
+    """Return the codes before the clamp: the kernel, run with mistakes.
 
     ``convention``: resolved by `Convention.at`; ``s`` as its kernel takes it; all broadcast against x.
     """
     z = mistaken_zero_point(kinds, z)
-    rules = [CHOICES[kind]["rounding"] for kind in kinds if "rounding" in CHOICES.get(kind, {})]
+    rules = [MISTAKES[kind].choices["rounding"] for kind in kinds if kind in ROUNDINGS]
     rule = rounding([convention.coding.rounding, *rules][-1])
     return KERNELS[convention.coding.kernel].run(x, s, z, torch.empty_like(x), rule)
 
 
 def mistaken_zero_point(kinds: Kinds, z: Tensor) -> Tensor:
     """Return the zero_points that were used; ``z``: the correct ones."""
-    if "zero_point_negated" in kinds:
-        return -z
-    return torch.zeros_like(z) if {"zero_point_left_out", "middle_left_out"} & set(kinds) else z
+    return next((use(z) for kind in kinds if (use := MISTAKES[kind].zero_point)), z)
 
 
 def mistaken_scale(kinds: Kinds, scale: Tensor) -> Tensor:
     """Return the scales that were used; ``scale``: the correct ones."""
-    return scale.to(torch.float16).to(torch.float32) if "scale_float16" in kinds else scale
+    return next((use(scale) for kind in kinds if (use := MISTAKES[kind].scale)), scale)
 
 
 def requantized(x: Tensor, scale: Tensor) -> Tensor:
@@ -190,12 +156,9 @@ def requantized(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def into_format(kinds: Kinds, values: Tensor, fmt: IntFormat) -> Tensor:
-    """Return the values clamped to the format, or treated as the mistakes of `COMPUTED` do instead."""
-    if "wrapped" in kinds:
-        return wrap(values, fmt).to(values.dtype)
-    if "unclamped" in kinds:
-        return values
-    return values.clamp(fmt.qmin + ("narrow" in kinds), fmt.qmax)
+    """Return the values clamped to the format, or treated as the mistakes do instead."""
+    fit = next((fit for kind in kinds if (fit := MISTAKES[kind].fit)), None)
+    return fit(values, fmt) if fit else values.clamp(fmt.qmin, fmt.qmax)
 
 
 def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption]:

@@ -53,7 +53,7 @@ def reproduce(x: Any, scheme: Scheme, corruption: Corruption = NONE) -> Tensor:
         QuantError: the scheme does not fit x.
     """
     x = as_float32(x)
-    if not set(corruption.computed) - CHOICES.keys() - RANGES:  # the scheme has these mistakes itself
+    if not set(corruption.computed) - {*CHOICES} - RANGES:  # the scheme has these mistakes itself
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return apply(x, scheme).codes

@@ -28,7 +28,7 @@ class Source:
 
     ``grid(sample, symmetric, format, convention)``: see `sample.grid_of`; ``setting(granularity)``: the range
     setting of the schemes; ``zero_point``: all zero_points if given, which then decide whether a scheme is
-    symmetric; ``mistake``: keys of `corruption.COMPUTED` built into the samples or the grid; ``scales``: how
+    symmetric; ``mistake``: keys of `MISTAKES` built into the samples or the grid; ``scales``: how
     the scales are stored.
     """
 

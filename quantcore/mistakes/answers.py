@@ -1,0 +1,72 @@
+"""The answers that usual mistakes give to "which code, scale or zero point?", each with the mistake and a sentence."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import block_bounds
+from quantcore.mistakes.catalogue import MISTAKES
+from quantcore.mistakes.cell import Cell
+from quantcore.mistakes.record import Mistake
+from quantcore.quantization import Quantized
+from quantcore.tracing import Trace, trace
+
+Place = tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    """A wrong answer: the mistake of `MISTAKES` that gives it, its value, and the sentence that explains it."""
+
+    mistake: Mistake
+    value: float
+    sentence: str
+
+
+def answers(result: Quantized, asked: str, place: Place) -> Iterator[Answer]:
+    """Yield the wrong answers that one mistake gives; a mistake that gives the right answer anyway is left out.
+
+    Args:
+        asked: "codes" for the code of the element at ``place``; "scale" or "zero_point" of the block at ``place``, a
+            position in block form.
+
+    Raises:
+        QuantError: the codes are not integers, or blocks cross row boundaries.
+    """
+    if not isinstance(result.scheme.format, IntFormat):
+        raise QuantError(f"{result.scheme.format} is not an integer format; choose one, such as int8.")
+    yield from wrong(trace(result, place if asked == "codes" else first_of(result, place)), result, asked)
+
+
+def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
+    """`answers` for an element that was traced, or for the block of one."""
+    cell, right = Cell(t, result), {"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked]
+    for mistake in MISTAKES.values():
+        values = {"codes": mistake.code_of, "scale": mistake.scale_of, "zero_point": mistake.zero_point_of}[asked]
+        for value, sentence in values(cell) if values else ():
+            if math.isfinite(value) and value != right:
+                yield Answer(mistake, value, sentence)
+
+
+def giving(result: Quantized, asked: str, place: Place, value: float) -> tuple[Answer, ...]:
+    """Return the mistakes that give exactly this code, scale or zero point, at most once each; see `answers`.
+
+    >>> from quantcore import Scheme, apply
+    >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
+    >>> [answer.mistake.kind for answer in giving(result, "codes", (0, 1), -4)]
+    ['rounding', 'rounding']
+    """
+    found = {id(a.mistake): a for a in answers(result, asked, place) if a.value == value}
+    return tuple(found.values())
+
+
+def first_of(result: Quantized, block: Place) -> Place:
+    """Return the index of a block's first element.
+
+    Raises:
+        QuantError: blocks cross row boundaries.
+    """
+    if result.blocked_shape != tuple(result.x.shape):
+        raise QuantError("These groups cross row boundaries; choose groups along an axis to predict them.")
+    return tuple(start for start, _ in block_bounds(result.blocked_shape, result.block, block))

@@ -1,0 +1,223 @@
+"""The cases of the lesson, by the step that shows them: those behind published tables, then everyday ones."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from quantcore.formats import INT4, UINT8
+from quantcore.mistakes import common, published
+from quantcore.mistakes.case import Case
+from quantcore.tensors import EXAMPLES
+
+
+def _example(name: str) -> Tensor:
+    return torch.from_numpy(EXAMPLES[name].load()).clone()
+
+
+def _values(*rows: tuple[float, ...]) -> Tensor:
+    return torch.tensor(rows)
+
+
+_EXERCISE = partial(_example, "int8-exercise-4x4")
+_FIVE = partial(_example, "given-parameters-5")
+_TWELVE = partial(_example, "percentile-3x4")
+_RANDN = partial(_example, "randn-seed-0-4x4")
+# an activation after a ReLU: no value below 0
+_ONE_SIDED = partial(_values, (0.0, 0.4, 1.2, 5.1), (2.6, 0.0, 3.3, 0.9), (4.2, 6.0, 0.1, 2.0))
+_TWO_SIDED = partial(_values, (-0.4, 0.4, 1.2, 2.1), (1.6, 0.0, -0.3, 0.9), (-1.1, 3.0, 0.1, 2.0))
+# close to halfway between two of the 15 codes, where a first rounding changes the second
+_NEAR_TIES = partial(
+    _values, (1.0, 0.215, -0.36, 0.6), (-0.0715, 0.5, 0.3572, -0.93), (0.07, -0.64, 0.8, 0.786)
+)
+_TINY = partial(
+    _values, (2e-6, -1.1e-6, 3e-7, 8e-7), (-1.7e-6, 5e-8, -6e-7, 1.3e-6), (9e-7, -2e-7, 1e-6, -4e-7)
+)
+
+_OUR_OWN = "The tensor was made up for this lesson."
+_PUBLISHED = {
+    name: f"Tensor and wrong table: {EXAMPLES[name].source}."
+    for name in ("int8-exercise-4x4", "given-parameters-5", "percentile-3x4", "randn-seed-0-4x4")
+}
+_LINEAR = "(q - z) · s undoes round(x / s) + z: subtract z first, then multiply by s."
+
+CASES: dict[str, Case] = {
+    "wraps-per-tensor": Case(
+        "Asymmetric scale, zero point 0, no clamp",
+        "Look at the largest values: which of them kept their sign?",
+        "(max - min) / 255 covers the range only together with its zero point. With zero point 0 the largest value "
+        "needs a code above 127, and the cast to int8 keeps only its lowest 8 bits: 129, for example, becomes -127.",
+        "Symmetric codes need the scale max|x| / 127: then no code exceeds ±127.",
+        _PUBLISHED["int8-exercise-4x4"],
+        published.asymmetric_scale_then_cast,
+        published.symmetric_scale_then_cast,
+        _EXERCISE,
+    ),
+    "wraps-per-column": Case(
+        "The same with one scale per column",
+        "Look at the columns whose values are mostly of one sign.",
+        "A column that is not centered on 0 has a small max - min, so its largest values need codes far above "
+        "127. The error can even be larger than with one scale for the tensor.",
+        "Use the scale max|column| / 127 for each column.",
+        _PUBLISHED["int8-exercise-4x4"],
+        published.asymmetric_scale_per_column,
+        published.symmetric_scale_per_column,
+        _EXERCISE,
+    ),
+    "wraps-per-group": Case(
+        "The same with one scale per half of the columns",
+        "Compare the signs of x and x̂.",
+        "Each half of the columns has its own (max - min) / 255, but zero point 0; values beyond 127 steps wrap.",
+        "Use the scale max|half| / 127 for each half of the columns.",
+        _PUBLISHED["int8-exercise-4x4"],
+        published.asymmetric_scale_per_half,
+        published.symmetric_scale_per_half,
+        _EXERCISE,
+    ),
+    "clamp-of-another-type": Case(
+        "Clamped to 0..255, stored as int8",
+        "Compare x with x̂: which values changed sign?",
+        "The clamp is for uint8, the cast is to int8: every code above 127 wraps to code - 256.",
+        "Clamp and cast must agree on the type; here it is uint8.",
+        _PUBLISHED["given-parameters-5"],
+        published.clamp_to_bytes_cast_to_int8,
+        published.clamp_to_bytes_cast_to_uint8,
+        _FIVE,
+    ),
+    "range-without-minimum": Case(
+        "Asymmetric in name only",
+        "How far does x̂ reach on each side of 0?",
+        "The range is taken as 0 to max|x|, although x has negative values, and divided into 255 steps. The codes "
+        "-128..127 then reach only about half of max|x|, and both ends are clipped.",
+        "Take the range from min to max; the zero point shifts the codes onto it.",
+        _PUBLISHED["percentile-3x4"],
+        published.range_from_zero_up,
+        published.range_from_low_to_high,
+        _TWELVE,
+    ),
+    "percentile-of-signed-values": Case(
+        "A percentile of x instead of |x|",
+        "x̂ may be close to x, but does every code fit int8?",
+        "The 99.9th percentile of x says nothing about the negative values. The most negative one needs a code below "
+        "-128. Without a clamp, and with codes kept as floats, nobody notices until they are stored.",
+        "Take the percentile of |x|, and clamp the codes.",
+        _PUBLISHED["percentile-3x4"],
+        published.percentile_of_x,
+        published.percentile_of_magnitude,
+        _TWELVE,
+    ),
+    "negatives-lost": Case(
+        "Unsigned codes around 0",
+        "Look at the values below 0.",
+        "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as after a ReLU.",
+        "Zero point 128 puts 0 in the middle of the unsigned codes.",
+        _PUBLISHED["randn-seed-0-4x4"],
+        published.unsigned_without_middle,
+        published.unsigned_around_middle,
+        _RANDN,
+        UINT8,
+    ),
+    "cast-without-clamp": Case(
+        "A cast without a clamp",
+        "The range is -1.5..1.5. What happens to values outside it?",
+        "A value outside the range needs a code outside int8, and the cast keeps only its lowest 8 bits: instead of "
+        "being clipped to the range, the value lands anywhere in it, often with the opposite sign.",
+        "Clamp to -128..127 before the cast: the value is clipped to the end of the range.",
+        f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
+        common.cast_without_clamp,
+        common.clamp_before_cast,
+        _TWELVE,
+    ),
+    "zero-point-left-at-zero": Case(
+        "Asymmetric scale, zero point 0",
+        "Which codes are never used, and which too often?",
+        "(max - min) / 255 is the step of an asymmetric grid, but with zero point 0 the codes -128..127 are centered "
+        "on 0. For values from 0 to 6, for example, the upper half is clipped, and half of the codes are never used.",
+        "zero_point = -128 - round(min / scale) shifts the codes onto the range.",
+        _OUR_OWN,
+        common.zero_point_left_at_zero,
+        common.zero_point_from_the_range,
+        _ONE_SIDED,
+    ),
+    "zero-point-forgotten": Case(
+        "Zero point forgotten in dequantization",
+        "Is the error the same everywhere?",
+        "The codes are correct, but x̂ = q · s makes every value too large by zero_point · s.",
+        _LINEAR,
+        _OUR_OWN,
+        common.zero_point_forgotten,
+        common.zero_point_subtracted,
+        _TWO_SIDED,
+        UINT8,
+    ),
+    "zero-point-added": Case(
+        "Dequantized with the wrong sign of the zero point",
+        "Is the error the same everywhere?",
+        "(q + z) · s shifts in the same direction a second time: every value is too large by 2 · zero_point · s. "
+        "Libraries that store offset = -z do add it; do not use their offset as a zero point.",
+        _LINEAR,
+        _OUR_OWN,
+        common.zero_point_added,
+        common.zero_point_subtracted,
+        _TWO_SIDED,
+        UINT8,
+    ),
+    "zero-point-after-scale": Case(
+        "Dequantized in the wrong order",
+        "By how much are the values off, in units of x?",
+        "q · s is in units of x, but z counts codes: every value is off by z · (1 - s). With zero point 0 nobody "
+        "notices.",
+        _LINEAR,
+        _OUR_OWN,
+        common.zero_point_after_scale,
+        common.zero_point_subtracted,
+        _TWO_SIDED,
+        UINT8,
+    ),
+    "clamp-in-place": Case(
+        "A clamp that changes its input",
+        "x̂ is the same with and without the mistake. Is the error?",
+        "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured against "
+        "the clipped tensor, so the clipping error is missing.",
+        "clamp without an underscore returns a new tensor.",
+        f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
+        common.clamp_in_place,
+        common.clamp_a_copy,
+        _TWELVE,
+    ),
+    "quantized-twice": Case(
+        "Quantized twice",
+        "Which errors are larger than half a step?",
+        "The 4-bit codes are computed from 8-bit codes: the first rounding can move a value across the midpoint between "
+        "two codes, and the second then picks the farther one. That error exceeds half a step; a single rounding's never does.",
+        "Quantize the original values, once.",
+        _OUR_OWN,
+        common.eight_bits_then_four,
+        common.four_bits_at_once,
+        _NEAR_TIES,
+        INT4,
+    ),
+    "truncated": Case(
+        "Truncated instead of rounded",
+        "Compare |x| with |x̂|.",
+        "A cast to an integer drops the fraction: x̂ is never farther from 0 than x, and errors come close to a full "
+        "step instead of half a step.",
+        "Call torch.round before the cast.",
+        _OUR_OWN,
+        common.truncated,
+        common.rounded,
+        _NEAR_TIES,
+        INT4,
+    ),
+    "scale-in-float16": Case(
+        "A scale too small for float16",
+        "How many distinct codes are there?",
+        "The smallest positive float16 is 6e-8. A scale below half of that becomes 0: x / 0 is infinite, the clamp "
+        "turns it into 127 or -128, and x̂ = 127 · 0 is 0.",
+        "Store scales in float32, or rescale the tensor first.",
+        _OUR_OWN,
+        common.scale_in_float16,
+        common.scale_in_float32,
+        _TINY,
+    ),
+}  # fmt: skip

@@ -1,0 +1,135 @@
+"""The numbers of one cell: of an element, and of the block that gives its scale and zero point."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.errors import QuantError
+from quantcore.formats import IntFormat
+from quantcore.granularity import PER_TENSOR, block_bounds
+from quantcore.numerics import before_rounding
+from quantcore.qparams import choose_qparams, wrap
+from quantcore.quantization import Quantized
+from quantcore.tracing import Trace, number, scale_formula
+
+MAX_BLOCKS = 4096  # blocks whose parameters are tried in place of the right one's
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """An element of a result, ``t``: its trace; or any element of a block, if the block's parameters are asked for."""
+
+    t: Trace
+    result: Quantized
+
+    @cached_property
+    def fmt(self) -> IntFormat:
+        """The format of the codes."""
+        assert isinstance(self.t.scheme.format, IntFormat)  # no other format is asked about
+        return self.t.scheme.format
+
+    @property
+    def other(self) -> IntFormat:
+        """The format of the other signedness."""
+        return replace(self.fmt, signed=not self.fmt.signed)
+
+    @property
+    def nearest(self) -> float:
+        """x / s, rounded."""
+        return self.t.rounded if self.t.summed is None else round(self.t.quotient)
+
+    def fit(self, value: float) -> float:
+        """The value clamped or wrapped as the scheme does."""
+        if not math.isfinite(value):
+            return math.nan
+        if self.t.scheme.convention.coding.overflow == "wrap":
+            return self.wrapped(value)
+        return self.clamped(value)
+
+    def clamped(self, value: float) -> float:
+        """The value clamped to the codes."""
+        return float(min(max(value, self.fmt.qmin), self.fmt.qmax))
+
+    def wrapped(self, value: float) -> float:
+        """The value that the lowest bits represent."""
+        return float(wrap(torch.tensor(value, dtype=torch.float64), self.fmt))
+
+    def code(self, quotient: float, zero_point: float | None = None) -> float:
+        """The code of another quotient, with another zero point."""
+        z = self.t.zero_point if zero_point is None else zero_point
+        return self.fit(round(quotient) + z) if math.isfinite(quotient) else math.nan
+
+    @cached_property
+    def elements(self) -> Tensor:
+        """The elements of the block."""
+        bounds = block_bounds(self.result.blocked_shape, self.result.block, self.t.block)
+        return self.result.x.reshape(self.result.blocked_shape)[tuple(slice(*b) for b in bounds)]
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest element of the block."""
+        return float(self.elements.min()), float(self.elements.max())
+
+    @property
+    def size(self) -> float:
+        """max|x| of the block."""
+        return max(abs(end) for end in self.ends)
+
+    @property
+    def span(self) -> float:
+        """The highest minus the lowest element of the block."""
+        return self.ends[1] - self.ends[0]
+
+    @property
+    def count(self) -> int:
+        """How many codes the bits can represent."""
+        return 1 << self.fmt.bits
+
+    @property
+    def how_scale(self) -> str:
+        """How the scale is computed."""
+        return f"It is {scale_formula(self.t)}."
+
+    @cached_property
+    def steps(self) -> float | None:
+        """low / s in the library's precision, with s before it is stored; None if there is no such range or scale."""
+        t = self.t
+        if t.low is None or not t.scale:
+            return None
+        precision = getattr(torch, t.scheme.convention.zero_point.zero_point_precision)
+        scale = t.scale if t.raw_scale is None else t.raw_scale
+        return float(torch.tensor(t.low, dtype=precision) / torch.tensor(scale, dtype=precision))
+
+    @property
+    def how_zero_point(self) -> str:
+        """How the zero point is computed, if there are ``steps``."""
+        assert self.steps is not None
+        return f"It is qmin - round(low / s) = {self.fmt.qmin} - round({before_rounding(self.steps)})."
+
+    def scale_with(self, x: Tensor, **changes: Any) -> Iterator[float]:
+        """Yield the scale of one block x under the scheme with changes; nothing if that is not supported."""
+        other = replace(self.result.scheme, granularity=PER_TENSOR, scales=None, **changes)
+        try:
+            scale = choose_qparams(x, other).scale
+        except QuantError:  # the library or the range setting does not support it
+            return
+        yield float(scale.flatten()[0])
+
+    def blocks(self) -> Iterator[tuple[tuple[int, ...], float, float]]:
+        """Yield position, scale and zero point of every block, the nearest first; nothing if there are too many."""
+        scales = self.result.scale
+        if not 1 < scales.numel() <= MAX_BLOCKS:
+            return
+        places = [tuple(int(i) for i in p) for p in torch.ones(scales.shape).nonzero()]
+        for place in sorted(places, key=lambda p: sum(abs(a - b) for a, b in zip(p, self.t.block, strict=True))):
+            yield place, float(scales[place]), float(self.result.params.zero_point[place])
+
+    @property
+    def outside(self) -> str:
+        """What a sentence on a code out of range begins with."""
+        return f"{number(self.t.shifted)} is outside {self.fmt.qmin}..{self.fmt.qmax}"
