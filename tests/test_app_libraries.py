@@ -17,7 +17,7 @@ MAIN = Path(__file__).resolve().parent.parent / "pages" / "main.py"
 def test_table_of_all_libraries(example) -> None:
     at = AppTest.from_file(MAIN, default_timeout=60)
     at.run().switch_page("compare/libraries/page.py").run()
-    at.selectbox(key="_lib_example").set_value(example.title).run()
+    at.selectbox(key="_lib_example").select(example.title).run()
     assert not at.exception
     assert not at.error
     frame = at.dataframe[0].value

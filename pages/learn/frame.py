@@ -15,7 +15,7 @@ from pages.shared import small_print
 from pages.shared.large import is_large
 from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
 from pages.shared.page import Page
-from pages.shared.state import link, selection
+from pages.shared.state import choice, selection
 from pages.shared.state.mirrored import key_at, typed
 from pages.shared.theme import theme
 from quantcore.figures import typography
@@ -44,25 +44,15 @@ def head(name: str) -> str:
     small_print.draw(selection.get().words)
     title, st.session_state[_PLACE] = st.columns([6, 1.3], vertical_alignment="center")
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
-    choice, back, on = st.columns(widths, vertical_alignment="center")
+    place, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
         titles = {name: _title(name) for name in names}
-        with link.named(key, titles):
-            step = choice.segmented_control(
-                "Step",
-                names,
-                default=names[0],
-                format_func=titles.__getitem__,
-                key=key,
-                required=True,
-                label_visibility="collapsed",
-                **_BIND,
-            )
+        step = choice.segmented("Step", key, titles, place, label_visibility="collapsed")
     else:
-        step = _one_of_many(name, choice)
+        step = _one_of_many(name, place)
     title.markdown(f"# {number} · {lesson.title}: {lesson.steps[step].headline}")
-    for place, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
-        with place.container(key=f"lesson_{label.lower()}"):
+    for beside, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
+        with beside.container(key=f"lesson_{label.lower()}"):
             if part is None:
                 _step_button(label, name, step, direction)
             else:
@@ -70,7 +60,7 @@ def head(name: str) -> str:
     if part is not None:
         class_plan.draw(part)
     progress.visited(name, step)
-    return str(step)
+    return step
 
 
 def _title(step: str) -> str:

@@ -13,6 +13,7 @@ from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.large import is_large
+from pages.shared.state import choice
 from quantcore.mistakes import CASES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
@@ -146,8 +147,8 @@ words, beside = st.columns(widths[0 if both else 1], gap="medium")
 picture = beside.container(key="lesson_picture")
 with words.container(key="lesson_control"):
     left, right = st.columns(2, vertical_alignment="center")
-    shown = left.segmented_control("Shown", ["find", "reveal"], default="find", key="learn_mistakes_shown",
-                                   required=True, label_visibility="collapsed", bind="query-params")  # fmt: skip
+    ways = {"find": "find", "reveal": "reveal"}
+    shown = choice.segmented("Shown", "learn_mistakes_shown", ways, left, label_visibility="collapsed")
     with right:
         key, x = tensor()
 try:

@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.state import link
+from pages.shared.state import choice
 from pages.sidebar.scheme_state import DEFAULTS
 from quantcore.formats import MAX_VALUES, METHODS
 from quantcore.numerics import MAX_SEED, WORDS
@@ -46,18 +46,16 @@ def fit() -> tuple[int, str]:
     """Draw size and method of the fitted codebook; return them."""
     left, right = st.columns(2)
     size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", **_BIND)
-    with link.named("fit_method", METHODS):
-        method = right.selectbox(
-            "Method",
-            list(METHODS),
-            list(METHODS).index(DEFAULTS["fit_method"]),
-            format_func=METHODS.__getitem__,
-            key="fit_method",
-            **_BIND,
-            help="How the codebook is fitted. Lloyd-Max moves each value to the mean of the elements nearest to it, "
-            "starting from quantiles (Lloyd 1982, Max 1960). k-means also tries the best start, found by dynamic "
-            "programming (Wang and Song 2011). Both are implemented in quantcore with torch.",
-        )
+    method = choice.selectbox(
+        "Method",
+        "fit_method",
+        METHODS,
+        right,
+        index=list(METHODS).index(DEFAULTS["fit_method"]),
+        help="How the codebook is fitted. Lloyd-Max moves each value to the mean of the elements nearest to it, "
+        "starting from quantiles (Lloyd 1982, Max 1960). k-means also tries the best start, found by dynamic "
+        "programming (Wang and Song 2011). Both are implemented in quantcore with torch.",
+    )
     return int(size), method
 
 
@@ -79,19 +77,14 @@ def scales() -> str:
 
 def rounding() -> str:
     """Draw the rounding control; return the name of the rounding rule, as conventions use it."""
-    with link.named("rounding", WORDS):
-        rule = str(
-            st.selectbox(
-                "Rounding",
-                [DEFAULTS["rounding"], *WORDS],
-                format_func=lambda rule: WORDS.get(rule, rule),
-                key="rounding",
-                accept_new_options=True,
-                **_BIND,
-                help="How x/s becomes an integer, or a value of a small float. Most libraries round half to even; "
-                "stochastic rounds up with a probability equal to the fraction. Codebooks always use the nearest value.",
-            )
-        )
+    rule = choice.selectbox(
+        "Rounding",
+        "rounding",
+        {DEFAULTS["rounding"]: "the library's own"} | WORDS,
+        accept_new_options=True,
+        help="How x/s becomes an integer, or a value of a small float. Most libraries round half to even; "
+        "stochastic rounds up with a probability equal to the fraction. Codebooks always use the nearest value.",
+    )
     if rule != "stochastic":
         return rule
     seed = int(st.number_input("Rounding seed", 0, MAX_SEED, 0, key="rounding_seed", **_BIND))

@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.state import link
+from pages.shared.state import choice
 from quantcore.range_setting import RANGE_SETTINGS, Control
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -26,11 +26,7 @@ def draw() -> qc.RangeSetting:
     Raises:
         QuantError: the input is not a valid range setting.
     """
-    with link.named("range", LABELS):
-        option = st.selectbox(
-            "Range", list(LABELS), format_func=LABELS.__getitem__, key="range", **_BIND, help=_HELP
-        )
-    kind = KINDS[option]
+    kind = KINDS[choice.selectbox("Range", "range", LABELS, help=_HELP)]
     places = st.columns(len(kind.controls)) if len(kind.controls) > 1 else [st]
     values = {control.key: _draw(place, control) for place, control in zip(places, kind.controls, strict=False)}
     return kind.chosen(values)

@@ -7,6 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.computing import cache
+from pages.shared.state import choice
 from pages.shared.state.selection import Tensor
 from pages.sidebar import format_controls, range_controls
 from pages.sidebar.format_controls import FITTED, INTEGERS
@@ -15,7 +16,11 @@ from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MIN_BITS
 
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
-PER = ("tensor", "channel", "group", "flat group", "block")
+# option -> what is shown
+PER = {"tensor": "tensor", "channel": "channel", "group": "group", "flat_group": "flat group", "block": "block"}
+SIGNS = {"signed": "signed", "unsigned": "unsigned"}
+SYMMETRIES = {"symmetric": "symmetric", "asymmetric": "asymmetric"}
+OVERFLOWS = {"saturate": "saturate", "wrap": "wrap"}
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
@@ -40,15 +45,13 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     bits, signed, symmetric, narrow = 0, True, True, False
     if name == INTEGERS:
         bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
-        signed = _either("Codes", "codes", ["signed", "unsigned"], label_visibility="collapsed")
-        symmetric = _either("Symmetry", "mode", ["symmetric", "asymmetric"], label_visibility="collapsed")
+        signed = _either("Codes", "codes", SIGNS, label_visibility="collapsed")
+        symmetric = _either("Symmetry", "mode", SYMMETRIES, label_visibility="collapsed")
     try:
         granularity = _granularity(shape, convention)
         range_setting = range_controls.draw()
     finally:  # an error above must not hide the remaining controls
-        saturate = name != INTEGERS or _either(
-            "Overflow", "overflow", ["saturate", "wrap"], help=_OVERFLOW_HELP
-        )
+        saturate = name != INTEGERS or _either("Overflow", "overflow", OVERFLOWS, help=_OVERFLOW_HELP)
         rounding, scales = format_controls.rounding(), format_controls.scales()
         if name == INTEGERS:
             narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND, help=_NARROW_HELP)
@@ -102,12 +105,9 @@ def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
     return next((limit.allowed for limit in convention.limits if limit.of == what), None)
 
 
-def _either(label: str, key: str, options: list[str], **more: Any) -> bool:
-    """Draw a choice between two options; return whether the first is chosen."""
-    chosen = st.segmented_control(
-        label, options, default=DEFAULTS[key], key=key, required=True, width="stretch", **_BIND, **more
-    )
-    return str(chosen) == options[0]
+def _either(label: str, key: str, names: dict[str, str], **more: Any) -> bool:
+    """Draw a choice between two options; return whether the first, the default, is chosen."""
+    return choice.segmented(label, key, names, width="stretch", **more) == next(iter(names))
 
 
 def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:
@@ -115,11 +115,14 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
     allowed = _allowed(convention, "granularity")
     # an unsupported value already chosen, or in the link, stays: the page reports it
     current = (st.session_state.get("per"), st.query_params.get("per"))
-    per = st.selectbox(
+    per = choice.selectbox(
         "One scale per",
-        [p for p in PER if allowed is None or f"per_{p.replace(' ', '_')}" in allowed or p in current],
-        key="per",
-        **_BIND,
+        "per",
+        {
+            option: name
+            for option, name in PER.items()
+            if allowed is None or f"per_{option}" in allowed or {option, name} & {*current}
+        },
         help="The elements that share one scale: the whole tensor, a channel (one index along an axis), a group "
         "(a run along an axis), a flat group (a run in memory order, across the ends of rows) or a block (a box of "
         "elements).",
@@ -131,7 +134,7 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
             return qc.PerChannel(st.selectbox(label, axes, key="axis", **_BIND, help=_axes_help(shape)))
         case "group":
             return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
-        case "flat group":
+        case "flat_group":
             return qc.PerFlatGroup(_size(math.prod(shape), _allowed(convention, "divides")))
         case "block":
             return _block(shape)

@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "block": "",
     **range_controls.DEFAULTS,
     "overflow": "saturate",
-    "rounding": "the library's own",
+    "rounding": "library",
     "rounding_seed": 0,
     "scales": "",
 }
@@ -70,7 +70,7 @@ def apply_scheme(scheme: qc.Scheme) -> None:
         case qc.PerGroup(size, axis):
             chosen |= {"per": "group", "group": size, "group_axis": _from_start(axis)}
         case qc.PerFlatGroup(size):
-            chosen |= {"per": "flat group", "group": size}
+            chosen |= {"per": "flat_group", "group": size}
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
     chosen |= range_controls.choices_of(scheme.range_setting)

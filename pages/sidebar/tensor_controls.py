@@ -7,7 +7,7 @@ import streamlit as st
 
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state import link
+from pages.shared.state import choice, link
 from pages.shared.state.selection import NoTensorYet, Tensor, of_values
 from pages.sidebar import tensor_editor, uploads
 from quantcore import tensors
@@ -59,15 +59,8 @@ def _facts(tensor: Tensor) -> str:
 def _generated() -> Tensor:
     kinds = tensors.DISTRIBUTIONS
     names = {key: kind.name for key, kind in kinds.items()}
-    with link.named("dist", names):
-        name = st.selectbox(
-            "Distribution",
-            list(kinds),
-            format_func=names.__getitem__,
-            key="dist",
-            **_BIND,
-            help="\n".join(f"- **{kind.name}**: {kind.help}" for kind in kinds.values()),
-        )
+    about = "\n".join(f"- **{kind.name}**: {kind.help}" for kind in kinds.values())
+    name = choice.selectbox("Distribution", "dist", names, help=about)
     row = st.container(horizontal=True, wrap=False)
     shape = row.text_input(
         "Shape",
@@ -104,15 +97,7 @@ def _generated() -> Tensor:
 def _example() -> Tensor:
     examples = tensors.EXAMPLES
     titles = {name: example.title for name, example in examples.items()}
-    with link.named("ex", titles):
-        name = st.selectbox(
-            "Example",
-            list(examples),
-            format_func=titles.__getitem__,
-            key="ex",
-            label_visibility="collapsed",
-            **_BIND,
-        )
+    name = choice.selectbox("Example", "ex", titles, label_visibility="collapsed")
     example = examples[name]
     st.caption(f"{example.description} Source: {example.source}")
     link.carry(None, name)

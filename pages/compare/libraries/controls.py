@@ -72,10 +72,11 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
     b = _library(middle, "Library B", "lib_b", next(name for name in reversed(_DIFFER) if name != a))
     right.selectbox(
         "Examples",
-        [example.title for example in EXAMPLES],
+        range(len(EXAMPLES)),
         index=None,
         placeholder="Where they differ…",
         key=_EXAMPLE,
+        format_func=lambda place: EXAMPLES[place].title,
         on_change=_load,
     )
     return qc.CONVENTIONS[a], qc.CONVENTIONS[b]
@@ -91,10 +92,11 @@ def _library(place: Any, label: str, key: str, usual: str) -> str:
 
 def _load() -> None:
     """Put an example into the controls and clear the choice (a callback)."""
-    example = next((e for e in EXAMPLES if e.title == st.session_state[_EXAMPLE]), None)
+    place = st.session_state[_EXAMPLE]
     st.session_state[_EXAMPLE] = None
-    if example is None:
+    if place is None:
         return
+    example = EXAMPLES[place]
     link.put({"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: example.rank})
     scheme_state.apply_scheme(qc.Scheme.parse(example.scheme))
     st.session_state.update({"lib_a": example.a, "lib_b": example.b})

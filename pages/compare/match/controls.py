@@ -8,7 +8,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages
-from pages.shared.state import link
+from pages.shared.state import choice, link
 from pages.sidebar import tensor_controls
 from quantcore import tensors
 
@@ -50,12 +50,8 @@ def draw(place: Any, beside: Any) -> Inputs | None:
     """
     _from_link()
     with place:
-        with link.named(SOURCE, LABELS):
-            source = st.segmented_control(
-                "Integers from", list(LABELS), default="paste", key=SOURCE, required=True,
-                format_func=LABELS.__getitem__, bind="query-params", label_visibility="collapsed",
-            )  # fmt: skip
-        st.caption(_CAPTIONS[str(source)])
+        source = choice.segmented("Integers from", SOURCE, LABELS, label_visibility="collapsed")
+        st.caption(_CAPTIONS[source])
     if source == "code":
         return None
     pasted = source == "paste"

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.state import link
+from pages.shared.state import choice, link
 from quantcore.figures import AXES
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -35,9 +35,9 @@ RANGES = [
     "abs_mean",
     "half_quadratic hqq",
 ]
-SETS = {"all sensible": "default", "all presets": "presets", "chosen": "custom"}  # value -> what is shown
+SETS = {"default": "default", "presets": "presets", "chosen": "custom"}  # option -> what is shown
 DEFAULTS: dict[str, Any] = {
-    "sw_set": "all sensible",
+    "sw_set": "default",
     "sw_formats": ["int4", "int8"],
     "sw_symmetry": SYMMETRIES,
     "sw_per": GRANULARITIES[:2],
@@ -64,20 +64,16 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     Raises:
         QuantError: a typed scheme is invalid, or there are too many.
     """
-    with link.named("sw_set", SETS):
-        which = st.segmented_control(
-            "Schemes",
-            list(SETS),
-            default=DEFAULTS["sw_set"],
-            format_func=SETS.__getitem__,
-            key="sw_set",
-            required=True,
-            help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
-            "presets: only the presets. custom: every combination of what you choose.",
-            **_BIND,
-        )
+    link.reworded("sw_set", {"all sensible": SETS["default"], "all presets": SETS["presets"]})
+    which = choice.segmented(
+        "Schemes",
+        "sw_set",
+        SETS,
+        help="default: common formats, granularities and range settings that fit this tensor, and every preset. "
+        "presets: only the presets. custom: every combination of what you choose.",
+    )
     schemes = _chosen() if which == "chosen" else list(qc.PRESETS.values())
-    if which == "all sensible":
+    if which == "default":
         schemes = qc.default_schemes(shape)
     left, right = st.columns(2)
     presets = left.multiselect("Add presets", list(qc.PRESETS), key="sw_presets", **_BIND)
@@ -104,17 +100,7 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
 def metric() -> str:
     """Draw the choice of the error metric and return its name in quantcore."""
     labels = {name: label for name, (label, _) in AXES.items()}
-    with link.named("sw_metric", labels):
-        chosen = st.segmented_control(
-            "Error metric",
-            list(labels),
-            default=DEFAULTS["sw_metric"],
-            format_func=labels.__getitem__,
-            key="sw_metric",
-            required=True,
-            **_BIND,
-        )
-    return str(chosen)
+    return choice.segmented("Error metric", "sw_metric", labels, default=DEFAULTS["sw_metric"])
 
 
 def _chosen() -> list[qc.Scheme]:

@@ -10,7 +10,7 @@ import quantcore as qc
 from pages.explore.formats import bits, views
 from pages.shared import charts, messages
 from pages.shared.page_frame import page_frame
-from pages.shared.state import link
+from pages.shared.state import choice
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.numerics import WORDS
@@ -28,26 +28,17 @@ with page_frame("Which numbers can a format hold?") as frame:
             width=150,
             **_BIND,
         )
-        with link.named(views.RULE, WORDS):
-            rule = st.selectbox(
-                "Rounding",
-                list(WORDS),
-                format_func=lambda rule: WORDS.get(rule, rule),
-                key=views.RULE,
-                accept_new_options=True,
-                on_change=bits.follow,
-                width=200,
-                **_BIND,
-                help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
-            )
-        axis = st.segmented_control(
-            "Axis",
-            views.AXES,
-            default=views.DEFAULTS["fmt_axis"],
-            key="fmt_axis",
-            required=True,
-            width="content",
-            **_BIND,
+        rule = choice.selectbox(
+            "Rounding",
+            views.RULE,
+            WORDS,
+            accept_new_options=True,
+            on_change=bits.follow,
+            width=200,
+            help="stochastic rounds up with a probability equal to the fraction; for another seed, type stochastic_7.",
+        )
+        axis = choice.segmented(
+            "Axis", "fmt_axis", views.AXES, default=views.DEFAULTS["fmt_axis"], width="content"
         )
         typed = st.multiselect(
             "Formats on the line",
@@ -77,12 +68,12 @@ with page_frame("Which numbers can a format hold?") as frame:
             rounded = {name: views.rounds(fmt, x, rule)[0] for name, fmt in formats.items()}
             line = figures.number_line(
                 values,
-                log=axis == views.AXES[2],
+                log=axis == "logarithmic",
                 at=x,
                 rounded={name: value for name, value in rounded.items() if math.isfinite(value)},
                 chosen=chosen,
                 # as a scale does: the largest magnitude of each maps to 1
-                divide=largest if axis == views.AXES[0] else None,
+                divide=largest if axis == "fraction" else None,
                 theme=theme(),
             )
             charts.draw(line, theme=None, key="fmt_chart")

@@ -11,7 +11,7 @@ import torch
 import quantcore as qc
 from pages.shared import headers, messages
 from pages.shared.computing import cache
-from pages.shared.state import link
+from pages.shared.state import choice
 from pages.shared.state.selection import Tensor
 from quantcore.formats import METHODS, about
 from quantcore.numerics import WORDS, rounding
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
     "fmt_method": "kmeans",
 }
 KEYS = set(DEFAULTS)
-AXES = ["value / max", "value", "logarithmic"]
+AXES = {"fraction": "value / max", "value": "value", "logarithmic": "logarithmic"}  # option -> what is shown
 _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
@@ -44,15 +44,13 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
     size = left.number_input(
         "Size of the fitted codebook", 2, 256, DEFAULTS["fmt_size"], key="fmt_size", **_BIND
     )
-    with link.named("fmt_method", METHODS):
-        method = right.selectbox(
-            "Fitting method",
-            list(METHODS)[::-1],
-            format_func=METHODS.__getitem__,
-            key="fmt_method",
-            **_BIND,
-            help="Implemented in quantcore, run on the tensor in the sidebar",
-        )
+    method = choice.selectbox(
+        "Fitting method",
+        "fmt_method",
+        dict(reversed(METHODS.items())),
+        right,
+        help="Implemented in quantcore, run on the tensor in the sidebar",
+    )
     if tensor is None:
         raise qc.QuantError("There is no tensor to fit a codebook to; choose one in the sidebar.")
     scheme = qc.Scheme(range_setting=qc.Given(1.0))

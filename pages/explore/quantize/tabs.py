@@ -16,6 +16,7 @@ from pages.maps.arithmetic import Arithmetic
 from pages.maps.four_maps import ARITHMETIC
 from pages.shared import charts, headers
 from pages.shared.computing import cache
+from pages.shared.state import choice
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
@@ -99,15 +100,8 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     if view is None:
         return
     data = cache.drawn(tensor, result.scheme, view)
-    chosen = st.segmented_control(
-        "Map",
-        list(MAPS),
-        default="codes",
-        key="table",
-        required=True,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
+    names = {name: name for name in MAPS}
+    chosen = choice.segmented("Map", "table", names, default="codes", label_visibility="collapsed")
     frame = _frame(data, MAPS[chosen])
     st.dataframe(frame, column_config=headers.numbers(frame))
     if data.step != (1, 1):

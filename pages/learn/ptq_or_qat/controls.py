@@ -8,7 +8,7 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import choices
 from pages.shared import messages
-from pages.shared.state import selection
+from pages.shared.state import choice, selection
 from quantcore import training
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -108,10 +108,7 @@ def _type_weights(scheme: qc.Scheme) -> None:
 
 def shows_weights() -> bool:
     """Draw the choice between the result and the weights, which share the window; return whether to show the weights."""
-    shown = st.segmented_control(
-        "Show", ["result", "weights"], default="result", key="train_view", required=True, **_BIND
-    )
-    return str(shown) == "weights"
+    return choice.segmented("Show", "train_view", {"result": "result", "weights": "weights"}) == "weights"
 
 
 def _read(what: str, text: str) -> qc.Scheme | None:
@@ -123,11 +120,8 @@ def _read(what: str, text: str) -> qc.Scheme | None:
 
 def layer(network: training.QuantizedNetwork, place: Any = st) -> int:
     """Draw the choice of a layer; return its index."""
-    names = ["first", "second"]
+    names = {"first": "first", "second": "second"}
     sizes = ", ".join(
-        f"{n} {w.x.shape[0]}×{w.x.shape[1]}" for n, w in zip(names, network.weights, strict=True)
+        f"{n} {w.x.shape[0]}×{w.x.shape[1]}" for n, w in zip(names.values(), network.weights, strict=True)
     )
-    chosen = place.segmented_control(
-        "Layer", names, default=names[0], key="train_layer", required=True, help=sizes, **_BIND
-    )
-    return names.index(chosen)
+    return list(names).index(choice.segmented("Layer", "train_layer", names, place, help=sizes))

@@ -11,7 +11,7 @@ from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.learn.ptq_or_qat.views import accuracy, choose, curve, percent, qat, read_digits, show_digits
 from pages.shared import messages
-from pages.shared.state import link
+from pages.shared.state import choice, link
 from quantcore.figures import lessons
 
 SHOWN = 10  # digits in a row
@@ -42,8 +42,7 @@ def network() -> None:
             ("training loss", f"{known.loss:.3g}"),
         )
         link.reworded("train_show", {"read wrongly": "misread"})
-        shown = st.segmented_control("Show", ["one of each", "misread"], default="one of each",
-                                     key="train_show", required=True, bind="query-params")  # fmt: skip
+        shown = choice.segmented("Show", "train_show", {"each": "one of each", "misread": "misread"})
     places = wrong[:SHOWN] if shown == "misread" else [labels.index(digit) for digit in range(SHOWN)]
     with picture:
         show_digits(places, read, "train_digits")

@@ -11,7 +11,7 @@ from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.shared import lesson_plan
-from pages.shared.state import link
+from pages.shared.state import choice, link
 from quantcore import training
 from quantcore.figures import lessons
 
@@ -47,11 +47,8 @@ def _epochs_and_scales() -> tuple[int, bool]:
     """Ask for the number of epochs and whether the scales are learned."""
     count = st.slider("Epochs", 1, 30, training.TUNING.epochs, key="train_epochs", **_BIND)
     link.reworded("train_scales", {"by the scheme": "from the scheme"})
-    sources = ["from the scheme", "learned (LSQ)"]
-    chosen = st.segmented_control(
-        "Scales", sources, default=sources[0], key="train_scales", required=True, **_BIND
-    )
-    return count, chosen == sources[1]
+    chosen = choice.segmented("Scales", "train_scales", {"scheme": "from the scheme", "learned": "learned (LSQ)"})
+    return count, chosen == "learned"
 
 
 def qat(plan: Plan, text: str) -> run.Job | None:
@@ -128,17 +125,15 @@ def _weights(
     with words:
         with st.container(horizontal=True):
             layer = controls.layer(now.network)
-            which = st.segmented_control(
-                "Maps", ["PTQ", "QAT"], default="QAT", key="train_maps", required=True, **_BIND
-            )
+            which = choice.segmented("Maps", "train_maps", {"ptq": "PTQ", "qat": "QAT"}, default="qat")
         was, is_ = after.weights[layer], now.network.weights[layer]
         changed, moved = int((was.codes != is_.codes).sum()), float((was.x - is_.x).abs().max())
         st.caption(
             f"{changed:,} of {was.codes.numel():,} codes differ between PTQ and QAT; "
             f"float weights moved by up to {moved:.3g}."
         )
-    network = after if which == "PTQ" else now.network
-    name = f"ptq {plan}" if which == "PTQ" else f"qat {key} {now.epoch}"
+    network = after if which == "ptq" else now.network
+    name = f"ptq {plan}" if which == "ptq" else f"qat {key} {now.epoch}"
     views.explore("ptq_or_qat", *run.weights_of(network, layer, name), words, picture)
 
 
@@ -147,9 +142,8 @@ def _bits_and_seeds() -> tuple[list[int], range, bool]:
     bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
     seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
     link.reworded("train_as", {"read wrongly": "misread"})
-    shown = ["accuracy", "misread"]
-    chosen = st.segmented_control("Show", shown, default=shown[0], key="train_as", required=True, **_BIND)
-    return bits, seeds, chosen == shown[1]
+    chosen = choice.segmented("Show", "train_as", {"accuracy": "accuracy", "misread": "misread"})
+    return bits, seeds, chosen == "misread"
 
 
 def curve(plan: Plan, text: str) -> run.Job | None:
