@@ -25,21 +25,18 @@ _RUN = "_explore_runs"
 
 
 class Figure(NamedTuple):
-    """A key figure: label, value, formats of value and change, whether larger is better, help."""
+    """A key figure: label, value, the value as shown, the format of a change, whether larger is better, help."""
 
     label: str
     value: float
-    pattern: str
+    text: str
     change: str
     more_is_better: bool
     help: str
 
-    @property
-    def text(self) -> str:
-        """The value as shown."""
-        if self.label == "SQNR":
-            return qc.decibels(self.value, 2)
-        return "not defined" if math.isnan(self.value) else self.pattern.format(self.value)
+
+def _written(pattern: str, value: float) -> str:
+    return "not defined" if math.isnan(value) else pattern.format(value)
 
 
 def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
@@ -63,16 +60,17 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
         for name, why in report.undefined.items()
         if name in helps
     }
-    clipped = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
+    counted = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
+    clipped, error = 100 * report.clipped_fraction, report.max_abs_error
     size = "Size in float32 divided by the quantized size, including scales and zero points."
     return [
-        Figure("SQNR", report.sqnr_db, "{:.2f} dB", "{:+.2f} dB", True, helps["sqnr_db"]),
-        Figure("MSE", report.mse, "{:.3g}", "{:+.3g}", False, helps["mse"]),
-        Figure("MAE", report.mae, "{:.3g}", "{:+.3g}", False, helps["mae"]),
-        Figure("max |error|", report.max_abs_error, "{:.3g}", "{:+.3g}", False, helps["max_abs_error"]),
-        Figure("Bits per element", bits, "{:.3g}", "{:+.3g}", False, f"Storage per element: {sum_}."),
-        Figure("Compression", ratio, "{:.2f}×", "{:+.2f}×", True, size),
-        Figure("Clipped", 100 * report.clipped_fraction, "{:.3g} %", "{:+.3g} %", False, clipped),
+        Figure("SQNR", report.sqnr_db, qc.decibels(report.sqnr_db, 2), "{:+.2f} dB", True, helps["sqnr_db"]),
+        Figure("MSE", report.mse, _written("{:.3g}", report.mse), "{:+.3g}", False, helps["mse"]),
+        Figure("MAE", report.mae, _written("{:.3g}", report.mae), "{:+.3g}", False, helps["mae"]),
+        Figure("max |error|", error, _written("{:.3g}", error), "{:+.3g}", False, helps["max_abs_error"]),
+        Figure("Bits per element", bits, f"{bits:.3g}", "{:+.3g}", False, f"Storage per element: {sum_}."),
+        Figure("Compression", ratio, f"{ratio:.2f}×", "{:+.2f}×", True, size),
+        Figure("Clipped", clipped, _written("{:.3g} %", clipped), "{:+.3g} %", False, counted),
     ]
 
 

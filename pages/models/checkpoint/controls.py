@@ -192,19 +192,18 @@ def _step_buttons(shown: Shown) -> None:
     if stop - start < height:
         size = stop - start
         before, after = max(0, start - size), min(height, stop + size)
-        for label, rows, off, hint in (
-            ("", (before, before + size), start == 0, "The rows before these"),
-            ("", (after - size, after), stop == height, "The rows after these"),
+        for which, icon, rows, off in (
+            ("before", "up", (before, before + size), start == 0),
+            ("after", "down", (after - size, after), stop == height),
         ):
-            icon = f":material/keyboard_arrow_{'up' if 'before' in hint else 'down'}:"
             st.button(
-                label,
-                icon=icon,
+                "",
+                icon=f":material/keyboard_arrow_{icon}:",
                 disabled=off,
                 on_click=_step,
                 args=(rows,),
-                help=hint,
-                key=f"_ck_{hint[9:15]}",
+                help=f"The rows {which} these",
+                key=f"_ck_{which}",
             )
     if not shown.is_whole:
         hint = "Show all rows and columns; where a cell stands for several elements, it shows the most extreme one"
