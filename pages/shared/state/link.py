@@ -24,6 +24,7 @@ from quantcore import tensors
 TENSOR, FILE, DIGEST = "t", "file", "sha256"
 SHARED = "shared."  # prefix of a stored tensor's address in a link
 _SEEN, _CARRIED, _WARNING, _DROPPED = "_link_seen", "_link_carried", "_link_warning", "_link_dropped"
+_UNDERSTOOD = "_link_understood"  # parameters whose words stand for an option
 # What links carry for each shared tensor, by its key; what this link carries, if that tensor can't be opened
 _IN_STORE, _FAILED = "_link_in_store", "_link_failed"
 _STREAMLIT = {"embed", "embed_options"}
@@ -91,9 +92,15 @@ def reworded(key: str, words: dict[str, str]) -> None:
     new, context = words.get(st.query_params.get(key) or ""), get_script_run_ctx()
     if new is None or context is None or new == st.query_params.get(key):
         return
+    _understand(key)
     with context.session_state.query_params() as parameters:
         parameters.set_with_no_forward_msg(key, new)
         parameters.set_initial_query_params_from_current()
+
+
+def _understand(key: str) -> None:
+    """Note that a parameter has an effect: of a default, the link keeps nothing, and the session has another word."""
+    st.session_state.setdefault(_UNDERSTOOD, set()).add(key)
 
 
 @contextmanager
@@ -108,6 +115,8 @@ def named(key: str, names: Mapping[str, str]) -> Iterator[None]:
     """
     carried, context = st.query_params.get(key), get_script_run_ctx()
     reworded(key, dict(names))
+    if carried in names.values():
+        _understand(key)
     yield
     shown = st.query_params.get(key)
     value = next((value for value, name in names.items() if name == shown), shown)
@@ -260,11 +269,13 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
     """Report parameters of the link that had no effect, so that nobody mistakes the view for the one linked."""
     after = st.query_params.to_dict()
     at_once = st.session_state.pop(_DROPPED, {})
+    understood = st.session_state.pop(_UNDERSTOOD, set())
     dropped = [
         f"{k}={v}"
         for k, v in (before | at_once).items()
         if k not in _STREAMLIT
         and k not in (TENSOR, FILE, DIGEST)
+        and k not in understood
         and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
