@@ -225,107 +225,108 @@ def _narrow(c: Cell) -> Values:
         yield max(c.clamped(c.t.shifted), c.fmt.qmin + 1), said
 
 
-MISTAKES: dict[str, Mistake] = {
-    "symmetry": Mistake(
-        "symmetry", "range", lesson=("zero_point", "choose"),
+_ALL = (
+    Mistake(
+        "symmetry", "symmetry", "range", lesson=("zero_point", "choose"),
         scale_of=_symmetry_of_scale, zero_point_of=_symmetry_of_zero_point,
     ),
-    "min_max": Mistake("range", "range", lesson=("error", "clipping"), scale_of=_min_max),
-    "whole_tensor": Mistake("another block", "block", lesson=("granularity", "rows"), scale_of=_whole_tensor),
-    "sign_of_low": Mistake(
-        "sign of low", "range", lesson=("zero_point", "asymmetric"),
+    Mistake("min_max", "range", "range", lesson=("error", "clipping"), scale_of=_min_max),
+    Mistake("whole_tensor", "another block", "block", lesson=("granularity", "rows"), scale_of=_whole_tensor),
+    Mistake(
+        "sign_of_low", "sign of low", "range", lesson=("zero_point", "asymmetric"),
         scale_of=_sign_of_low_in_scale, zero_point_of=_sign_of_low,
     ),
-    "toward_zero": Mistake(
-        "rounding", "rounding", "rounded toward zero", "Values are rounded toward zero",
+    Mistake(
+        "toward_zero", "rounding", "rounding", "rounded toward zero", "Values are rounded toward zero",
         ("mistakes", "truncated"), {"rounding": "toward_zero"}, code_of=_rounded("toward_zero", "was truncated to"),
     ),
-    "floor": Mistake(
-        "rounding", "rounding", "rounded down", "Values are rounded down", ("mistakes", "truncated"),
+    Mistake(
+        "floor", "rounding", "rounding", "rounded down", "Values are rounded down", ("mistakes", "truncated"),
         {"rounding": "floor"}, code_of=_rounded("floor", "was rounded down to"), zero_point_of=_low_rounded(math.floor),
     ),
-    "ceil": Mistake(
-        "rounding", "rounding", lesson=("scale", "code"),
+    Mistake(
+        "ceil", "rounding", "rounding", lesson=("scale", "code"),
         code_of=_rounded("ceil", "was rounded up to"), zero_point_of=_low_rounded(math.ceil),
     ),
-    "half_away": Mistake(
-        "rounding", "rounding", "ties rounded away from zero", "Ties are rounded away from zero",
-        choices={"rounding": "half_away"}, code_of=_rounded("half_away"),
+    Mistake(
+        "half_away", "rounding", "rounding", "ties rounded away from zero", "Ties are rounded away from zero",
+        ("scale", "code"), choices={"rounding": "half_away"}, code_of=_rounded("half_away"),
     ),
-    "half_up": Mistake(
-        "rounding", "rounding", "ties rounded up", "Ties are rounded up",
+    Mistake(
+        "half_up", "rounding", "rounding", "ties rounded up", "Ties are rounded up", ("scale", "code"),
         choices={"rounding": "half_up"}, code_of=_rounded("half_up"),
     ),
-    "zero_point_negated": Mistake(
-        "sign of zero point", "zero point", "zero_point with the opposite sign",
+    Mistake(
+        "zero_point_negated", "sign of zero point", "zero point", "zero_point with the opposite sign",
         "The zero point has the opposite sign", ("zero_point", ""),
         zero_point=torch.neg, code_of=_negated, zero_point_of=_negated_zero_point,
     ),
-    "zero_point_left_out": Mistake(
-        "zero point forgotten", "zero point", "asymmetric scale, zero_point omitted",
+    Mistake(
+        "zero_point_left_out", "zero point forgotten", "zero point", "asymmetric scale, zero_point omitted",
         "The scale is asymmetric, but the zero point is omitted", ("mistakes", "zero-point-left-at-zero"),
         zero_point=torch.zeros_like, code_of=_left_out(symmetric=False),
     ),
-    "middle_left_out": Mistake(
-        "zero point forgotten", "zero point", "unsigned codes for a symmetric range, zero_point omitted",
+    Mistake(
+        "middle_left_out", "zero point forgotten", "zero point", "unsigned codes for a symmetric range, zero_point omitted",
         "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
         ("mistakes", "negatives-lost"), zero_point=torch.zeros_like, code_of=_left_out(symmetric=True),
     ),
-    "unclamped": Mistake(
-        "not clamped", "overflow", "not clamped: codes outside the format kept",
+    Mistake(
+        "unclamped", "not clamped", "overflow", "not clamped: codes outside the format kept",
         "Codes are not clamped: some lie outside the format", ("mistakes", "cast-without-clamp"),
         fit=lambda values, fmt: values, code_of=_unclamped, zero_point_of=_unclamped_zero_point,
     ),
-    "wrapped": Mistake(
-        "wrapped", "overflow", "cast without a clamp: codes out of range wrapped around",
+    Mistake(
+        "wrapped", "wrapped", "overflow", "cast without a clamp: codes out of range wrapped around",
         "The cast has no clamp: codes out of range wrap around", ("mistakes", "cast-without-clamp"),
         {"overflow": "wrap"}, fit=lambda values, fmt: wrap(values, fmt).to(values.dtype), code_of=_wrapped,
     ),
-    "saturated": Mistake("clamped", "overflow", lesson=("scale", "range"), code_of=_saturated),
-    "lowest_code_forgotten": Mistake(
-        "lowest code forgotten", "zero point", lesson=("zero_point", "asymmetric"), zero_point_of=_lowest_forgotten
+    Mistake("saturated", "clamped", "overflow", lesson=("scale", "range"), code_of=_saturated),
+    Mistake(
+        "lowest_code_forgotten", "lowest code forgotten", "zero point", lesson=("zero_point", "asymmetric"), zero_point_of=_lowest_forgotten
     ),
-    "other_format": Mistake(
-        "codes of another format", "overflow", lesson=("mistakes", "clamp-of-another-type"),
+    Mistake(
+        "other_format", "codes of another format", "overflow", lesson=("mistakes", "clamp-of-another-type"),
         code_of=_other_format, scale_of=_scale_of_other_format, zero_point_of=_zero_point_of_other_format,
     ),
-    "sign_of_x": Mistake("sign of x", "x", lesson=("scale", "code"), code_of=_sign_of_x),
-    "multiplied": Mistake("multiplied", "x", lesson=("scale", "code"), code_of=_multiplied),
-    "not_scaled": Mistake("not scaled", "x", lesson=("scale", "code"), code_of=_not_scaled),
-    "other_block": Mistake(
-        "another block", "block", lesson=("granularity", "rows"), code_of=_other_block, scale_of=_scale_of_other_block
+    Mistake("sign_of_x", "sign of x", "x", lesson=("scale", "code"), code_of=_sign_of_x),
+    Mistake("multiplied", "multiplied", "x", lesson=("scale", "code"), code_of=_multiplied),
+    Mistake("not_scaled", "not scaled", "x", lesson=("scale", "code"), code_of=_not_scaled),
+    Mistake(
+        "other_block", "another block", "block", lesson=("granularity", "rows"), code_of=_other_block, scale_of=_scale_of_other_block
     ),
-    "divisor": Mistake("divisor", "scale", lesson=("scale", "bits"), scale_of=_divisor),
-    "absolute_value": Mistake(
-        "absolute value", "range", lesson=("zero_point", "symmetric"), scale_of=_absolute_value
+    Mistake("divisor", "divisor", "scale", lesson=("scale", "bits"), scale_of=_divisor),
+    Mistake(
+        "absolute_value", "absolute value", "range", lesson=("zero_point", "symmetric"), scale_of=_absolute_value
     ),
-    "low_forgotten": Mistake("low forgotten", "range", lesson=("zero_point", "asymmetric"), scale_of=_low_forgotten),
-    "zero_left_out": Mistake("zero left out", "range", lesson=("zero_point", "zero"), scale_of=_zero_left_out),
-    "inverse": Mistake("inverse", "scale", lesson=("scale", "marks"), scale_of=_inverse),
-    "not_divided": Mistake("not divided", "scale", lesson=("scale", "marks"), scale_of=_not_divided),
-    "decimal_point": Mistake("decimal point", "scale", scale_of=_decimal_point),
-    "other_axis": Mistake(
-        "another block", "block", "per-channel scales applied along the wrong axis",
+    Mistake("low_forgotten", "low forgotten", "range", lesson=("zero_point", "asymmetric"), scale_of=_low_forgotten),
+    Mistake("zero_left_out", "zero left out", "range", lesson=("zero_point", "zero"), scale_of=_zero_left_out),
+    Mistake("inverse", "inverse", "scale", lesson=("scale", "marks"), scale_of=_inverse),
+    Mistake("not_divided", "not divided", "scale", lesson=("scale", "marks"), scale_of=_not_divided),
+    Mistake("decimal_point", "decimal point", "scale", scale_of=_decimal_point),
+    Mistake(
+        "other_axis", "another block", "block", "per-channel scales applied along the wrong axis",
         "The scales of one axis are applied along another", ("granularity", ""),
     ),
-    "narrow": Mistake(
-        "narrow range", "overflow", "clamped to the narrow range", "Codes are clamped to the narrow range",
-        fit=lambda values, fmt: values.clamp(fmt.qmin + 1, fmt.qmax), code_of=_narrow,
+    Mistake(
+        "narrow", "narrow range", "overflow", "clamped to the narrow range", "Codes are clamped to the narrow range",
+        ("scale", "range"), fit=lambda values, fmt: values.clamp(fmt.qmin + 1, fmt.qmax), code_of=_narrow,
     ),
-    "scale_float16": Mistake(
-        "float16", "scale", "scale rounded to float16", "The scale is rounded to float16",
+    Mistake(
+        "scale_float16", "float16", "scale", "scale rounded to float16", "The scale is rounded to float16",
         ("mistakes", "scale-in-float16"), scale=lambda s: s.to(torch.float16).to(torch.float32),
     ),
-    "range_from_zero": Mistake(
-        "range", "range", "range 0 to max |x| instead of min to max",
+    Mistake(
+        "range_from_zero", "range", "range", "range 0 to max |x| instead of min to max",
         "The range goes from 0 to max |x| instead of min to max", ("mistakes", "range-without-minimum"),
     ),
-    "signed_percentile": Mistake(
-        "range", "range", "percentile of x instead of |x|", "The percentile is that of x instead of |x|",
+    Mistake(
+        "signed_percentile", "range", "range", "percentile of x instead of |x|", "The percentile is that of x instead of |x|",
         ("mistakes", "percentile-of-signed-values"),
     ),
-    "quantized_twice": Mistake(
-        "quantized twice", "x", "quantized twice, to 8 bits first",
+    Mistake(
+        "quantized_twice", "quantized twice", "x", "quantized twice, to 8 bits first",
         "The values were quantized twice, to 8 bits first", ("mistakes", "quantized-twice"),
     ),
-}  # fmt: skip
+)  # fmt: skip
+MISTAKES = {mistake.name: mistake for mistake in _ALL}

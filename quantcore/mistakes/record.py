@@ -20,15 +20,17 @@ Values = Iterator[tuple[float, str]]
 class Mistake:
     """A usual mistake.
 
-    ``kind``: what a wrong answer is called ("rounding"); ``stage``: of the arithmetic. ``title``: what it is called
-    where codes show it; ``sentence``: the same as a sentence without its full stop; both empty if codes alone don't
-    show it. ``lesson``: the lesson and the step that explain it; the steps of "mistakes" are `CASES`.
+    ``name``: its key in `MISTAKES`; ``kind``: what a wrong answer is called ("rounding"); ``stage``: of the arithmetic.
+    ``title``: what it is called where codes show it; ``sentence``: the same as a sentence without its full stop; both
+    empty if codes alone don't show it. ``lesson``: the lesson and the step that explain it; the steps of "mistakes" are
+    `CASES`.
 
     What it does to the stages, on tensors: ``choices``: of the convention, changed; ``scale``, ``zero_point``: what is
     used instead of the right one; ``fit``: what is done instead of the clamp. What it gives for one cell:
     ``code_of``, ``scale_of``, ``zero_point_of``.
     """
 
+    name: str
     kind: str
     stage: Stage
     title: str = ""

@@ -52,7 +52,7 @@ def draw_known(matches: qc.Matches) -> None:
 
 def _button(key: str, name: str, step: str) -> None:
     lesson = lesson_plan.LESSONS[name]
-    label = f"Lesson: {CASES[step].title if step else lesson.title}"
+    label = f"Lesson: {CASES[step].title if name == 'mistakes' else lesson.title}"
     st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=leaving.to_lesson, args=(name, step))
 
 
