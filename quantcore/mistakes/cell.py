@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -90,7 +91,7 @@ class Cell:
         """How many codes the bits can represent."""
         return 1 << self.fmt.bits
 
-    @property
+    @cached_property
     def how_scale(self) -> str:
         """How the scale is computed."""
         return f"It is {scale_formula(self.t)}."
@@ -105,7 +106,7 @@ class Cell:
         scale = t.scale if t.raw_scale is None else t.raw_scale
         return float(torch.tensor(t.low, dtype=precision) / torch.tensor(scale, dtype=precision))
 
-    @property
+    @cached_property
     def how_zero_point(self) -> str:
         """How the zero point is computed, if there are ``steps``."""
         assert self.steps is not None
@@ -125,9 +126,9 @@ class Cell:
         scales = self.result.scale
         if not 1 < scales.numel() <= MAX_BLOCKS:
             return
-        places = [tuple(int(i) for i in p) for p in torch.ones(scales.shape).nonzero()]
-        for place in sorted(places, key=lambda p: sum(abs(a - b) for a, b in zip(p, self.t.block, strict=True))):
-            yield place, float(scales[place]), float(self.result.params.zero_point[place])
+        numbers = scales.flatten().tolist(), self.result.params.zero_point.flatten().tolist()
+        every = zip(np.ndindex(*scales.shape), *numbers, strict=True)
+        yield from sorted(every, key=lambda block: sum(abs(a - b) for a, b in zip(block[0], self.t.block, strict=True)))
 
     @property
     def outside(self) -> str:
