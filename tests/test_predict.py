@@ -152,6 +152,11 @@ def test_scale_whose_range_needs_zero():
     assert (mark.kind, mark.answer) == ("zero left out", "0.2")
 
 
+def test_a_scale_stored_as_zero_has_no_inverse():
+    marks = mark_scales(of("int8 scales(fp16 given(1))", [[1e-9, -2e-9]]), [(0, 0)], ["3"])
+    assert [(mark.kind, mark.answer) for mark in marks] == [("wrong", "0")]
+
+
 # uint4 asymmetric: -round(-3 / (1/3)) = 9; int4: -8 + 9 = 1; int8: s = 5/255, -128 + 153 = 25
 @pytest.mark.parametrize(
     ("scheme", "typed", "kind", "words"),

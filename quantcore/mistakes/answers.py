@@ -11,7 +11,7 @@ from quantcore.mistakes.catalogue import MISTAKES
 from quantcore.mistakes.cell import Cell
 from quantcore.mistakes.record import Mistake
 from quantcore.quantization import Quantized
-from quantcore.tracing import Trace, trace
+from quantcore.tracing import Trace, scale_formula, trace
 
 Place = tuple[int, ...]
 
@@ -42,11 +42,12 @@ def answers(result: Quantized, asked: str, place: Place) -> Iterator[Answer]:
 def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
     """`answers` for an element that was traced, or for the block of one."""
     cell, right = Cell(t, result), {"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked]
+    how = f" It is {scale_formula(t)}." if asked == "scale" else ""
     for mistake in MISTAKES.values():
         values = {"codes": mistake.code_of, "scale": mistake.scale_of, "zero_point": mistake.zero_point_of}[asked]
-        for value, sentence in values(cell) if values else ():
+        for value, sentence in values(cell):
             if math.isfinite(value) and value != right:
-                yield Answer(mistake, value, sentence)
+                yield Answer(mistake, value, sentence + how)
 
 
 def giving(result: Quantized, asked: str, place: Place, value: float) -> tuple[Answer, ...]:

@@ -16,7 +16,7 @@ from quantcore.granularity import PER_TENSOR, block_bounds
 from quantcore.numerics import before_rounding
 from quantcore.qparams import choose_qparams, wrap
 from quantcore.quantization import Quantized
-from quantcore.tracing import Trace, number, scale_formula
+from quantcore.tracing import Trace, number
 
 MAX_BLOCKS = 4096  # blocks whose parameters are tried in place of the right one's
 
@@ -77,39 +77,45 @@ class Cell:
         return float(self.elements.min()), float(self.elements.max())
 
     @property
+    def low(self) -> float:
+        """The lowest element of the block."""
+        return self.ends[0]
+
+    @property
+    def high(self) -> float:
+        """The highest element of the block."""
+        return self.ends[1]
+
+    @property
     def size(self) -> float:
         """max|x| of the block."""
-        return max(abs(end) for end in self.ends)
+        return max(abs(self.low), abs(self.high))
 
     @property
     def span(self) -> float:
         """The highest minus the lowest element of the block."""
-        return self.ends[1] - self.ends[0]
+        return self.high - self.low
 
     @property
     def count(self) -> int:
         """How many codes the bits can represent."""
         return 1 << self.fmt.bits
 
-    @cached_property
-    def how_scale(self) -> str:
-        """How the scale is computed."""
-        return f"It is {scale_formula(self.t)}."
+    @property
+    def has_steps(self) -> bool:
+        """Whether there is a range and a scale to divide its low by."""
+        return self.t.low is not None and bool(self.t.scale)
 
     @cached_property
-    def steps(self) -> float | None:
-        """low / s in the library's precision, with s before it is stored; None if there is no such range or scale."""
-        t = self.t
-        if t.low is None or not t.scale:
-            return None
-        precision = getattr(torch, t.scheme.convention.zero_point.zero_point_precision)
-        scale = t.scale if t.raw_scale is None else t.raw_scale
-        return float(torch.tensor(t.low, dtype=precision) / torch.tensor(scale, dtype=precision))
+    def steps(self) -> float:
+        """low / s in the library's precision, with s before it is stored."""
+        precision = getattr(torch, self.t.scheme.convention.zero_point.zero_point_precision)
+        scale = self.t.scale if self.t.raw_scale is None else self.t.raw_scale
+        return float(torch.tensor(self.t.low, dtype=precision) / torch.tensor(scale, dtype=precision))
 
-    @cached_property
+    @property
     def how_zero_point(self) -> str:
         """How the zero point is computed, if there are ``steps``."""
-        assert self.steps is not None
         return f"It is qmin - round(low / s) = {self.fmt.qmin} - round({before_rounding(self.steps)})."
 
     def scale_with(self, x: Tensor, **changes: Any) -> Iterator[float]:

@@ -1,6 +1,6 @@
 """What a usual mistake is: its names, the lesson that explains it, and what it does to scale, zero point and codes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -13,7 +13,11 @@ Stage = Literal["range", "scale", "x", "rounding", "overflow", "zero point", "bl
 # Of several mistakes, that of the first of these stages explains codes best
 STAGES: tuple[Stage, ...] = get_args(Stage)
 # Values of one cell, each with the sentence that explains it
-Values = Iterator[tuple[float, str]]
+Values = Iterable[tuple[float, str]]
+
+
+def _nothing(cell: Cell) -> Values:
+    return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class Mistake:
 
     What it does to the stages, on tensors: ``choices``: of the convention, changed; ``scale``, ``zero_point``: what is
     used instead of the right one; ``fit``: what is done instead of the clamp. What it gives for one cell:
-    ``code_of``, ``scale_of``, ``zero_point_of``.
+    ``code_of``, ``zero_point_of``, and ``scale_of``, whose sentences are followed by how the scale is computed.
     """
 
     name: str
@@ -40,6 +44,6 @@ class Mistake:
     scale: Callable[[Tensor], Tensor] | None = None
     zero_point: Callable[[Tensor], Tensor] | None = None
     fit: Callable[[Tensor, IntFormat], Tensor] | None = None
-    code_of: Callable[[Cell], Values] | None = None
-    scale_of: Callable[[Cell], Values] | None = None
-    zero_point_of: Callable[[Cell], Values] | None = None
+    code_of: Callable[[Cell], Values] = _nothing
+    scale_of: Callable[[Cell], Values] = _nothing
+    zero_point_of: Callable[[Cell], Values] = _nothing
