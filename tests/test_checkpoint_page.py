@@ -298,7 +298,7 @@ def test_a_larger_one_is_checked_when_asked_and_what_was_not_never_reads_as_soun
     monkeypatch.setattr(findings, "AT_ONCE", 100)
     page = at("ct_sharded", ck_part="Findings")
     assert any(c.startswith("No tensor has been checked yet") for c in said(page.caption))
-    page = sound(next(b for b in page.button if b.key == "_ck_check").click().run())
+    page = sound(next(b for b in page.button if b.key == "_ck_check_go").click().run())
     total = len(open_checkpoint(case("ct_sharded").release).tensors)
     assert any(caption.startswith(f"All {total} tensors checked: ") for caption in said(page.caption))
 
@@ -339,15 +339,16 @@ def test_large_planes_are_read_in_bands_and_go_on(monkeypatch, tmp_path):
 
 
 def test_reading_that_was_stopped_goes_on_when_asked(monkeypatch):
-    made, seen = run.work, []
+    seen = []
 
-    def stopped(*about):
-        seen.append(made(*about))
-        if len(seen) == 1:  # like pressing Stop
-            run._stop(seen[0][0].key + seen[0][1])
-        return seen[-1]
+    class Stopped(run.LongWork):
+        def __init__(self, *about, **more):
+            super().__init__(*about, **more)
+            if not seen:  # like pressing Stop
+                self._want(False)
+            seen.append(self)
 
-    monkeypatch.setattr(run, "work", stopped)
+    monkeypatch.setattr(run, "LongWork", Stopped)
     page = at("ct_sharded", ck_tensor=Q, ck_rows="1:4")
     assert maps(page) is None
     button = next(b for b in page.button if b.label == "Continue reading")

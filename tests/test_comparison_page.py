@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.compare import run as page_run
 from pages.models.compare import table
 from pages.models.compare.controls import Chosen
+from pages.models.opening import compared
 from pages.serving import settings
 from pages.serving.work.admission import Turn
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
@@ -174,7 +174,7 @@ def test_a_large_pair_starts_stops_and_continues(
     pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other visitors see the results so far, and the final ones equal those of an uninterrupted run."""
-    monkeypatch.setattr(page_run, "AT_ONCE", 0)
+    monkeypatch.setattr(compared, "AT_ONCE", 0)
     at = opened(*pair)
     (button,) = [b for b in at.button if b.key == "cmp_go"]
     assert button.label == "Compare 614.4 kB"
@@ -183,7 +183,7 @@ def test_a_large_pair_starts_stops_and_continues(
     (found,) = at.session_state["_comparisons"].values()
     steps = found.comparison.steps(found.state)
     for step in itertools.islice(steps, 3):
-        found.note(step)
+        found.done, found.name = step.done, step.name
     steps.close()
     at = at.run()
     (button,) = [b for b in at.button if b.key == "cmp_go"]

@@ -51,7 +51,7 @@ def draw() -> Tensor:
 
 
 def _facts(tensor: Tensor) -> str:
-    elements = cache.size(tensor)
+    elements = tensor.elements
     dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
     return f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, {dtype}"
 

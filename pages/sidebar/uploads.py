@@ -171,7 +171,7 @@ def _chosen(file: UploadedFile) -> Tensor:
     elif not info.is_floating and not any(other.is_floating for other in file.tensors):
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
     tensor: Tensor = known[1]
-    x = cache.values(tensor) if cache.size(tensor) <= _LINKED else None
+    x = cache.values(tensor) if tensor.elements <= _LINKED else None
     link.carry(x, tensor.key, file.name, file.sha256)
     return tensor
 

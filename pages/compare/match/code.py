@@ -74,7 +74,7 @@ def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
     """What is found in the code, once it is this run's turn."""
     if tensor is None:
         return qc.read_code(text)
-    shape = tuple(tensor.shape) if cache.size(tensor) <= MOST else None
+    shape = tuple(tensor.shape) if tensor.elements <= MOST else None
     return cache.cached_small(tensor, f"code {text}", lambda: qc.read_code(text, shape), needs.USUAL, long=True)
 
 

@@ -37,7 +37,7 @@ def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> N
     except qc.QuantError as error:
         messages.hint(str(error))
         return
-    if shown.codes.numel() < cache.size(tensor):
+    if shown.codes.numel() < tensor.elements:
         shape = " × ".join(map(str, shown.codes.shape))
         st.caption(f"This tensor is large: only its leading block of {shape} is used, even for the scale.")
     if shown.right is None:
@@ -161,7 +161,7 @@ def _sentence(shown: pasted.Shown, differing: int) -> str:
 def _matched(shown: pasted.Shown, tensor: Tensor) -> None:
     """Draw which library or known mistake gives these codes."""
     codes = shown.codes.numpy()
-    if codes.size < cache.size(tensor) or not (codes == codes.round()).all() or np.abs(codes).max() > 2**15:
+    if codes.size < tensor.elements or not (codes == codes.round()).all() or np.abs(codes).max() > 2**15:
         return
     st.markdown("##### Who makes these codes")
     inputs = Inputs(codes.astype(np.int32), None, None, f"code {hash(codes.tobytes())}")

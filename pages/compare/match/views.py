@@ -29,7 +29,7 @@ def summary(matches: qc.Matches, tensor: Tensor, fraction: float) -> None:
         messages.warning(f"No scheme has been compared with the whole tensor yet. {tried}")
         return
     best = matches.candidates[0]
-    told = answer(best, cache.size(tensor), len(tensor.shape))
+    told = answer(best, tensor.elements, len(tensor.shape))
     if best.differing or best.corruption or best.notes or best.explanations:
         messages.warning(told)
     else:

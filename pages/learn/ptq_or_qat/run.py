@@ -17,7 +17,9 @@ import quantcore as qc
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared import messages
-from pages.shared.computing import needs, turn
+from pages.shared.computing import long_work, needs, turn
+from pages.shared.computing.cache import CacheKey
+from pages.shared.computing.long_work import LongWork
 from pages.shared.state.selection import Tensor
 from quantcore import training
 
@@ -89,18 +91,16 @@ def run(
         place: for the progress bar and Stop, or for an error.
         done: whether another visitor has run the same training in the meantime.
     """
-    with place.container(horizontal=True, vertical_alignment="center"):
-        bar = st.progress(0.0, "Training…")
-        st.button("Stop", key="train_stop")
+
+    def steps() -> Generator[long_work.Step, None, None]:
+        with closing(begin()) as running:
+            for step in running:
+                each(step)
+                yield long_work.Step(*progress(step))
+
+    content = CacheKey("", needs.TRAINING // 4)
     try:
-        with turn.current() as own:
-            if not own.need(needs.TRAINING, long=True, useless=done):
-                return True
-            with closing(begin()) as steps:
-                for step in steps:
-                    each(step)
-                    bar.progress(*progress(step))
-                    own.let_others(turn.AT_A_TIME)
+        LongWork("train", "").run(place, steps, content, useless=done, let_others=turn.pause_for_others)
     except qc.QuantError as error:
         messages.error(str(error), place)
         return False

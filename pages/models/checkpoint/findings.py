@@ -1,5 +1,6 @@
 """Findings of a checkpoint: the check of all its tensors, which can be stopped and continued, and their list."""
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,10 +10,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.cell.run import is_remote
 from pages.models.checkpoint import controls
-from pages.models.checkpoint.run import Progress, record_of
 from pages.models.opening import Opened
 from pages.shared import headers, messages
 from pages.shared.computing import cache, turn
+from pages.shared.computing.long_work import LongWork, Step
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
 from quantcore.checkpoints.findings import Measure, Summary, formats, grouped, of_problem, steps
 from quantcore.wording import count, megabytes, printable
@@ -21,7 +22,7 @@ _CHECK = 400_000_000  # bytes that a check needs: weights of up to 268 MB are in
 FINDINGS = 2000
 WITHOUT = 5  # findings written out above the list, since they have no tensor to open
 AT_ONCE = 10_000_000  # bytes of both that are checked without pressing the button: two seconds, after which Stop appears
-_FOUND, _WANTED = "_ck_found", "_ck_wanted"
+_FOUND = "_ck_found"
 
 
 @dataclass
@@ -50,8 +51,7 @@ class Findings:
 
 def known(opened: Opened, original: Opened | None) -> Findings:
     """What has been found in a checkpoint so far."""
-    record = record_of(_key(opened, original))
-    return cache.cached_small(record, "findings", Findings)
+    return cache.cached_small(cache.CacheKey(_key(opened, original)), "findings", Findings)
 
 
 def _key(opened: Opened, original: Opened | None) -> str:
@@ -60,47 +60,41 @@ def _key(opened: Opened, original: Opened | None) -> str:
 
 def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Findings:
     """Check all weights if that is quick or the visitor has asked for it; return what has been found so far."""
-    found, key = known(opened, original), _key(opened, original)
-    names = opened.checkpoint.tensors
-    left = len(names) - len(found.checked)
+    found, total = known(opened, original), len(opened.checkpoint.tensors)
     if found.complete:
         return found
-    wanted, quick = st.session_state.get(_WANTED), _is_quick(opened, original)
-    if wanted != key and not (quick and wanted != f"not {key}"):
-        label = f"Check all {len(names):,} tensors" if not found.checked else f"Check the remaining {left:,}"
-        label = label if left else "Finish the check"
-        hint = "Read every tensor and check its scales, zero points and codes, and how they were made" + (
-            ", and its error against the original" if original else ""
-        )
-        place.button(label, on_click=_want, args=(key,), help=hint, key="_ck_check")
-        return found
-    against = original.checkpoint if original else None
-    record = record_of(key, _CHECK // 4)
-    progress = Progress(place, partial(_want, f"not {key}"), patience=0.4 if quick else 0.0)
-    progress(0.0, "Reading…")
-    with cache.turn_of(record, 1.0, long=True) as own:
-        last = ""
-        found.first, found.last = None, ()
-        for step in steps(opened.checkpoint, against, found.checked, found.summaries, found.measures):
-            found.checked |= {last} - {""} if step.tensor != last else set()
-            if not step.tensor:
-                found.last += () if found.first is None else step.findings
-                found.first = step.findings if found.first is None else found.first
-            last = step.tensor or last
-            if step.findings and step.tensor:
-                found.of[last] = step.findings
-            if step.summary is not None:
-                found.summaries[last] = step.summary
-            if step.measure is not None:
-                found.measures[last] = step.measure
-            text = f"{megabytes(step.done)} of {megabytes(step.total)}, {count(len(found.checked), 'tensor')}"
-            progress(step.done / max(1, step.total), text)
-            own.let_others(turn.AT_A_TIME)
-        found.checked |= set(names)
-        found.complete = True
-    progress.end()
-    st.session_state.pop(_WANTED, None)
+    work = LongWork("_ck_check", f"check {_key(opened, original)}", _is_quick(opened, original))
+    left = total - len(found.checked)
+    label = f"Check all {total:,} tensors" if not found.checked else f"Check the remaining {left:,}"
+    hint = "Read every tensor and check its scales, zero points and codes, and how they were made" + (
+        ", and its error against the original" if original else ""
+    )
+    if work.starts(place, label if left else "Finish the check", hint=hint):
+        content = cache.CacheKey(_key(opened, original), _CHECK // 4)
+        work.run(place, lambda: _steps(opened, original, found), content, let_others=turn.pause_for_others)
     return found
+
+
+def _steps(opened: Opened, original: Opened | None, found: Findings) -> Generator[Step, None, None]:
+    """Check the tensors that have not been checked, then all together."""
+    against, last = original.checkpoint if original else None, ""
+    found.first, found.last = None, ()
+    for step in steps(opened.checkpoint, against, found.checked, found.summaries, found.measures):
+        found.checked |= {last} - {""} if step.tensor != last else set()
+        if not step.tensor:
+            found.last += () if found.first is None else step.findings
+            found.first = step.findings if found.first is None else found.first
+        last = step.tensor or last
+        if step.findings and step.tensor:
+            found.of[last] = step.findings
+        if step.summary is not None:
+            found.summaries[last] = step.summary
+        if step.measure is not None:
+            found.measures[last] = step.measure
+        text = f"{megabytes(step.done)} of {megabytes(step.total)}, {count(len(found.checked), 'tensor')}"
+        yield Step(step.done / max(1, step.total), text)
+    found.checked |= opened.checkpoint.tensors.keys()
+    found.complete = True
 
 
 def _is_quick(opened: Opened, original: Opened | None) -> bool:
@@ -109,11 +103,6 @@ def _is_quick(opened: Opened, original: Opened | None) -> bool:
     names = (next(iter(each.checkpoint.tensors.values()), None) for each in both)
     remote = any(tensor is not None and is_remote(tensor) for tensor in names)
     return not remote and sum(each.total_bytes for each in both) <= AT_ONCE
-
-
-def _want(key: str) -> None:
-    """Start a check, or stop it (a callback)."""
-    st.session_state[_WANTED] = key
 
 
 _MARKS = {

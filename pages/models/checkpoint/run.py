@@ -1,16 +1,9 @@
-"""Long work on a checkpoint: it waits its turn, shows its progress, can be stopped, and resumes where it left off.
-
-Results are kept for all visitors, by the content of the checkpoint.
-"""
+"""The maps of a part of a checkpoint's tensor, read in bands of rows; kept for all visitors, by the checkpoint's content."""
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
-import numpy as np
-import streamlit as st
 import torch
 from streamlit.delta_generator import DeltaGenerator
 
@@ -18,8 +11,8 @@ import quantcore as qc
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Partner
 from pages.serving.work import memory
-from pages.shared.computing import cache, turn
-from pages.shared.state.selection import Tensor
+from pages.shared.computing import cache
+from pages.shared.computing.long_work import LongWork, Step
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
 from quantcore.checkpoints import CheckpointTensor, RowLoss, Window, row_loss
 from quantcore.quantization import Quantized
@@ -27,8 +20,6 @@ from quantcore.quantization import Quantized
 BAND = 1 << 21  # elements read at once
 _NEED = 16.0  # memory of a band, in multiples of half its elements as float32
 _TRIM = 16  # bands; the little that is kept of each pins the freed memory below it on the heap
-_PATIENCE = 0.4  # seconds; progress is shown only after this long
-_STOPPED = "_ck_stopped"
 
 
 @dataclass
@@ -102,66 +93,47 @@ def maps(
     Raises:
         QuantError: the tensor can't be read.
     """
-    record, what = work(tensor, shown, key)
-    if st.session_state.get(_STOPPED) == record.key + what:
-        place.button("Continue reading", type="primary", on_click=_stop, args=("",))
-        return None
-    make = partial(_read, tensor, original, shown, record, what, place)
-    return cache.cached_small(record, what, make, _NEED)
-
-
-def work(tensor: CheckpointTensor, shown: Shown, key: str) -> tuple[Tensor, str]:
-    """Identify the reading of a part: a record for the cache, with the size of a band, and a name for the part."""
     elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
-    record = record_of(f"{key} {tensor.name}", min(elements, BAND // 2), tensor.name)
-    return record, f"maps {shown.at} {shown.rows} {shown.columns}"
+    content = cache.CacheKey(f"{key} {tensor.name}", max(1, min(elements, BAND // 2)))
+    what = f"maps {shown.at} {shown.rows} {shown.columns}"
+    work = LongWork("_ck_maps", f"{content.key} {what}", quick=True)
+    if not work.starts(place, "Continue reading"):
+        return None
 
+    def make() -> Maps:
+        parts = cache.cached_small(content, f"parts of {what}", _Parts)
+        work.run(place, lambda: _read(tensor, original, shown, parts), content, _NEED, short=True)
+        return _maps(tensor, original, shown, parts)
 
-def record_of(key: str, elements: int = 1, title: str = "") -> Tensor:
-    """A record for the cache and the gate: a key, and a size in floats."""
-    return Tensor(key, title or key, (max(1, elements),), _not_kept)
-
-
-def _not_kept() -> np.ndarray:
-    raise AssertionError("windows of a checkpoint are read by their rows")
-
-
-def _stop(what: str) -> None:
-    st.session_state[_STOPPED] = what
+    return cache.cached_small(content, what, make, _NEED)
 
 
 def _read(
-    tensor: CheckpointTensor,
-    original: Partner | None,
-    shown: Shown,
-    record: Tensor,
-    what: str,
-    place: DeltaGenerator,
-) -> Maps:
-    parts = cache.cached_small(record, f"parts of {what}", _Parts)
+    tensor: CheckpointTensor, original: Partner | None, shown: Shown, parts: _Parts
+) -> Generator[Step, None, None]:
+    """Read the bands of rows that are missing."""
     (first, last), step = shown.rows, step_of(shown.rows, shown.columns)
-    progress = Progress(place, partial(_stop, record.key + what))
-    with cache.turn_of(record, _NEED) as own:
-        for start, stop in _bands(shown, step[0]):
-            if start not in parts.bands:
-                progress((start - first) / (last - first), f"Reading row {start:,} of {shown.height:,}")
-                window = tensor.window((start, stop), shown.at)
-                if original is not None:
-                    window = window.against(original.rows(start, stop))
-                parts.bands[start] = _map(window, shown, (start, stop), step)
-                if window.original is not None:
-                    # as the library returns them; the maps show them before that rounding
-                    dtype, values = tensor.layout.dtype, window.values
-                    values = values.to(dtype).float() if dtype.is_floating_point else values
-                    parts.sums.add(window.original, values, window.row)
-                del window
-                if len(parts.bands) % _TRIM == 0:
-                    memory.give_back()
-                if stop < last:
-                    turn.rerun_for_others(own)
-    progress.end()
+    for start, stop in _bands(shown, step[0]):
+        if start in parts.bands:
+            continue
+        window = tensor.window((start, stop), shown.at)
+        if original is not None:
+            window = window.against(original.rows(start, stop))
+        parts.bands[start] = _map(window, shown, (start, stop), step)
+        if window.original is not None:
+            # as the library returns them; the maps show them before that rounding
+            dtype, values = tensor.layout.dtype, window.values
+            values = values.to(dtype).float() if dtype.is_floating_point else values
+            parts.sums.add(window.original, values, window.row)
+        del window
+        if len(parts.bands) % _TRIM == 0:
+            memory.give_back()
+        yield Step((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
+
+
+def _maps(tensor: CheckpointTensor, original: Partner | None, shown: Shown, parts: _Parts) -> Maps:
     done = [parts.bands.pop(start) for start in sorted(parts.bands)]
-    row = tensor.window((first, first + 1), shown.at).result
+    row = tensor.window((shown.rows[0], shown.rows[0] + 1), shown.at).result
     data = joined(done) if len(done) > 1 else done[0]
     if original is None:
         return Maps(data, row, None)
@@ -192,30 +164,3 @@ def _map(window: Window, shown: Shown, rows: tuple[int, int], step: tuple[int, i
     view = qc.views.View(columns=shown.columns)
     data = map_data(window.result, view, step=step)
     return in_tensor(data, window.row, window.block, window.original is not None)
-
-
-class Progress:
-    """A progress bar and a Stop button, once the work takes a while; ends the run if it was replaced."""
-
-    def __init__(self, place: DeltaGenerator, stop: Callable[[], None], patience: float = _PATIENCE) -> None:
-        self._place, self._stop, self._patience = place, stop, patience
-        self._since, self._updated = time.monotonic(), 0.0
-        self._bar: DeltaGenerator | None = None
-
-    def __call__(self, done: float, text: str) -> None:
-        """Show the fraction that is done, 0 to 1."""
-        turn.check()
-        now = time.monotonic()
-        if now - self._since < self._patience or now - self._updated < 0.1:
-            return
-        self._updated = now
-        if self._bar is None:
-            row = self._place.container(horizontal=True, vertical_alignment="center")
-            self._bar = row.progress(0.0)
-            row.button("Stop", on_click=self._stop, key="_ck_stop")
-        self._bar.progress(min(1.0, done), text)
-
-    def end(self) -> None:
-        """Remove bar and button."""
-        if self._bar is not None:
-            self._place.empty()

@@ -10,12 +10,11 @@ from pathlib import PurePath
 import pandas as pd
 import streamlit as st
 
-from pages.models.checkpoint import controls, harm, run, treemap
+from pages.models.checkpoint import controls, harm, treemap
 from pages.models.opening import Opened
 from pages.shared import headers, messages
 from pages.shared.computing import cache
 from pages.shared.state import link
-from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
@@ -29,11 +28,8 @@ _TABLE = "_ck_table"
 
 def entries(opened: Opened) -> list[Entry]:
     """Every tensor of a checkpoint, from headers."""
-    return cache.cached_small(_record(opened), "listing", lambda: listing(opened.checkpoint.tensors))
-
-
-def _record(opened: Opened) -> Tensor:
-    return run.record_of(opened.key, 1, opened.title)
+    content = cache.CacheKey(opened.key)
+    return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
 
 
 def totals(opened: Opened) -> None:
@@ -79,7 +75,7 @@ def _tiles(opened: Opened, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
         ]
         return leaves, tiles(leaves, TILES)
 
-    return cache.cached_small(_record(opened), "tiles", make)
+    return cache.cached_small(cache.CacheKey(opened.key), "tiles", make)
 
 
 def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) -> None:
@@ -93,7 +89,7 @@ def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) 
         figure = figures.treemap(drawn, leaves, lines, title=title, values=lost, unit=unit, theme=theme())
         return str(figure.to_json())
 
-    figure = cache.cached_small(_record(opened), f"treemap {identity}", make)
+    figure = cache.cached_small(cache.CacheKey(opened.key), f"treemap {identity}", make)
     picks = [tile.leaf is not None or tile.folded for tile in drawn]
     treemap.draw(figure, picks, identity, _words(drawn), partial(_picked, every, drawn))
     hidden = sum(tile.leaves for tile in drawn if tile.folded)

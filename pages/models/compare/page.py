@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.models import opening
-from pages.models.compare import controls, run, table, views
+from pages.models.compare import controls, views
 from pages.models.opening import compared, examples
 from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
@@ -32,8 +32,8 @@ with page_frame(
         st.caption(f"Choose the other checkpoint too: {missing}. Or open an example with its original:")
         cards.draw(examples.cards())
     else:
-        found = compared.kept(original, other)
+        found = compared.between(original, other)
         views.pairs_told(found)
         chosen = controls.draw()
-        run.run(found, lambda n: views.picture(table.rows_of(found.results, chosen), chosen, live=n))
+        compared.proceed(found, st.empty(), lambda: views.live(found, chosen))
         views.results(found, chosen)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from pages.models import opening
 from pages.models.compare import controls, table
 from pages.models.compare.controls import Chosen
 from pages.models.opening import examples
-from pages.models.opening.compared import Kept
+from pages.models.opening.compared import SharedComparison
 from pages.models.opening.controls import SLOTS
 from pages.shared import charts, headers, messages
 from pages.shared.theme import theme
@@ -28,7 +29,7 @@ AROUND = 32  # rows shown above and below a place
 Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
-def pairs_told(found: Kept) -> None:
+def pairs_told(found: SharedComparison) -> None:
     """Warn if no tensors are paired, and of those that have no partner or can't be compared."""
     pairing = found.comparison.pairing
     if not pairing.pairs:
@@ -42,7 +43,7 @@ def pairs_told(found: Kept) -> None:
         messages.warning(f"{count(len(alone), 'tensor')} {have} no partner, or can't be compared.{first}")
 
 
-def results(found: Kept, chosen: Chosen) -> None:
+def results(found: SharedComparison, chosen: Chosen) -> None:
     """Draw all that is known."""
     known = found.results
     if not known:
@@ -84,20 +85,27 @@ def _pointers(known: Sequence[TensorResult]) -> str:
     return f" {'; '.join(found)}: see Remarks." if found else ""
 
 
-def picture(rows: pd.DataFrame, chosen: Chosen, live: int = 0) -> None:
-    """Draw the harm of each tensor; a click on a circle opens its tensor.
+def live(found: SharedComparison, chosen: Chosen) -> None:
+    """Draw the harm of each tensor compared so far; clicks do nothing while the comparison is running."""
+    rows = table.rows_of(found.results, chosen)
+    charts.draw(_harm(rows, chosen), theme=None, key=f"_cmp_live_{len(found.results)}")
 
-    Args:
-        live: number of pairs drawn while the comparison is running; clicks do nothing then.
-    """
+
+def picture(rows: pd.DataFrame, chosen: Chosen) -> None:
+    """Draw the harm of each tensor; a click on a circle opens its tensor."""
+    charts.draw(
+        _harm(rows, chosen),
+        theme=None,
+        key=CHART,
+        on_select=partial(_chart_open, tuple(rows.head(DRAWN)["place"])),
+        selection_mode="points",
+    )
+
+
+def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:
     shown = rows.head(DRAWN)
     order = controls.SORTS[chosen.sort] + (f" ({len(rows):,} in all)" if len(rows) > DRAWN else "")
-    drawn = figures.harm(shown, chosen.metric, order=order, theme=theme())
-    if live:
-        charts.draw(drawn, theme=None, key=f"_cmp_live_{live}")
-        return
-    places = tuple(shown["place"])
-    charts.draw(drawn, theme=None, key=CHART, on_select=partial(_chart_open, places), selection_mode="points")
+    return figures.harm(shown, chosen.metric, order=order, theme=theme())
 
 
 def _chart_open(places: tuple[Place, ...]) -> None:

@@ -1,27 +1,30 @@
 """Comparisons of two checkpoints, shared by the pages that show them and by all visitors."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.opening.opened import Opened
 from pages.shared.computing import cache, turn
-from pages.shared.state.selection import Tensor
-from quantcore.checkpoints.comparison import Comparison, ComparisonState, Step, TensorResult
+from pages.shared.computing.long_work import LongWork, Step
+from quantcore.checkpoints.comparison import Comparison, ComparisonState, TensorResult
+from quantcore.wording import count, megabytes
 
+# Bytes compared without pressing the button: about a second
+AT_ONCE, AT_ONCE_REMOTE = 100_000_000, 5_000_000
 _MOST = 4  # comparisons that a visitor keeps
 _PER_PAIR = 600  # floats that the record and the result of a pair take
-_KEPT = "_comparisons"
+_COMPARISONS = "_comparisons"
 
 
 @dataclass
-class Kept:
-    """A comparison and its record; ``lock``: held by whoever continues it."""
+class SharedComparison:
+    """A comparison and its state; ``lock``: held by whoever continues it."""
 
     key: str
     comparison: Comparison
@@ -37,6 +40,11 @@ class Kept:
         return self.comparison.total
 
     @property
+    def left(self) -> int:
+        """Bytes that are still to be compared."""
+        return self.total - self.done
+
+    @property
     def is_finished(self) -> bool:
         """Whether every pair is done."""
         return len(self.state.finished) == len(self.comparison.pairing.pairs)
@@ -49,55 +57,69 @@ class Kept:
             self._results = known = [*known, *self.comparison.results(self.state, len(known))]
         return known
 
-    def note(self, step: Step) -> None:
-        """Record the progress."""
-        self.done, self.name = step.done, step.name
 
-
-def kept(original: Opened, other: Opened) -> Kept:
+def between(original: Opened, other: Opened) -> SharedComparison:
     """Return the comparison of two checkpoints: this visitor's, another's, or a new one."""
-    mine: dict[str, Kept] = st.session_state.setdefault(_KEPT, {})
+    mine: dict[str, SharedComparison] = st.session_state.setdefault(_COMPARISONS, {})
     key = f"comparison {original.key} | {other.key}"
     if key not in mine:
-        elements = _PER_PAIR * len(other.checkpoint.tensors)
+        size = cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors))
 
-        def make() -> Kept:
+        def make() -> SharedComparison:
             comparison = Comparison(original.checkpoint, other.checkpoint)
-            return Kept(key, comparison, ComparisonState(comparison.identity))
+            return SharedComparison(key, comparison, ComparisonState(comparison.identity))
 
-        mine[key] = cache.cached_small(record(key, elements), "record", make)
+        mine[key] = cache.cached_small(size, "record", make)
     mine[key] = mine.pop(key)  # now last, since the least recently used is forgotten first
     while len(mine) > _MOST:
         mine.pop(next(iter(mine)))
     return mine[key]
 
 
-def proceed(found: Kept, shown: Callable[[], None]) -> None:
-    """Compare box by box until all is done; if several visitors ask for the same one, only one compares at a time.
-
-    After a while it lets others go first by rerunning the script: waiting for its place while it holds the lock could
-    deadlock with a run that has the place and waits for the lock.
+def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], None] | None = None) -> None:
+    """Continue a comparison if that is quick or the visitor asked for it, else draw the button for it.
 
     Args:
-        shown: called after each box, and while another visitor compares; what it raises ends the comparison for now.
+        place, draw: as for `LongWork`.
     """
-    threads = max(1, turn.CORES - 1)  # one core is left to everybody else
-    need = record(found.key, found.comparison.memory(threads) // 4)
-    with cache.turn_of(need, 1.0, long=True, useless=lambda: found.is_finished) as own:
-        while not found.lock.acquire(timeout=0.2):
-            shown()
-        try:
-            with closing(found.comparison.steps(found.state, threads)) as steps:
-                for count, step in enumerate(steps):
-                    found.note(step)
-                    shown()
-                    # the first step comes before a box has been compared
-                    if count and step.done < step.total:
-                        turn.rerun_for_others(own)
-        finally:
-            found.lock.release()
+    if found.is_finished:
+        return
+    quick = found.left <= (AT_ONCE_REMOTE if _is_remote(found.comparison) else AT_ONCE)
+    work = LongWork("cmp", found.key, quick)
+    label, caption = f"Compare {megabytes(found.left)}", f"{count(len(found.comparison.pairing.pairs), 'pair')} of tensors"
+    if found.done:
+        label = f"Continue: {megabytes(found.left)} left"
+        caption = f"Stopped at {found.done / found.total:.0%}: {len(found.state.finished):,} of {caption} compared."
+    if work.starts(place, label, caption):
+        threads = max(1, turn.CORES - 1)  # one core is left to everybody else
+        content = cache.CacheKey(found.key, found.comparison.memory(threads) // 4)
+        done = lambda: found.is_finished  # noqa: E731
+        work.run(place, lambda: _steps(found, threads), content, useless=done, draw=draw)
 
 
-def record(key: str, elements: int) -> Tensor:
-    """A comparison's record for the cache and the gate: its key and its size in floats."""
-    return Tensor(key, "", (elements,), lambda: np.empty(0, np.float32))
+def _steps(found: SharedComparison, threads: int) -> Generator[Step, None, None]:
+    """Compare box by box; if several visitors ask for the same comparison, only one compares at a time.
+
+    It lets others go first by rerunning the script: waiting for its place while it holds the lock could deadlock with a
+    run that has the place and waits for the lock.
+    """
+    while not found.lock.acquire(timeout=0.2):
+        yield _step(found)
+    try:
+        with closing(found.comparison.steps(found.state, threads)) as steps:
+            for compared, step in enumerate(steps):
+                found.done, found.name = step.done, step.name
+                if compared:  # the first step comes before a box has been compared
+                    yield _step(found)
+    finally:
+        found.lock.release()
+
+
+def _step(found: SharedComparison) -> Step:
+    text = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
+    return Step(found.done / max(1, found.total), text, len(found.state.finished))
+
+
+def _is_remote(comparison: Comparison) -> bool:
+    firsts = (next(iter(side.release.stored.values()), None) for side in (comparison.original, comparison.other))
+    return any(piece is not None and piece.source.is_remote for piece in firsts)

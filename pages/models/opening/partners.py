@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
 from pages.models.opening.opened import Opened
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor as ForCache
 from quantcore.checkpoints import CheckpointTensor, plane_shape
 from quantcore.checkpoints.comparison import Order, Pair, Pairing, pair_up, row_order
 
@@ -15,8 +13,7 @@ from quantcore.checkpoints.comparison import Order, Pair, Pairing, pair_up, row_
 def pairing(opened: Opened, original: Opened) -> Pairing:
     """The pairs of tensors of two checkpoints, by name and shape; reads no data."""
     key, elements = f"pairing {original.key} | {opened.key}", len(opened.checkpoint.tensors)
-    record = ForCache(key, "", (100 * elements,), _nothing)
-    return cache.cached_small(record, "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
+    return cache.cached_small(cache.CacheKey(key, 100 * elements), "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
 
 
 def pairs_of(opened: Opened, original: Opened, name: str) -> list[Pair]:
@@ -86,9 +83,6 @@ def _order(opened: Opened, original: Opened, was: str, name: str) -> Order | Non
     def make() -> tuple[Order | None]:
         return (row_order(original.checkpoint, opened.checkpoint, was, name),)
 
-    record = ForCache(f"order {original.key} | {opened.key} {was} {name}", "", (1 << 18,), _nothing)
-    return cache.cached_small(record, "order", make)[0]
+    content = cache.CacheKey(f"order {original.key} | {opened.key} {was} {name}", 1 << 18)
+    return cache.cached_small(content, "order", make)[0]
 
-
-def _nothing() -> np.ndarray:
-    raise AssertionError("a pairing has no values")

@@ -54,6 +54,7 @@ class PinnedSource(ByteSource):
     """
 
     gap = 2**18
+    is_remote = True
 
     def __init__(
         self, client: Client, url: Url, name: str, counter: ByteCounter, kept: Kept, size: int | None = None

@@ -1,13 +1,14 @@
 """All cached calls; quantcore itself has no caches for pages.
 
-Cache keys are text: the content key of the tensor, the text of the scheme, the name of the result. Cached objects are
-shared by all visitors: never modify them. A missing result is computed when it is the visitor's turn, and only once,
-even if a whole class asks for it at the same moment.
+A result's key is text: the key of its content, which is a tensor as a rule, and the name of the result with the text of the
+scheme. Cached objects are shared by all visitors: never modify them. A missing result is computed when it is the visitor's
+turn, and only once, even if a whole class asks for it at the same moment.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -20,6 +21,28 @@ from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
 T = TypeVar("T")
+
+
+class Content(Protocol):
+    """What results are kept for: a tensor of the page, or a `CacheKey`."""
+
+    @property
+    def key(self) -> str:
+        """Names the content: equal keys, equal results."""
+
+    @property
+    def elements(self) -> int:
+        """How many floats it takes in memory."""
+
+
+@dataclass(frozen=True)
+class CacheKey:
+    """Content that is not a tensor of the page, such as a checkpoint or a part of one."""
+
+    key: str
+    elements: int = 1
+
+
 LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
 _SMALL_BYTES = 64_000_000  # for the results of all other tensors
 _RECORDS = 32_000  # bytes; roughly what a small tensor's result takes without arrays of the tensor's size
@@ -30,26 +53,26 @@ turn.GATE.on_change.append(_large.make_room)
 
 
 def cached(
-    tensor: Tensor, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
+    content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
 ) -> T:
-    """Return ``make()``, computed once for this tensor and ``what``, when it is this run's turn.
+    """Return ``make()``, computed once for this content and ``what``, when it is this run's turn.
 
     Args:
-        need: memory that the run needs to work with the result, in multiples of the tensor; see `needs`.
-        long: whether ``make`` takes seconds even for small tensors.
+        need: memory that the run needs to work with the result, in multiples of the content; see `needs`.
+        long: whether ``make`` takes seconds even for small content.
     """
-    return _cached(_large if size(tensor) > LARGE else _small, tensor, what, make, need, long)
+    return _cached(_large if content.elements > LARGE else _small, content, what, make, need, long)
 
 
 def cached_small(
-    tensor: Tensor, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
+    content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
 ) -> T:
-    """`cached` for results that are small even for large tensors, so that large results do not displace them."""
-    return _cached(_small, tensor, what, make, need, long)
+    """`cached` for results that are small even for large content, so that large results do not displace them."""
+    return _cached(_small, content, what, make, need, long)
 
 
-def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], need: float, long: bool) -> T:
-    is_large, bytes_ = size(tensor) > LARGE, 4 * size(tensor)
+def _cached(cache: ByteCache, content: Content, what: str, make: Callable[[], T], need: float, long: bool) -> T:
+    is_large, bytes_ = content.elements > LARGE, 4 * content.elements
     with turn.current() as own, ExitStack() as shown:
 
         def elsewhere() -> None:
@@ -64,10 +87,10 @@ def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], 
         return cast(
             T,
             cache.get(
-                tensor.key,
+                content.key,
                 what,
                 here,
-                lambda useless: own.need(int(need * bytes_), tensor.key, long=long, useless=useless),
+                lambda useless: own.need(int(need * bytes_), content.key, long=long, useless=useless),
                 elsewhere,
                 None if cache is _large else min(3 * bytes_, _SMALL_BYTES // 64) + _RECORDS,
             ),
@@ -76,27 +99,22 @@ def _cached(cache: ByteCache, tensor: Tensor, what: str, make: Callable[[], T], 
 
 @contextmanager
 def turn_of(
-    tensor: Tensor, need: float, *, long: bool = False, useless: Callable[[], bool] = lambda: False
+    content: Content, need: float, *, long: bool = False, useless: Callable[[], bool] = lambda: False
 ) -> Iterator[Turn]:
-    """Wait until it is this run's turn to do something with a tensor whose result is not cached.
+    """Wait until it is this run's turn to do something with content whose result is not cached.
 
     Args:
         need, long: as for `cached`.
         useless: whether another visitor has done it in the meantime, so that there is no need to wait any longer.
     """
     with turn.current() as own:
-        own.need(int(need * 4 * size(tensor)), tensor.key, long=long, useless=useless)
+        own.need(int(need * 4 * content.elements), content.key, long=long, useless=useless)
         yield own
 
 
 def bytes_cached() -> int:
     """Bytes of all cached tensors and results."""
     return _small.bytes + _large.bytes
-
-
-def size(tensor: Tensor) -> int:
-    """Number of elements."""
-    return int(np.prod(tensor.shape, dtype=np.int64))
 
 
 def values(tensor: Tensor) -> np.ndarray:

@@ -97,6 +97,14 @@ def rerun_for_others(own: Turn) -> None:
         st.rerun()
 
 
+def pause_for_others(own: Turn) -> None:
+    """Let waiting visitors go first if the run has kept them waiting for a while, and wait for the place again.
+
+    For work that keeps little in memory and for which nobody waits with a place of his own.
+    """
+    own.let_others(AT_A_TIME)
+
+
 @contextmanager
 def computing(shown: bool) -> Iterator[None]:
     """Show that something is being computed: one spinner, even if computations are nested; none outside a run."""

@@ -1,5 +1,6 @@
 """The tensor and scheme chosen in the sidebar, for the page that runs after it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -42,6 +43,11 @@ class Tensor:
     def __post_init__(self) -> None:
         if not self.name:
             object.__setattr__(self, "name", self.title)
+
+    @property
+    def elements(self) -> int:
+        """How many there are."""
+        return math.prod(self.shape)
 
 
 def of_values(x: np.ndarray, title: str, **more: Any) -> Tensor:

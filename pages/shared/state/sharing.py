@@ -91,7 +91,7 @@ def _shared(tensor: Tensor) -> bool:
     place = st.empty()
     with place.container():
         st.write(many)
-        size = megabytes(4 * cache.size(tensor))
+        size = megabytes(4 * tensor.elements)
         st.write(
             f"“Share this tensor” stores its {size} {messages.plain(store.where)}, for {store.days:g} days or until the "
             "space is needed. Anyone with the link can open it."

@@ -59,10 +59,12 @@ class ByteSource(ABC):
     """The bytes of one file.
 
     ``name``: as shown in messages and places. ``size``: in bytes. ``gap``: reading this many bytes more costs no more
-    than another read, so reads that are closer together are joined.
+    than another read, so reads that are closer together are joined. ``is_remote``: whether each read is a request to another
+    machine.
     """
 
     gap = 4096
+    is_remote = False
 
     def __init__(self, name: str, size: int, counter: ByteCounter | None = None) -> None:
         self.name, self.size = name, size
@@ -194,6 +196,7 @@ class RemoteSource(ByteSource):
     """A file of an fsspec file system; each read is a request."""
 
     gap = 2**18
+    is_remote = True
 
     def __init__(self, fs: Any, path: str, name: str, counter: ByteCounter | None = None) -> None:
         try:

@@ -23,7 +23,6 @@ from quantcore.errors import QuantError
 # elements that are read and unpacked at once: from memory or a file, as many as fit in a core's cache; from a server,
 # many more, since a request takes as long as reading megabytes
 _AT_ONCE, _AT_ONCE_REMOTE = 1 << 18, 1 << 24
-_REMOTE_GAP = 1 << 16
 
 
 class LazyFields(Mapping[str, npt.NDArray[Any]]):
@@ -150,8 +149,7 @@ class BlockTensor:
 
     def _covering(self, first: int, last: int, per_block: int) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
         """Yield the blocks that hold these numbers, each time with the index of the first block."""
-        remote = _REMOTE_GAP <= self.piece.source.gap < 1 << 32  # beyond: bytes in memory
-        step = (_AT_ONCE_REMOTE if remote else _AT_ONCE) // self.kind.elements
+        step = (_AT_ONCE_REMOTE if self.piece.source.is_remote else _AT_ONCE) // self.kind.elements
         stop = -(-last // per_block) if last > first else 0
         for begin in range(first // per_block, stop, step):
             yield begin, self.blocks(begin, min(begin + step, stop))

@@ -1,0 +1,164 @@
+"""Work that takes a while: it starts by itself or when asked for, waits its turn, shows progress, stops and continues.
+
+The work is a generator that the script itself steps through; it stores what it finds where later runs look for it. Each
+step checks whether Streamlit wants the run to end (the visitor pressed Stop, changed another control or left the page):
+then the generator is closed, and what it stored stays.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import NamedTuple
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.serving.work.admission import Turn
+from pages.shared import messages
+from pages.shared.computing import cache, turn
+
+_WANTED = "_long_work"  # key of a work -> whether the visitor asked for it (True) or stopped it (False)
+_PATIENCE = 0.4  # seconds; work that starts by itself shows its progress only after this long
+_EVERY = 0.1  # seconds between two updates of the progress bar
+
+
+class Step(NamedTuple):
+    """Progress: the fraction that is done, 0 to 1, what is done next or was done last, and how many results are known."""
+
+    done: float
+    text: str
+    results: int = 0
+
+
+class LongWork:
+    """Long work of a page.
+
+    Args:
+        name: distinguishes the kinds of work on a page; prefix of the widgets' keys.
+        key: identifies the work and its inputs.
+        quick: whether it starts without being asked.
+    """
+
+    def __init__(self, name: str, key: str, quick: bool = False) -> None:
+        self._name, self._key, self._quick = name, key, quick
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether to work: it was asked for, or is quick and was not stopped."""
+        return bool(st.session_state.get(_WANTED, {}).get(self._key, self._quick))
+
+    def starts(self, place: DeltaGenerator, label: str, caption: str = "", hint: str | None = None) -> bool:
+        """Return whether to work now; if not, draw the button that starts it.
+
+        Args:
+            caption: stands next to the button.
+        """
+        if self.is_wanted:
+            return True
+        # with a key: the browser would otherwise keep this button next to the progress bar
+        with place.container(horizontal=True, vertical_alignment="center", key=f"{self._name}_start"):
+            st.button(
+                label, type="primary", on_click=self._want, args=(True,), help=hint, key=f"{self._name}_go"
+            )
+            if caption:
+                st.caption(caption)
+        return False
+
+    def run(
+        self,
+        place: DeltaGenerator,
+        steps: Callable[[], Generator[Step, None, None]],
+        content: cache.Content,
+        need: float = 1.0,
+        *,
+        short: bool = False,
+        useless: Callable[[], bool] = lambda: False,
+        let_others: Callable[[Turn], None] | None = turn.rerun_for_others,
+        draw: Callable[[], None] | None = None,
+    ) -> None:
+        """Work to the end, or until the run ends.
+
+        Args:
+            place: an empty, for the progress bar and Stop.
+            content, need: what is admitted, as for `cache.turn_of`.
+            short: whether small inputs take less than a second, so that they need not wait for long work.
+            useless: whether another visitor has done it in the meantime.
+            let_others: called after each step but the last, to let waiting visitors go first.
+            draw: draws the results; called when there are more, less and less often, since a redrawn chart flickers.
+
+        Raises:
+            QuantError: from the steps.
+        """
+        progress = _Progress(place, self._name, self._want, self._quick)
+        results = _Results(draw)
+        try:
+            with cache.turn_of(content, need, long=not short, useless=useless) as own:
+                if not useless():
+                    with closing(steps()) as running:
+                        for step in running:
+                            progress.show(step)
+                            results.show(step)
+                            if let_others is not None and step.done < 1:
+                                let_others(own)
+        except qc.QuantError:
+            place.empty()
+            raise
+        results.end()
+        place.empty()
+
+    def _want(self, wanted: bool) -> None:
+        """Start or stop (a callback)."""
+        st.session_state.setdefault(_WANTED, {})[self._key] = wanted
+
+
+class _Progress:
+    """A progress bar and a Stop button; ends the run if it was replaced."""
+
+    def __init__(
+        self, place: DeltaGenerator, name: str, want: Callable[[bool], None], patient: bool
+    ) -> None:
+        self._place, self._name, self._want = place, name, want
+        self._shown = time.monotonic() + (_PATIENCE - _EVERY if patient else -_EVERY)
+        self._bar: DeltaGenerator | None = None
+        if not patient:
+            self.show(Step(0.0, "Starting…"))
+
+    def show(self, step: Step) -> None:
+        """Update the bar, unless that was done a moment ago."""
+        turn.check()
+        now = time.monotonic()
+        if now - self._shown < _EVERY:
+            return
+        self._shown = now
+        if self._bar is None:
+            with self._place.container(
+                horizontal=True, vertical_alignment="center", key=f"{self._name}_running"
+            ):
+                self._bar = st.progress(0.0)
+                st.button("Stop", on_click=self._want, args=(False,), key=f"{self._name}_stop")
+        self._bar.progress(min(1.0, step.done), messages.plain(step.text))
+
+
+class _Results:
+    """The results as they come."""
+
+    def __init__(self, draw: Callable[[], None] | None) -> None:
+        self._draw, self._known = draw, 0
+        self._place = st.empty() if draw else None
+        self._began = self._drawn = time.monotonic()
+
+    def show(self, step: Step) -> None:
+        """Draw the results if there are more, unless that was done a while ago."""
+        now = time.monotonic()
+        if self._draw is None or self._place is None or step.results <= self._known:
+            return
+        if now - self._drawn > max(0.6, (now - self._began) / 6):
+            with self._place.container():
+                self._draw()
+            self._drawn, self._known = time.monotonic(), step.results
+
+    def end(self) -> None:
+        """Remove them."""
+        if self._place is not None:
+            self._place.empty()
