@@ -17,7 +17,7 @@ from pages.serving import warm
 from pages.shared import identity, large
 from pages.shared.computing import turn
 from pages.shared.page import for_navigation
-from pages.shared.state import link, selection, sharing
+from pages.shared.state import leaving, link, selection, sharing
 from pages.sidebar import sidebar
 
 NAVIGATION = "_navigation"
@@ -40,6 +40,7 @@ with turn.of_run(notice):
     with st.sidebar:
         sidebar.draw(page)
     scripts.run(sidebar.show_file_field)
+    leaving.go()
     opened.run()
     sharing.draw(link_place)
     if page.used() != selection.get().used:

@@ -8,7 +8,7 @@ import pytest
 from checkpoint_cases import case, cases
 from streamlit.testing.v1 import AppTest
 
-from pages.models.cell import markup
+from pages.models.checkpoint.cell import markup
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
 

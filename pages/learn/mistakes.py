@@ -7,13 +7,13 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import leaving, lesson_links
 from pages.learn import frame, views
 from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.large import is_large
 from pages.shared.state import choice
+from pages.sidebar import match_fields
 from quantcore.mistakes import CASES, Comparison, Line, compare, lines
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
@@ -138,7 +138,6 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
     return f"{wrong_cells}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
 
 
-leaving.leave()
 step = frame.head("mistakes")
 both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
 # room for the lines of code, and for large numbers or two results
@@ -166,5 +165,12 @@ else:
         reveal(comparison, marks, result(wrong, picked))
         if not torch.equal(comparison.wrong.codes.float(), comparison.right.codes.float()):
             with words:
-                lesson_links.draw_back(comparison.x.numpy(), comparison.wrong.codes.numpy())
+                st.button(
+                    "Find it with Match",
+                    key="learn_mistakes_match",
+                    icon=":material/manage_search:",
+                    on_click=match_fields.open_match,
+                    args=(comparison.x.numpy(), comparison.wrong.codes.numpy()),
+                    help="Opens Compare → Match with this tensor and these codes; Match names the mistake from them alone",
+                )
 frame.foot(CASES[step].source.rstrip("."))

@@ -1,7 +1,13 @@
-"""All pages, in the order of the navigation, and the parameters of their links; each package describes its own page."""
+"""All pages, in the order of the navigation, and the parameters of their links.
 
+Each package describes its own page in a ``PAGE``, or several in ``PAGES``, and is found here.
+"""
+
+import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
 
+import pages
 from pages.learn.lesson_pages import LESSON_URL
 from pages.maps import four_maps
 from pages.shared import identity, large
@@ -9,18 +15,16 @@ from pages.shared.page import Page
 from pages.shared.state import pinned
 from pages.sidebar import sidebar
 
-PAGES: list[Page] = [
-    import_module("pages.explore.quantize").PAGE,
-    import_module("pages.explore.ranges").PAGE,
-    import_module("pages.explore.formats").PAGE,
-    import_module("pages.compare.libraries").PAGE,
-    import_module("pages.compare.schemes").PAGE,
-    import_module("pages.compare.match").PAGE,
-    import_module("pages.models.checkpoint").PAGE,
-    import_module("pages.models.compare").PAGE,
-    *import_module("pages.learn").PAGES,
-    import_module("pages.learn.ptq_or_qat").PAGE,
-]
+
+def _found() -> Iterator[Page]:
+    for module in pkgutil.walk_packages(pages.__path__, "pages."):
+        if module.ispkg:
+            package = import_module(module.name)
+            yield from getattr(package, "PAGES", ())
+            yield from filter(None, [getattr(package, "PAGE", None)])
+
+
+PAGES = sorted(_found(), key=lambda page: page.order)
 # Link parameters of all controls, those that a link must not leave empty, and those for which any text is valid
 KEYS = {*large.KEYS, *sidebar.KEYS, *four_maps.KEYS, *pinned.KEYS}.union(*(page.keys for page in PAGES))
 REQUIRED = sidebar.REQUIRED.union(*(page.required for page in PAGES))

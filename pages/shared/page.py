@@ -1,4 +1,4 @@
-"""The record with which each page describes itself to the registry in main.py."""
+"""The record with which each page describes itself; `pages.registry` finds it."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -43,6 +43,7 @@ class Page:
         icon: name of a Material symbol.
         url_path: last part of the address; empty for the page that opens first.
         section: section of the navigation.
+        order: pages, and sections by their first page, are in ascending order.
         uses: which parts of the sidebar the page uses, and when; the sidebar shows only these.
         keys: keys of the page's own controls that are bound to link parameters.
         required: keys that always have a value, so that a link must not leave them empty.
@@ -57,6 +58,7 @@ class Page:
     icon: str
     url_path: str
     section: str
+    order: int
     uses: Mapping[str, While] = field(default_factory=dict)
     keys: Set[str] = frozenset()
     required: Set[str] = frozenset()

@@ -1,7 +1,6 @@
 """A scheme that its library does not support: the reason, and the nearest supported scheme."""
 
 import dataclasses
-from functools import partial
 
 import streamlit as st
 
@@ -24,12 +23,5 @@ def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Conve
     if other is not None and other != scheme:
         other = other if keep is None else dataclasses.replace(other, convention=keep)
         st.button(
-            f"Use {other}", on_click=partial(_apply, other), key="fit", help="The nearest supported scheme"
+            f"Use {other}", on_click=scheme_state.change_to, args=(other,), key="fit", help="The nearest supported scheme"
         )
-
-
-def _apply(scheme: qc.Scheme) -> None:
-    try:
-        scheme_state.apply_scheme(scheme)
-    except qc.QuantError as error:
-        st.session_state[scheme_state.TEXT_ERROR] = str(error)

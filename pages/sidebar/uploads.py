@@ -9,21 +9,18 @@ from pathlib import PurePath
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import DeletedFile
 
+import quantcore as qc
 from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.computing import cache, needs, turn
 from pages.shared.state import link
+from pages.shared.state.file_field import FileField
 from pages.shared.state.selection import NoTensorYet, Tensor, of_values
 from quantcore import tensors
 
-FILE = "_upload"  # the widget, which loses its file when it is not drawn
-# Replaces that widget when the browser still shows a file that the server has lost
-_AGAIN = "_upload_again"
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
-_UPLOADED, _READ = "_upload_file", "_upload_read"
-_WANTED, _LOST = "_upload_wanted", "_upload_lost"
+_READ, _WANTED = "_upload_read", "_upload_wanted"
 _TEXT = (".csv", ".tsv", ".txt", ".json")
 _LINKED = 1 << 16  # elements; a link never carries more
 _LONGEST = 500  # characters of a tensor's name that the link carries
@@ -64,50 +61,48 @@ def draw() -> Tensor:
         NoTensorYet: there is no file.
         QuantError: the file or the tensor can't be read.
     """
-    uploaded = st.file_uploader(
+    file = _FIELD.content
+    if file is not None and link.from_history():
+        _want_from_link(file)
+    _FIELD.draw(
         "File",
         type=[*tensors.EXTENSIONS, *tensors.IMAGES],
-        key=_widget(),
-        on_change=_file_changed,
         label_visibility="collapsed",
         help=f"Up to {upload_limit() >> 20} MB. Nothing in it is ever executed. A copied image can be pasted anywhere on "
         "the page, also while another source is chosen.",
     )
-    if _LOST not in st.session_state and isinstance(st.session_state.get(FILE), DeletedFile):
-        # uploaded to a replica that is gone: a field that still shows the file would not ask for it
-        st.session_state[_LOST] = True
-        st.rerun()
-    file: UploadedFile | None = st.session_state.get(_UPLOADED)
-    if file is not None and link.from_history():
-        _want_from_link(file)
-    if uploaded is not None:
-        if file is None or file.key != uploaded.file_id:
-            file = _keep(uploaded.file_id, uploaded.name, uploaded.getvalue())
-    elif file is not None:
-        _name_of_file(file.name)
+    if _FIELD.problem:
+        raise qc.QuantError(_FIELD.problem)
+    file = _FIELD.content
     if file is None:
         return _from_link()
     _check_wanted(file)
     return _chosen(file)
 
 
-def _widget() -> str:
-    """The key of the file field."""
-    return _AGAIN if _LOST in st.session_state else FILE
-
-
-def _keep(key: str, name: str, data: bytes) -> UploadedFile:
+def _keep(given: list[Any]) -> UploadedFile:
     """Keep a file that was just uploaded, and choose its first weight."""
+    (uploaded,) = given
+    name, data = uploaded.name, uploaded.getvalue()
     with turn.current() as mine:
         mine.need(int(needs.READING * len(data)))  # listing the tensors of a text file reads all of it
         found = tuple(tensors.list_tensors(data, name, upload_limit()))
-        file = UploadedFile(key, name, data, found, hashlib.sha256(data).hexdigest())
-    names = [info.name for info in file.tensors]
+    names = [info.name for info in found]
     # if the link names one of its tensors, the file was uploaded for that tensor
-    if _UPLOADED in st.session_state or st.query_params.get(PICKED) not in names:
-        link.put({PICKED: tensors.first_weight(file.tensors).name if len(names) > 1 else None})
-    st.session_state[_UPLOADED] = file
-    return file
+    if _FIELD.content is not None or st.query_params.get(PICKED) not in names:
+        link.put({PICKED: tensors.first_weight(found).name if len(names) > 1 else None})
+    return UploadedFile(uploaded.file_id, name, data, found, hashlib.sha256(data).hexdigest())
+
+
+def _forget() -> None:
+    """Forget the tensor of a removed file; the link still asks for the one that it shows."""
+    st.session_state.pop(_READ, None)
+    if st.session_state.pop(_WANTED, None) is None:
+        st.session_state[PICKED] = None
+        link.forget()
+
+
+_FIELD = FileField("_upload", _keep, lambda file: file.name, _forget)
 
 
 def _want_from_link(file: UploadedFile) -> None:
@@ -135,28 +130,6 @@ def _check_wanted(file: UploadedFile) -> None:
         f"This link shows {wanted}; {file.name}{same} is another file (SHA-256 {file.sha256[:12]}…). Upload the one that the "
         "link shows, or press Show in the sidebar to see this one."
     )
-
-
-def _file_changed() -> None:
-    """Forget the file if the visitor removed it from the widget (a callback)."""
-    if st.session_state.get(_widget()) is None:
-        remove()
-
-
-def remove() -> None:
-    """Forget the file (a callback); the link still asks for the one that it shows."""
-    st.session_state.pop(_UPLOADED, None)
-    st.session_state.pop(_READ, None)
-    if st.session_state.pop(_WANTED, None) is None:
-        st.session_state[PICKED] = None
-        link.forget()
-
-
-def _name_of_file(name: str) -> None:
-    """Show which file is in use: the widget is empty after a visit to another source or page."""
-    left, right = st.columns([3, 1.4], vertical_alignment="center")
-    left.markdown(f":material/draft: {messages.plain(name)}")
-    right.button("Remove", on_click=remove, key="_upload_remove", type="tertiary", help="Forget this file")
 
 
 def _chosen(file: UploadedFile) -> Tensor:

@@ -9,6 +9,7 @@ PAGE = Page(
     icon="compare_arrows",
     url_path="libraries",
     section="Compare",
+    order=40,
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=controls.KEYS,
 )

@@ -2,6 +2,7 @@
 
 from pages.compare.match import controls
 from pages.shared.page import ALWAYS, TENSOR, Page
+from pages.sidebar.match_fields import SOURCE
 
 PAGE = Page(
     script="compare/match/page.py",
@@ -9,7 +10,8 @@ PAGE = Page(
     icon="manage_search",
     url_path="match",
     section="Compare",
+    order=60,
     uses={TENSOR: ALWAYS},
     keys=controls.KEYS,
-    required={controls.SOURCE},
+    required={SOURCE},
 )

@@ -7,12 +7,13 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
+from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.state import choice, link
-from pages.sidebar import tensor_controls
+from pages.shared.state.file_field import FileField
+from pages.sidebar.match_fields import SCALE, SOURCE, TEXT, ZERO_POINT, write
 from quantcore import tensors
 
-SOURCE, TEXT, SCALE, ZERO_POINT = "match_src", "match_text", "match_scale", "match_zero_point"
 _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK = "match_q", "match_s", "match_z"
 LABELS = {"paste": "Integers", "upload": "File", "code": "Python code"}
 _CAPTIONS = {
@@ -21,7 +22,7 @@ _CAPTIONS = {
     "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter evaluates it.",
 }
 KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
-_UPLOADED, _CARRIED = "_match_uploaded", "_match_carried"
+_CARRIED = "_match_carried"
 _LONGEST = 2000  # characters of a scale or zero_point that a link carries
 
 
@@ -33,13 +34,6 @@ class Inputs:
     scale: np.ndarray | None
     zero_point: np.ndarray | None
     key: str
-
-
-def put(codes: np.ndarray, scale: str = "", zero_point: str = "") -> None:
-    """Fill the fields (for callbacks)."""
-    st.session_state.update(
-        {SOURCE: "paste", TEXT: write(codes), SCALE: scale, ZERO_POINT: zero_point}
-    )
 
 
 def draw(place: Any, beside: Any) -> Inputs | None:
@@ -85,11 +79,6 @@ def carried() -> bool:
     )
 
 
-def write(codes: np.ndarray) -> str:
-    """Write integers as text that can be read, edited and parsed."""
-    return tensor_controls.write(codes.astype(np.int64))
-
-
 def _pasted() -> np.ndarray | None:
     text = st.text_area(
         "Integers",
@@ -109,29 +98,30 @@ def _parse(text: str) -> np.ndarray:
 
 
 def _uploaded() -> np.ndarray | None:
-    file = st.file_uploader(
-        "File with the integers",
-        type=list(tensors.EXTENSIONS),
-        label_visibility="collapsed",
-        key="match_file",
-    )
-    if file is not None and st.session_state.get(_UPLOADED, ("",))[0] != file.file_id:
-        limit = int(st.get_option("server.maxUploadSize")) * 2**20
-        names = tensors.list_tensors(file.getvalue(), file.name, limit)
-        if len(names) > 1:
-            listed = ", ".join(info.name for info in names[:5])
-            raise qc.QuantError(
-                f"{file.name[:40]} contains {len(names)} tensors ({listed[:80]}); "
-                "upload a file that contains only the integers."
-            )
-        read = tensors.read_tensor(file.getvalue(), file.name, names[0].name, limit)
-        st.session_state[_UPLOADED] = (file.file_id, read, file.name)
-    kept = st.session_state.get(_UPLOADED)
-    if kept is None:
+    _FIELD.draw("File with the integers", type=list(tensors.EXTENSIONS), label_visibility="collapsed")
+    if _FIELD.problem:
+        raise qc.QuantError(_FIELD.problem)
+    if _FIELD.content is None:
         return None
-    st.caption(f"{messages.plain(kept[2])}, shape {kept[1].shape}")
-    codes: np.ndarray = kept[1]
+    codes, name = _FIELD.content
+    st.caption(f"{messages.plain(name)}, shape {codes.shape}")
     return codes
+
+
+def _read(given: list[Any]) -> tuple[np.ndarray, str]:
+    """The integers of a file, and its name."""
+    (file,) = given
+    names = tensors.list_tensors(file.getvalue(), file.name, upload_limit())
+    if len(names) > 1:
+        listed = ", ".join(info.name for info in names[:5])
+        raise qc.QuantError(
+            f"{file.name[:40]} contains {len(names)} tensors ({listed[:80]}); "
+            "upload a file that contains only the integers."
+        )
+    return tensors.read_tensor(file.getvalue(), file.name, names[0].name, upload_limit()), file.name
+
+
+_FIELD = FileField("match_file", _read, lambda kept: kept[1])
 
 
 def _parameter(text: str, what: str) -> np.ndarray | None:
@@ -162,7 +152,7 @@ def _from_link() -> None:
     except qc.QuantError:
         return  # it is removed from the link, and reported with the other unusable parameters
     if st.query_params.get(SOURCE) in ("upload", LABELS["upload"]):
-        st.session_state[_UPLOADED] = ("link", codes, "from the link")
+        _FIELD.put((codes, "from the link"))
     else:
         st.session_state[TEXT] = write(codes)
 

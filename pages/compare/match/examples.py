@@ -9,10 +9,9 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import controls
 from pages.shared.cards import Card
 from pages.shared.state import link
-from pages.sidebar import scheme_state
+from pages.sidebar import match_fields, scheme_state
 from quantcore import figures, tensors
 
 ROWS, COLUMNS = 16, 24  # of a picture, at most
@@ -116,7 +115,7 @@ def _load(place: int) -> None:
         known["offset"] = -result.zero_point
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
     link.put({"src": "example", "ex": example.tensor, scheme_state.RANK: result.x.ndim})
-    controls.put(codes, *texts)
+    match_fields.fill(codes, *texts)
 
 
 def _off_by_one(codes: np.ndarray) -> np.ndarray:

@@ -1,11 +1,10 @@
-"""Links from what Match found to the lesson that explains it, and from the lesson on mistakes to Match."""
+"""Links from what Match found to the lesson that explains it."""
 
-import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.match import leaving
 from pages.shared import lesson_plan
+from pages.shared.state import leaving
 from quantcore.matching import NEGATIVES_LOST, Candidate, Reinterpreted, Transposed
 from quantcore.mistakes import CASES, MISTAKES, STAGES
 
@@ -53,16 +52,11 @@ def draw_known(matches: qc.Matches) -> None:
 def _button(key: str, name: str, step: str) -> None:
     lesson = lesson_plan.LESSONS[name]
     label = f"Lesson: {CASES[step].title if name == 'mistakes' else lesson.title}"
-    st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=leaving.to_lesson, args=(name, step))
+    st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=_open, args=(name, step))
 
 
-def draw_back(x: np.ndarray, codes: np.ndarray) -> None:
-    """Draw a button that opens Match with the tensor and codes of a mistake."""
-    st.button(
-        "Find it with Match",
-        key="learn_mistakes_match",
-        icon=":material/manage_search:",
-        on_click=leaving.to_match,
-        args=(x, codes),
-        help="Opens Compare → Match with this tensor and these codes; Match names the mistake from them alone",
-    )
+def _open(name: str, step: str) -> None:
+    """Open a lesson, at a step (a callback)."""
+    if step:
+        st.session_state[lesson_plan.step_key(name)] = step
+    leaving.to(lesson_plan.script(name))

@@ -2,12 +2,10 @@
 
 import streamlit as st
 
-from pages.compare.match import code, controls, examples, leaving, run, views
+from pages.compare.match import code, controls, examples, run, views
 from pages.shared import cards
 from pages.shared.page_frame import page_frame
 from pages.shared.state import sharing
-
-leaving.leave()
 
 with page_frame("Which rules made these integers?") as frame:
     tensor = frame.chosen.tensor

@@ -8,11 +8,13 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.compare.match import leaving, lesson_links
+from pages.compare.match import lesson_links
 from pages.shared import charts, messages
 from pages.shared.computing import cache
+from pages.shared.state import leaving
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
+from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.matching import Candidate, answer, explain_candidate, nearest, reproduce, rules
 
@@ -101,7 +103,7 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     left.markdown(f"**{messages.plain(rules(candidate.scheme, rank))}**{messages.plain(undone)}")
     scheme = candidate.scheme if chosen is None else nearest(candidate, chosen, rank)
     hint = f"Sets the scheme to {scheme}"
-    right.button("Open in Explore", on_click=leaving.to_explore, args=(scheme,), width="stretch", help=hint)
+    right.button("Open in Explore", on_click=_to_explore, args=(scheme,), width="stretch", help=hint)
     charts.draw(figure, theme=None, key="match_maps")
     legend = figures.pair_data(given, expected).legend
     if legend:
@@ -114,6 +116,12 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     with st.expander("The scheme of this row" if count == 1 else f"All {count:,} schemes of this row"):
         lines = [str(s) for s in candidate.schemes[:MOST_SCHEMES]]
         st.code("\n".join(line if len(line) <= 200 else line[:199] + "…" for line in lines), language=None)
+
+
+def _to_explore(scheme: qc.Scheme) -> None:
+    """Open Explore with a scheme (a callback)."""
+    scheme_state.change_to(scheme)
+    leaving.to("explore/quantize/page.py")
 
 
 def _reasons(candidate: Candidate) -> None:

@@ -9,6 +9,7 @@ PAGE = Page(
     icon="stacked_line_chart",
     url_path="schemes",
     section="Compare",
+    order=50,
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=controls.KEYS,
     required={"sw_set", "sw_metric"},

@@ -8,12 +8,9 @@ import quantcore as qc
 from pages.compare.schemes import controls, run, views
 from pages.shared import messages
 from pages.shared.page_frame import page_frame
+from pages.shared.state import leaving
 
-if st.session_state.pop(views.OPEN, False):
-    # no parameters: Streamlit refuses to clear bound ones, and the widgets of the other page set their own
-    st.switch_page("explore/quantize/page.py", query_params={})
-
-views.come_back()
+leaving.come_back("schemes", controls.DEFAULTS)
 with page_frame(
     "Which scheme should I use?",
     "Many schemes applied to the tensor in the sidebar: the error of each against its storage cost.",

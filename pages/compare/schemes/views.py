@@ -9,13 +9,14 @@ import quantcore as qc
 from pages.compare.schemes import controls
 from pages.shared import charts, headers, messages
 from pages.shared.computing import cache
+from pages.shared.state import leaving
 from pages.shared.state.selection import Tensor
 from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.figures import AXES
 
-OPEN, LEFT, PROBLEM = "_sweep_open", "_sweep_left", "_sweep_problem"
+PROBLEM = "_sweep_problem"
 CHART, TABLE = "sw_chart", "sw_table"
 MAPS = 6
 COLUMNS = [
@@ -71,10 +72,10 @@ def use(text: str) -> None:
     """Put a scheme into the controls and open Explore in this run (a callback)."""
     try:
         scheme_state.apply_scheme(qc.Scheme.parse(text))
-        st.session_state[OPEN] = True
-        st.session_state[LEFT] = {
-            key: st.session_state.get(key, default) for key, default in controls.DEFAULTS.items()
-        }
+        leaving.to("explore/quantize/page.py")
+        leaving.remember(
+            "schemes", {key: st.session_state.get(key, default) for key, default in controls.DEFAULTS.items()}
+        )
     except qc.QuantError as error:
         st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
 
@@ -116,17 +117,6 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
         "Open in Explore", key="_sw_use", on_click=use, args=(best["scheme"],), help="Opens this scheme"
     )
     return float(limit)
-
-
-def come_back() -> None:
-    """Restore the choices after a click has opened Explore: the address that Back returns to lacks them."""
-    left = st.session_state.pop(LEFT, {})
-    changed = {key: value for key, value in left.items() if value != controls.DEFAULTS[key]}
-    if not changed or any(key in st.query_params for key in left):
-        return
-    for key, value in changed.items():  # into the address, from which new widgets take their value
-        st.query_params[key] = value if isinstance(value, list) else str(value)
-    st.rerun()
 
 
 def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:

@@ -9,6 +9,7 @@ PAGE = Page(
     icon="straighten",
     url_path="formats",
     section="Tensors",
+    order=30,
     uses={TENSOR: While("fmt_shown", {views.FITTED})},
     keys=views.KEYS,
     required={"fmt_axis"},

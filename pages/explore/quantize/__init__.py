@@ -9,6 +9,7 @@ PAGE = Page(
     icon="grid_view",
     url_path="",
     section="Tensors",
+    order=10,
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=tabs.KEYS,
     required={"table"},

@@ -9,6 +9,7 @@ PAGE = Page(
     icon="width",
     url_path="ranges",
     section="Tensors",
+    order=20,
     uses={TENSOR: ALWAYS, SCHEME: ALWAYS},
     keys=views.KEYS,
     maps=True,

@@ -9,6 +9,7 @@ PAGE = Page(
     icon="deployed_code",
     url_path="checkpoint",
     section="Models",
+    order=70,
     keys=controls.KEYS,
     required=controls.REQUIRED,
     free_text=controls.FREE_TEXT,

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.models.cell.run import is_remote
 from pages.models.checkpoint import controls
+from pages.models.checkpoint.cell.run import is_remote
 from pages.models.opening import Opened
 from pages.shared import headers, messages
 from pages.shared.computing import cache, turn

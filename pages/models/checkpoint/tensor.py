@@ -11,8 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.maps import component
 from pages.maps.picture import Picture
-from pages.models import cell
-from pages.models.checkpoint import controls, findings, run
+from pages.models.checkpoint import cell, controls, findings, run
 from pages.models.checkpoint.controls import Shown
 from pages.models.opening import Opened, Partner, pairs_of, partner
 from pages.shared import messages, small_print

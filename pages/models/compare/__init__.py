@@ -10,6 +10,7 @@ PAGE = Page(
     icon="difference",
     url_path="compare-checkpoints",
     section="Models",
+    order=80,
     keys=controls.KEYS | opening.KEYS,
     required=controls.REQUIRED,
     free_text=controls.FREE_TEXT | opening.KEYS,

@@ -7,12 +7,9 @@ from pages.models.compare import controls, views
 from pages.models.opening import compared, examples
 from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
+from pages.shared.state import leaving
 
-place = st.session_state.pop(views.OPEN, None)
-if place is not None:  # both pages bind the checkpoints, so they stay in the address
-    st.switch_page("models/checkpoint/page.py", query_params=place)
-
-views.come_back()
+leaving.come_back("two checkpoints", controls.DEFAULTS, opening.KEYS)
 with page_frame(
     "How do two checkpoints differ?",
     "Compare a checkpoint with its original, or two quantized ones: the error of each tensor, and where it is worst.",

@@ -16,12 +16,12 @@ from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
 from pages.models.opening.controls import SLOTS
 from pages.shared import charts, headers, messages
+from pages.shared.state import leaving
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.checkpoints.comparison import TensorResult, Unpaired, summary
 from quantcore.wording import count
 
-OPEN, LEFT = "_comparison_open", "_comparison_left"
 CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
 DRAWN = 2000  # circles in the chart
 LISTED = 100  # worst blocks, and remarks of each kind
@@ -191,7 +191,7 @@ def _open(place: Place) -> None:
         examples.choose(controls.EXAMPLE)
     kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
     st.session_state.update(kept)  # that page does not draw the controls of this one
-    st.session_state[LEFT] = kept
+    leaving.remember("two checkpoints", kept)
     where = {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", "ck_at": ""}
     if index:
         where["ck_cell"] = ", ".join(map(str, index))
@@ -202,20 +202,8 @@ def _open(place: Place) -> None:
         where["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
     for key in where:  # left there by an earlier visit
         st.session_state.pop(key, None)
-    st.session_state[OPEN] = {key: text for key, text in where.items() if text}
-
-
-def come_back() -> None:
-    """Restore what was chosen when a click opened Checkpoint: the address that Back returns to lacks it."""
-    left = st.session_state.pop(LEFT, {})
-    for key in opening.KEYS:  # another checkpoint may have been opened meanwhile
-        left |= {key: st.session_state.get(key) or left[key]} if key in left else {}
-    lost = {k: v for k, v in left.items() if v and v != controls.DEFAULTS.get(k) and k not in st.query_params}
-    for key, value in lost.items():  # new widgets take their values from the address
-        st.session_state.pop(key, None)
-        st.query_params[key] = value if isinstance(value, list) else str(value)
-    if lost:
-        st.rerun()
+    # both pages bind the checkpoints, so they stay in the address
+    leaving.to("models/checkpoint/page.py", {key: text for key, text in where.items() if text})
 
 
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:

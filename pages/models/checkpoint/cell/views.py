@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 import quantcore as qc
-from pages.models.cell import markup, run
+from pages.models.checkpoint.cell import markup, run
 from pages.models.opening import Opened, partner
 from pages.shared import messages
 from quantcore.checkpoints import CheckpointTensor, Origin, script
