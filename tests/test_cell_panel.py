@@ -14,7 +14,7 @@ from quantcore.errors import QuantError
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 PAGE = """
-from pages.models import cell
+from pages.models.checkpoint import cell
 from pages.models.opening import Opened
 from quantcore.checkpoints import open_checkpoint
 
