@@ -21,6 +21,7 @@ from pages.models.compare.controls import Chosen
 from pages.models.opening import compared
 from pages.serving import settings
 from pages.serving.work.admission import Turn
+from pages.shared import tables
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, by_harm
 
@@ -153,7 +154,7 @@ def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
         for name, value in wanted.items():
             if isinstance(value, float) and not math.isnan(value):
                 assert float(got[name]) == value
-    lines = table.markdown(frame[table.SHOWN]).splitlines()
+    lines = tables.markdown(frame[table.SHOWN], table.head).splitlines()
     assert len(lines) == 6
     assert lines[2].startswith("| a.3.weight | ")
 

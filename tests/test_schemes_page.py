@@ -12,6 +12,7 @@ import quantcore as qc
 from pages.compare.schemes import controls as sweep_choice
 from pages.compare.schemes import run as sweep_run
 from pages.compare.schemes import views as sweep_results
+from pages.shared import tables
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 PAGES = Path(__file__).resolve().parent.parent / "pages"
@@ -196,7 +197,7 @@ def test_tensor_that_nothing_can_quantize() -> None:
 
 def test_files_hold_every_metric() -> None:
     frame = sweep_run.table(dict(rows()), [s for s, _ in rows()])
-    text = sweep_results.markdown(sweep_results.filtered(frame, "sqnr_db", "", False)[sweep_results.COLUMNS])
+    text = tables.markdown(sweep_results.filtered(frame, "sqnr_db", "", False)[sweep_results.COLUMNS])
     lines = text.splitlines()
     assert len(lines) == 2 + 2
     assert all(line.count(" | ") == len(sweep_results.COLUMNS) - 1 for line in lines)

@@ -7,7 +7,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
-from pages.shared import charts, headers, messages
+from pages.shared import charts, headers, messages, tables
 from pages.shared.computing import cache
 from pages.shared.state import leaving
 from pages.shared.state.selection import Tensor
@@ -62,10 +62,9 @@ def picture(
 
 def _open(texts: tuple[str, ...]) -> None:
     """Open the scheme whose point was clicked (a callback)."""
-    points = [p for p in st.session_state[CHART]["selection"]["points"] if "customdata" in p]
-    if not points:
-        return
-    use(texts[int(points[0]["customdata"])])
+    point = tables.clicked_point(CHART)
+    if point is not None:
+        use(texts[point])
 
 
 def use(text: str) -> None:
@@ -124,10 +123,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
     if best:
         known = frame[frame["refused"] == ""]
         frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
-    text = frame["name"] + " " + frame["scheme"] + " " + frame["refused"]
-    for word in words.lower().split():
-        chosen = text.str.lower().str.contains(word, regex=False)
-        frame, text = frame[chosen], text[chosen]
+    frame = tables.containing(frame, ["name", "scheme", "refused"], words)
     return frame.sort_values(metric, ascending=AXES[metric][1] < 0, ignore_index=True)
 
 
@@ -158,19 +154,7 @@ def _choose(names: tuple[str, ...]) -> None:
 def exports(frame: pd.DataFrame) -> None:
     """Draw the buttons that download the rows of the table, with every metric."""
     columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
-    with st.container(horizontal=True):
-        st.download_button("CSV", frame[columns].to_csv(index=False), "sweep.csv", "text/csv")
-        st.download_button("Markdown", markdown(frame[COLUMNS]), "sweep.md", "text/markdown")
-
-
-def markdown(frame: pd.DataFrame) -> str:
-    """The table as Markdown."""
-    lines = [list(frame.columns), ["---"] * len(frame.columns)]
-    lines += [
-        [f"{v:.5g}" if isinstance(v, float) else str(v).replace("|", "\\|") for v in row]
-        for row in frame.itertuples(index=False)
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    tables.downloads(frame[columns], frame[COLUMNS], "sweep")
 
 
 def maps(tensor: Tensor, frame: pd.DataFrame) -> None:

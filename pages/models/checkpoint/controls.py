@@ -10,14 +10,15 @@ import quantcore as qc
 from pages.maps.places import around, integers, read_element, read_span
 from pages.models import opening
 from pages.shared import messages
-from pages.shared.state import link
+from pages.shared.state import choice
 from quantcore.checkpoints import plane_shape
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 TENSOR, ROWS, COLUMNS, CELL, AT = "ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at"
 PART, SEARCH, SORT, COLOR = "ck_part", "ck_search", "ck_sort", "ck_color"
 BORDERS, NUMBERS = "ck_borders", "ck_numbers"
-PARTS = ["Tensors", "Findings"]
+TENSORS, FINDINGS = "Tensors", "Findings"
+PARTS = {TENSORS: TENSORS, FINDINGS: FINDINGS}
 SORTS = ["Order of the files", "Name", "Bytes", "Bits per weight", "SQNR, lowest first"]
 BITS, SQNR = "Bits per weight", "SQNR"  # what colors the treemap
 COLORS = [BITS, SQNR]
@@ -29,12 +30,6 @@ REQUIRED = {PART, SORT, COLOR}
 ALL, NONE = "all", "none"
 AT_ONCE = 1 << 24  # elements; larger planes are shown whole only on request
 FIRST_ROWS = 256  # shown first of a larger plane, at most
-
-
-def keep() -> None:
-    """Keep the values of controls that this run does not draw."""
-    for key in OWN & set(st.session_state):
-        st.session_state[key] = st.session_state[key]
 
 
 def open_tensor(name: str, cell: tuple[int, ...] | None = None) -> None:
@@ -50,21 +45,14 @@ def close_tensor() -> None:
 
 def color() -> str:
     """Draw the choice of what colors the treemap, and return it."""
-    with link.named(COLOR, WORDS):
-        return str(
-            st.segmented_control(
-                "Color",
-                COLORS,
-                default=BITS,
-                format_func=WORDS.__getitem__,
-                key=COLOR,
-                required=True,
-                label_visibility="collapsed",
-                width="content",
-                help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
-                **_BIND,
-            )
-        )
+    return choice.segmented(
+        "Color",
+        COLOR,
+        {name: WORDS[name] for name in COLORS},
+        label_visibility="collapsed",
+        width="content",
+        help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
+    )
 
 
 def name() -> str:

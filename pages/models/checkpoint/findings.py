@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.models.checkpoint import controls
 from pages.models.checkpoint.cell.run import is_remote
 from pages.models.opening import Opened
-from pages.shared import headers, messages
+from pages.shared import headers, messages, tables
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, Step
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
@@ -178,8 +178,7 @@ def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
 
 def _found_chosen(every: list[CheckpointFinding], targets: list[str]) -> None:
     """Open the tensor of the selected finding at its place (a callback)."""
-    selection = st.session_state[_FOUND]["selection"]
-    rows = [cell[0] for cell in selection["cells"]]
-    if rows and rows[0] < len(targets) and targets[rows[0]]:
-        boxes = every[rows[0]].boxes
-        controls.open_tensor(targets[rows[0]], tuple(start for start, _ in boxes[0]) if boxes else None)
+    row = tables.clicked_row(_FOUND)
+    if row is not None and row < len(targets) and targets[row]:
+        boxes = every[row].boxes
+        controls.open_tensor(targets[row], tuple(start for start, _ in boxes[0]) if boxes else None)

@@ -6,6 +6,7 @@ from pages.models import opening
 from pages.models.checkpoint import PAGE, controls, example, findings, tensor, views
 from pages.models.opening import Opened
 from pages.shared.page_frame import page_frame
+from pages.shared.state import choice, link
 from pages.shared.state.selection import Current
 
 found: dict[str, Opened | None] = {"": None, "original": None}
@@ -21,7 +22,7 @@ def top(_: Current) -> None:
             found["original"] = opening.choose("original", "Original")
 
 
-controls.keep()
+link.keep(controls.OWN)
 with page_frame(top=top):
     opened, original = found[""], found["original"]
     if opened is None:
@@ -41,18 +42,11 @@ with page_frame(top=top):
             with st.container(horizontal=True, vertical_alignment="center", key="ck_head"):
                 views.totals(opened)
                 color = controls.color() if original is not None else controls.BITS
-                part = st.segmented_control(
-                    "Part",
-                    controls.PARTS,
-                    default=controls.PARTS[0],
-                    key=controls.PART,
-                    required=True,
-                    bind="query-params",
-                    label_visibility="collapsed",
-                    width="content",
+                part = choice.segmented(
+                    "Part", controls.PART, controls.PARTS, label_visibility="collapsed", width="content"
                 )
             views.problems(opened)
-            if part == controls.PARTS[0]:
+            if part == controls.TENSORS:
                 views.draw(opened, original, color)
             else:
                 findings.draw(opened, original)

@@ -12,9 +12,9 @@ import streamlit as st
 
 from pages.models.checkpoint import controls, harm, treemap
 from pages.models.opening import Opened
-from pages.shared import headers, messages
+from pages.shared import headers, messages, tables
 from pages.shared.computing import cache
-from pages.shared.state import link
+from pages.shared.state import choice
 from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
@@ -133,15 +133,8 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
         placeholder="Search: words in name, shape or storage",
         label_visibility="collapsed",
     )
-    with link.named(controls.SORT, controls.WORDS):
-        order = right.selectbox(
-            "Sort by",
-            controls.SORTS if lost else controls.SORTS[:-1],
-            format_func=controls.WORDS.__getitem__,
-            key=controls.SORT,
-            bind="query-params",
-            label_visibility="collapsed",
-        )
+    orders = {name: controls.WORDS[name] for name in (controls.SORTS if lost else controls.SORTS[:-1])}
+    order = choice.selectbox("Sort by", controls.SORT, orders, right, label_visibility="collapsed")
     found = arranged(every, typed, order, lost or {})
     rows = found[:TABLE_ROWS]
     frame = pd.DataFrame(
@@ -208,7 +201,6 @@ def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, floa
 
 def _chosen(names: list[str]) -> None:
     """Open the tensor of the selected row or cell (a callback)."""
-    selection = st.session_state[_TABLE]["selection"]
-    rows = [cell[0] for cell in selection["cells"]]
-    if rows and rows[0] < len(names):
-        controls.open_tensor(names[rows[0]])
+    row = tables.clicked_row(_TABLE)
+    if row is not None and row < len(names):
+        controls.open_tensor(names[row])

@@ -7,7 +7,7 @@ from pages.models.compare import controls, views
 from pages.models.opening import compared, examples
 from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
-from pages.shared.state import leaving
+from pages.shared.state import leaving, link
 
 leaving.come_back("two checkpoints", controls.DEFAULTS, opening.KEYS)
 with page_frame(
@@ -24,7 +24,7 @@ with page_frame(
         other, original = examples.open_pair(controls.EXAMPLE)
         st.markdown(f"An example: {messages.plain(examples.TOLD[controls.EXAMPLE].line)}, against its original.")
     if original is None or other is None:
-        controls.keep()
+        link.keep(controls.KEYS)
         missing = "the original that it was made from" if original is None else "one that was made from it"
         st.caption(f"Choose the other checkpoint too: {missing}. Or open an example with its original:")
         cards.draw(examples.cards())

@@ -1,4 +1,4 @@
-"""The results of a comparison as rows of a table, and as Markdown."""
+"""The results of a comparison as rows of a table."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ import pandas as pd
 
 from pages.models.compare import controls
 from pages.models.compare.controls import Chosen
-from pages.shared import headers
+from pages.shared import headers, tables
 from quantcore.checkpoints.comparison import TensorResult, by_harm
 
 SHOWN = [
@@ -45,20 +45,10 @@ def rows_of(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
     )
     rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
     frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
-    text = (
-        frame[["tensor", "original", "storage", "shape", "order", "remark"]].agg(" ".join, axis=1).str.lower()
-    )
-    for word in chosen.words.lower().split():
-        inside = text.str.contains(word, regex=False)
-        frame, text = frame[inside], text[inside]
-    return frame.reset_index(drop=True)
+    searched = ["tensor", "original", "storage", "shape", "order", "remark"]
+    return tables.containing(frame, searched, chosen.words).reset_index(drop=True)
 
 
-def markdown(frame: pd.DataFrame) -> str:
-    """The table as Markdown."""
-    lines = [[HEADS.get(c) or headers.label(c) for c in frame.columns], ["---"] * len(frame.columns)]
-    lines += [
-        [f"{v:.5g}" if isinstance(v, float) else " ".join(str(v).replace("|", "\\|").split()) for v in row]
-        for row in frame.itertuples(index=False)
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+def head(column: str) -> str:
+    """What a column is called."""
+    return HEADS.get(column) or headers.label(column)

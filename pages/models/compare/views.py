@@ -15,7 +15,7 @@ from pages.models.compare.controls import Chosen
 from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
 from pages.models.opening.controls import SLOTS
-from pages.shared import charts, headers, messages
+from pages.shared import charts, headers, messages, tables
 from pages.shared.state import leaving
 from pages.shared.theme import theme
 from quantcore import figures
@@ -65,7 +65,8 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         _blocks(known, chosen)
     else:
         _remarks(known, found.comparison.pairing.unpaired)
-    _exports(rows)
+    frame = rows.drop(columns="place")
+    tables.downloads(frame, frame[table.SHOWN], "comparison", table.head)
 
 
 def _pointers(known: Sequence[TensorResult]) -> str:
@@ -110,9 +111,9 @@ def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:
 
 def _chart_open(places: tuple[Place, ...]) -> None:
     """Open the tensor whose circle was clicked (a callback)."""
-    points = [p for p in st.session_state[CHART]["selection"]["points"] if "customdata" in p]
-    if points:
-        _open(places[int(points[0]["customdata"])])
+    point = tables.clicked_point(CHART)
+    if point is not None:
+        _open(places[point])
 
 
 def _tensors(rows: pd.DataFrame) -> None:
@@ -179,9 +180,9 @@ def _clickable(
 
 def _table_open(key: str, places: tuple[Place, ...]) -> None:
     """Open the tensor whose row was clicked (a callback)."""
-    cells = st.session_state[key]["selection"]["cells"]
-    if cells and cells[0][0] < len(places):
-        _open(places[cells[0][0]])
+    row = tables.clicked_row(key)
+    if row is not None and row < len(places):
+        _open(places[row])
 
 
 def _open(place: Place) -> None:
@@ -225,11 +226,3 @@ def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> Non
             )
     if not any(groups.values()):
         st.caption("Every tensor has a partner, and there are no remarks.")
-
-
-def _exports(rows: pd.DataFrame) -> None:
-    """Draw the buttons that download the rows shown."""
-    frame = rows.drop(columns="place")
-    with st.container(horizontal=True):
-        st.download_button("CSV", frame.to_csv(index=False), "comparison.csv", "text/csv")
-        st.download_button("Markdown", table.markdown(frame[table.SHOWN]), "comparison.md", "text/markdown")

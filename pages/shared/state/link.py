@@ -140,6 +140,12 @@ def write_bound(key: str, text: str) -> None:
             parameters.set_corrected_value(key, text, "string_value")
 
 
+def keep(keys: set[str]) -> None:
+    """Keep the values of controls that this run does not draw."""
+    for key in keys & set(st.session_state):
+        st.session_state[key] = st.session_state[key]
+
+
 def put(values: Mapping[str, Any]) -> None:
     """Set controls, drawn or not (for callbacks, and before controls are drawn).
 
