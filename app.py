@@ -19,10 +19,10 @@ from pages.serving.middleware import origins, preview
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
 from pages.serving.middleware.limits import Limits
-from pages.serving.middleware.page_head import Pages
+from pages.serving.middleware.page_head import Opening, Pages
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
-from pages.serving.middleware.uploads import Uploads
+from pages.serving.middleware.uploads import UploadLimits
 from pages.serving.warm import warm_up
 from pages.shared.computing import cache, turn
 
@@ -38,14 +38,14 @@ try:
     metrics.serve(options.metrics, options.metrics_token)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
-uploads = Uploads(options.session_upload_mb, options.upload_mb)
+uploads = UploadLimits(options.session_upload_mb, options.upload_mb)
 metrics.gauge("uploaded_bytes", "Bytes of the files that open pages hold", uploads.held)
 metrics.gauge("queue_length", "Runs that wait for memory", lambda: turn.GATE.queue_length)
 metrics.gauge("work_bytes", "Bytes that the admitted work may take", lambda: turn.GATE.bytes_in_work)
 metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes_cached)
 
 
-def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None, bool]:
+def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
     """As `registry.opens`; the pages are imported once the server runs, since they have caches."""
     from pages import registry
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from pages.serving.work.admission import Gate, Turn
-from pages.serving.work.lanes import Kind
+from pages.serving.work.lanes import WorkKind
 from pages.shared.computing import cache
 from pages.shared.computing import turn as admitted
 from pages.shared.state.selection import Tensor
@@ -35,7 +35,7 @@ class Visitor:
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
-    def _tell(self, before: int, kind: Kind) -> None:
+    def _tell(self, before: int, kind: WorkKind) -> None:
         if self.replaced:
             raise Replaced
         self.told.append(before)

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from benchmarks.visitor import Visitor, visit
 from pages.serving.work.admission import Turn
-from pages.serving.work.lanes import Kind
+from pages.serving.work.lanes import WorkKind
 from pages.shared.computing import turn
 
 LARGE = "3072x3072"  # 38 MB, which need more than half of the 44 MB for large work: one at a time
@@ -123,11 +123,11 @@ def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
 @pytest.mark.parametrize(
     ("before", "kind", "words"),
     [
-        (1, Kind.LARGE, "1 large tensor before yours."),
-        (2, Kind.LARGE, "2 large tensors before yours."),
-        (1, Kind.LONG, "1 long computation before yours."),
-        (1200, Kind.LONG, "1,200 long computations before yours."),
+        (1, WorkKind.LARGE, "1 large tensor before yours."),
+        (2, WorkKind.LARGE, "2 large tensors before yours."),
+        (1, WorkKind.LONG, "1 long computation before yours."),
+        (1200, WorkKind.LONG, "1,200 long computations before yours."),
     ],
 )
-def test_the_word_to_who_waits(before: int, kind: Kind, words: str) -> None:
+def test_the_word_to_who_waits(before: int, kind: WorkKind, words: str) -> None:
     assert turn.sentence(before, kind).startswith(words)

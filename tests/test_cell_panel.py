@@ -15,10 +15,10 @@ from quantcore.errors import QuantError
 Q = "model.layers.0.self_attn.q_proj.weight"
 PAGE = """
 from pages.models.checkpoint import cell
-from pages.models.opening import Opened
+from pages.models.opening import OpenCheckpoint
 from quantcore.checkpoints import open_checkpoint
 
-opened = Opened(open_checkpoint({path!r}), {path!r}, "a title", 1)
+opened = OpenCheckpoint(open_checkpoint({path!r}), {path!r}, "a title", 1)
 original = opened if {original} else None
 for name in {names!r} or opened.checkpoint.tensors:
     shape = opened.checkpoint.tensors[name].shape

@@ -26,7 +26,7 @@ from pages.serving.middleware.limits import Limits
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
 from pages.serving.middleware.headers import SecurityHeaders
-from pages.serving.middleware.uploads import Uploads
+from pages.serving.middleware.uploads import UploadLimits
 
 @asynccontextmanager
 async def lifespan(app):
@@ -44,7 +44,7 @@ app = st.App(
         Middleware(Patience, seconds=1.0),
         Middleware(SecurityHeaders),
         Middleware(Requests),
-        Middleware(Limits, uploads=Uploads(session_mb=3, total_mb=5, idle=1.0), address_sessions=12),
+        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=1.0), address_sessions=12),
     ],
 )
 """

@@ -10,8 +10,8 @@ from loopback_host import file, internet, redirect
 from streamlit.testing.v1 import AppTest
 
 from pages.models.opening import files, opened
-from pages.models.opening.addresses import place_of
-from pages.models.opening.files import HeldFile
+from pages.models.opening.addresses import location_of
+from pages.models.opening.files import CheckpointFile
 from pages.serving import remote
 from quantcore.checkpoints import EXAMPLES, MemoryFolder, open_checkpoint
 from quantcore.errors import QuantError
@@ -102,7 +102,7 @@ def test_a_handle_is_shared_until_the_files_change(tmp_path):
         (folder / path.name).write_bytes(path.read_bytes())
 
     def handle():
-        return place_of("a", tmp_path).open(lambda done, of: None)
+        return location_of("a", tmp_path).open(lambda done, of: None)
 
     first = handle()
     assert handle() is first
@@ -118,7 +118,7 @@ def test_a_handle_is_shared_until_the_files_change(tmp_path):
 def test_handles_are_bounded(tmp_path):
     for i in range(opened.MOST + 5):
         (tmp_path / f"{i}.safetensors").write_bytes((RELEASE / "model.safetensors").read_bytes())
-        place_of(f"{i}.safetensors", tmp_path).open(lambda done, of: None)
+        location_of(f"{i}.safetensors", tmp_path).open(lambda done, of: None)
     assert sum(len(group.entries) for group in opened._handles._groups.values()) <= opened.MOST
     assert opened._handles.bytes > 0
 
@@ -130,8 +130,8 @@ def test_headers_wait_for_their_turn(tmp_path, monkeypatch):
     monkeypatch.setattr(
         opened.turn.Turn, "need", lambda self, size, *a, **k: asked.append(size) or need(self, size, *a, **k)
     )
-    place_of("example:minilm-gptq", tmp_path).forget()
-    handle = place_of("example:minilm-gptq", tmp_path).open(lambda done, of: None)
+    location_of("example:minilm-gptq", tmp_path).forget()
+    handle = location_of("example:minilm-gptq", tmp_path).open(lambda done, of: None)
     assert asked
     assert asked[-1] >= opened.HEADERS * handle.checkpoint.counter.total
 
@@ -141,18 +141,18 @@ def test_headers_too_long_to_be_kept_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(opened, "MOST_BYTES", 1000 * opened.HEADERS)
     (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", 2000) + b"{}".ljust(2000))
     with pytest.raises(QuantError, match="headers take more than 1.0 kB, the limit here"):  # noqa: RUF043
-        place_of("m.safetensors", tmp_path).open(lambda done, of: None)
+        location_of("m.safetensors", tmp_path).open(lambda done, of: None)
 
 
 # Uploads
 
 
-def held(*names: str) -> dict[str, HeldFile]:
+def held(*names: str) -> dict[str, CheckpointFile]:
     content = {name: (RELEASE / name).read_bytes() for name in names}
-    return {name: HeldFile(data, hashlib.sha256(data).hexdigest()) for name, data in content.items()}
+    return {name: CheckpointFile(data, hashlib.sha256(data).hexdigest()) for name, data in content.items()}
 
 
-def digests(found: dict[str, HeldFile]) -> dict[str, str]:
+def digests(found: dict[str, CheckpointFile]) -> dict[str, str]:
     return {name: each.sha256 for name, each in found.items()}
 
 
@@ -198,7 +198,7 @@ def test_a_cold_link_asks_for_its_files_by_name_and_digest():
 
 def test_other_files_are_named():
     wanted = digests(held("model.safetensors", "config.json"))
-    other = {"model.safetensors": HeldFile(b"x", "f" * 64)}
+    other = {"model.safetensors": CheckpointFile(b"x", "f" * 64)}
     assert (
         "The uploaded model.safetensors (SHA-256 ffffffffffff…) has the same name, but is another file."
         in files.request(other, wanted)

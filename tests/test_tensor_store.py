@@ -20,7 +20,7 @@ import safetensors.numpy
 import quantcore as qc
 from pages.serving import settings
 from pages.serving.log import log
-from pages.serving.tensor_store import LEAST, Limits, TensorStore, opened_at, upkeep, visitor_of
+from pages.serving.tensor_store import LEAST, StoreLimits, TensorStore, opened_at, upkeep, visitor_of
 from pages.serving.tensor_store.folder import Folder
 from pages.serving.tensor_store.record import Record
 from pages.serving.tensor_store.store import described
@@ -57,7 +57,7 @@ def url(request, tmp_path):
 @pytest.fixture
 def make(url, clock):
     def store(space=100 * MB, of_a_visitor=100 * MB, age=30 * DAY):
-        return TensorStore(url, Limits(space, of_a_visitor, age), clock)
+        return TensorStore(url, StoreLimits(space, of_a_visitor, age), clock)
 
     return store
 
@@ -330,7 +330,7 @@ def test_what_ended_processes_left_is_deleted_and_nothing_else(make, url, clock)
 
 
 def test_half_files_of_yesterday_are_deleted(make, tmp_path, clock):
-    store = TensorStore(str(tmp_path), Limits(MB, MB, DAY), clock)
+    store = TensorStore(str(tmp_path), StoreLimits(MB, MB, DAY), clock)
     for name, age in (("old", 2 * 3600), ("future", -2 * 3600), ("new", 0)):
         path = tmp_path / f"{'d' * 32}.safetensors.{name}.part"
         path.write_bytes(b"half")
@@ -371,13 +371,13 @@ def test_visitors_of_one_process_have_one_copy(make):
 
 
 def test_the_folder_is_for_its_owner_only(make, tmp_path, clock):
-    TensorStore(str(tmp_path / "new"), Limits(MB, MB, DAY), clock).share(tensor(), ANNA, LIMIT)
+    TensorStore(str(tmp_path / "new"), StoreLimits(MB, MB, DAY), clock).share(tensor(), ANNA, LIMIT)
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
 def test_a_folder_that_can_not_be_used_gets_a_sentence(tmp_path, logged):
     (tmp_path / "file").write_text("no folder")
-    store = TensorStore(str(tmp_path / "file" / "in"), Limits(MB, MB, DAY))
+    store = TensorStore(str(tmp_path / "file" / "in"), StoreLimits(MB, MB, DAY))
     refused(
         lambda: store.share(tensor(), ANNA, LIMIT), "can't be stored now (NotADirectoryError)", "try again"
     )
@@ -391,7 +391,7 @@ def test_a_folder_that_can_not_be_used_gets_a_sentence(tmp_path, logged):
 
 def test_what_was_begun_is_undone(tmp_path):
     """If the disk is full, no partial tensor remains, and nothing counts against the visitor."""
-    store = TensorStore(str(tmp_path), Limits(MB, MB, DAY))
+    store = TensorStore(str(tmp_path), StoreLimits(MB, MB, DAY))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
     try:
@@ -403,7 +403,7 @@ def test_what_was_begun_is_undone(tmp_path):
 
 def share_and_open(folder, number, space, results):
     """Share 40 tensors and open each right away; run in several processes."""
-    store = TensorStore(folder, Limits(space, 10**9, DAY))
+    store = TensorStore(folder, StoreLimits(space, 10**9, DAY))
     shared = opened = 0
     for i in range(40):
         x = np.full((100, 100), 100 * number + i, np.float32)
@@ -433,7 +433,7 @@ def test_processes_share_one_folder(tmp_path):
     for shared, opened in (results.get(timeout=5) for _ in started):
         assert shared >= opened >= 5
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".part"]
-    store = TensorStore(str(tmp_path), Limits(space, 10**9, DAY))
+    store = TensorStore(str(tmp_path), StoreLimits(space, 10**9, DAY))
     store.tidy()
     contents, records = ({p.stem for p in tmp_path.glob(f"*.{end}")} for end in ("safetensors", "json"))
     assert contents == records or contents < records
@@ -455,7 +455,7 @@ def test_where_a_tensor_goes(url, where):
 def test_the_store_of_the_settings(tmp_path):
     store = opened_at(settings.read({"QUANTSCOPE_STORE": str(tmp_path), "QUANTSCOPE_STORE_GB": "0.5"}))
     assert store is not None
-    assert store.limits == Limits(5 * 10**8, 300 * MB, 30 * DAY)
+    assert store.limits == StoreLimits(5 * 10**8, 300 * MB, 30 * DAY)
     assert store.days == 30
     assert opened_at(settings.read({"QUANTSCOPE_STORE": "OFF"})) is None
     for url, words in (("nix://x", "nix"), ("s3://bucket/folder", "not installed")):

@@ -24,7 +24,7 @@ _KEY = "_pointed"
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownTensor:
     """What a visitor's maps show. ``token``: names it in a request, and nobody can guess it."""
 
     tensor: Tensor
@@ -33,7 +33,7 @@ class Shown:
 
 
 # what sessions hold, and no longer than they do
-_shown: WeakValueDictionary[str, Shown] = WeakValueDictionary()
+_shown: WeakValueDictionary[str, ShownTensor] = WeakValueDictionary()
 _served = False
 
 
@@ -48,9 +48,9 @@ def offer(tensor: Tensor, scheme: qc.Scheme) -> str:
     """The token for what this session's maps show now; the previous one ends. Empty without the route."""
     if not _served:
         return ""
-    last: Shown | None = st.session_state.get(_KEY)
+    last: ShownTensor | None = st.session_state.get(_KEY)
     if last is None or (last.tensor.key, last.scheme) != (tensor.key, scheme):
-        st.session_state[_KEY] = last = Shown(tensor, scheme)
+        st.session_state[_KEY] = last = ShownTensor(tensor, scheme)
         _shown[last.token] = last
     return last.token
 
@@ -67,7 +67,7 @@ async def respond(request: Request) -> Response:
     return JSONResponse(content, headers={"cache-control": "no-store"})
 
 
-def _content(shown: Shown, typed: str) -> dict[str, object]:
+def _content(shown: ShownTensor, typed: str) -> dict[str, object]:
     element = read_element(typed, shown.tensor.shape)
     if element is None:
         raise qc.QuantError("The element is missing: write one index per axis, such as ?at=3,17.")

@@ -10,6 +10,7 @@ from importlib import import_module
 import pages
 from pages.learn.lesson_pages import LESSON_URL
 from pages.maps import four_maps
+from pages.serving.middleware.page_head import Opening
 from pages.shared import identity, large
 from pages.shared.page import Page
 from pages.shared.state import pinned
@@ -32,10 +33,9 @@ FREE_TEXT = set[str]().union(*(page.free_text for page in PAGES))
 _AT = {page.url_path: page for page in PAGES}
 
 
-def opens(url_path: str, query: dict[str, list[str]]) -> tuple[str, bool | None, bool]:
-    """The title of the page that a link opens, whether it has a sidebar (False if it uses none, None if folded), and whether it
-    awaits plotly.js.
-    """
+def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
+    """What a link opens, by the last part of its path and its parameters."""
     page = _AT.get(url_path, _AT[""])
     is_folded = url_path.startswith(LESSON_URL) and "true" in query.get(large.LARGE, ())
-    return identity.title(page), (None if is_folded else True) if page.used(query) else False, page.awaits_plotly(query)
+    sidebar = (None if is_folded else True) if page.used(query) else False
+    return Opening(identity.title(page), sidebar, page.awaits_plotly(query))

@@ -11,7 +11,7 @@ from pages.sidebar import tensor_controls
 from quantcore import figures, tensors
 
 
-class Example(NamedTuple):
+class PasteExample(NamedTuple):
     """A text as a visitor may paste it, and what is seen with it in 4 bits."""
 
     title: str
@@ -20,17 +20,17 @@ class Example(NamedTuple):
 
 
 EXAMPLES = (
-    Example(
+    PasteExample(
         "One outlier",
         "A nested list: 8 sets the scale; in 4 bits all others become 0",
         "[[0.1, -0.2, 0.3, 8.0],\n [0.2, 0.1, -0.3, 0.1],\n [-0.1, 0.4, 0.2, -0.3]]",
     ),
-    Example(
+    PasteExample(
         "Ties",
         "Rows of numbers: in 4 bits each but 7 lies halfway between two codes",
         "0.5, 1.5, 2.5, 3.5\n-0.5, -1.5, -2.5, 7",
     ),
-    Example(
+    PasteExample(
         "Nothing negative",
         "A printed tensor: half of the signed codes stay unused",
         "tensor([[0.02, 0.31, 1.24, 0.77],\n        [0.45, 0.08, 2.10, 0.93]])",

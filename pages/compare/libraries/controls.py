@@ -14,7 +14,7 @@ _DIFFER = ("onnxruntime", "aimet.Quantize")  # they differ on the default tensor
 _EXAMPLE = "_lib_example"
 
 
-class Example(NamedTuple):
+class LibraryExample(NamedTuple):
     """A tensor as text, a scheme without a library, and two libraries that differ on it."""
 
     title: str
@@ -26,7 +26,7 @@ class Example(NamedTuple):
 
 
 EXAMPLES = (
-    Example(
+    LibraryExample(
         "x = 2.25, s = 0.3: a tie decided by one ulp",
         "2.25",
         1,
@@ -34,7 +34,7 @@ EXAMPLES = (
         "onnxruntime",
         "torch.fake_quantize",
     ),
-    Example(
+    LibraryExample(
         "Ties with a zero point of 1",
         "0.125 0.375 -0.125",
         1,
@@ -42,7 +42,7 @@ EXAMPLES = (
         "onnxruntime",
         "compressed_tensors",
     ),
-    Example(
+    LibraryExample(
         "4 × 4, symmetric int8: divide by 127 or 127.5?",
         "-1.1258 -1.1524 -0.2506 -0.4339\n0.8487 0.692 -0.316 -2.1152\n0.3223 -1.2633 0.35 0.3081\n0.1198 1.2377 1.1168 -0.2473",
         2,
@@ -50,8 +50,8 @@ EXAMPLES = (
         "onnxruntime",
         "torchao",
     ),
-    Example("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", 1, "int8 symmetric", "onnxruntime", "torchao"),
-    Example(
+    LibraryExample("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", 1, "int8 symmetric", "onnxruntime", "torchao"),
+    LibraryExample(
         "A group from 10.5 to 14 at 4 bits: must the range include 0?",
         "10.5 11 11.5 12 12.5 13 13.5 14",
         1,

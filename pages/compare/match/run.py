@@ -17,7 +17,7 @@ _FOUND = "_match_found"
 
 
 @dataclass
-class Found:
+class SearchResult:
     """What a search has found for the inputs of ``key``, and the fraction of it that is done, 0 to 1."""
 
     key: str
@@ -25,19 +25,19 @@ class Found:
     fraction: float = 0.0
 
 
-def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> Found | None:
+def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResult | None:
     """Search if that is quick or asked for, else draw the button for it in ``place``; return what has been found so far.
 
     Raises:
         QuantError: the inputs can't be codes, scale or zero point of the tensor.
     """
     key = f"{tensor.key} {inputs.key}"
-    found: Found | None = st.session_state.get(_FOUND)
+    found: SearchResult | None = st.session_state.get(_FOUND)
     found = found if found is not None and found.key == key else None
     work = LongWork("match", f"match {key}", tensor.elements <= AT_ONCE)
     if (found is None or found.fraction < 1) and work.starts(place, "Search"):
         # another visitor may have searched the same, even while this one waited
-        shared = cache.cached_small(tensor, f"matches {inputs.key}", lambda: Found(key, qc.Matches()))
+        shared = cache.cached_small(tensor, f"matches {inputs.key}", lambda: SearchResult(key, qc.Matches()))
         work.run(
             st.empty(),
             lambda: _search(tensor, inputs, shared),
@@ -50,8 +50,8 @@ def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> Found | Non
     return found
 
 
-def _search(tensor: Tensor, inputs: Inputs, shared: Found) -> Generator[Step, None, None]:
-    found = Found(shared.key, qc.Matches())
+def _search(tensor: Tensor, inputs: Inputs, shared: SearchResult) -> Generator[Step, None, None]:
+    found = SearchResult(shared.key, qc.Matches())
     for step in qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point):
         found.matches, found.fraction = step.matches, step.fraction
         st.session_state[_FOUND] = found

@@ -16,23 +16,23 @@ _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 @dataclass(frozen=True)
-class Bit:
+class FormatBit:
     """A bit; ``kind``: what it stands for. The bits of integers and indices count as mantissa, but for a sign."""
 
     name: str
     kind: str
 
 
-def bits_of(fmt: qc.Format) -> list[Bit]:
+def bits_of(fmt: qc.Format) -> list[FormatBit]:
     """The bits of a code, the highest first."""
     if isinstance(fmt, qc.FloatFormat):
         return [
-            *([Bit("sign", SIGN)] if fmt.sign_bit else []),
-            *(Bit(f"E{i}", EXPONENT) for i in reversed(range(fmt.exponent))),
-            *(Bit(f"M{i}", MANTISSA) for i in reversed(range(fmt.mantissa))),
+            *([FormatBit("sign", SIGN)] if fmt.sign_bit else []),
+            *(FormatBit(f"E{i}", EXPONENT) for i in reversed(range(fmt.exponent))),
+            *(FormatBit(f"M{i}", MANTISSA) for i in reversed(range(fmt.mantissa))),
         ]
     signed = isinstance(fmt, qc.IntFormat) and fmt.signed
-    return [Bit(f"B{i}", SIGN if signed and i == fmt.bits - 1 else MANTISSA) for i in reversed(range(fmt.bits))]
+    return [FormatBit(f"B{i}", SIGN if signed and i == fmt.bits - 1 else MANTISSA) for i in reversed(range(fmt.bits))]
 
 
 def grouped(fmt: qc.Format, code: int) -> str:
@@ -136,7 +136,7 @@ def draw(place: Any, formats: dict[str, qc.Format], x: float, rule: str) -> tupl
     return (name, value) if value is not None and abs(value) < float("inf") else None
 
 
-def _tinted(bits: list[Bit]) -> list[str]:
+def _tinted(bits: list[FormatBit]) -> list[str]:
     """Styles that give each kind of bits its color."""
     return [
         f".st-key-{views.BITS} button:nth-of-type({place}) {{ --qs-bit: var(--qs-{bit.kind}); }}"

@@ -70,7 +70,7 @@ def name() -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPart:
     """The part of a tensor that is shown, in the tensor's own rows and columns.
 
     ``at``: the index on all axes but the last two; ``cell``: the chosen element, if any; ``closed``: no element is to be
@@ -116,12 +116,12 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
     pick(index)
 
 
-def whole_of(shape: tuple[int, ...]) -> Shown:
+def whole_of(shape: tuple[int, ...]) -> ShownPart:
     """The first plane of a tensor, or the first rows of a large one."""
-    return Shown((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, plane_shape(shape)[1]), None, shape)
+    return ShownPart((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, plane_shape(shape)[1]), None, shape)
 
 
-def part_of(shape: tuple[int, ...], worst: bool) -> Shown:
+def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
     """Draw the controls of the part shown, and return it; unusable input gets a warning, and the default is used.
 
     Args:
@@ -154,7 +154,7 @@ def part_of(shape: tuple[int, ...], worst: bool) -> Shown:
     at = _tried(lambda: _at(typed.get(AT, ""), shape, cell), (0,) * max(0, len(shape) - 2))
     rows = _tried(lambda: _rows(typed[ROWS], shape, cell), _default_rows(shape, None))
     columns = _tried(lambda: _inside(read_span(typed[COLUMNS], "Columns"), width, "columns"), (0, width))
-    shown = Shown(at, rows, columns, cell, shape, closed)
+    shown = ShownPart(at, rows, columns, cell, shape, closed)
     with steps:
         _step_buttons(shown)
     return shown
@@ -174,7 +174,7 @@ def _slice_field(shape: tuple[int, ...]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _step_buttons(shown: Shown) -> None:
+def _step_buttons(shown: ShownPart) -> None:
     """Draw the buttons that show other rows, or everything."""
     (start, stop), height = shown.rows, shown.height
     if stop - start < height:

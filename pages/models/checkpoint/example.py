@@ -8,7 +8,7 @@ from pages.models.opening import examples
 from pages.shared import cards, messages
 
 NAME = "minilm-gptq"
-TENSOR = examples.TOLD[NAME].tensor
+TENSOR = examples.EXAMPLE_CARDS[NAME].tensor
 
 
 def draw() -> None:

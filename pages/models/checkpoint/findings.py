@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.checkpoint import controls
 from pages.models.checkpoint.cell.run import is_remote
-from pages.models.opening import Opened
+from pages.models.opening import OpenCheckpoint
 from pages.shared import headers, messages, tables
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, Step
@@ -49,16 +49,16 @@ class Findings:
         return grouped(every, done)
 
 
-def known(opened: Opened, original: Opened | None) -> Findings:
+def known(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> Findings:
     """What has been found in a checkpoint so far."""
     return cache.cached_small(cache.CacheKey(_key(opened, original)), "findings", Findings)
 
 
-def _key(opened: Opened, original: Opened | None) -> str:
+def _key(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> str:
     return f"{opened.key} {original.key if original else ''}"
 
 
-def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Findings:
+def check(opened: OpenCheckpoint, original: OpenCheckpoint | None, place: DeltaGenerator) -> Findings:
     """Check all weights if that is quick or the visitor has asked for it; return what has been found so far."""
     found, total = known(opened, original), len(opened.checkpoint.tensors)
     if found.complete:
@@ -75,7 +75,7 @@ def check(opened: Opened, original: Opened | None, place: DeltaGenerator) -> Fin
     return found
 
 
-def _steps(opened: Opened, original: Opened | None, found: Findings) -> Generator[Step, None, None]:
+def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findings) -> Generator[Step, None, None]:
     """Check the tensors that have not been checked, then all together."""
     against, last = original.checkpoint if original else None, ""
     found.first, found.last = None, ()
@@ -97,7 +97,7 @@ def _steps(opened: Opened, original: Opened | None, found: Findings) -> Generato
     found.complete = True
 
 
-def _is_quick(opened: Opened, original: Opened | None) -> bool:
+def _is_quick(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> bool:
     """Whether both checkpoints are small and on this machine."""
     both = [each for each in (opened, original) if each is not None]
     names = (next(iter(each.checkpoint.tensors.values()), None) for each in both)
@@ -117,7 +117,7 @@ def sentence(finding: CheckpointFinding) -> None:
     st.markdown(f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]")
 
 
-def draw(opened: Opened, original: Opened | None) -> None:
+def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> None:
     """Draw what is wrong or suspicious, and the button that checks all weights."""
     place = st.empty()
     known = check(opened, original, place)
@@ -145,12 +145,12 @@ def _status(checked: int, total: int, complete: bool, every: list[CheckpointFind
     return f"{checked:,} of {count(total, 'tensor')} checked, {left}. So far: {found or 'nothing found'}.{click}"
 
 
-def _problems(opened: Opened) -> list[CheckpointFinding]:
+def _problems(opened: OpenCheckpoint) -> list[CheckpointFinding]:
     """What the headers reveal before any tensor is checked."""
     return grouped(map(of_problem, opened.checkpoint.problems), formats(opened.checkpoint))
 
 
-def _list(opened: Opened, every: list[CheckpointFinding]) -> None:
+def _list(opened: OpenCheckpoint, every: list[CheckpointFinding]) -> None:
     tensors = opened.checkpoint.tensors
     targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
     frame = pd.DataFrame(

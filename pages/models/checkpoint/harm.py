@@ -2,11 +2,11 @@
 
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.models.opening import Opened, compared
+from pages.models.opening import OpenCheckpoint, compared
 from quantcore.analysis import sqnr_of
 
 
-def sqnr(opened: Opened, original: Opened, place: DeltaGenerator) -> dict[str, float]:
+def sqnr(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> dict[str, float]:
     """Return the SQNR in dB of each tensor compared so far, by name; compare the rest if it is quick or asked for.
 
     The SQNR of a tensor that is compared in parts, such as a stack of experts, is that of all its parts.

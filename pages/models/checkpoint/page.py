@@ -4,12 +4,12 @@ import streamlit as st
 
 from pages.models import opening
 from pages.models.checkpoint import PAGE, controls, example, findings, tensor, views
-from pages.models.opening import Opened
+from pages.models.opening import OpenCheckpoint
 from pages.shared.page_frame import page_frame
 from pages.shared.state import choice, link
 from pages.shared.state.selection import Current
 
-found: dict[str, Opened | None] = {"": None, "original": None}
+found: dict[str, OpenCheckpoint | None] = {"": None, "original": None}
 
 
 def top(_: Current) -> None:

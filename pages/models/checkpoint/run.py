@@ -8,7 +8,7 @@ import torch
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.models.checkpoint.controls import Shown
+from pages.models.checkpoint.controls import ShownPart
 from pages.models.opening import Partner
 from pages.serving.work import memory
 from pages.shared.computing import cache
@@ -23,7 +23,7 @@ _TRIM = 16  # bands; the little that is kept of each pins the freed memory below
 
 
 @dataclass
-class Sums:
+class BandErrors:
     """Of the elements seen: their number, the sums of squares and of squared errors, and the largest |error|.
 
     ``worst``: row and column of the largest |error|; ``row``: with the largest squared error, ``row_noise``.
@@ -69,20 +69,20 @@ class Maps:
 
     data: MapData
     format_of: Quantized | None
-    sums: Sums | None
+    sums: BandErrors | None
     why: RowLoss | None = None
 
 
 @dataclass
-class _Parts:
+class _FinishedBands:
     """The finished bands of rows, by their first row."""
 
     bands: dict[int, MapData] = field(default_factory=dict)
-    sums: Sums = field(default_factory=Sums)
+    sums: BandErrors = field(default_factory=BandErrors)
 
 
 def maps(
-    tensor: CheckpointTensor, original: Partner | None, shown: Shown, key: str, place: DeltaGenerator
+    tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, key: str, place: DeltaGenerator
 ) -> Maps | None:
     """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped the reading.
 
@@ -101,7 +101,7 @@ def maps(
         return None
 
     def make() -> Maps:
-        parts = cache.cached_small(content, f"parts of {what}", _Parts)
+        parts = cache.cached_small(content, f"parts of {what}", _FinishedBands)
         work.run(place, lambda: _read(tensor, original, shown, parts), content, _NEED, short=True)
         return _maps(tensor, original, shown, parts)
 
@@ -109,7 +109,7 @@ def maps(
 
 
 def _read(
-    tensor: CheckpointTensor, original: Partner | None, shown: Shown, parts: _Parts
+    tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, parts: _FinishedBands
 ) -> Generator[Step, None, None]:
     """Read the bands of rows that are missing."""
     (first, last), step = shown.rows, step_of(shown.rows, shown.columns)
@@ -131,7 +131,7 @@ def _read(
         yield Step((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
 
 
-def _maps(tensor: CheckpointTensor, original: Partner | None, shown: Shown, parts: _Parts) -> Maps:
+def _maps(tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, parts: _FinishedBands) -> Maps:
     done = [parts.bands.pop(start) for start in sorted(parts.bands)]
     row = tensor.window((shown.rows[0], shown.rows[0] + 1), shown.at).result
     data = joined(done) if len(done) > 1 else done[0]
@@ -140,7 +140,7 @@ def _maps(tensor: CheckpointTensor, original: Partner | None, shown: Shown, part
     return Maps(data, row, parts.sums, _why(tensor, original, shown, parts.sums))
 
 
-def _why(tensor: CheckpointTensor, original: Partner, shown: Shown, sums: Sums) -> RowLoss | None:
+def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, sums: BandErrors) -> RowLoss | None:
     """What the row with the largest error lost; None if nothing is lost, or it is not finite."""
     if not 0 < sums.noise < math.inf:
         return None
@@ -149,7 +149,7 @@ def _why(tensor: CheckpointTensor, original: Partner, shown: Shown, sums: Sums) 
     return row_loss(window, sums.signal, sums.noise)
 
 
-def _bands(shown: Shown, multiple: int) -> Iterator[tuple[int, int]]:
+def _bands(shown: ShownPart, multiple: int) -> Iterator[tuple[int, int]]:
     """Yield (start, stop) of the rows to read at once: a multiple of the rows of a cell."""
     width = max(1, shown.shape[-1] if shown.shape else 1)
     most = BAND if len(shown.shape) < 3 else 8 * BAND  # some stacks are read by whole experts
@@ -158,7 +158,7 @@ def _bands(shown: Shown, multiple: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + rows, shown.rows[1])
 
 
-def _map(window: Window, shown: Shown, rows: tuple[int, int], step: tuple[int, int]) -> MapData:
+def _map(window: Window, shown: ShownPart, rows: tuple[int, int], step: tuple[int, int]) -> MapData:
     if window.result is None:
         return value_data(window.values, window.original, window.row, None, shown.columns, step)
     view = qc.views.View(columns=shown.columns)

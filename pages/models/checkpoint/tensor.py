@@ -12,8 +12,8 @@ import quantcore as qc
 from pages.maps import component
 from pages.maps.picture import Picture
 from pages.models.checkpoint import cell, controls, findings, run
-from pages.models.checkpoint.controls import Shown
-from pages.models.opening import Opened, Partner, pairs_of, partner
+from pages.models.checkpoint.controls import ShownPart
+from pages.models.opening import OpenCheckpoint, Partner, pairs_of, partner
 from pages.shared import messages, small_print
 from pages.shared.theme import theme
 from quantcore.analysis import View, element
@@ -22,7 +22,7 @@ from quantcore.diagnosis import Box
 from quantcore.wording import megabytes, printable, short
 
 
-def draw(opened: Opened, original: Opened | None, name: str) -> None:
+def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> None:
     """Draw a tensor of a checkpoint."""
     tensor = opened.checkpoint.tensors.get(name)
     if tensor is None:
@@ -51,7 +51,7 @@ def draw(opened: Opened, original: Opened | None, name: str) -> None:
 
 
 def _partner(
-    opened: Opened, tensor: CheckpointTensor, original: Opened | None, at: tuple[int, ...]
+    opened: OpenCheckpoint, tensor: CheckpointTensor, original: OpenCheckpoint | None, at: tuple[int, ...]
 ) -> tuple[Partner | None, str]:
     """Return the original's plane, and a note on the order of its rows, or on why there is none."""
     if original is None:
@@ -80,7 +80,7 @@ def _partner(
 
 
 def _facts(
-    line: "st.delta_generator.DeltaGenerator", tensor: CheckpointTensor, shown: Shown, maps: run.Maps | None
+    line: "st.delta_generator.DeltaGenerator", tensor: CheckpointTensor, shown: ShownPart, maps: run.Maps | None
 ) -> None:
     """Draw the facts about the tensor and its error in one line."""
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
@@ -130,7 +130,7 @@ def _facts(
             )
 
 
-def _with_worst(shown: Shown, maps: run.Maps | None) -> Shown:
+def _with_worst(shown: ShownPart, maps: run.Maps | None) -> ShownPart:
     """The part with the element of the largest error chosen, if none is and it is known."""
     if shown.cell is not None or shown.closed or maps is None or maps.why is None or maps.sums is None:
         return shown
@@ -145,10 +145,10 @@ def why_lost(place: DeltaGenerator, maps: run.Maps | None) -> None:
 
 
 def beside(
-    opened: Opened,
-    original: Opened | None,
+    opened: OpenCheckpoint,
+    original: OpenCheckpoint | None,
     tensor: CheckpointTensor,
-    shown: Shown,
+    shown: ShownPart,
     maps: run.Maps | None,
     key: str,
     pick: Callable[[tuple[int, ...]], None] = controls.pick,
@@ -175,9 +175,9 @@ def beside(
 
 
 def _maps(
-    opened: Opened,
+    opened: OpenCheckpoint,
     tensor: CheckpointTensor,
-    shown: Shown,
+    shown: ShownPart,
     maps: run.Maps,
     key: str,
     pick: Callable[[tuple[int, ...]], None],
@@ -207,7 +207,7 @@ def _maps(
         st.caption(legend)
 
 
-def boxes(opened: Opened, name: str) -> tuple[Box, ...]:
+def boxes(opened: OpenCheckpoint, name: str) -> tuple[Box, ...]:
     """The places of the findings of a tensor."""
     found = findings.known(opened, None).of.get(name, ())
     return tuple(box for finding in found for box in finding.boxes)
@@ -220,7 +220,7 @@ def _notes(tensor: CheckpointTensor) -> list[str]:
         return []
 
 
-def _findings(opened: Opened, original: Opened | None, name: str) -> None:
+def _findings(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> None:
     """Draw what a check has found in this tensor."""
     found = findings.known(opened, original)
     for finding in found.of.get(name, ()):

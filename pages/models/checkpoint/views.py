@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.models.checkpoint import controls, harm, treemap
-from pages.models.opening import Opened
+from pages.models.opening import OpenCheckpoint
 from pages.shared import headers, messages, tables
 from pages.shared.computing import cache
 from pages.shared.state import choice
@@ -26,13 +26,13 @@ TABLE_ROWS = 2000
 _TABLE = "_ck_table"
 
 
-def entries(opened: Opened) -> list[Entry]:
+def entries(opened: OpenCheckpoint) -> list[Entry]:
     """Every tensor of a checkpoint, from headers."""
     content = cache.CacheKey(opened.key)
     return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
 
 
-def totals(opened: Opened) -> None:
+def totals(opened: OpenCheckpoint) -> None:
     """Draw one line about the checkpoint: format, totals, and what the config says."""
     sums, checkpoint = Totals.of(entries(opened)), opened.checkpoint
     texts = [
@@ -47,7 +47,7 @@ def totals(opened: Opened) -> None:
     st.html(f'<p class="qs-line qs-facts">{cells}</p>')
 
 
-def problems(opened: Opened) -> None:
+def problems(opened: OpenCheckpoint) -> None:
     """Say what is wrong with the files."""
     found = opened.checkpoint.problems
     if found:
@@ -55,7 +55,7 @@ def problems(opened: Opened) -> None:
         messages.warning(printable(found[0].sentence, 400) + more)
 
 
-def draw(opened: Opened, original: Opened | None, color: str) -> None:
+def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) -> None:
     """Draw the treemap next to the table."""
     every = entries(opened)
     lost: dict[str, float] | None = None
@@ -68,7 +68,7 @@ def draw(opened: Opened, original: Opened | None, color: str) -> None:
         _table(every, lost)
 
 
-def _tiles(opened: Opened, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
+def _tiles(opened: OpenCheckpoint, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
     def make() -> tuple[list[Leaf], list[Tile]]:
         leaves = [
             Leaf(entry.name, entry.num_bytes, 0 if entry.problem else entry.elements) for entry in every
@@ -78,7 +78,7 @@ def _tiles(opened: Opened, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
     return cache.cached_small(cache.CacheKey(opened.key), "tiles", make)
 
 
-def _treemap(opened: Opened, every: list[Entry], lost: dict[str, float] | None) -> None:
+def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] | None) -> None:
     leaves, drawn = _tiles(opened, every)
     colored = "bits" if lost is None else str(sorted(lost.items()))
     identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"

@@ -22,7 +22,7 @@ with page_frame(
     if original is None and other is None:
         cards.draw(examples.cards())
         other, original = examples.open_pair(controls.EXAMPLE)
-        st.markdown(f"An example: {messages.plain(examples.TOLD[controls.EXAMPLE].line)}, against its original.")
+        st.markdown(f"An example: {messages.plain(examples.EXAMPLE_CARDS[controls.EXAMPLE].line)}, against its original.")
     if original is None or other is None:
         link.keep(controls.KEYS)
         missing = "the original that it was made from" if original is None else "one that was made from it"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pages.models.opening.opened import Located, Opened, Progress, forget, shared
+from pages.models.opening.opened import Located, OpenCheckpoint, Progress, forget, shared
 from pages.serving import models_folder, remote
 from quantcore.checkpoints import EXAMPLES, LocalFolder, NotFound
 from quantcore.errors import QuantError
@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a checkpoint lies.
 
     Attributes:
@@ -33,7 +33,7 @@ class Place:
     locate: Callable[[], Located]
     is_remote: bool = False
 
-    def open(self, progress: Progress) -> Opened:
+    def open(self, progress: Progress) -> OpenCheckpoint:
         """Open it, or share what another visitor has opened.
 
         Raises:
@@ -56,7 +56,7 @@ def schemes() -> list[str]:
     return [f"{scheme}://" for scheme in remote.current().hosts.schemes()]
 
 
-def place_of(address: str, root: Path | None) -> Place:
+def location_of(address: str, root: Path | None) -> Location:
     """Return where an address leads.
 
     Args:
@@ -74,13 +74,13 @@ def place_of(address: str, root: Path | None) -> Place:
     return _local(*models_folder.confined(root, address), address)
 
 
-def _url(address: str) -> Place:
+def _url(address: str) -> Location:
     state = f"{address} {int(time.monotonic() // AGAIN)}"
     title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
-    return Place(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
+    return Location(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
 
 
-def _example(name: str) -> Place:
+def _example(name: str) -> Location:
     path = EXAMPLES.get(name)
     if path is None:
         raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
@@ -88,9 +88,9 @@ def _example(name: str) -> Place:
     return _local(folder, file, name)
 
 
-def _local(folder: LocalFolder, name: str | None, address: str) -> Place:
+def _local(folder: LocalFolder, name: str | None, address: str) -> Location:
     title = address.rstrip("/").rpartition("/")[2]
-    return Place(repr((str(folder.path), name, _files(folder.path))), title, lambda: (folder, name))
+    return Location(repr((str(folder.path), name, _files(folder.path))), title, lambda: (folder, name))
 
 
 def _files(folder: Path) -> list[tuple[str, int, int, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from pages.models.opening.opened import Opened
+from pages.models.opening.opened import OpenCheckpoint
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, Step
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, TensorResult
@@ -58,7 +58,7 @@ class SharedComparison:
         return known
 
 
-def between(original: Opened, other: Opened) -> SharedComparison:
+def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison:
     """Return the comparison of two checkpoints: this visitor's, another's, or a new one."""
     mine: dict[str, SharedComparison] = st.session_state.setdefault(_COMPARISONS, {})
     key = f"comparison {original.key} | {other.key}"

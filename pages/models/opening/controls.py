@@ -9,8 +9,8 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.models.opening import addresses
 from pages.models.opening.found import checkpoints_in
-from pages.models.opening.opened import Opened
-from pages.models.opening.uploads import UPLOAD, NotUploaded, Uploads
+from pages.models.opening.opened import OpenCheckpoint
+from pages.models.opening.uploads import UPLOAD, NotUploaded, UploadedFiles
 from pages.serving import models_folder
 from pages.shared import messages, page_frame
 from pages.shared.computing import turn
@@ -25,7 +25,7 @@ KEYS = {*SLOTS.values(), *FILES.values()}
 _PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 
-def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
+def choose(slot: str = "", label: str = "Checkpoint") -> OpenCheckpoint | None:
     """Draw the controls of a slot; return what has been opened, None if there is nothing yet or it can't be opened.
 
     Problems are reported here.
@@ -37,7 +37,7 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
         row.popover("Upload", icon=":material/upload:"),
     )
     meter = row.container(key=f"opening_{key}_meter")
-    uploads = Uploads(key, FILES[slot])
+    uploads = UploadedFiles(key, FILES[slot])
     carried = [each for each in (key, FILES[slot]) if _carry_over(each)]
     with popover:  # first, since a new upload sets the address
         uploaded = uploads.draw()
@@ -48,14 +48,14 @@ def choose(slot: str = "", label: str = "Checkpoint") -> Opened | None:
         link.write_bound(each, st.session_state[each])
     if not typed:
         return None
-    progress = _Progress(meter.empty())
+    progress = _HeaderProgress(meter.empty())
     try:
         if typed.startswith(UPLOAD):
             opened, place = uploads.open(progress), None
             asks = f"The link asks whoever opens it for {uploads.named()}: send that along."
             sharing.note(messages.plain(asks))
         else:
-            place = addresses.place_of(typed, models_folder.current())
+            place = addresses.location_of(typed, models_folder.current())
             opened = place.open(progress)
     except NotUploaded as request:
         st.info(messages.plain(str(request)), icon=":material/upload:")
@@ -101,7 +101,7 @@ def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -
     return typed.strip() if typed else None
 
 
-def _draw_meter(place: DeltaGenerator, key: str, opened: Opened, at: addresses.Place | None) -> None:
+def _draw_meter(place: DeltaGenerator, key: str, opened: OpenCheckpoint, at: addresses.Location | None) -> None:
     """Show how much has been read, and for a remote checkpoint a button that opens it again."""
     with place.container(horizontal=True, vertical_alignment="center", wrap=False):
         text = st.empty()
@@ -118,7 +118,7 @@ def _draw_meter(place: DeltaGenerator, key: str, opened: Opened, at: addresses.P
     page_frame.at_end(partial(_write_meter, text, opened))
 
 
-def _write_meter(place: DeltaGenerator, opened: Opened) -> None:
+def _write_meter(place: DeltaGenerator, opened: OpenCheckpoint) -> None:
     read, total = opened.checkpoint.counter.different, opened.total_bytes
     place.caption(
         f"{megabytes(read)} of {megabytes(total)} read",
@@ -126,7 +126,7 @@ def _write_meter(place: DeltaGenerator, opened: Opened) -> None:
     )
 
 
-class _Progress:
+class _HeaderProgress:
     """Shows how many files have been opened, once that takes a while; ends the run if it was replaced."""
 
     def __init__(self, place: DeltaGenerator) -> None:

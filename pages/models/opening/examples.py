@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.models.opening import addresses
 from pages.models.opening.controls import SLOTS
-from pages.models.opening.opened import Opened
+from pages.models.opening.opened import OpenCheckpoint
 from pages.models.opening.partners import partner
 from pages.shared.cards import Card
 from pages.shared.theme import theme
@@ -19,7 +19,7 @@ HEIGHT, WIDTH = 24, 36  # cells of a picture
 
 
 @dataclass(frozen=True)
-class Told:
+class ExampleCard:
     """What a card says of an example. ``tensor``: whose errors it shows."""
 
     title: str
@@ -27,23 +27,23 @@ class Told:
     tensor: str
 
 
-TOLD = {
-    "chgnet-w4a16": Told(
+EXAMPLE_CARDS = {
+    "chgnet-w4a16": ExampleCard(
         "A whole model", "136 tensors, 4 bits: CHGNet as W4A16", "atom_conv_layers.0.twoBody_atom.mlp_core.layers.0.weight"
     ),
-    "minilm-gptq": Told("GPTQ", "One outlier spoils a row", "encoder.layer.0.output.dense.weight"),
-    "minilm-q4_k_m": Told("GGUF Q4_K_M", "Bits across blocks, scales of scales", "blk.0.ffn_down.weight"),
-    "minilm-nvfp4": Told("NVFP4", "16 values share a scale of 8 bits", "encoder.layer.0.output.dense.weight"),
+    "minilm-gptq": ExampleCard("GPTQ", "One outlier spoils a row", "encoder.layer.0.output.dense.weight"),
+    "minilm-q4_k_m": ExampleCard("GGUF Q4_K_M", "Bits across blocks, scales of scales", "blk.0.ffn_down.weight"),
+    "minilm-nvfp4": ExampleCard("NVFP4", "16 values share a scale of 8 bits", "encoder.layer.0.output.dense.weight"),
 }
 
 
-def open_pair(name: str) -> tuple[Opened, Opened]:
+def open_pair(name: str) -> tuple[OpenCheckpoint, OpenCheckpoint]:
     """A quantized example and its original; both are shared by all visitors.
 
     Raises:
         QuantError: it can't be read.
     """
-    pair = (addresses.place_of(f"{addresses.EXAMPLE}{each}", None) for each in (name, ORIGINALS[name]))
+    pair = (addresses.location_of(f"{addresses.EXAMPLE}{each}", None) for each in (name, ORIGINALS[name]))
     opened, original = (place.open(lambda done, of: None) for place in pair)
     return opened, original
 
@@ -58,15 +58,15 @@ def cards(on_click: Callable[[str], None] = choose) -> list[Card]:
     """A card for each example; its picture is the error of one of its tensors."""
     return [
         Card(f"_ck_card_{name}", told.title, told.line, _picture(name, theme()), on_click, (name,))
-        for name, told in TOLD.items()
+        for name, told in EXAMPLE_CARDS.items()
     ]
 
 
-@st.cache_resource(show_spinner=False, max_entries=2 * len(TOLD))
+@st.cache_resource(show_spinner=False, max_entries=2 * len(EXAMPLE_CARDS))
 def _picture(name: str, theme: str) -> np.ndarray:
     """The largest error of each part of a tensor, in the colors of the error map."""
     opened, original = open_pair(name)
-    tensor = opened.checkpoint.tensors[TOLD[name].tensor]
+    tensor = opened.checkpoint.tensors[EXAMPLE_CARDS[name].tensor]
     was = partner(opened, original, tensor.name, ())
     assert was is not None  # a shipped example
     error = (was.rows(0, tensor.shape[0]) - tensor.read()).numpy()

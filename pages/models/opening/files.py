@@ -16,7 +16,7 @@ _FILE = re.compile(r"([0-9a-f]{64}):([^/\\]{1,255})")
 
 
 @dataclass(frozen=True)
-class HeldFile:
+class CheckpointFile:
     """An uploaded file: its content, and the content's SHA-256 in hex."""
 
     data: bytes = field(repr=False)
@@ -59,7 +59,7 @@ def parse(text: str) -> dict[str, str]:
     return found
 
 
-def wanted_of(held: Mapping[str, HeldFile], wanted: Mapping[str, str]) -> dict[str, bytes] | None:
+def wanted_of(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> dict[str, bytes] | None:
     """Return the content of the files that a link asks for, by the names that it gives them; None if one is missing."""
     by_digest = {file.sha256: file.data for file in held.values()}
     if not set(wanted.values()) <= set(by_digest):
@@ -67,7 +67,7 @@ def wanted_of(held: Mapping[str, HeldFile], wanted: Mapping[str, str]) -> dict[s
     return {name: by_digest[digest] for name, digest in wanted.items()}
 
 
-def request(held: Mapping[str, HeldFile], wanted: Mapping[str, str]) -> str:
+def request(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> str:
     """Return a sentence that asks for a link's missing files and names any others that were uploaded."""
     there = {file.sha256 for file in held.values()}
     missing = {name: digest for name, digest in wanted.items() if digest not in there}
@@ -97,7 +97,7 @@ def _short(name: str) -> str:
     return name if len(name) <= 80 else f"{name[:79]}…"
 
 
-def names_of(held: Mapping[str, HeldFile]) -> str:
+def names_of(held: Mapping[str, CheckpointFile]) -> str:
     """Return a short text for files: the first one with tensors, and how many others there are."""
     names = sorted(held, key=lambda name: (name.lower().endswith(".json"), name))
     return _short(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")

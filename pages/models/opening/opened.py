@@ -24,7 +24,7 @@ Located = tuple[Folder, str | None]  # a folder, and the name of a file in it
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenCheckpoint:
     """A checkpoint of which only the headers have been read.
 
     Attributes:
@@ -45,7 +45,7 @@ class _Handle:
 
     __slots__ = ("_bytes", "opened")
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenCheckpoint) -> None:
         self.opened = opened
         self._bytes = HEADERS * opened.checkpoint.counter.total
 
@@ -53,7 +53,7 @@ class _Handle:
         return self._bytes
 
 
-def shared(state: str, title: str, locate: Callable[[], Located], progress: Progress) -> Opened:
+def shared(state: str, title: str, locate: Callable[[], Located], progress: Progress) -> OpenCheckpoint:
     """Return the handle of a checkpoint, which is opened unless a visitor's handle is still kept.
 
     Args:
@@ -75,7 +75,7 @@ def forget(state: str) -> None:
     _times_forgotten[state] += 1
 
 
-def opened(where: str, title: str, locate: Callable[[], Located], progress: Progress) -> Opened:
+def opened(where: str, title: str, locate: Callable[[], Located], progress: Progress) -> OpenCheckpoint:
     """Open a checkpoint when it is this visitor's turn.
 
     Args:
@@ -108,7 +108,7 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
             folder.counter.before = None
     files = sorted(folder.opened.items())
     identity = repr((where, [(each, source.size, source.identity) for each, source in files]))
-    return Opened(
+    return OpenCheckpoint(
         checkpoint,
         hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32],
         title,

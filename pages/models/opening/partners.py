@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pages.models.opening.opened import Opened
+from pages.models.opening.opened import OpenCheckpoint
 from pages.shared.computing import cache
 from quantcore.checkpoints import CheckpointTensor, plane_shape
 from quantcore.checkpoints.comparison import Order, Pair, Pairing, pair_up, row_order
 
 
-def pairing(opened: Opened, original: Opened) -> Pairing:
+def pairing(opened: OpenCheckpoint, original: OpenCheckpoint) -> Pairing:
     """The pairs of tensors of two checkpoints, by name and shape; reads no data."""
     key, elements = f"pairing {original.key} | {opened.key}", len(opened.checkpoint.tensors)
     return cache.cached_small(cache.CacheKey(key, 100 * elements), "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
 
 
-def pairs_of(opened: Opened, original: Opened, name: str) -> list[Pair]:
+def pairs_of(opened: OpenCheckpoint, original: OpenCheckpoint, name: str) -> list[Pair]:
     """The pairs of a tensor: none, one, or one for each expert or part of it."""
     return pairing(opened, original).of_other.get(name, [])
 
@@ -55,7 +55,7 @@ class Partner:
         return (*self.at, row, column)[-len(self.tensor.shape) :] if self.tensor.shape else ()
 
 
-def partner(opened: Opened, original: Opened | None, name: str, at: tuple[int, ...]) -> Partner | None:
+def partner(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, at: tuple[int, ...]) -> Partner | None:
     """The plane that a plane of a tensor was made from; None if the original is missing or has no such plane.
 
     Args:
@@ -79,7 +79,7 @@ def partner(opened: Opened, original: Opened | None, name: str, at: tuple[int, .
     return None
 
 
-def _order(opened: Opened, original: Opened, was: str, name: str) -> Order | None:
+def _order(opened: OpenCheckpoint, original: OpenCheckpoint, was: str, name: str) -> Order | None:
     def make() -> tuple[Order | None]:
         return (row_order(original.checkpoint, opened.checkpoint, was, name),)
 

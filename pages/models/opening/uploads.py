@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 
 from pages.models.opening import files
-from pages.models.opening.files import HeldFile
-from pages.models.opening.opened import Opened, Progress, opened
+from pages.models.opening.files import CheckpointFile
+from pages.models.opening.opened import OpenCheckpoint, Progress, opened
 from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.state.file_field import FileField
@@ -25,7 +25,7 @@ class NotUploaded(Exception):
     """The link's files have not been uploaded; the message says which to upload."""
 
 
-class Uploads:
+class UploadedFiles:
     """The uploaded files of a slot.
 
     Args:
@@ -57,7 +57,7 @@ class Uploads:
         held = self._held()
         return [_address_of(held)] if held else []
 
-    def open(self, progress: Progress) -> Opened:
+    def open(self, progress: Progress) -> OpenCheckpoint:
         """Open the files that the link asks for; uploading files makes the visitor's own link ask for them.
 
         Raises:
@@ -73,7 +73,7 @@ class Uploads:
         content = files.wanted_of(held, asked)
         if content is None:
             raise NotUploaded(files.request(held, asked))
-        known: tuple[str, Opened] | None = st.session_state.get(self._open)
+        known: tuple[str, OpenCheckpoint] | None = st.session_state.get(self._open)
         if known is None or known[0] != text:
             title = next(iter(asked)) if len(asked) == 1 else f"{len(asked)} uploaded files"
             folder = MemoryFolder(content)
@@ -92,11 +92,11 @@ class Uploads:
             label = f"Open {files.names_of(held)}"
             st.button(messages.plain(label), on_click=partial(self._use, held), key=f"_{self._address}_other")
 
-    def _held(self) -> dict[str, HeldFile]:
+    def _held(self) -> dict[str, CheckpointFile]:
         """The uploaded files, by name."""
         return self._field.content or {}
 
-    def _read(self, given: list[Any]) -> dict[str, HeldFile]:
+    def _read(self, given: list[Any]) -> dict[str, CheckpointFile]:
         st.session_state.pop(self._open, None)
         return _checked(given, set(self._asked_for().values()))
 
@@ -125,7 +125,7 @@ class Uploads:
         address = st.session_state.get(self._address, st.query_params.get(self._address, "")) or ""
         return str(address).startswith(UPLOAD)
 
-    def _use(self, held: dict[str, HeldFile]) -> None:
+    def _use(self, held: dict[str, CheckpointFile]) -> None:
         """Open these files, and make the link ask for them."""
         st.session_state[self._own] = st.session_state[self._asked] = files.text_of(_digests(held))
         st.session_state[self._address] = _address_of(held)
@@ -140,15 +140,15 @@ class Uploads:
             st.session_state.pop(key, None)
 
 
-def _address_of(held: dict[str, HeldFile]) -> str:
+def _address_of(held: dict[str, CheckpointFile]) -> str:
     return f"{UPLOAD}{files.names_of(held)}"
 
 
-def _digests(held: dict[str, HeldFile]) -> dict[str, str]:
+def _digests(held: dict[str, CheckpointFile]) -> dict[str, str]:
     return {name: file.sha256 for name, file in held.items()}
 
 
-def _checked(given: Sequence[Any], asked: set[str]) -> dict[str, HeldFile]:
+def _checked(given: Sequence[Any], asked: set[str]) -> dict[str, CheckpointFile]:
     """The uploaded files by name; their bytes are shared with the server's store of uploads, not copied.
 
     Args:
@@ -157,7 +157,7 @@ def _checked(given: Sequence[Any], asked: set[str]) -> dict[str, HeldFile]:
     Raises:
         QuantError: there are too many, one is too large or not a file of a checkpoint, or two have the same name.
     """
-    held: dict[str, HeldFile] = {}
+    held: dict[str, CheckpointFile] = {}
     if len(given) > files.MAX_FILES:
         raise QuantError(f"There are {len(given):,} files; upload at most {files.MAX_FILES}.")
     for file in given:
@@ -166,7 +166,7 @@ def _checked(given: Sequence[Any], asked: set[str]) -> dict[str, HeldFile]:
         data = file.getvalue()
         if len(data) > upload_limit():
             raise QuantError(f"{short(name, 120)} is larger than {upload_limit() >> 20} MB, the limit here.")
-        new = HeldFile(data, hashlib.sha256(data).hexdigest())
+        new = CheckpointFile(data, hashlib.sha256(data).hexdigest())
         old = held.get(name, new)
         if old.sha256 != new.sha256 and (old.sha256 in asked) == (new.sha256 in asked):
             raise QuantError(f"Two files are named {short(name, 120)}; remove one.")

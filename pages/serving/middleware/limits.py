@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pages.serving.metrics import REFUSED
 from pages.serving.middleware import uploads
-from pages.serving.middleware.uploads import Uploads
+from pages.serving.middleware.uploads import UploadLimits
 from pages.serving.network import network
 
 CLOSED = "/_stcore/metrics"  # Streamlit's own, open to everybody and costly to compute
@@ -55,7 +55,7 @@ class Limits:
         address_sessions: open pages per address; a third of them may be opened at once, then a 100th per second.
     """
 
-    def __init__(self, app: ASGIApp, uploads: Uploads, address_sessions: float) -> None:
+    def __init__(self, app: ASGIApp, uploads: UploadLimits, address_sessions: float) -> None:
         self.app, self.uploads, self.address_sessions = app, uploads, address_sessions
         self._connects = Rate(address_sessions / 3, address_sessions / 100)
         self._sessions = Counter[str]()

@@ -30,7 +30,7 @@ _HOST = re.compile(_PLACE)
 _ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_PLACE}")
 
 
-class Place(NamedTuple):
+class HostPort(NamedTuple):
     """A host and a port; the port is None if none is given and none is known."""
 
     name: str
@@ -41,9 +41,9 @@ class Origin(NamedTuple):
     """Where a page is from. The port is never None if the scheme is http or https."""
 
     scheme: str
-    place: Place
+    place: HostPort
 
-    def is_at(self, place: Place) -> bool:
+    def is_at(self, place: HostPort) -> bool:
         """Whether the page is from a host and port; without a port, from the default port of its own scheme."""
         port = DEFAULT_PORTS.get(self.scheme)
         return port is not None and self.place == (place if place.port else place._replace(port=port))
@@ -55,28 +55,28 @@ def origin_of(text: str) -> Origin | None:
     >>> origin_of("https://Example.org:443") == origin_of("https://example.org")
     True
     >>> origin_of("https://[2001:DB8:0::1]:8501").place
-    Place(name='[2001:db8::1]', port=8501)
+    HostPort(name='[2001:db8::1]', port=8501)
     >>> origin_of("null"), origin_of("https://you@example.org"), origin_of("https://example.org/")
     (None, None, None)
     """
     found = _ORIGIN.fullmatch(text.lower()) if text.isascii() else None
-    place = _place(found)
+    place = _host_port(found)
     if found is None or place is None:
         return None
     port = place.port or DEFAULT_PORTS.get(found["scheme"])
     return Origin(found["scheme"], place._replace(port=port))
 
 
-def place_of(text: str) -> Place | None:
+def host_port_of(text: str) -> HostPort | None:
     """Return the host and port that a Host header names; None if it is not exactly that.
 
-    >>> place_of("Example.org:8501"), place_of("example.org."), place_of("you@example.org")
-    (Place(name='example.org', port=8501), Place(name='example.org.', port=None), None)
+    >>> host_port_of("Example.org:8501"), host_port_of("example.org."), host_port_of("you@example.org")
+    (HostPort(name='example.org', port=8501), HostPort(name='example.org.', port=None), None)
     """
-    return _place(_HOST.fullmatch(text.lower()) if text.isascii() else None)
+    return _host_port(_HOST.fullmatch(text.lower()) if text.isascii() else None)
 
 
-def _place(found: re.Match[str] | None) -> Place | None:
+def _host_port(found: re.Match[str] | None) -> HostPort | None:
     if found is None:
         return None
     name, port = found["name"], int(found["port"] or 0) or None
@@ -85,7 +85,7 @@ def _place(found: re.Match[str] | None) -> Place | None:
             name = f"[{IPv6Address(name[1:-1])}]"  # an address can be written in several ways
         except AddressValueError:
             return None
-    return None if port and port > 65535 else Place(name, port)
+    return None if port and port > 65535 else HostPort(name, port)
 
 
 def check_settings() -> None:
@@ -113,7 +113,7 @@ def _listed() -> list[str]:
     return [str(text).strip() for text in config.get_option(SETTING)]
 
 
-def own_address() -> Place | None:
+def own_address() -> HostPort | None:
     """Where `browser.serverAddress` and `browser.serverPort` say that visitors find the app; None if nowhere."""
     if not config.is_manually_set("browser.serverAddress"):  # its default is localhost
         return None
@@ -125,7 +125,7 @@ def own_address() -> Place | None:
             address = urlsplit(address if "://" in address else f"//{address}").netloc  # a path may follow
         except ValueError:
             return None
-    place = place_of(address)
+    place = host_port_of(address)
     return place and (
         place if place.port else place._replace(port=int(config.get_option("browser.serverPort")))
     )
@@ -143,7 +143,7 @@ def refusal(origins: list[str], hosts: list[str]) -> str:
     page = origin_of(origins[0]) if len(origins) == 1 else None
     if page is None:
         return "The Origin header of this request does not name one origin, so no session was opened."
-    here = place_of(hosts[0]) if len(hosts) == 1 else None
+    here = host_port_of(hosts[0]) if len(hosts) == 1 else None
     own = filter(None, (here, own_address()))
     if any(map(page.is_at, own)) or page in map(origin_of, _listed()):
         return ""

@@ -1,6 +1,7 @@
 """Our scripts, and what previews of a link show, in the head of every page that the server sends."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,19 +15,32 @@ CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
 OF_THE_FILE = {b"etag", b"last-modified", b"content-length"}
 
 
+class Opening(NamedTuple):
+    """What a link opens.
+
+    Attributes:
+        title: of the page.
+        sidebar: whether the page opens with one; None if that is folded.
+        maps: whether it opens with maps alone, for which the page must load plotly.js.
+    """
+
+    title: str
+    sidebar: bool | None
+    maps: bool
+
+
 class Pages:
     """Insert our scripts into the head of every page.
 
     Conditional requests are made unconditional: Streamlit's file does not change with our scripts, so a browser would
     keep a cached page without them, or with old ones.
 
-    ``opens`` says of the last part of a path and its query the title of the page, whether it opens with a sidebar (None if
-    that is folded), and whether with maps.
+    Args:
+        app: the application behind this one.
+        opens: what a link opens, by the last part of its path and its parameters.
     """
 
-    def __init__(
-        self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], tuple[str, bool | None, bool]]
-    ) -> None:
+    def __init__(self, app: ASGIApp, opens: Callable[[str, dict[str, list[str]]], Opening]) -> None:
         self.app, self.opens = app, opens
         serve_in_head()
 
@@ -41,12 +55,13 @@ class Pages:
                 return
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-                title, sidebar, maps = self.opens(scope["path"].rpartition("/")[2], query)
-                page = in_head(message.get("body", b""), sidebar, preview.tags(title, scope))
+                opening = self.opens(scope["path"].rpartition("/")[2], query)
+                tags = preview.tags(opening.title, scope)
+                page = in_head(message.get("body", b""), opening.sidebar, tags)
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
                 headers.append((POLICY, policy))
-                if maps:
+                if opening.maps:
                     # the largest file, which the maps would otherwise request only when they are drawn
                     headers.append((b"link", b"<vendor/plotly.min.js>; rel=preload; as=script"))
                 await send({**start, "headers": headers})

@@ -10,7 +10,7 @@ from starlette.responses import FileResponse
 from starlette.types import Scope
 from streamlit import config
 
-from pages.serving.middleware.origins import DEFAULT_PORTS, own_address, place_of
+from pages.serving.middleware.origins import DEFAULT_PORTS, host_port_of, own_address
 
 PICTURE, NAME = Path(__file__).parent / "preview.png", "preview.png"
 SIZE = (1200, 630)  # px
@@ -56,7 +56,7 @@ def tags(title: str, scope: Scope) -> bytes:
 def _address(scope: Scope) -> str:
     """Where visitors find the app: at `browser.serverAddress`, if it is set, else where this request found it; else ""."""
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    place = own_address() or (place_of(hosts[0]) if len(hosts) == 1 else None)
+    place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
     if place is None:
         return ""
     port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"

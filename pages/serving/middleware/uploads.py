@@ -17,14 +17,14 @@ MB = 10**6
 
 
 @dataclass(eq=False)
-class _Arriving:
+class _ArrivingUpload:
     session: str
     announced: int
     received: int = 0
 
 
 @dataclass(eq=False)
-class Uploads:
+class UploadLimits:
     """Accept files while there is room for them.
 
     Attributes:
@@ -40,11 +40,11 @@ class Uploads:
     longest: float = 3600.0
 
     def __post_init__(self) -> None:
-        self._arriving = set[_Arriving]()
+        self._arriving = set[_ArrivingUpload]()
 
     async def receive(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an upload on to ``app``, or respond with why not."""
-        upload = _Arriving(scope["path"].partition(ROUTE)[2].partition("/")[0], _announced(scope))
+        upload = _ArrivingUpload(scope["path"].partition(ROUTE)[2].partition("/")[0], _announced(scope))
         if not get_instance().is_active_session(upload.session):
             await app(scope, receive, send)  # which refuses it unread
             return
@@ -66,7 +66,7 @@ class Uploads:
         """Bytes of all files, including those that are arriving."""
         return sum(_stored().values()) + sum(upload.received for upload in self._arriving)
 
-    def _too_much(self, upload: _Arriving) -> str:
+    def _too_much(self, upload: _ArrivingUpload) -> str:
         """A sentence if the page or the server would hold too much with this file, else an empty text."""
         others = sum(other.announced for other in self._arriving if other.session == upload.session)
         if _stored().get(upload.session, 0) + others + upload.announced > self.session_mb * MB:
@@ -85,7 +85,7 @@ class Uploads:
 class _Bounded:
     """``receive`` of a body that must keep arriving, and for which there must be room."""
 
-    def __init__(self, uploads: Uploads, upload: _Arriving, receive: Receive) -> None:
+    def __init__(self, uploads: UploadLimits, upload: _ArrivingUpload, receive: Receive) -> None:
         self._uploads, self._upload, self._receive = uploads, upload, receive
         self._end, self._complete = time.monotonic() + uploads.longest, False
         self.problem = ""

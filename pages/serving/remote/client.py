@@ -29,7 +29,7 @@ _RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _EMPTY = re.compile(r"bytes \*/0")
 
 
-class Away(NotFound):
+class NotServed(NotFound):
     """The server has no such file, or the file is not public."""
 
 
@@ -73,7 +73,7 @@ class Client:
         """Return bytes of a file, fewer where it ends before ``stop``; a small file may come whole.
 
         Raises:
-            QuantError: they can't be read; `Away` if there is no such public file.
+            QuantError: they can't be read; `NotServed` if there is no such public file.
         """
         with self._request(url, stop - start, {"Range": f"bytes={start}-{stop - 1}"}) as (answer, final):
             if answer.status == 416 and _EMPTY.fullmatch(answer.getheader("Content-Range", "")):
@@ -190,9 +190,9 @@ def _check_status(answer: http.client.HTTPResponse, url: Url, wanted: int) -> No
     """Raise a QuantError if an answer has a different status."""
     status = answer.status
     if status in (404, 410):
-        raise Away(f"{url.host} has nothing at that address (status {status}); check the address.")
+        raise NotServed(f"{url.host} has nothing at that address (status {status}); check the address.")
     if status in (401, 403):
-        raise Away(
+        raise NotServed(
             f"{url.host} does not make that public (status {status}), and this server sends no credentials; "
             "download the files and upload them here."
         )

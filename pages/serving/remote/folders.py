@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 from xml.etree import ElementTree
 
-from pages.serving.remote.client import Away, Client
+from pages.serving.remote.client import Client, NotServed
 from pages.serving.remote.hosts import Host, Url
-from pages.serving.remote.source import Kept, PinnedSource
+from pages.serving.remote.source import PieceCache, PinnedSource
 from quantcore.checkpoints import ByteSource, Folder, NotFound, is_inside
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json
@@ -33,7 +33,7 @@ class PinnedFolder(Folder):
     def __init__(self, client: Client) -> None:
         super().__init__()
         self.client = client
-        self._kept = Kept()
+        self._kept = PieceCache()
 
     def _source(self, url: Url, name: str, size: int | None = None) -> ByteSource:
         return PinnedSource(self.client, url, name, self.counter, self._kept, size)
@@ -63,7 +63,7 @@ class UrlFolder(PinnedFolder):
     def _look(self, name: str) -> tuple[str, bool]:
         try:
             self.open(name)
-        except Away:
+        except NotServed:
             return name, False
         return name, True
 

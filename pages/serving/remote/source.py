@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 
-from pages.serving.remote.client import Away, Client
+from pages.serving.remote.client import Client, NotServed
 from pages.serving.remote.hosts import Url
 from quantcore.checkpoints import ByteCounter, ByteSource
 from quantcore.errors import QuantError
@@ -15,7 +15,7 @@ DIRECT = 2**20  # bytes; reads this large neither read ahead nor are kept
 MAX_KEPT = 8 * 2**20  # bytes of all files of a folder; 16 folders may be open
 
 
-class Kept:
+class PieceCache:
     """The latest pieces of the files of one folder. Thread-safe."""
 
     def __init__(self, limit: int = MAX_KEPT) -> None:
@@ -57,7 +57,7 @@ class PinnedSource(ByteSource):
     is_remote = True
 
     def __init__(
-        self, client: Client, url: Url, name: str, counter: ByteCounter, kept: Kept, size: int | None = None
+        self, client: Client, url: Url, name: str, counter: ByteCounter, kept: PieceCache, size: int | None = None
     ) -> None:
         self._client, self._url, self._kept = client, url, kept
         self._target = url  # what answered last: redirects to signed addresses stay valid for a while
@@ -97,7 +97,7 @@ class PinnedSource(ByteSource):
         target = self._target
         try:
             answer = self._client.part(target, start, stop)
-        except Away:
+        except NotServed:
             if target == self._url:
                 raise
             answer = self._client.part(self._url, start, stop)  # the signed address has expired

@@ -19,6 +19,6 @@ Several processes may use one folder without waiting for each other:
 
 from pages.serving.tensor_store.configured import current, keep_tidy, opened_at, visitor_of
 from pages.serving.tensor_store.store import TensorStore
-from pages.serving.tensor_store.upkeep import LEAST, Limits
+from pages.serving.tensor_store.upkeep import LEAST, StoreLimits
 
-__all__ = ["LEAST", "Limits", "TensorStore", "current", "keep_tidy", "opened_at", "visitor_of"]
+__all__ = ["LEAST", "StoreLimits", "TensorStore", "current", "keep_tidy", "opened_at", "visitor_of"]

@@ -8,7 +8,7 @@ import os
 from pages.serving import settings
 from pages.serving.network import network
 from pages.serving.tensor_store.store import TensorStore, one_line
-from pages.serving.tensor_store.upkeep import Limits
+from pages.serving.tensor_store.upkeep import StoreLimits
 
 
 def visitor_of(network_address: str | None) -> str:
@@ -30,7 +30,7 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
     if chosen.store.lower() == settings.OFF:
         return None
     url = chosen.store if "://" in chosen.store else os.path.abspath(os.path.expanduser(chosen.store))
-    limits = Limits(int(chosen.store_gb * 1e9), int(chosen.store_visitor_mb * 1e6), chosen.store_days * 86400)
+    limits = StoreLimits(int(chosen.store_gb * 1e9), int(chosen.store_visitor_mb * 1e6), chosen.store_days * 86400)
     try:
         return TensorStore(url, limits)
     except ImportError as error:

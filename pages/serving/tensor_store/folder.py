@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 _PART = ".part"
 
 
-class Folder:
+class SharedFolder:
     """A folder at a path or an fsspec URL. Methods raise whatever its file system raises, which may be anything.
 
     Raises:

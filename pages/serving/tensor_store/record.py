@@ -39,7 +39,7 @@ def address_in(name: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Record:
+class TensorRecord:
     """What is known about a stored tensor. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
 
     sha256: str
@@ -52,7 +52,7 @@ class Record:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Record | None":
+    def from_bytes(cls, data: bytes) -> "TensorRecord | None":
         """Read a record; None if it is damaged."""
         try:
             record = cls(**json.loads(data))

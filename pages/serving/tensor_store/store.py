@@ -15,16 +15,23 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from pages.serving.tensor_store.folder import Folder
+from pages.serving.tensor_store.folder import SharedFolder
 from pages.serving.tensor_store.record import (
     MAX_RECORD,
-    Record,
+    TensorRecord,
     content_name,
     is_address,
     new_address,
     record_name,
 )
-from pages.serving.tensor_store.upkeep import Limits, delete, delete_useless, make_room, note, shared_today
+from pages.serving.tensor_store.upkeep import (
+    StoreLimits,
+    delete,
+    delete_useless,
+    make_room,
+    note,
+    shared_today,
+)
 from quantcore.errors import QuantError
 from quantcore.tensors import read_tensor
 from quantcore.wording import megabytes
@@ -43,9 +50,9 @@ class TensorStore:
         now: the clock, in seconds since 1970.
     """
 
-    def __init__(self, url: str, limits: Limits, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, limits: StoreLimits, now: Callable[[], float] = time.time) -> None:
         self.limits = limits
-        self._url, self._folder, self._now = url, Folder(url), now
+        self._url, self._folder, self._now = url, SharedFolder(url), now
         self._sharing = threading.Lock()  # one at a time: sharing takes twice the tensor's memory
         # visitors of one process who open the same tensor share one copy, as long as one of them shows it
         self._shown: weakref.WeakValueDictionary[str, Float32Array] = weakref.WeakValueDictionary()
@@ -130,7 +137,7 @@ class TensorStore:
         noted = note(visitor, len(content), now)
         try:
             self._folder.write(noted, b"")
-            record = Record(hashlib.sha256(content).hexdigest(), len(content), now, now)
+            record = TensorRecord(hashlib.sha256(content).hexdigest(), len(content), now, now)
             self._folder.write(record_name(address), record.to_bytes())
             sizes = self._folder.sizes()
             if shared_today(sizes, visitor, now) > self.limits.of_a_visitor:
@@ -150,10 +157,10 @@ class TensorStore:
             raise
         return address
 
-    def _record(self, address: str, limit: int) -> Record:
+    def _record(self, address: str, limit: int) -> TensorRecord:
         """The record of a tensor that may be opened."""
         try:
-            record = Record.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
+            record = TensorRecord.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
         except FileNotFoundError:
             raise self._missing() from None
         if record is None or record.is_from_the_future(self._now()):
@@ -168,7 +175,7 @@ class TensorStore:
             )
         return record
 
-    def _content(self, address: str, record: Record, limit: int) -> Float32Array:
+    def _content(self, address: str, record: TensorRecord, limit: int) -> Float32Array:
         """Read and verify the content."""
         try:
             content = self._folder.read(content_name(address), record.size + 1)
@@ -180,7 +187,7 @@ class TensorStore:
             )
         return read_tensor(content, content_name(address), "x", limit + _HEADER)
 
-    def _note_opened(self, address: str, record: Record) -> None:
+    def _note_opened(self, address: str, record: TensorRecord) -> None:
         """Record when the tensor was opened; if that can't be written, it is opened anyway."""
         try:
             if self._folder.exists(content_name(address)):

@@ -5,8 +5,8 @@ import secrets
 import time
 from dataclasses import dataclass
 
-from pages.serving.tensor_store.folder import Folder
-from pages.serving.tensor_store.record import MAX_RECORD, Record, address_in, content_name, record_name
+from pages.serving.tensor_store.folder import SharedFolder
+from pages.serving.tensor_store.record import MAX_RECORD, TensorRecord, address_in, content_name, record_name
 
 LEAST = 256 * 1024  # bytes that even the smallest tensor counts as, which bounds the number of files
 _UNFINISHED = 3600  # seconds; a record without content, or half a file, that is older has been abandoned
@@ -14,7 +14,7 @@ _NOTE = re.compile(r"(\d{8})\.([0-9a-f]+)\.(\d{1,15})\.[0-9a-f]+\.shared")
 
 
 @dataclass(frozen=True)
-class Limits:
+class StoreLimits:
     """Space for all tensors and for those of one visitor on one day, in bytes, and their age in seconds."""
 
     space: int
@@ -38,13 +38,13 @@ def shared_today(sizes: dict[str, int], visitor: str, now: float) -> int:
     return sum(int(found[3]) for found in notes if (found[1], found[2]) == (_day(now), visitor))
 
 
-def delete(folder: Folder, address: str) -> None:
+def delete(folder: SharedFolder, address: str) -> None:
     """Delete a tensor, if it is still there."""
     folder.delete(content_name(address))
     folder.delete(record_name(address))
 
 
-def delete_useless(folder: Folder, sizes: dict[str, int], age: float, now: float) -> dict[str, Record]:
+def delete_useless(folder: SharedFolder, sizes: dict[str, int], age: float, now: float) -> dict[str, TensorRecord]:
     """Delete what is too old or dated in the future, has a damaged record, or was left unfinished.
 
     Args:
@@ -57,9 +57,9 @@ def delete_useless(folder: Folder, sizes: dict[str, int], age: float, now: float
     addresses = {address for address in map(address_in, sizes) if address}
     names = [record_name(a) for a in addresses if sizes.get(record_name(a), MAX_RECORD + 1) <= MAX_RECORD]
     found = folder.read_all(names)
-    records: dict[str, Record] = {}
+    records: dict[str, TensorRecord] = {}
     for address in addresses:
-        record = Record.from_bytes(found.get(record_name(address), b""))
+        record = TensorRecord.from_bytes(found.get(record_name(address), b""))
         if record is not None:
             unfinished = content_name(address) not in sizes and now - record.shared > _UNFINISHED
             if now - record.shared <= age and not unfinished and not record.is_from_the_future(now):
@@ -75,7 +75,7 @@ def delete_useless(folder: Folder, sizes: dict[str, int], age: float, now: float
     return records
 
 
-def make_room(folder: Folder, records: dict[str, Record], own: str, space: int, now: float) -> None:
+def make_room(folder: SharedFolder, records: dict[str, TensorRecord], own: str, space: int, now: float) -> None:
     """Delete the least recently opened tensors until the rest, ``own`` included, fits."""
     total = sum(counted(record.size) for record in records.values())
     for address in sorted(records.keys() - {own}, key=lambda a: (records[a].last_used(now), a)):

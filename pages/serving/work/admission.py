@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pages.serving.work.lanes import Kind, Lane, Place
+from pages.serving.work.lanes import Lane, Place, WorkKind
 
 POLL = 0.1  # seconds; how soon a waiting run notices that it was replaced
 
-Tell = Callable[[int, Kind], None]
+Tell = Callable[[int, WorkKind], None]
 Useless = Callable[[], bool]
 
 
@@ -45,22 +45,22 @@ class Gate:
         # at a time, but the first was done after 5.8 s and 2.6 s.
         at_once = max(1, cores - 1)
         self._lanes = {
-            Kind.SMALL: Lane(share, at_once=1000),
-            Kind.LONG: Lane(share, at_once),
-            Kind.LARGE: Lane(budget - 2 * share, at_once),
+            WorkKind.SMALL: Lane(share, at_once=1000),
+            WorkKind.LONG: Lane(share, at_once),
+            WorkKind.LARGE: Lane(budget - 2 * share, at_once),
         }
 
-    def kind(self, need: int, long: bool = False) -> Kind:
+    def kind(self, need: int, long: bool = False) -> WorkKind:
         """The lane for work that needs this many bytes."""
         if need > self._small:
-            return Kind.LARGE
-        return Kind.LONG if long else Kind.SMALL
+            return WorkKind.LARGE
+        return WorkKind.LONG if long else WorkKind.SMALL
 
     def number(self) -> int:
         """The next number in the order of arrival."""
         return next(self._numbers)
 
-    def admit(self, kind: Kind, need: int, number: int, tell: Tell, useless: Useless) -> Place | None:
+    def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> Place | None:
         """Wait for a place, and return it; None if the work became useless, for example because another run did it.
 
         Args:
@@ -120,19 +120,19 @@ class Gate:
 
     def largest(self) -> int:
         """Bytes that one visitor's work may take."""
-        return self._lanes[Kind.LARGE].budget
+        return self._lanes[WorkKind.LARGE].budget
 
     def idle_bytes(self) -> int:
         """Bytes of the large lane that no work has taken."""
         with self._changed:
-            lane = self._lanes[Kind.LARGE]
+            lane = self._lanes[WorkKind.LARGE]
             return lane.budget - lane.used
 
     def in_work(self) -> dict[str, int]:
         """The tensors in work -> bytes of the places that use them."""
         found: dict[str, int] = {}
         with self._changed:
-            for place in self._lanes[Kind.LARGE].working:
+            for place in self._lanes[WorkKind.LARGE].working:
                 for tensor in place.tensors:
                     found[tensor] = found.get(tensor, 0) + place.bytes
         return found
@@ -209,11 +209,11 @@ class Turn:
         self._leave()
         self._number = None
 
-    def _wait(self, kind: Kind, need: int, number: int, useless: Useless) -> None:
+    def _wait(self, kind: WorkKind, need: int, number: int, useless: Useless) -> None:
         """Take a place; after a wait, tell that no run is ahead any more."""
         reported = False
 
-        def tell(before: int, kind: Kind) -> None:
+        def tell(before: int, kind: WorkKind) -> None:
             nonlocal reported
             reported = True
             self._tell(before, kind)

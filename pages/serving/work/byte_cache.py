@@ -12,7 +12,7 @@ VALUES = "values"  # the result that all other results of a tensor refer to
 Entry = tuple[Any, dict[int, int]]  # a result, and its pieces of memory: address -> bytes
 
 
-class Group:
+class ContentResults:
     """The results of one tensor, the most recently used last. ``bytes``: of all; what they share is counted once."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ByteCache:
     ) -> None:
         self._limit, self._in_work, self._most = limit, in_work, entries
         self._changed = threading.Condition()
-        self._groups: OrderedDict[str, Group] = OrderedDict()
+        self._groups: OrderedDict[str, ContentResults] = OrderedDict()
         self._computing: set[tuple[str, str]] = set()
 
     def get(
@@ -140,7 +140,7 @@ class ByteCache:
 
     def _put(self, key: tuple[str, str], value: Any, pieces: dict[int, int]) -> None:
         with self._changed:
-            self._groups.setdefault(key[0], Group()).put(key[1], value, pieces)
+            self._groups.setdefault(key[0], ContentResults()).put(key[1], value, pieces)
             self._find(key)
 
     def _forget(self, limit: int, in_work: dict[str, int]) -> list[Entry]:

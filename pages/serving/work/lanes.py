@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 
-class Kind(IntEnum):
+class WorkKind(IntEnum):
     """The lanes; a place in a higher one also does for work of a lower one."""
 
     SMALL = 0
@@ -20,7 +20,7 @@ class Place:
     ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of the tensors in use.
     """
 
-    kind: Kind
+    kind: WorkKind
     number: int
     need: int
     bytes: int

@@ -14,14 +14,14 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yiel
 from pages.serving import settings
 from pages.serving.work import memory
 from pages.serving.work.admission import Gate, Turn
-from pages.serving.work.lanes import Kind
+from pages.serving.work.lanes import WorkKind
 
 AT_A_TIME = 5.0  # seconds after which long work lets waiting visitors go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a message
 _WHAT = {
-    Kind.SMALL: ("computation", "computations"),
-    Kind.LONG: ("long computation", "long computations"),
-    Kind.LARGE: ("large tensor", "large tensors"),
+    WorkKind.SMALL: ("computation", "computations"),
+    WorkKind.LONG: ("long computation", "long computations"),
+    WorkKind.LARGE: ("large tensor", "large tensors"),
 }
 _of_thread = threading.local()
 
@@ -66,7 +66,7 @@ def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
         yield turn
     finally:
         _of_thread.turn = None
-        was_large = turn.place is not None and turn.place.kind is Kind.LARGE
+        was_large = turn.place is not None and turn.place.kind is WorkKind.LARGE
         turn.close()
         if was_large:
             memory.give_back()
@@ -127,7 +127,7 @@ class _WaitMessage:
         self.since: float | None = None
         self.before = -1
 
-    def update(self, before: int, kind: Kind) -> None:
+    def update(self, before: int, kind: WorkKind) -> None:
         """Show how many come before this visitor; if none, clear the message. Ends the run if it was replaced."""
         check()
         now = time.monotonic()
@@ -147,6 +147,6 @@ class _WaitMessage:
         self.since, self.before, self.box = None, -1, None
 
 
-def sentence(before: int, kind: Kind) -> str:
+def sentence(before: int, kind: WorkKind) -> str:
     """The message to a visitor who waits behind ``before`` others."""
     return f"{before:,} {_WHAT[kind][before > 1]} before yours. The page continues by itself when it is your turn."

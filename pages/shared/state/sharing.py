@@ -25,18 +25,18 @@ _NOTES = "_link_notes"
 
 
 @dataclass(frozen=True)
-class Place:
+class LinkPlace:
     """Where Link stands: its container and, in it, its popover."""
 
     container: DeltaGenerator
     popover: DeltaGenerator
 
 
-def place() -> Place:
+def place() -> LinkPlace:
     """Draw Link, which the style of the pages moves into the header; call it once per run, before the page."""
     st.session_state[_NOTES] = []
     container = st.container(key="qs_link")
-    return Place(container, container.popover("Link", icon=":material/link:", width="stretch"))
+    return LinkPlace(container, container.popover("Link", icon=":material/link:", width="stretch"))
 
 
 def note(sentence: str) -> None:
@@ -44,7 +44,7 @@ def note(sentence: str) -> None:
     st.session_state[_NOTES].append(sentence)
 
 
-def draw(place: Place) -> None:
+def draw(place: LinkPlace) -> None:
     """Show the link, and what it does not carry.
 
     Call it last: a widget writes its value into the link only when it is drawn.

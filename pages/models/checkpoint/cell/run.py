@@ -2,14 +2,14 @@
 
 from math import prod
 
-from pages.models.opening import Opened
+from pages.models.opening import OpenCheckpoint
 from pages.shared.computing import cache
 from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Rival
 from quantcore.checkpoints.findings import Heads, of_parameters
 from quantcore.checkpoints.origin import window
 
 
-def rivals(opened: Opened, tensor: CheckpointTensor, index: tuple[int, ...]) -> tuple[Rival, ...]:
+def rivals(opened: OpenCheckpoint, tensor: CheckpointTensor, index: tuple[int, ...]) -> tuple[Rival, ...]:
     """Return the other readings of an element; elements that differ are not counted in a remote tensor.
 
     Raises:
@@ -25,7 +25,7 @@ def rivals(opened: Opened, tensor: CheckpointTensor, index: tuple[int, ...]) -> 
     )
 
 
-def findings(opened: Opened, tensor: CheckpointTensor) -> dict[str, CheckpointFinding]:
+def findings(opened: OpenCheckpoint, tensor: CheckpointTensor) -> dict[str, CheckpointFinding]:
     """Return the findings about stored parameters that concern a reading, by its key.
 
     Raises:

@@ -6,7 +6,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.models.checkpoint.cell import markup, run
-from pages.models.opening import Opened, partner
+from pages.models.opening import OpenCheckpoint, partner
 from pages.shared import messages
 from quantcore.checkpoints import CheckpointTensor, Origin, script
 from quantcore.checkpoints.origin import index_text
@@ -14,7 +14,7 @@ from quantcore.checkpoints.origin import index_text
 _STYLE = Path(__file__).parent / "cell.css"
 
 
-def draw(opened: Opened, name: str, index: tuple[int, ...], original: Opened | None = None) -> None:
+def draw(opened: OpenCheckpoint, name: str, index: tuple[int, ...], original: OpenCheckpoint | None = None) -> None:
     """Show where one element comes from; an element that can't be read gets a sentence.
 
     Args:
@@ -34,7 +34,7 @@ def draw(opened: Opened, name: str, index: tuple[int, ...], original: Opened | N
     _script(origin)
 
 
-def _in_original(opened: Opened, name: str, origin: Origin, original: Opened | None) -> float | None:
+def _in_original(opened: OpenCheckpoint, name: str, origin: Origin, original: OpenCheckpoint | None) -> float | None:
     """The value of the element in the original; None if it has no such element."""
     try:
         other = partner(opened, original, name, origin.index[:-2])
@@ -43,7 +43,7 @@ def _in_original(opened: Opened, name: str, origin: Origin, original: Opened | N
         return None
 
 
-def _rivals(opened: Opened, tensor: CheckpointTensor, origin: Origin) -> str:
+def _rivals(opened: OpenCheckpoint, tensor: CheckpointTensor, origin: Origin) -> str:
     """The table of the other readings."""
     try:
         found = run.rivals(opened, tensor, origin.index)
