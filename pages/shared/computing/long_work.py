@@ -90,22 +90,32 @@ class LongWork:
         Raises:
             QuantError: from the steps.
         """
-        progress = _Progress(place, self._name, self._want, self._quick)
-        results = _Results(draw)
+        progress, live = _Progress(place, self._name, self._want, self._quick), st.empty() if draw else None
+        began = drawn = time.monotonic()
+        known = 0
+
+        def redraw(step: Step) -> None:
+            nonlocal drawn, known
+            now = time.monotonic()
+            if draw and live is not None and step.results > known and now - drawn > max(0.6, (now - began) / 6):
+                with live.container():
+                    draw()
+                drawn, known = time.monotonic(), step.results
+
         try:
-            with cache.turn_of(content, need, long=not short, useless=useless) as own:
-                if not useless():
-                    with closing(steps()) as running:
-                        for step in running:
-                            progress.show(step)
-                            results.show(step)
-                            if let_others is not None and step.done < 1:
-                                let_others(own)
+            own_turn = cache.turn_of(content, need, long=not short, useless=useless)
+            with own_turn as own, closing(steps()) as running:
+                for step in running if not useless() else ():
+                    progress.show(step)
+                    redraw(step)
+                    if let_others is not None and step.done < 1:
+                        let_others(own)
         except qc.QuantError:
             place.empty()
             raise
-        results.end()
         place.empty()
+        if live is not None:
+            live.empty()
 
     def _want(self, wanted: bool) -> None:
         """Start or stop (a callback)."""
@@ -138,27 +148,3 @@ class _Progress:
                 self._bar = st.progress(0.0)
                 st.button("Stop", on_click=self._want, args=(False,), key=f"{self._name}_stop")
         self._bar.progress(min(1.0, step.done), messages.plain(step.text))
-
-
-class _Results:
-    """The results as they come."""
-
-    def __init__(self, draw: Callable[[], None] | None) -> None:
-        self._draw, self._known = draw, 0
-        self._place = st.empty() if draw else None
-        self._began = self._drawn = time.monotonic()
-
-    def show(self, step: Step) -> None:
-        """Draw the results if there are more, unless that was done a while ago."""
-        now = time.monotonic()
-        if self._draw is None or self._place is None or step.results <= self._known:
-            return
-        if now - self._drawn > max(0.6, (now - self._began) / 6):
-            with self._place.container():
-                self._draw()
-            self._drawn, self._known = time.monotonic(), step.results
-
-    def end(self) -> None:
-        """Remove them."""
-        if self._place is not None:
-            self._place.empty()
