@@ -9,7 +9,7 @@ import quantcore as qc
 from pages.maps import component, pointed
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.picture import Picture
-from pages.maps.places import around, integers, read_element, read_span
+from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import pinned
@@ -105,14 +105,13 @@ def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def pick(index: tuple[int, ...]) -> None:
     """Choose an element and open its arithmetic (a callback)."""
-    st.session_state["cell"] = ", ".join(map(str, index))
+    st.session_state["cell"] = index_text(index)
     st.session_state["tab"] = ARITHMETIC
 
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
     """Show a part of the tensor, or all of it (a callback)."""
-    st.session_state["rows"] = "" if rows is None else f"{rows[0]}:{rows[1]}"
-    st.session_state["cols"] = "" if columns is None else f"{columns[0]}:{columns[1]}"
+    st.session_state.update({"rows": span_text(rows), "cols": span_text(columns)})
 
 
 def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
@@ -137,7 +136,7 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
         st.text_input(
             "Element",
             key="cell",
-            placeholder=", ".join(map(str, worst)),
+            placeholder=index_text(worst),
             help="Index of the element whose arithmetic is shown; empty: the worst, if any. Click a cell to fill it in.",
             width=180,
             **_BIND,
@@ -171,15 +170,11 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     down, across = _drawn_axes(rank)
     if down == across:
         raise qc.QuantError(f"Rows and columns are both drawn along axis {down}; choose two different axes.")
-    others = [i for i in axes if i not in (down, across)]
-    names = ", ".join(f"axis {i} (0–{shape[i] - 1})" for i in others)
-    typed = st.text_input(
-        f"Slice along {names}", key="at", placeholder=", ".join("0" * len(others)), width=330, **_BIND
-    )
-    at = integers(typed, "The slice along the other axes") or (0,) * len(others)
-    if len(at) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(at, others, strict=True)):
-        raise qc.QuantError(f"The slice needs one index for each of {names}, not {typed[:40]!r}.")
-    return (down, across), at
+    others = {i: shape[i] for i in axes if i not in (down, across)}
+    first = (0,) * len(others)
+    label = f"Slice along {axes_text(others)}"
+    typed = st.text_input(label, key="at", placeholder=index_text(first), width=330, **_BIND)
+    return (down, across), read_slice(typed, others) or first
 
 
 def _drawn_axes(rank: int) -> tuple[int, int]:

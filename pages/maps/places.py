@@ -1,5 +1,7 @@
 """Places in a tensor as visitors type them (an element, a span of rows), and the span around an element."""
 
+from collections.abc import Iterable, Mapping
+
 import quantcore as qc
 
 
@@ -43,6 +45,35 @@ def read_element(typed: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
             f"The element {typed[:40]!r} is not in a tensor of shape {shape}; write one index per axis."
         )
     return tuple(i % n for i, n in zip(index, shape, strict=True))
+
+
+def read_slice(typed: str, axes: Mapping[int, int]) -> tuple[int, ...] | None:
+    """Read one index for each of these axes (axis -> length); empty text means none.
+
+    Raises:
+        QuantError: the text is not that.
+    """
+    at = integers(typed, "The slice along the other axes")
+    if at is not None and (
+        len(at) != len(axes) or any(not 0 <= i < n for i, n in zip(at, axes.values(), strict=True))
+    ):
+        raise qc.QuantError(f"The slice needs one index for each of {axes_text(axes)}, not {typed[:40]!r}.")
+    return at
+
+
+def axes_text(axes: Mapping[int, int]) -> str:
+    """Axes (axis -> length) with the indices along each."""
+    return ", ".join(f"axis {axis} (0–{length - 1})" for axis, length in axes.items())
+
+
+def index_text(index: Iterable[int]) -> str:
+    """An index as `read_element` reads it."""
+    return ", ".join(map(str, index))
+
+
+def span_text(span: tuple[int, int] | None) -> str:
+    """A span as `read_span` reads it."""
+    return "" if span is None else f"{span[0]}:{span[1]}"
 
 
 def integers(typed: str, what: str) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 import quantcore as qc
-from pages.maps.places import around, integers, read_element, read_span
+from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.models import opening
 from pages.shared import messages
 from pages.shared.state import choice
@@ -35,7 +35,7 @@ FIRST_ROWS = 256  # shown first of a larger plane, at most
 def open_tensor(name: str, cell: tuple[int, ...] | None = None) -> None:
     """Show a tensor, and a cell of it (a callback)."""
     st.session_state.update({TENSOR: name, ROWS: "", COLUMNS: "", AT: ""})
-    st.session_state[CELL] = "" if cell is None else ", ".join(map(str, cell))
+    st.session_state[CELL] = "" if cell is None else index_text(cell)
 
 
 def close_tensor() -> None:
@@ -98,13 +98,12 @@ class ShownPart:
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
     """Show some rows and columns; None: all (a callback)."""
-    st.session_state[ROWS] = ALL if rows is None else f"{rows[0]}:{rows[1]}"
-    st.session_state[COLUMNS] = "" if columns is None else f"{columns[0]}:{columns[1]}"
+    st.session_state.update({ROWS: span_text(rows) or ALL, COLUMNS: span_text(columns)})
 
 
 def pick(index: tuple[int, ...]) -> None:
     """Choose a cell; without an index, none (a callback)."""
-    st.session_state[CELL] = ", ".join(map(str, index)) or NONE
+    st.session_state[CELL] = index_text(index) or NONE
 
 
 def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
@@ -112,7 +111,7 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
     open_cell = (0, 0, *index)[-2:]
     spans = [around(i, n) for i, n in zip(open_cell, plane_shape(shape), strict=True)]
     region(*spans)
-    st.session_state[AT] = ", ".join(map(str, index[:-2]))
+    st.session_state[AT] = index_text(index[:-2])
     pick(index)
 
 
@@ -168,9 +167,8 @@ def _field(label: str, key: str, placeholder: str, hint: str) -> str:
 def _slice_field(shape: tuple[int, ...]) -> list[tuple[str, str, str, str]]:
     if len(shape) < 3:
         return []
-    axes = ", ".join(f"axis {i} (0–{n - 1})" for i, n in enumerate(shape[:-2]))
     return [
-        (f"Slice along {axes}", AT, ", ".join("0" * (len(shape) - 2)), "For example, the expert of a stack.")
+        (f"Slice along {axes_text(dict(enumerate(shape[:-2])))}", AT, ", ".join("0" * (len(shape) - 2)), "For example, the expert of a stack.")
     ]
 
 
@@ -199,7 +197,7 @@ def _step_buttons(shown: ShownPart) -> None:
 
 
 def _step(rows: tuple[int, int]) -> None:
-    st.session_state[ROWS] = f"{rows[0]}:{rows[1]}"
+    st.session_state[ROWS] = span_text(rows)
 
 
 def _tried(read: Callable[[], Any], default: Any) -> Any:
@@ -213,13 +211,9 @@ def _tried(read: Callable[[], Any], default: Any) -> Any:
 def _at(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, ...]:
     """The index on all axes but the last two; the cell's if none is typed."""
     lead = shape[:-2]
-    at = integers(typed, "The slice along the other axes") if typed else None
+    at = read_slice(typed, dict(enumerate(lead)))
     if at is None:
         return (0,) * len(lead) if cell is None else cell[: len(lead)]
-    if len(at) != len(lead) or any(not 0 <= i < n for i, n in zip(at, lead, strict=True)):
-        raise qc.QuantError(
-            f"The slice {typed[:40]!r} is not in a tensor of shape {shape}; give one index for each axis but the last two."
-        )
     return at
 
 

@@ -33,10 +33,10 @@ class PinnedFolder(Folder):
     def __init__(self, client: Client) -> None:
         super().__init__()
         self.client = client
-        self._kept = PieceCache()
+        self._cache = PieceCache()
 
     def _source(self, url: Url, name: str, size: int | None = None) -> ByteSource:
-        return PinnedSource(self.client, url, name, self.counter, self._kept, size)
+        return PinnedSource(self.client, url, name, self.counter, self._cache, size)
 
 
 class UrlFolder(PinnedFolder):

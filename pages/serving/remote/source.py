@@ -57,9 +57,9 @@ class PinnedSource(ByteSource):
     is_remote = True
 
     def __init__(
-        self, client: Client, url: Url, name: str, counter: ByteCounter, kept: PieceCache, size: int | None = None
+        self, client: Client, url: Url, name: str, counter: ByteCounter, pieces: PieceCache, size: int | None = None
     ) -> None:
-        self._client, self._url, self._kept = client, url, kept
+        self._client, self._url, self._cache = client, url, pieces
         self._target = url  # what answered last: redirects to signed addresses stay valid for a while
         self._end, self._ahead = 0, FIRST
         answer = client.part(url, 0, FIRST if size is None else max(1, min(FIRST, size)))
@@ -79,7 +79,7 @@ class PinnedSource(ByteSource):
         """Count nothing: bytes are counted as they arrive."""
 
     def _read(self, offset: int, size: int) -> memoryview:
-        found = self._kept.find(self.name, offset, size)
+        found = self._cache.find(self.name, offset, size)
         if found is not None:
             return memoryview(bytearray(found))
         if size >= DIRECT:
@@ -91,7 +91,7 @@ class PinnedSource(ByteSource):
 
     def _keep(self, start: int, data: memoryview) -> None:
         self._end = start + len(data)
-        self._kept.put(self.name, start, data)
+        self._cache.put(self.name, start, data)
 
     def _fetch(self, start: int, stop: int) -> memoryview:
         target = self._target
