@@ -83,7 +83,7 @@ async def _visit(runtime: Runtime, page: str, query: str = "") -> Visitor:
             await session.wait_until_settled()
     except TimeoutError:
         log.warning(
-            "The warm-up gave up on /%s, which took more than %g s: its first visitor will wait",
+            "The warm-up gave up on /%s, which took more than %g s: its first visitor will have to wait",
             page,
             LONGEST_VISIT,
         )

@@ -183,10 +183,5 @@ def _unpacked(bits: np.ndarray) -> np.ndarray:
 
 
 def _carry(name: str, text: str | None) -> None:
-    """Put a text into the link or remove it, only if that changes the link: each write adds a step to the history."""
     st.session_state[_CARRIED][name] = text
-    if text is None:
-        if name in st.query_params:
-            del st.query_params[name]
-    elif st.query_params.get(name) != text:
-        st.query_params[name] = text
+    link.write(name, text)

@@ -30,7 +30,7 @@ def draw() -> None:
         why = maps.why.sentence if maps is not None and maps.why is not None else ""
         st.markdown(f"**{messages.plain(TENSOR)}**, {messages.plain(held.storage)}. {messages.plain(why)}", width="stretch")
         st.button("Open", on_click=_open, help="With all tensors and controls")
-    tensor.beside(opened, original, held, shown, maps, key, _open)
+    tensor.maps_and_origin(opened, original, held, shown, maps, key, _open)
 
 
 def _open(index: tuple[int, ...] | None = None) -> None:

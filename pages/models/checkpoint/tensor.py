@@ -43,7 +43,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> 
         maps = run.maps(tensor, was, shown, key, place)
         _facts(line, tensor, shown, maps)
         why_lost(why, maps)
-        beside(opened, original, tensor, shown, maps, key)
+        maps_and_origin(opened, original, tensor, shown, maps, key)
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
     except qc.QuantError as error:
@@ -144,7 +144,7 @@ def why_lost(place: DeltaGenerator, maps: run.Maps | None) -> None:
             st.markdown(messages.plain(maps.why.sentence))
 
 
-def beside(
+def maps_and_origin(
     opened: OpenCheckpoint,
     original: OpenCheckpoint | None,
     tensor: CheckpointTensor,
@@ -153,7 +153,7 @@ def beside(
     key: str,
     pick: Callable[[tuple[int, ...]], None] = controls.pick,
 ) -> None:
-    """Draw the maps, and beside them where the chosen element comes from, else the one with the largest error.
+    """Draw the maps, and next to them where the chosen element comes from, else the one with the largest error.
 
     Args:
         pick: called with the index of a cell that is clicked; with none, if its panel is closed.

@@ -21,7 +21,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 @dataclass(frozen=True)
 class Location:
-    """Where a checkpoint lies.
+    """Where a checkpoint is.
 
     Attributes:
         state: changes when its files do, as far as can be known without opening them.

@@ -98,7 +98,7 @@ class Hosts:
         https: hosts whose https addresses visitors may open.
         hub: the host of hf:// addresses; None: they can't be opened.
         buckets: the host of s3:// addresses.
-        delivery: hosts that these may redirect to; ``*.name`` stands for all names below one.
+        delivery: hosts that these may redirect to; ``*.name`` matches all names below ``name``.
     """
 
     https: frozenset[Host] = frozenset()

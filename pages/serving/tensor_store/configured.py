@@ -1,4 +1,4 @@
-"""The store that the settings name, its upkeep, and how visitors are told apart."""
+"""The store that the settings name, its upkeep, and how visitors are distinguished."""
 
 import asyncio
 import functools

@@ -52,7 +52,7 @@ class LongWork:
         """Return whether to work now; if not, draw the button that starts it.
 
         Args:
-            caption: stands next to the button.
+            caption: shown next to the button.
         """
         if self.is_wanted:
             return True

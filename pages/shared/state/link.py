@@ -107,7 +107,7 @@ def _understand(key: str) -> None:
 def named(key: str, names: Mapping[str, str]) -> Iterator[None]:
     """Draw a control within this that shows names, while links carry the values that they stand for.
 
-    Streamlit puts an option into the link as it is displayed. So the name stands there only while the control is drawn.
+    Streamlit puts an option into the link as it is displayed. So the name is in the link only while the control is drawn.
 
     Args:
         key: of the control, and its parameter.
@@ -209,7 +209,7 @@ def carry_shared(key: str) -> bool:
     """Put the address of the tensor ``key`` into the link; return False if it was not shared yet."""
     text = st.session_state.get(_IN_STORE, {}).get(key)
     if text is not None:
-        _write(TENSOR, text)
+        write(TENSOR, text)
     return text is not None
 
 
@@ -229,12 +229,12 @@ def carry(x: np.ndarray | None, key: str, file: str | None = None, digest: str |
     there = st.query_params.get(TENSOR)
     if key or there != st.session_state.get(_FAILED):
         # Back leads to the link from before the tensor was shared: writing to it would be a step forward again
-        _write(TENSOR, values if from_history() and there != shared else shared)
-    _write(FILE, file)
-    _write(DIGEST, digest if values is None else None)
+        write(TENSOR, values if from_history() and there != shared else shared)
+    write(FILE, file)
+    write(DIGEST, digest if values is None else None)
 
 
-def _write(name: str, text: str | None) -> None:
+def write(name: str, text: str | None) -> None:
     """Put a parameter into the link if it changed: each write is a step in the browser's history."""
     if text is None:
         if name in st.query_params:
@@ -258,7 +258,7 @@ def forget() -> None:
     """Remove the tensor and its file from the link (also for callbacks)."""
     st.session_state.pop(_CARRIED, None)
     for name in (TENSOR, FILE, DIGEST):
-        _write(name, None)
+        write(name, None)
 
 
 def address() -> str:

@@ -26,7 +26,7 @@ _NOTES = "_link_notes"
 
 @dataclass(frozen=True)
 class LinkPlace:
-    """Where Link stands: its container and, in it, its popover."""
+    """Where Link is drawn: its container and, in it, its popover."""
 
     container: DeltaGenerator
     popover: DeltaGenerator
