@@ -1,6 +1,5 @@
 """The four maps, with controls for the part of the tensor shown and the chosen element."""
 
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -18,7 +17,6 @@ from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
 # Keys of the controls, also parameters of the link
 KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
@@ -127,25 +125,25 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps: overlays, element, visible part."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
-            "Block borders", key="borders", help="Draw lines between the blocks that share a scale", **_BIND
+            "Block borders", key="borders", help="Draw lines between the blocks that share a scale", bind="query-params"
         )
-        st.checkbox("Numbers", True, key="numbers", help="Show numbers in the cells where they fit", **_BIND)
+        st.checkbox("Numbers", True, key="numbers", help="Show numbers in the cells where they fit", bind="query-params")
         if st.session_state.get(pinned.PIN):
             hint = "Show by how much |error| is larger (above 0) or smaller (below 0) than with the pinned scheme"
-            st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, **_BIND)
+            st.checkbox("Difference from pinned", key=pinned.DIFFERENCE, help=hint, bind="query-params")
         st.text_input(
             "Element",
             key="cell",
             placeholder=index_text(worst),
             help="Index of the element whose arithmetic is shown; empty: the worst, if any. Click a cell to fill it in.",
             width=180,
-            **_BIND,
+            bind="query-params",
         )
         spans = []
         for name, key in (("Rows", "rows"), ("Columns", "cols")):
             hint = f"{name} to show, such as 0:16; empty: all."
             spans.append(
-                (st.text_input(name, key=key, placeholder="all", help=hint, width=170, **_BIND), name)
+                (st.text_input(name, key=key, placeholder="all", help=hint, width=170, bind="query-params"), name)
             )
         hint = "Show the elements around the largest |error|"
         st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)
@@ -163,9 +161,9 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
         return None, ()
     axes = list(range(rank))
     # empty means the last two axes, so the link need not name them
-    st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, **_BIND)
+    st.selectbox("Rows along axis", axes, None, key="down", placeholder=str(rank - 2), width=190, bind="query-params")
     st.selectbox(
-        "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, **_BIND
+        "Columns along axis", axes, None, key="across", placeholder=str(rank - 1), width=210, bind="query-params"
     )
     down, across = _drawn_axes(rank)
     if down == across:
@@ -173,7 +171,7 @@ def _axes(shape: tuple[int, ...]) -> tuple[tuple[int, int] | None, tuple[int, ..
     others = {i: shape[i] for i in axes if i not in (down, across)}
     first = (0,) * len(others)
     label = f"Slice along {axes_text(others)}"
-    typed = st.text_input(label, key="at", placeholder=index_text(first), width=330, **_BIND)
+    typed = st.text_input(label, key="at", placeholder=index_text(first), width=330, bind="query-params")
     return (down, across), read_slice(typed, others) or first
 
 

@@ -1,7 +1,8 @@
 """Charts of the pages outside the lessons: as they are, or enlarged for a projector."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -9,6 +10,7 @@ import streamlit as st
 from pages.shared.large import is_large
 from quantcore import figures
 
+T = TypeVar("T")
 _CONFIG = {"modeBarButtonsToRemove": ["toImage"]}
 
 
@@ -29,3 +31,15 @@ def draw(figure: go.Figure, **options: Any) -> Any:
     Its picture is saved by the button that all charts have (pages/browser/picture.js), not by Plotly's own.
     """
     return st.plotly_chart(sized(figure), config=_CONFIG, **options)
+
+
+def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Callable[[T], None]) -> None:
+    """Draw a figure; a click on a point that carries a number calls ``on_click`` with the target of that number."""
+
+    def clicked() -> None:
+        for point in st.session_state[key]["selection"]["points"]:
+            if "customdata" in point:
+                on_click(targets[int(point["customdata"])])
+                return
+
+    draw(figure, theme=None, key=key, on_select=clicked, selection_mode="points")

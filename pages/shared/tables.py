@@ -1,9 +1,12 @@
 """Tables of results: which rows are shown, where a click leads, and the files with their rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
+
+T = TypeVar("T")
 
 
 def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFrame:
@@ -15,16 +18,29 @@ def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFr
     return frame
 
 
-def clicked_row(key: str) -> int | None:
-    """The row of the cell that was clicked in a table (for callbacks)."""
-    cells = st.session_state[key]["selection"]["cells"]
-    return cells[0][0] if cells else None
+def clickable(
+    frame: pd.DataFrame, key: str, targets: Sequence[T], on_click: Callable[[T], None], **options: Any
+) -> None:
+    """Draw a table; a click on any cell of a row calls ``on_click`` with the row's target.
 
+    Args:
+        options: of `st.dataframe`.
+    """
 
-def clicked_point(key: str) -> int | None:
-    """The number that the clicked point of a chart carries (for callbacks)."""
-    points = [p for p in st.session_state[key]["selection"]["points"] if "customdata" in p]
-    return int(points[0]["customdata"]) if points else None
+    def clicked() -> None:
+        for row, _ in st.session_state[key]["selection"]["cells"]:
+            if row < len(targets):
+                on_click(targets[row])
+
+    st.dataframe(
+        frame,
+        hide_index=True,
+        placeholder="–",
+        key=key,
+        on_select=clicked,
+        selection_mode="single-cell",
+        **options,
+    )
 
 
 def downloads(frame: pd.DataFrame, shown: pd.DataFrame, name: str, head: Callable[[str], str] = str) -> None:

@@ -1,6 +1,5 @@
 """Controls for the number format: its name, the fitted codebook, quantized scales, rounding."""
 
-from typing import Any
 
 import streamlit as st
 
@@ -13,7 +12,6 @@ from quantcore.scheme import KINDS
 
 INTEGERS = DEFAULTS["format"]
 FITTED = "fitted codebook"
-_BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def name() -> str:
@@ -24,7 +22,7 @@ def name() -> str:
             [INTEGERS, *qc.FLOATS, *qc.CODEBOOKS, FITTED],
             key="format",
             accept_new_options=True,
-            **_BIND,
+            bind="query-params",
             help="Integers, small floats, codebooks, or a codebook fitted to the tensor. Or type another: "
             "float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, "
             "e5m2(saturate=False), log2_5, codebook([-1, 0, 2]), nf4(tie=upper).",
@@ -45,7 +43,7 @@ def kind(chosen: str) -> str:
 def fit() -> tuple[int, str]:
     """Draw size and method of the fitted codebook; return them."""
     left, right = st.columns(2)
-    size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", **_BIND)
+    size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", bind="query-params")
     method = choice.selectbox(
         "Method",
         "fit_method",
@@ -67,7 +65,7 @@ def scales() -> str:
             DEFAULTS["scales"],
             placeholder="float32",
             key="scales",
-            **_BIND,
+            bind="query-params",
             max_chars=300,
             help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or e8m0 given(1) for powers "
             "of two. Its granularity applies to the tensor of scales.",
@@ -87,5 +85,5 @@ def rounding() -> str:
     )
     if rule != "stochastic":
         return rule
-    seed = int(st.number_input("Rounding seed", 0, MAX_SEED, 0, key="rounding_seed", **_BIND))
+    seed = int(st.number_input("Rounding seed", 0, MAX_SEED, 0, key="rounding_seed", bind="query-params"))
     return f"{rule}_{seed}" if seed else rule

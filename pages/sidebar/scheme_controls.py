@@ -21,7 +21,6 @@ PER = {"tensor": "tensor", "channel": "channel", "group": "group", "flat_group":
 SIGNS = {"signed": "signed", "unsigned": "unsigned"}
 SYMMETRIES = {"symmetric": "symmetric", "asymmetric": "asymmetric"}
 OVERFLOWS = {"saturate": "saturate", "wrap": "wrap"}
-_BIND: dict[str, Any] = {"bind": "query-params"}
 _OVERFLOW_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
@@ -44,7 +43,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
     convention = _library(format_controls.kind(name))
     bits, signed, symmetric, narrow = 0, True, True, False
     if name == INTEGERS:
-        bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", **_BIND)
+        bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", bind="query-params")
         signed = _either("Codes", "codes", SIGNS, label_visibility="collapsed")
         symmetric = _either("Symmetry", "mode", SYMMETRIES, label_visibility="collapsed")
     try:
@@ -54,7 +53,7 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         saturate = name != INTEGERS or _either("Overflow", "overflow", OVERFLOWS, help=_OVERFLOW_HELP)
         rounding, scales = format_controls.rounding(), format_controls.scales()
         if name == INTEGERS:
-            narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", **_BIND, help=_NARROW_HELP)
+            narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", bind="query-params", help=_NARROW_HELP)
     if not saturate:
         convention = convention.changed(overflow="wrap")
     if rounding != DEFAULTS["rounding"]:
@@ -93,7 +92,7 @@ def _library(kind: str) -> qc.Convention:
         "Library",
         [c.name for c in CONVENTIONS.values() if kind in c.formats or c.name in current],
         key="library",
-        **_BIND,
+        bind="query-params",
         help="Whose integers are shown, bit for bit. Under the same scheme, libraries differ in the scale, in the "
         "order of operations and in edge cases; textbook uses the formulas that courses teach.",
     )
@@ -131,7 +130,7 @@ def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granul
         case "channel":
             axes = list(range(max(1, len(shape))))
             label = "Axis (0: rows, 1: columns)" if len(shape) == 2 else "Axis"
-            return qc.PerChannel(st.selectbox(label, axes, key="axis", **_BIND, help=_axes_help(shape)))
+            return qc.PerChannel(st.selectbox(label, axes, key="axis", bind="query-params", help=_axes_help(shape)))
         case "group":
             return _group(shape, _allowed(convention, "divides") or _allowed(convention, "group_divides"))
         case "flat_group":
@@ -150,7 +149,7 @@ def _group(shape: tuple[int, ...], must_divide: tuple[Any, ...] | None) -> qc.Pe
         index=None,
         placeholder=f"{axes[-1]} (last)",
         key="group_axis",
-        **_BIND,
+        bind="query-params",
         help=_axes_help(shape),
     )
     axis = axes[-1] if axis is None else axis
@@ -170,7 +169,7 @@ def _size(length: int, must_divide: tuple[Any, ...] | None, whose: str = "The te
         placeholder=str(default),
         key="group",
         accept_new_options=True,
-        **_BIND,
+        bind="query-params",
         help=f"Elements that share a scale. {whose} has {length:,} elements; "
         + ("the size must divide that." if must_divide else "the last group may be shorter."),
     )
@@ -185,7 +184,7 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
         DEFAULTS["block"],
         placeholder="x".join(map(str, default)),
         key="block",
-        **_BIND,
+        bind="query-params",
         max_chars=60,
         help="One length per axis, such as 2x2; -1 means the whole axis.",
     )

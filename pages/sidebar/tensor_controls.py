@@ -25,7 +25,6 @@ DEFAULTS: dict[str, Any] = {
 PARAMETERS: dict[str, Any] = {
     f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
 }
-_BIND: dict[str, Any] = {"bind": "query-params"}
 UPLOAD = "upload"  # the source with the file field
 PASTED, _EDITED = "_pasted", "_edited"
 _LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show as text
@@ -41,7 +40,7 @@ def draw() -> Tensor:
         QuantError: what was typed, uploaded or linked is not a tensor.
     """
     st.subheader("Tensor")
-    source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", **_BIND)
+    source = st.selectbox("Tensor source", list(_DRAW), key="src", label_visibility="collapsed", bind="query-params")
     tensor = _DRAW[source]()
     if source != "edit":
         st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
@@ -67,11 +66,11 @@ def _generated() -> Tensor:
         DEFAULTS["shape"],
         key="shape",
         max_chars=60,
-        **_BIND,
+        bind="query-params",
         help="For example 64x128; at most 4096x14336.",
     )
     seed = row.number_input(
-        "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", **_BIND, help="Change it for new numbers"
+        "Seed", 0, 2**31, DEFAULTS["seed"], key="seed", bind="query-params", help="Change it for new numbers"
     )
     chosen = []
     if kinds[name].parameters:
@@ -85,7 +84,7 @@ def _generated() -> Tensor:
                 format="%g",
                 key=f"{name}_{p.name}",
                 help=p.help,
-                **_BIND,
+                bind="query-params",
             )
             chosen.append((p.name, float(value)))
     spec = tensors.Generated(name, tensors.parse_shape(shape), int(seed), tuple(chosen))

@@ -8,7 +8,6 @@ import quantcore as qc
 from pages.shared.state import link
 from pages.sidebar import scheme_state, tensor_controls
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 KEYS = {"lib_a", "lib_b"}
 _DIFFER = ("onnxruntime", "aimet.Quantize")  # they differ on the default tensor
 _EXAMPLE = "_lib_example"
@@ -85,7 +84,7 @@ def draw() -> tuple[qc.Convention, qc.Convention]:
 def _library(place: Any, label: str, key: str, usual: str) -> str:
     """Draw the choice of a library; return it, or ``usual`` if none is chosen."""
     return str(
-        place.selectbox(label, list(qc.INTEGER_CONVENTIONS), None, placeholder=usual, key=key, **_BIND)
+        place.selectbox(label, list(qc.INTEGER_CONVENTIONS), None, placeholder=usual, key=key, bind="query-params")
         or usual
     )
 

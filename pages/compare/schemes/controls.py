@@ -9,7 +9,6 @@ import quantcore as qc
 from pages.shared.state import choice, link
 from quantcore.figures import AXES
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 FORMATS = [
     *(f"{sign}int{bits}" for bits in (2, 3, 4, 5, 6, 8, 16) for sign in ("", "u")),
     *(name for name in qc.FLOATS if name != "e8m0"),
@@ -76,13 +75,13 @@ def draw(shape: tuple[int, ...], own: qc.Scheme | None) -> list[qc.Scheme]:
     if which == "default":
         schemes = qc.default_schemes(shape)
     left, right = st.columns(2)
-    presets = left.multiselect("Add presets", list(qc.PRESETS), key="sw_presets", **_BIND)
+    presets = left.multiselect("Add presets", list(qc.PRESETS), key="sw_presets", bind="query-params")
     more = right.text_input(
         "Add schemes (separate with ;)",
         DEFAULTS["sw_more"],
         key="sw_more",
         placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",
-        **_BIND,
+        bind="query-params",
         max_chars=2000,
         help="Schemes in text form, as shown at the top of Explore.",
     )
@@ -120,7 +119,7 @@ def _chosen() -> list[qc.Scheme]:
     )
     chosen = [
         column.multiselect(
-            label, options, DEFAULTS[key], key=key, help=text, accept_new_options=label != "Symmetry", **_BIND
+            label, options, DEFAULTS[key], key=key, help=text, accept_new_options=label != "Symmetry", bind="query-params"
         )
         for column, (label, options), key, text in zip(columns, labels.items(), _CHOICES, helps, strict=True)
     ]

@@ -51,20 +51,7 @@ def picture(
     if live:
         charts.draw(drawn, theme=None)
         return
-    charts.draw(
-        drawn,
-        theme=None,
-        key=CHART,
-        on_select=partial(_open, tuple(frame["scheme"])),
-        selection_mode="points",
-    )
-
-
-def _open(texts: tuple[str, ...]) -> None:
-    """Open the scheme whose point was clicked (a callback)."""
-    point = tables.clicked_point(CHART)
-    if point is not None:
-        use(texts[point])
+    charts.clickable(drawn, CHART, tuple(frame["scheme"]), use)
 
 
 def use(text: str) -> None:

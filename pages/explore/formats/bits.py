@@ -12,7 +12,6 @@ from pages.explore.formats import views
 from quantcore.formats import about
 
 SIGN, EXPONENT, MANTISSA = "sign", "exponent", "mantissa"
-_BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def draw(place: Any, formats: dict[str, qc.Format], x: float, rule: str) -> tupl
             index=names.index(usual) if usual in names else 0,
             key=views.CODE,
             on_change=follow,
-            **_BIND,
+            bind="query-params",
         )
     if name not in formats:
         return None
@@ -124,7 +123,7 @@ def draw(place: Any, formats: dict[str, qc.Format], x: float, rule: str) -> tupl
             selection_mode="multi",
             key=views.BITS,
             default=_rounded(fmt, x, rule),
-            **_BIND,
+            bind="query-params",
         )
         st.html(f"<style>{''.join(_tinted(bits))}</style>")
         st.caption(f"**{name}**: {about(fmt)}")

@@ -1,7 +1,6 @@
 """Formats: the numbers that each can represent, its bits, and how a number rounds in it."""
 
 import math
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -15,7 +14,6 @@ from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.numerics import WORDS
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 with page_frame("Which numbers can a format hold?") as frame:
     code_place = st.container()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -26,7 +24,7 @@ with page_frame("Which numbers can a format hold?") as frame:
             key=views.X,
             on_change=bits.follow,
             width=150,
-            **_BIND,
+            bind="query-params",
         )
         rule = choice.selectbox(
             "Rounding",
@@ -47,7 +45,7 @@ with page_frame("Which numbers can a format hold?") as frame:
             key="fmt_shown",
             accept_new_options=True,
             max_selections=12,
-            **_BIND,
+            bind="query-params",
             help="Or type another: float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, int5, "
             "uint4, log2_5, codebook([-1, 0, 2]). fitted is a codebook fitted to the tensor in the sidebar.",
         )

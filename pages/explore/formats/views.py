@@ -31,7 +31,6 @@ DEFAULTS: dict[str, Any] = {
 }
 KEYS = set(DEFAULTS)
 AXES = {"fraction": "value / max", "value": "value", "logarithmic": "logarithmic"}  # option -> what is shown
-_BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
@@ -42,7 +41,7 @@ def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
     """
     left, right, _ = st.columns([2, 2, 4])
     size = left.number_input(
-        "Size of the fitted codebook", 2, 256, DEFAULTS["fmt_size"], key="fmt_size", **_BIND
+        "Size of the fitted codebook", 2, 256, DEFAULTS["fmt_size"], key="fmt_size", bind="query-params"
     )
     method = choice.selectbox(
         "Fitting method",

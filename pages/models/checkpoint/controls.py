@@ -13,7 +13,6 @@ from pages.shared import messages
 from pages.shared.state import choice
 from quantcore.checkpoints import plane_shape
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 TENSOR, ROWS, COLUMNS, CELL, AT = "ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at"
 PART, SEARCH, SORT, COLOR = "ck_part", "ck_search", "ck_sort", "ck_color"
 BORDERS, NUMBERS = "ck_borders", "ck_numbers"
@@ -64,7 +63,7 @@ def name() -> str:
             label_visibility="collapsed",
             placeholder="Name of a tensor",
             max_chars=4000,
-            **_BIND,
+            bind="query-params",
         )
     )
 
@@ -129,9 +128,9 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
     width = plane_shape(shape)[1]
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
-            "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", **_BIND
+            "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", bind="query-params"
         )
-        st.checkbox("Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", **_BIND)
+        st.checkbox("Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", bind="query-params")
         typed = {
             key: _field(label, key, placeholder, hint)
             for label, key, placeholder, hint in (
@@ -161,7 +160,7 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
 
 def _field(label: str, key: str, placeholder: str, hint: str) -> str:
     width = 300 if key == AT else 190
-    return str(st.text_input(label, key=key, placeholder=placeholder, help=hint, width=width, **_BIND))
+    return str(st.text_input(label, key=key, placeholder=placeholder, help=hint, width=width, bind="query-params"))
 
 
 def _slice_field(shape: tuple[int, ...]) -> list[tuple[str, str, str, str]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -161,13 +160,12 @@ def _list(opened: OpenCheckpoint, every: list[CheckpointFinding]) -> None:
         }
     )
     with headers.filling("ck_findings", len(frame)):
-        st.dataframe(
+        tables.clickable(
             frame,
-            hide_index=True,
+            _FOUND,
+            list(zip(every, targets, strict=True)),
+            _open,
             height="stretch",
-            key=_FOUND,
-            on_select=partial(_found_chosen, every, targets),
-            selection_mode="single-cell",
             column_config={
                 "severity": st.column_config.TextColumn("Severity", width=80),
                 "tensors": st.column_config.NumberColumn("Tensors", width=60),
@@ -176,9 +174,8 @@ def _list(opened: OpenCheckpoint, every: list[CheckpointFinding]) -> None:
         )
 
 
-def _found_chosen(every: list[CheckpointFinding], targets: list[str]) -> None:
-    """Open the tensor of the selected finding at its place (a callback)."""
-    row = tables.clicked_row(_FOUND)
-    if row is not None and row < len(targets) and targets[row]:
-        boxes = every[row].boxes
-        controls.open_tensor(targets[row], tuple(start for start, _ in boxes[0]) if boxes else None)
+def _open(target: tuple[CheckpointFinding, str]) -> None:
+    """Open the tensor of a finding at its place (a callback)."""
+    finding, name = target
+    if name:
+        controls.open_tensor(name, tuple(start for start, _ in finding.boxes[0]) if finding.boxes else None)

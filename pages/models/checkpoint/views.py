@@ -152,14 +152,12 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
         messages.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
     )
     with headers.filling("ck_list", len(frame)):
-        st.dataframe(
+        tables.clickable(
             frame,
-            hide_index=True,
+            _TABLE,
+            [e.name for e in rows],
+            controls.open_tensor,
             height="stretch",
-            key=_TABLE,
-            on_select=partial(_chosen, [e.name for e in rows]),
-            selection_mode="single-cell",
-            placeholder="–",
             column_config={
                 "name": st.column_config.TextColumn("Name", width=236),
                 "shape": st.column_config.TextColumn("Shape", width=100),
@@ -197,10 +195,3 @@ def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, floa
         known = {name: value for name, value in lost.items() if not math.isnan(value)}
         found.sort(key=lambda e: (e.name not in known, known.get(e.name, 0.0)))
     return found
-
-
-def _chosen(names: list[str]) -> None:
-    """Open the tensor of the selected row or cell (a callback)."""
-    row = tables.clicked_row(_TABLE)
-    if row is not None and row < len(names):
-        controls.open_tensor(names[row])

@@ -1,7 +1,6 @@
 """What a comparison found: a summary, a chart, tables of tensors and of the worst blocks, and remarks."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
             "Click a bar, circle, row or block to open the tensor there, with the original next to it."
         )
     if part == controls.TENSORS:
-        _tensors(rows)
+        _table(rows[table.SHOWN], TABLE, tuple(rows["place"]))
     elif part == controls.BLOCKS:
         _blocks(known, chosen)
     else:
@@ -94,31 +93,13 @@ def live(found: SharedComparison, chosen: Chosen) -> None:
 
 def picture(rows: pd.DataFrame, chosen: Chosen) -> None:
     """Draw the harm of each tensor; a click on a circle opens its tensor."""
-    charts.draw(
-        _harm(rows, chosen),
-        theme=None,
-        key=CHART,
-        on_select=partial(_chart_open, tuple(rows.head(DRAWN)["place"])),
-        selection_mode="points",
-    )
+    charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
 
 
 def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:
     shown = rows.head(DRAWN)
     order = controls.SORTS[chosen.sort] + (f" ({len(rows):,} in all)" if len(rows) > DRAWN else "")
     return figures.harm(shown, chosen.metric, order=order, theme=theme())
-
-
-def _chart_open(places: tuple[Place, ...]) -> None:
-    """Open the tensor whose circle was clicked (a callback)."""
-    point = tables.clicked_point(CHART)
-    if point is not None:
-        _open(places[point])
-
-
-def _tensors(rows: pd.DataFrame) -> None:
-    """Draw the table of tensors."""
-    _clickable(rows[table.SHOWN], TABLE, tuple(rows["place"]))
 
 
 def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
@@ -144,13 +125,13 @@ def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
         st.caption("No tensor shown has an error.")
         return
     places = tuple((r.other_tensor, block.other_index, block.columns) for _, r, block in found[:LISTED])
-    _clickable(pd.DataFrame(rows), BLOCKS, places, {"tensor's": "SQNR of the tensor (dB)"})
+    _table(pd.DataFrame(rows), BLOCKS, places, {"tensor's": "SQNR of the tensor (dB)"})
     st.caption(
         "The largest squared errors, from the five worst blocks of each pair; a block is up to 256 columns of a row."
     )
 
 
-def _clickable(
+def _table(
     frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
 ) -> None:
     """Draw a table; a click on any cell opens the tensor of its row."""
@@ -160,13 +141,11 @@ def _clickable(
     for name in sqnrs:
         frame, config[name] = messages.sqnr_column(frame, name, names.get(name) or headers.label(name))
     used = {name: names.get(name) or headers.label(name) for name in frame.columns}
-    st.dataframe(
+    tables.clickable(
         frame,
-        hide_index=True,
-        placeholder="–",
-        key=key,
-        on_select=partial(_table_open, key, places),
-        selection_mode="single-cell",
+        key,
+        places,
+        _open,
         column_config=headers.columns(frame, heads=used, skip=sqnrs)
         | config
         | {"tensor": st.column_config.TextColumn("Tensor", width="large")}
@@ -176,13 +155,6 @@ def _clickable(
             else {}
         ),
     )
-
-
-def _table_open(key: str, places: tuple[Place, ...]) -> None:
-    """Open the tensor whose row was clicked (a callback)."""
-    row = tables.clicked_row(key)
-    if row is not None and row < len(places):
-        _open(places[row])
 
 
 def _open(place: Place) -> None:
