@@ -16,18 +16,12 @@ from pages.shared.computing.long_work import LongWork, Step
 from pages.shared.state.selection import Tensor
 
 AT_ONCE = 40_000_000  # elements times schemes to compute without asking: a few seconds
-TENSORS = 4  # tensors whose rows are kept
-_SWEEPS = "_sweeps"
 Known = dict[qc.Scheme, qc.Row]
 
 
 def known(tensor: Tensor) -> Known:
-    """The rows known for this tensor; a sweep adds to them."""
-    kept: dict[str, Known] = st.session_state.setdefault(_SWEEPS, {})
-    found = kept.setdefault(tensor.key, {})
-    while len(kept) > TENSORS:
-        kept.pop(next(key for key in kept if key != tensor.key))
-    return found
+    """The rows that any visitor has computed for this tensor; a sweep adds to them."""
+    return cache.kept(tensor, "sweep", dict)
 
 
 def table(found: Known, schemes: list[qc.Scheme]) -> pd.DataFrame:
@@ -69,24 +63,15 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
         )
 
 
-def _rows_of_all(tensor: Tensor) -> Known:
-    """The rows that any visitor has computed for this tensor, as long as they stay cached."""
-    return cache.cached_small(tensor, "sweep", dict)
-
-
 def _missing(tensor: Tensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
-    """The schemes that no visitor has computed; rows computed by others are added to this visitor's."""
-    found, others = known(tensor), _rows_of_all(tensor)
-    for scheme in schemes:
-        if scheme not in found and scheme in others:
-            found[scheme] = others[scheme]
+    found = known(tensor)
     return [scheme for scheme in schemes if scheme not in found]
 
 
 def _compute(tensor: Tensor, schemes: list[qc.Scheme], threads: int) -> Generator[Step, None, None]:
     """Compute the missing rows."""
-    found, others, missing = known(tensor), _rows_of_all(tensor), _missing(tensor, schemes)
+    found, missing = known(tensor), _missing(tensor, schemes)
     with closing(qc.sweep_rows(cache.values(tensor), missing, threads)) as computing:
         for count, row in enumerate(computing, 1):
-            found[row.scheme] = others[row.scheme] = row
+            found[row.scheme] = row
             yield Step(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}", count)

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.opening.opened import OpenCheckpoint
@@ -17,9 +16,7 @@ from quantcore.wording import count, megabytes
 
 # Bytes compared without pressing the button: about a second
 AT_ONCE, AT_ONCE_REMOTE = 100_000_000, 5_000_000
-_MOST = 4  # comparisons that a visitor keeps
 _PER_PAIR = 600  # floats that the record and the result of a pair take
-_COMPARISONS = "_comparisons"
 
 
 @dataclass
@@ -59,21 +56,14 @@ class SharedComparison:
 
 
 def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison:
-    """Return the comparison of two checkpoints: this visitor's, another's, or a new one."""
-    mine: dict[str, SharedComparison] = st.session_state.setdefault(_COMPARISONS, {})
+    """Return the comparison of two checkpoints: a visitor's, or a new one."""
     key = f"comparison {original.key} | {other.key}"
-    if key not in mine:
-        size = cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors))
 
-        def make() -> SharedComparison:
-            comparison = Comparison(original.checkpoint, other.checkpoint)
-            return SharedComparison(key, comparison, ComparisonState(comparison.identity))
+    def make() -> SharedComparison:
+        comparison = Comparison(original.checkpoint, other.checkpoint)
+        return SharedComparison(key, comparison, ComparisonState(comparison.identity))
 
-        mine[key] = cache.cached_small(size, "record", make)
-    mine[key] = mine.pop(key)  # now last, since the least recently used is forgotten first
-    while len(mine) > _MOST:
-        mine.pop(next(iter(mine)))
-    return mine[key]
+    return cache.kept(cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors)), "comparison", make)
 
 
 def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], None] | None = None) -> None:

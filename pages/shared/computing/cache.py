@@ -5,12 +5,14 @@ scheme. Cached objects are shared by all visitors: never modify them. A missing 
 turn, and only once, even if a whole class asks for it at the same moment.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
+import streamlit as st
 
 import quantcore as qc
 from pages.serving.work.admission import Turn
@@ -45,6 +47,7 @@ class CacheKey:
 
 LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
 _SMALL_BYTES = 64_000_000  # for the results of all other tensors
+_KEPT, _MOST_KEPT = "_kept_records", 4  # records of a kind that a visitor keeps
 _RECORDS = 32_000  # bytes; roughly what a small tensor's result takes without arrays of the tensor's size
 
 _small = ByteCache(lambda: _SMALL_BYTES, entries=300)
@@ -69,6 +72,19 @@ def cached_small(
 ) -> T:
     """`cached` for results that are small even for large content, so that large results do not displace them."""
     return _cached(_small, content, what, make, need, long)
+
+
+def kept(content: Content, what: str, make: Callable[[], T]) -> T:
+    """`cached_small`, for a record that work adds to: all visitors share it, and those who use it keep their latest few even if
+    the cache forgets it.
+    """
+    mine: OrderedDict[str, T] = st.session_state.setdefault(_KEPT, {}).setdefault(what, OrderedDict())
+    if content.key not in mine:
+        mine[content.key] = cached_small(content, what, make)
+    mine.move_to_end(content.key)
+    while len(mine) > _MOST_KEPT:
+        mine.popitem(last=False)
+    return mine[content.key]
 
 
 def _cached(cache: ByteCache, content: Content, what: str, make: Callable[[], T], need: float, long: bool) -> T:
