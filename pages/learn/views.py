@@ -50,12 +50,8 @@ def yours() -> tuple[Tensor, qc.Scheme] | None:
         messages.hint(chosen.hint)
     if chosen.tensor is None or chosen.scheme is None:
         return None
-    try:
-        cache.result(chosen.tensor, chosen.scheme)
-    except qc.QuantError as error:
-        unsupported.show(error, chosen.tensor, chosen.scheme)
-        return None
-    return chosen.tensor, chosen.scheme
+    known = unsupported.result(chosen.tensor, chosen.scheme)
+    return None if known is None else (chosen.tensor, chosen.scheme)
 
 
 def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, DeltaGenerator]:

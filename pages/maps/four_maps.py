@@ -5,7 +5,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import component, pointed
+from pages.maps import arithmetic, component, pointed
 from pages.maps.arithmetic import Arithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
@@ -23,19 +23,22 @@ KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
 def controls(
-    shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator
-) -> tuple[View | None, tuple[int, ...]]:
-    """Draw the controls under the maps; return the view (None if the input is invalid) and the element.
+    tensor: Tensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator
+) -> tuple[View | None, Arithmetic]:
+    """Draw the controls under the maps; return the view (None if the input is invalid) and the arithmetic of the element.
 
     Args:
         place: where the maps will be, for errors in the input.
     """
+    shape = tensor.shape
+    chosen = worst = worst_of(report, shape)
+    view = None
     try:
         view = _view_controls(shape, worst)
-        return view, _chosen(shape, worst, place)
+        chosen = _chosen(shape, worst, place)
     except qc.QuantError as error:
         messages.error(str(error), place)
-        return None, worst
+    return view, arithmetic.of(tensor, scheme, chosen)
 
 
 def draw(

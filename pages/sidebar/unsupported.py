@@ -6,8 +6,18 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared import messages
+from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from pages.sidebar import scheme_state
+
+
+def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized | None:
+    """`cache.result`; None if the library does not support the scheme, which is then shown."""
+    try:
+        return cache.result(tensor, scheme)
+    except qc.QuantError as error:
+        show(error, tensor, scheme)
+        return None
 
 
 def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Convention | None = None) -> None:

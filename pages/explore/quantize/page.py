@@ -2,9 +2,8 @@
 
 import streamlit as st
 
-import quantcore as qc
 from pages.explore.quantize import findings, header, summary, tabs
-from pages.maps import arithmetic, four_maps
+from pages.maps import four_maps
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import pinned
@@ -13,11 +12,8 @@ from pages.sidebar import unsupported
 with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_line) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor is not None and scheme is not None:
-        try:
-            result = cache.result(tensor, scheme)
-        except qc.QuantError as error:
-            unsupported.show(error, tensor, scheme)
-        else:
+        result = unsupported.result(tensor, scheme)
+        if result is not None:
             with frame.notes:
                 header.library_line(scheme)
             report = cache.report(tensor, scheme)
@@ -27,10 +23,7 @@ with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_li
                 horizontal=True, wrap=False, gap="small", vertical_alignment="center", key="finding_examples"
             )
             maps_place = st.container(gap="xxsmall")
-            view, element = four_maps.controls(
-                tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place
-            )
-            shown = arithmetic.of(tensor, scheme, element)
+            view, shown = four_maps.controls(tensor, scheme, report, maps_place)
             reference = pinned.reference(tensor, scheme)
             summary.draw(summary_place, tensor, result, report, shown.trace, reference)
             four_maps.draw(maps_place, tensor, result, view, shown, findings.shown(tensor, scheme), reference)

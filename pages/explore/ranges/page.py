@@ -4,7 +4,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider, search, views
-from pages.maps import arithmetic, four_maps
+from pages.maps import four_maps
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
@@ -17,11 +17,8 @@ with page_frame(
 ) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor is not None and scheme is not None:
-        try:
-            result = cache.result(tensor, scheme)
-        except qc.QuantError as error:
-            unsupported.show(error, tensor, scheme)
-        else:
+        result = unsupported.result(tensor, scheme)
+        if result is not None:
             block, place = views.choose_block(result)
             bins = views.histogram(tensor, result, block)
             bounds = qc.range_in_use(result, block)
@@ -39,9 +36,6 @@ with page_frame(
                     views.notes(tensor, scheme, block, curve)
             report = cache.report(tensor, scheme)
             maps_place = st.container(gap="xxsmall")
-            view, element = four_maps.controls(
-                tensor.shape, four_maps.worst_of(report, tensor.shape), maps_place
-            )
-            shown = arithmetic.of(tensor, scheme, element)
+            view, shown = four_maps.controls(tensor, scheme, report, maps_place)
             four_maps.draw(maps_place, tensor, result, view, shown, views.outline(result, block))
-            views.buttons(place, result, block, element)
+            views.buttons(place, result, block, shown.trace.index)
