@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from pages.shared.computing.cache import CacheKey
-from pages.shared.computing.long_work import LongWork, Step
+from pages.shared.computing.long_work import LongWork, WorkStep
 
 PAGE = """
 import streamlit as st
@@ -49,7 +49,7 @@ class Counted:
                 if step > self.fails_after:
                     raise qc.QuantError("It failed.")
                 self.seen.append(f"step {step}")
-                yield Step(step / 3, "")
+                yield WorkStep(step / 3, "")
         finally:
             self.seen.append("closed")
 

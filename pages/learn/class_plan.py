@@ -8,7 +8,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from pages.shared import messages
-from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, Part, step_key, step_words
+from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, PlanPart, step_key, step_words
 
 _BEGINS = [sum(part.minutes for part in CLASS[:i]) for i in range(len(CLASS) + 1)]
 MINUTES = _BEGINS[-1]
@@ -63,7 +63,7 @@ def span(index: int) -> str:
     return f"{_BEGINS[index]}–{_BEGINS[index + 1]}"
 
 
-def label(part: Part) -> str:
+def label(part: PlanPart) -> str:
     """The step of a part in words."""
     return step_words(part.step.replace("-", " ") if part.lesson == "mistakes" else part.step)
 

@@ -17,7 +17,7 @@ PLACE = (
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class ElementArithmetic:
     """The arithmetic of one element.
 
     Attributes:
@@ -45,12 +45,12 @@ class Arithmetic:
         return {"at": at, "title": self.heading, "lines": self.lines}
 
 
-def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
+def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
     """The arithmetic of an element of `cache.result`, computed once for everything that shows it."""
     return cache.cached_small(tensor, f"arithmetic {scheme} {element}", lambda: once(tensor, scheme, element))
 
 
-def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithmetic:
+def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
     """The same, not kept: a pointer passes over hundreds of elements, which would displace the results.
 
     Raises:
@@ -59,7 +59,7 @@ def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Arithme
     result, worst = cache.result(tensor, scheme), cache.report(tensor, scheme).max_abs_error_index
     trace = qc.trace(result, element)
     block, lines = block_name(trace.bounds, tensor.shape), tuple(_lines(result, trace))
-    return Arithmetic(trace, block, trace.index == worst, lines)
+    return ElementArithmetic(trace, block, trace.index == worst, lines)
 
 
 def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
@@ -70,7 +70,7 @@ def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
     return [f"as {result.scheme.convention.library} reports it: {numbers}", *aligned(trace.steps())]
 
 
-def draw(shown: Arithmetic) -> None:
+def draw(shown: ElementArithmetic) -> None:
     """Show the arithmetic of an element."""
     messages.lines(shown.lines, PLACE, heading=shown.heading)
 

@@ -6,7 +6,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.maps import arithmetic, component, pointed
-from pages.maps.arithmetic import Arithmetic
+from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.shared import messages
@@ -24,7 +24,7 @@ KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 def controls(
     tensor: Tensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator
-) -> tuple[View | None, Arithmetic]:
+) -> tuple[View | None, ElementArithmetic]:
     """Draw the controls under the maps; return the view (None if the input is invalid) and the arithmetic of the element.
 
     Args:
@@ -46,7 +46,7 @@ def draw(
     tensor: Tensor,
     result: qc.Quantized,
     view: View | None,
-    shown: Arithmetic,
+    shown: ElementArithmetic,
     found: tuple[Box, ...] = (),
     against: pinned.Reference | None = None,
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import quantcore as qc
-from pages.maps.arithmetic import PLACE, Arithmetic
+from pages.maps.arithmetic import PLACE, ElementArithmetic
 from quantcore import figures
 from quantcore.analysis import Cells, MapData, View, element, place
 from quantcore.diagnosis import Box
@@ -38,7 +38,7 @@ class Picture:
     numbers: bool
     theme: str
     found: tuple[Box, ...] = ()
-    arithmetic: Arithmetic | None = None
+    arithmetic: ElementArithmetic | None = None
     pointed: str = ""
     against: str = ""
     whole: tuple[int, ...] | None = None

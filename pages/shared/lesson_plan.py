@@ -6,7 +6,7 @@ from typing import NamedTuple
 from quantcore.mistakes import CASES
 
 
-class Step(NamedTuple):
+class LessonStep(NamedTuple):
     """``headline``: a question that the step answers; ``minutes``: for someone reading alone."""
 
     headline: str
@@ -22,7 +22,7 @@ class Lesson:
     title: str
     idea: str
     icon: str
-    steps: dict[str, Step] = field(hash=False)
+    steps: dict[str, LessonStep] = field(hash=False)
 
     @property
     def minutes(self) -> int:
@@ -30,7 +30,7 @@ class Lesson:
         return sum(step.minutes for step in self.steps.values())
 
 
-class Part(NamedTuple):
+class PlanPart(NamedTuple):
     """A step that a class takes together: ``minutes`` including discussion, and the question to ``ask``."""
 
     lesson: str
@@ -42,55 +42,55 @@ class Part(NamedTuple):
 # In order; the name is that of the page's script, or of its folder
 LESSONS = {
     "scale": Lesson("Scale", "From the marks on a thermometer to codes", "straighten", {
-        "marks": Step("How far apart are the marks?", 2),
-        "code": Step("Which code does a reading get?", 2),
-        "back": Step("What does a code give back?", 2),
-        "range": Step("What happens outside the range?", 3),
-        "bits": Step("What does one more bit buy?", 2),
-        "yours": Step("How does it look on your tensor?", 2),
+        "marks": LessonStep("How far apart are the marks?", 2),
+        "code": LessonStep("Which code does a reading get?", 2),
+        "back": LessonStep("What does a code give back?", 2),
+        "range": LessonStep("What happens outside the range?", 3),
+        "bits": LessonStep("What does one more bit buy?", 2),
+        "yours": LessonStep("How does it look on your tensor?", 2),
     }),
     "zero_point": Lesson("Zero point", "Which code stands for 0", "exposure_zero", {
-        "symmetric": Step("Which code stands for 0?", 2),
-        "one-sided": Step("How many codes does one-sided data use?", 2),
-        "asymmetric": Step("What does the zero point move?", 4),
-        "zero": Step("Why must 0 have a code of its own?", 3),
-        "choose": Step("Symmetric or asymmetric?", 2),
-        "yours": Step("How does it look on your tensor?", 2),
+        "symmetric": LessonStep("Which code stands for 0?", 2),
+        "one-sided": LessonStep("How many codes does one-sided data use?", 2),
+        "asymmetric": LessonStep("What does the zero point move?", 4),
+        "zero": LessonStep("Why must 0 have a code of its own?", 3),
+        "choose": LessonStep("Symmetric or asymmetric?", 2),
+        "yours": LessonStep("How does it look on your tensor?", 2),
     }),
     "granularity": Lesson("Granularity", "Which elements share a scale", "grid_on", {
-        "tensor": Step("What does one large row do to the others?", 2),
-        "rows": Step("One scale per row: which axis, which shape?", 3),
-        "columns": Step("One scale per column: does it help here?", 2),
-        "trap": Step("What does a scale of shape (n,) divide?", 3),
-        "groups": Step("With groups, which values does an outlier affect?", 2),
-        "blocks": Step("What if neighbors along both axes share a scale?", 2),
-        "cost": Step("What does each scale cost?", 3),
-        "yours": Step("How does it look on your tensor?", 3),
+        "tensor": LessonStep("What does one large row do to the others?", 2),
+        "rows": LessonStep("One scale per row: which axis, which shape?", 3),
+        "columns": LessonStep("One scale per column: does it help here?", 2),
+        "trap": LessonStep("What does a scale of shape (n,) divide?", 3),
+        "groups": LessonStep("With groups, which values does an outlier affect?", 2),
+        "blocks": LessonStep("What if neighbors along both axes share a scale?", 2),
+        "cost": LessonStep("What does each scale cost?", 3),
+        "yours": LessonStep("How does it look on your tensor?", 3),
     }),
     "error": Lesson("Error", "How large the error is, in one number", "show_chart", {
-        "signed": Step("What does the sign of an error tell you?", 2),
-        "means": Step("How do many errors become one number?", 3),
-        "sqnr": Step("How large is the error next to the signal?", 3),
-        "clipping": Step("Which range has the smallest error?", 4),
-        "yours": Step("How does it look on your tensor?", 3),
+        "signed": LessonStep("What does the sign of an error tell you?", 2),
+        "means": LessonStep("How do many errors become one number?", 3),
+        "sqnr": LessonStep("How large is the error next to the signal?", 3),
+        "clipping": LessonStep("Which range has the smallest error?", 4),
+        "yours": LessonStep("How does it look on your tensor?", 3),
     }),
     "mistakes": Lesson("Mistakes", "Code that looks right", "bug_report", {
-        name: Step(f"Case {number} of {len(CASES)}: which cells are wrong?", 3) for number, name in enumerate(CASES, 1)
+        name: LessonStep(f"Case {number} of {len(CASES)}: which cells are wrong?", 3) for number, name in enumerate(CASES, 1)
     }),
     "predict": Lesson("Predict", "Be the quantizer yourself", "quiz", {
-        "codes": Step("Which codes does this row get?", 5),
-        "scale": Step("Which scale does this tensor get?", 4),
-        "zero_point": Step("Which zero point does this tensor get?", 6),
+        "codes": LessonStep("Which codes does this row get?", 5),
+        "scale": LessonStep("Which scale does this tensor get?", 4),
+        "zero_point": LessonStep("Which zero point does this tensor get?", 6),
     }),
     "ptq_or_qat": Lesson("PTQ or QAT", "Quantize after training, or during it", "model_training", {
-        "network": Step("How well does a small network read digits?", 2),
-        "ptq": Step("How much accuracy does PTQ cost?", 4),
-        "rounding": Step("What is the slope of rounding?", 3),
-        "through": Step("Which slope can training use instead?", 3),
-        "qat": Step("How much accuracy does QAT win back?", 5),
-        "scales": Step("Can the scale be learned too?", 3),
-        "curve": Step("How many bits are enough?", 6),
-        "choose": Step("Which one should you choose?", 4),
+        "network": LessonStep("How well does a small network read digits?", 2),
+        "ptq": LessonStep("How much accuracy does PTQ cost?", 4),
+        "rounding": LessonStep("What is the slope of rounding?", 3),
+        "through": LessonStep("Which slope can training use instead?", 3),
+        "qat": LessonStep("How much accuracy does QAT win back?", 5),
+        "scales": LessonStep("Can the scale be learned too?", 3),
+        "curve": LessonStep("How many bits are enough?", 6),
+        "choose": LessonStep("Which one should you choose?", 4),
     }),
 }  # fmt: skip
 
@@ -98,19 +98,19 @@ PLAN = "plan"  # parameter of the address: a part of `CLASS` by its number, coun
 _FOLDERS = {"ptq_or_qat"}  # lessons that are several modules
 
 CLASS = (
-    Part("scale", "marks", 3, "With one more bit, how many steps are there between the marks?"),
-    Part("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
-    Part("scale", "back", 3, "Which reading is off by the most, and how large can the error be at worst?"),
-    Part("scale", "range", 5, "Lower the highest mark: when is 99 °C clipped, and how large does its error become?"),
-    Part("zero_point", "one-sided", 4, "No value is negative. What are the negative codes used for?"),
-    Part("zero_point", "asymmetric", 5, "Drag both ends: when does the zero point reach the lowest code?"),
-    Part("predict", "codes", 8, "Everyone predicts the same row; compare before anyone presses Check."),
-    Part("granularity", "tensor", 4, "Which rows become 0, and which single value causes it?"),
-    Part("granularity", "rows", 5, "Along which axis is the maximum taken, and what shape is left?"),
-    Part("granularity", "cost", 4, "What does a group of 32 cost per element? And a group of 128?"),
-    Part("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
-    Part("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
-    Part("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
+    PlanPart("scale", "marks", 3, "With one more bit, how many steps are there between the marks?"),
+    PlanPart("scale", "code", 3, "Which code does 58.4 °C get? Divide first, then round."),
+    PlanPart("scale", "back", 3, "Which reading is off by the most, and how large can the error be at worst?"),
+    PlanPart("scale", "range", 5, "Lower the highest mark: when is 99 °C clipped, and how large does its error become?"),
+    PlanPart("zero_point", "one-sided", 4, "No value is negative. What are the negative codes used for?"),
+    PlanPart("zero_point", "asymmetric", 5, "Drag both ends: when does the zero point reach the lowest code?"),
+    PlanPart("predict", "codes", 8, "Everyone predicts the same row; compare before anyone presses Check."),
+    PlanPart("granularity", "tensor", 4, "Which rows become 0, and which single value causes it?"),
+    PlanPart("granularity", "rows", 5, "Along which axis is the maximum taken, and what shape is left?"),
+    PlanPart("granularity", "cost", 4, "What does a group of 32 cost per element? And a group of 128?"),
+    PlanPart("error", "clipping", 6, "Guess the best range, then drag to it. Why is it not max|x|?"),
+    PlanPart("mistakes", "cast-without-clamp", 6, "Mark the wrong cells first. Which line causes them?"),
+    PlanPart("ptq_or_qat", "ptq", 4, "Choose 2 bits: how many digits are newly misread?"),
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ ROWS, COLUMNS = 16, 24  # of a picture, at most
 
 
 @dataclass(frozen=True)
-class Example:
+class MatchExample:
     """``line``: what it shows; ``made``: the scheme that made the codes; ``steps``: changes to the codes; ``known``: what
     fills the fields for scale and zero point.
     """
@@ -32,46 +32,46 @@ class Example:
 
 
 EXAMPLES = (
-    Example(
+    MatchExample(
         "A library's codes",
         "4×4 in uint8: which library?",
         "randn-seed-0-4x4",
         "uint8 asymmetric per_tensor onnxruntime",
     ),
-    Example(
+    MatchExample(
         "The other axis",
         "A weight in int4: a scale per row or per column?",
         "attention-query-64x128",
         "int4 symmetric per_channel(1) torchao",
     ),
-    Example(
+    MatchExample(
         "Transposed",
         "A weight in int4, stored the other way",
         "attention-query-64x128",
         "int4 symmetric per_group(32) torchao",
         ("transposed",),
     ),
-    Example(
+    MatchExample(
         "No clamp",
         "A cast to int8 wraps around",
         "ffn-output-64x128",
         "int8 symmetric per_channel(0) torchao(overflow=wrap)",
     ),
-    Example(
+    MatchExample(
         "Signed or not",
         "int8 read as uint8",
         "randn-seed-0-4x4",
         "int8 asymmetric per_tensor torchao",
         ("unsigned",),
     ),
-    Example(
+    MatchExample(
         "Offset or zero point",
         "AIMET's has the opposite sign",
         "randn-seed-0-4x4",
         "uint8 asymmetric per_tensor aimet.Quantize",
         known=("scale", "offset"),
     ),
-    Example(
+    MatchExample(
         "Two codes off by one",
         "Two of 8,192 are wrong: which?",
         "attention-query-64x128",
@@ -95,7 +95,7 @@ def _picture(place: int) -> np.ndarray:
     return figures.thumbnail(codes.astype(float), "codes", (float(codes.min()), float(codes.max())))
 
 
-def _made(example: Example) -> tuple[qc.Quantized, np.ndarray]:
+def _made(example: MatchExample) -> tuple[qc.Quantized, np.ndarray]:
     """The result of the scheme, and the codes as they are given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

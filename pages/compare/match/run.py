@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 import quantcore as qc
 from pages.compare.match.controls import Inputs
 from pages.shared.computing import cache, needs
-from pages.shared.computing.long_work import LongWork, Step
+from pages.shared.computing.long_work import LongWork, WorkStep
 from pages.shared.state.selection import Tensor
 
 AT_ONCE = 10_000  # elements; a larger tensor is searched when the button is pressed
@@ -44,7 +44,7 @@ def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResul
     return found if found.matches.tried or found.fraction == 1 else None
 
 
-def _search(tensor: Tensor, inputs: Inputs, found: SearchResult) -> Generator[Step, None, None]:
+def _search(tensor: Tensor, inputs: Inputs, found: SearchResult) -> Generator[WorkStep, None, None]:
     for step in qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point):
         found.matches, found.fraction = step.matches, step.fraction
-        yield Step(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")
+        yield WorkStep(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")

@@ -12,7 +12,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.computing import cache, needs, turn
-from pages.shared.computing.long_work import LongWork, Step
+from pages.shared.computing.long_work import LongWork, WorkStep
 from pages.shared.state.selection import Tensor
 
 AT_ONCE = 40_000_000  # elements times schemes to compute without asking: a few seconds
@@ -68,10 +68,10 @@ def _missing(tensor: Tensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
     return [scheme for scheme in schemes if scheme not in found]
 
 
-def _compute(tensor: Tensor, schemes: list[qc.Scheme], threads: int) -> Generator[Step, None, None]:
+def _compute(tensor: Tensor, schemes: list[qc.Scheme], threads: int) -> Generator[WorkStep, None, None]:
     """Compute the missing rows."""
     found, missing = known(tensor), _missing(tensor, schemes)
     with closing(qc.sweep_rows(cache.values(tensor), missing, threads)) as computing:
         for count, row in enumerate(computing, 1):
             found[row.scheme] = row
-            yield Step(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}", count)
+            yield WorkStep(count / len(missing), f"{count:,} of {len(missing):,}: {name(row.scheme)}", count)

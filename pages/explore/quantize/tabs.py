@@ -12,7 +12,7 @@ import quantcore as qc
 from pages.explore.quantize import code_and_export
 from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
-from pages.maps.arithmetic import Arithmetic
+from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.four_maps import ARITHMETIC
 from pages.shared import charts, headers
 from pages.shared.computing import cache
@@ -27,7 +27,7 @@ KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
-def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: Arithmetic) -> None:
+def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
         partial(arithmetic.draw, shown),

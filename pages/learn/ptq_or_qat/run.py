@@ -17,9 +17,9 @@ import quantcore as qc
 from pages.learn.ptq_or_qat.controls import Plan
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared import messages
-from pages.shared.computing import long_work, needs, turn
+from pages.shared.computing import needs, turn
 from pages.shared.computing.cache import CacheKey
-from pages.shared.computing.long_work import LongWork
+from pages.shared.computing.long_work import LongWork, WorkStep
 from pages.shared.state.selection import Tensor
 from quantcore import training
 
@@ -92,11 +92,11 @@ def run(
         done: whether another visitor has run the same training in the meantime.
     """
 
-    def steps() -> Generator[long_work.Step, None, None]:
+    def steps() -> Generator[WorkStep, None, None]:
         with closing(begin()) as running:
             for step in running:
                 each(step)
-                yield long_work.Step(*progress(step))
+                yield WorkStep(*progress(step))
 
     content = CacheKey("", needs.TRAINING // 4)
     try:

@@ -12,7 +12,7 @@ from pages.models.checkpoint.cell.run import is_remote
 from pages.models.opening import OpenCheckpoint
 from pages.shared import headers, messages, tables
 from pages.shared.computing import cache, turn
-from pages.shared.computing.long_work import LongWork, Step
+from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
 from quantcore.checkpoints.findings import Measure, Summary, formats, grouped, of_problem, steps
 from quantcore.wording import count, megabytes, printable
@@ -74,7 +74,7 @@ def check(opened: OpenCheckpoint, original: OpenCheckpoint | None, place: DeltaG
     return found
 
 
-def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findings) -> Generator[Step, None, None]:
+def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findings) -> Generator[WorkStep, None, None]:
     """Check the tensors that have not been checked, then all together."""
     against, last = original.checkpoint if original else None, ""
     found.first, found.last = None, ()
@@ -91,7 +91,7 @@ def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findi
         if step.measure is not None:
             found.measures[last] = step.measure
         text = f"{megabytes(step.done)} of {megabytes(step.total)}, {count(len(found.checked), 'tensor')}"
-        yield Step(step.done / max(1, step.total), text)
+        yield WorkStep(step.done / max(1, step.total), text)
     found.checked |= opened.checkpoint.tensors.keys()
     found.complete = True
 

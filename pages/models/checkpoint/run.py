@@ -12,7 +12,7 @@ from pages.models.checkpoint.controls import ShownPart
 from pages.models.opening import Partner
 from pages.serving.work import memory
 from pages.shared.computing import cache
-from pages.shared.computing.long_work import LongWork, Step
+from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
 from quantcore.checkpoints import CheckpointTensor, RowLoss, Window, row_loss
 from quantcore.quantization import Quantized
@@ -110,7 +110,7 @@ def maps(
 
 def _read(
     tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, parts: _FinishedBands
-) -> Generator[Step, None, None]:
+) -> Generator[WorkStep, None, None]:
     """Read the bands of rows that are missing."""
     (first, last), step = shown.rows, step_of(shown.rows, shown.columns)
     for start, stop in _bands(shown, step[0]):
@@ -128,7 +128,7 @@ def _read(
         del window
         if len(parts.bands) % _TRIM == 0:
             memory.give_back()
-        yield Step((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
+        yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
 
 
 def _maps(tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, parts: _FinishedBands) -> Maps:

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.opening.opened import OpenCheckpoint
 from pages.shared.computing import cache, turn
-from pages.shared.computing.long_work import LongWork, Step
+from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, TensorResult
 from quantcore.wording import count, megabytes
 
@@ -87,7 +87,7 @@ def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], N
         work.run(place, lambda: _steps(found, threads), content, useless=done, draw=draw)
 
 
-def _steps(found: SharedComparison, threads: int) -> Generator[Step, None, None]:
+def _steps(found: SharedComparison, threads: int) -> Generator[WorkStep, None, None]:
     """Compare box by box; if several visitors ask for the same comparison, only one compares at a time.
 
     It lets others go first by rerunning the script: waiting for its place while it holds the lock could deadlock with a
@@ -105,9 +105,9 @@ def _steps(found: SharedComparison, threads: int) -> Generator[Step, None, None]
         found.lock.release()
 
 
-def _step(found: SharedComparison) -> Step:
+def _step(found: SharedComparison) -> WorkStep:
     text = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
-    return Step(found.done / max(1, found.total), text, len(found.state.finished))
+    return WorkStep(found.done / max(1, found.total), text, len(found.state.finished))
 
 
 def _is_remote(comparison: Comparison) -> bool:

@@ -23,7 +23,7 @@ _PATIENCE = 0.4  # seconds; work that starts by itself shows its progress only a
 _EVERY = 0.1  # seconds between two updates of the progress bar
 
 
-class Step(NamedTuple):
+class WorkStep(NamedTuple):
     """Progress: the fraction that is done, 0 to 1, what is done next or was done last, and how many results are known."""
 
     done: float
@@ -68,7 +68,7 @@ class LongWork:
     def run(
         self,
         place: DeltaGenerator,
-        steps: Callable[[], Generator[Step, None, None]],
+        steps: Callable[[], Generator[WorkStep, None, None]],
         content: cache.Content,
         need: float = 1.0,
         *,
@@ -94,7 +94,7 @@ class LongWork:
         began = drawn = time.monotonic()
         known = 0
 
-        def redraw(step: Step) -> None:
+        def redraw(step: WorkStep) -> None:
             nonlocal drawn, known
             now = time.monotonic()
             if draw and live is not None and step.results > known and now - drawn > max(0.6, (now - began) / 6):
@@ -132,9 +132,9 @@ class _Progress:
         self._shown = time.monotonic() + (_PATIENCE - _EVERY if patient else -_EVERY)
         self._bar: DeltaGenerator | None = None
         if not patient:
-            self.show(Step(0.0, "Starting…"))
+            self.show(WorkStep(0.0, "Starting…"))
 
-    def show(self, step: Step) -> None:
+    def show(self, step: WorkStep) -> None:
         """Update the bar, unless that was done a moment ago."""
         turn.check()
         now = time.monotonic()
