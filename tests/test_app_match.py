@@ -94,6 +94,24 @@ def test_a_large_tensor_is_searched_when_asked(monkeypatch):
     at.button(key="match_go")
 
 
+def test_an_uploaded_file_stays_until_it_is_removed_and_a_bad_one_is_one_sentence():
+    def upload(at, name, text):
+        return at.file_uploader(key="match_file").upload(name, text.encode()).run()
+
+    at = upload(opened(match_src="upload"), "bad.csv", "1, x")
+    assert not at.exception
+    assert len(said(at.error)) == 1
+    assert said(at.run().error) == said(at.error)
+    at = upload(at, "codes.csv", typed(codes_of("int8 per_tensor")))
+    assert results(at)["Codes that differ"][0] == "none"
+    at = at.switch_page("explore/formats/page.py").run().switch_page("compare/match/page.py").run()
+    assert at.file_uploader(key="match_file").value is None
+    assert results(at)["Codes that differ"][0] == "none"
+    at = at.button(key="match_file_remove").click().run()
+    assert not at.dataframe
+    assert not any(button.key == "match_file_remove" for button in at.button)
+
+
 def test_transposed_on_the_page():
     at = paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T))
     assert results(at)["What went wrong"][0] == "transposed"
