@@ -32,7 +32,7 @@ def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResul
     key = f"match {tensor.key} {inputs.key}"
     found = cache.kept(cache.CacheKey(key, tensor.elements), "match", SearchResult)
     work = LongWork("match", key, tensor.elements <= AT_ONCE)
-    if found.fraction < 1 and work.starts(place, "Search"):
+    if found.fraction < 1 and work.starts(place.empty(), "Search"):
         work.run(
             st.empty(),
             lambda: _search(tensor, inputs, found),
