@@ -181,7 +181,7 @@ def test_a_large_pair_starts_stops_and_continues(
     assert button.label == "Compare 614.4 kB"
     assert not at.dataframe
     # another visitor pressed Stop after these steps
-    (found,) = at.session_state["_kept_records"]["comparison"].values()
+    (found,) = at.session_state["_shared_records"]["comparison"].values()
     steps = found.comparison.steps(found.state)
     for step in itertools.islice(steps, 3):
         found.done, found.name = step.done, step.name
@@ -225,7 +225,7 @@ def test_a_comparison_lets_others_go_first_and_goes_on(
     comparing.clear()
     monkeypatch.setattr(Turn, "overstays", lambda turn, seconds: turn.place is not None)
     at = opened(*pair, page=page, **({"ck_color": "SQNR"} if page == "checkpoint" else {}))
-    (found,) = at.session_state["_kept_records"]["comparison"].values()
+    (found,) = at.session_state["_shared_records"]["comparison"].values()
     assert comparing == [1] * len(wanted)
     assert [json.dumps(r.as_row()) for r in found.results] == wanted
     assert not found.lock.locked()

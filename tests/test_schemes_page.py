@@ -90,11 +90,11 @@ def test_only_asymmetric_gives_rows_with_the_reason() -> None:
 
 def test_changed_choice_computes_only_what_is_new() -> None:
     at = opened(sw_set="chosen", sw_formats=["int4"], seed="12345")  # no other test uses this tensor
-    (known,) = at.session_state["_kept_records"]["sweep"].values()
+    (known,) = at.session_state["_shared_records"]["sweep"].values()
     first = dict(known)
     at.query_params["sw_formats"] = ["int4", "int3"]
     at = at.multiselect(key="sw_formats").set_value(["int4", "int3"]).run()
-    (known,) = at.session_state["_kept_records"]["sweep"].values()
+    (known,) = at.session_state["_shared_records"]["sweep"].values()
     assert len(known) == len(first) + 4
     assert all(known[scheme] is row for scheme, row in first.items())
 

@@ -30,7 +30,7 @@ def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResul
         QuantError: the inputs can't be codes, scale or zero point of the tensor.
     """
     key = f"match {tensor.key} {inputs.key}"
-    found = cache.kept(cache.CacheKey(key, tensor.elements), "match", SearchResult)
+    found = cache.shared_record(cache.CacheKey(key, tensor.elements), "match", SearchResult)
     work = LongWork("match", key, tensor.elements <= AT_ONCE)
     if found.fraction < 1 and work.starts(place.empty(), "Search"):
         work.run(

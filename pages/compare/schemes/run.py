@@ -21,7 +21,7 @@ Known = dict[qc.Scheme, qc.Row]
 
 def known(tensor: Tensor) -> Known:
     """The rows that any visitor has computed for this tensor; a sweep adds to them."""
-    return cache.kept(tensor, "sweep", dict)
+    return cache.shared_record(tensor, "sweep", dict)
 
 
 def table(found: Known, schemes: list[qc.Scheme]) -> pd.DataFrame:

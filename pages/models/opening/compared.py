@@ -63,7 +63,7 @@ def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison
         comparison = Comparison(original.checkpoint, other.checkpoint)
         return SharedComparison(key, comparison, ComparisonState(comparison.identity))
 
-    return cache.kept(cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors)), "comparison", make)
+    return cache.shared_record(cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors)), "comparison", make)
 
 
 def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], None] | None = None) -> None:

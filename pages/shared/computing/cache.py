@@ -47,7 +47,7 @@ class CacheKey:
 
 LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
 _SMALL_BYTES = 64_000_000  # for the results of all other tensors
-_KEPT, _MOST_KEPT = "_kept_records", 4  # records of a kind that a visitor keeps
+_SHARED, _MOST_SHARED = "_shared_records", 4  # records of a kind that a visitor keeps
 _RECORDS = 32_000  # bytes; roughly what a small tensor's result takes without arrays of the tensor's size
 
 _small = ByteCache(lambda: _SMALL_BYTES, entries=300)
@@ -74,15 +74,15 @@ def cached_small(
     return _cached(_small, content, what, make, need, long)
 
 
-def kept(content: Content, what: str, make: Callable[[], T]) -> T:
+def shared_record(content: Content, what: str, make: Callable[[], T]) -> T:
     """`cached_small`, for a record that work adds to: all visitors share it, and those who use it keep their latest few even if
     the cache forgets it.
     """
-    mine: OrderedDict[str, T] = st.session_state.setdefault(_KEPT, {}).setdefault(what, OrderedDict())
+    mine: OrderedDict[str, T] = st.session_state.setdefault(_SHARED, {}).setdefault(what, OrderedDict())
     if content.key not in mine:
         mine[content.key] = cached_small(content, what, make)
     mine.move_to_end(content.key)
-    while len(mine) > _MOST_KEPT:
+    while len(mine) > _MOST_SHARED:
         mine.popitem(last=False)
     return mine[content.key]
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Kept(Generic[T]):
+class _Upload(Generic[T]):
     """What was read from the files with these ids; ``problem``: why they can't be read, or empty."""
 
     ids: tuple[str, ...]
@@ -42,19 +42,19 @@ class FileField(Generic[T]):
         forgotten: Callable[[], None] = lambda: None,
     ) -> None:
         self._name, self._read, self._named, self._forgotten = name, read, named, forgotten
-        self._kept, self._lost = f"{name}_kept", f"{name}_lost"
+        self._upload, self._lost = f"{name}_content", f"{name}_lost"
 
     @property
     def content(self) -> T | None:
         """What is kept; None if there are no files, or they can't be read."""
-        kept: _Kept[T] | None = st.session_state.get(self._kept)
-        return None if kept is None else kept.content
+        upload: _Upload[T] | None = st.session_state.get(self._upload)
+        return None if upload is None else upload.content
 
     @property
     def problem(self) -> str:
         """Why the uploaded files can't be read; empty if they can, or if there are none."""
-        kept: _Kept[T] | None = st.session_state.get(self._kept)
-        return "" if kept is None else kept.problem
+        upload: _Upload[T] | None = st.session_state.get(self._upload)
+        return "" if upload is None else upload.problem
 
     def draw(self, label: str, **options: Any) -> bool:
         """Draw the field, and keep what was just uploaded; return whether that was anything.
@@ -68,23 +68,23 @@ class FileField(Generic[T]):
             # uploaded to a replica that is gone: a field that still shows the file would not ask for it
             st.session_state[self._lost] = True
             st.rerun()
-        files, kept = _listed(given), st.session_state.get(self._kept)
+        files, upload = _listed(given), st.session_state.get(self._upload)
         ids = tuple(file.file_id for file in files)
-        if ids and (kept is None or kept.ids != ids):
+        if ids and (upload is None or upload.ids != ids):
             self._take(files, ids)
             return True
-        if not ids and kept is not None and kept.content is not None:
-            self._draw_name(kept.content)
+        if not ids and upload is not None and upload.content is not None:
+            self._draw_name(upload.content)
         return False
 
     def put(self, content: T) -> None:
         """Keep something that was not uploaded, in place of any files."""
-        st.session_state[self._kept] = _Kept((), content)
+        st.session_state[self._upload] = _Upload((), content)
 
     def remove(self) -> None:
         """Forget the files (a callback)."""
         self._free(())
-        st.session_state.pop(self._kept, None)
+        st.session_state.pop(self._upload, None)
         self._forgotten()
 
     def _widget(self) -> str:
@@ -99,15 +99,15 @@ class FileField(Generic[T]):
     def _take(self, files: list[Any], ids: tuple[str, ...]) -> None:
         self._free(ids)
         try:
-            kept = _Kept(ids, self._read(files))
+            upload = _Upload(ids, self._read(files))
         except QuantError as error:
-            kept = _Kept(ids, None, str(error))
-        st.session_state[self._kept] = kept
+            upload = _Upload(ids, None, str(error))
+        st.session_state[self._upload] = upload
 
     def _free(self, keep: tuple[str, ...]) -> None:
         """Make the server forget files, which it would keep if the visitor left the page of the field."""
-        context, kept = get_script_run_ctx(), st.session_state.get(self._kept)
-        for file_id in kept.ids if kept is not None else ():
+        context, upload = get_script_run_ctx(), st.session_state.get(self._upload)
+        for file_id in upload.ids if upload is not None else ():
             if context is not None and file_id not in keep:
                 context.uploaded_file_mgr.remove_file(context.session_id, file_id)  # type: ignore[attr-defined]
 
