@@ -270,7 +270,7 @@ def test_every_page_is_declared() -> None:
     scripts |= {lesson_plan.script(name) for name in lesson_plan.LESSONS} | {"learn/overview.py"}
     assert sorted(page.script for page in PAGES) == sorted(scripts)
     assert {f"learn-{name.replace('_', '-')}" for name in lesson_plan.LESSONS} <= {p.url_path for p in PAGES}
-    assert len({page.url_path for page in PAGES}) == len(PAGES)
+    assert len({page.url_path for page in PAGES}) == len({page.order for page in PAGES}) == len(PAGES)
     for page in PAGES:
         assert page.required | page.free_text <= page.keys
         for part, when in page.uses.items():
