@@ -41,26 +41,12 @@ GATE = _gate()
 
 
 @contextmanager
-def of_run(place: DeltaGenerator) -> Iterator[None]:
+def of_run(place: DeltaGenerator | None) -> Iterator[Turn]:
     """Make all heavy work of a run one turn, which ends with the run, however the run ends.
 
     Args:
         place: a container at the top of the page, where the visitor is told about the wait.
     """
-    with _turn(place):
-        yield
-
-
-@contextmanager
-def current() -> Iterator[Turn]:
-    """The turn of this run; for work outside a run (a download, a fragment), one that lasts as long as the context."""
-    known = getattr(_of_thread, "turn", None)
-    with nullcontext(known) if known is not None else _turn(None) as turn:
-        yield turn
-
-
-@contextmanager
-def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
     turn = _of_thread.turn = Turn(GATE, _WaitMessage(place).update)
     try:
         yield turn
@@ -70,6 +56,14 @@ def _turn(place: DeltaGenerator | None) -> Iterator[Turn]:
         turn.close()
         if was_large:
             memory.give_back()
+
+
+@contextmanager
+def current() -> Iterator[Turn]:
+    """The turn of this run; for work outside a run (a download, a fragment), one that lasts as long as the context."""
+    known = getattr(_of_thread, "turn", None)
+    with nullcontext(known) if known is not None else of_run(None) as turn:
+        yield turn
 
 
 def threads(tensor: int, each: float) -> int:
