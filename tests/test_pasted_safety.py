@@ -167,11 +167,11 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
         "torch.where(x > 0, x, 0.0)", "x.max(dim=1)[0]", "x.sort()[0]", "x.chunk(2)[0]", "torch.maximum(x[:, :1], x[:1])", "torch.max(x[:, :1], x[:1])", "torch.tensor([[1, 2], [3, 4]])",
         "torch.broadcast_to(x[0], (4, 8))", "x.to(torch.int8)", "torch.rand(3, 5)", "torch.linspace(0, 1, steps=70)", "torch.zeros(size=(3, 9))",
     )  # fmt: skip
-    from quantcore.pasted.expressions import Expressions
+    from quantcore.pasted.evaluate import Expressions
 
     compute, seen = Expressions.compute, []
 
-    def spied(self, run, op, args, name, elements):
+    def spied(self, run, op, args, name="", elements=1):
         found = compute(self, run, op, args, name, elements)
         size = sum(v.value.numel() for v in (found.value if isinstance(found.value, list | tuple) else [found]) if isinstance(v.value, torch.Tensor))
         seen.append((name, size, elements))

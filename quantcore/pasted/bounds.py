@@ -41,40 +41,23 @@ class Budget:
     elements: int = MOST_IN_ALL
     end: float = field(default_factory=lambda: time.thread_time() + SECONDS)
 
-    def step(self, line: int = 0, count: int = 1) -> None:
-        """Count steps at ``line``.
+    def spend(self, line: int = 0, steps: int = 1, elements: int = 0) -> None:
+        """Count steps at ``line``, and the elements of a result.
 
         Raises:
             OverLimitError: there are too many, or the time is over.
         """
         self.line = line or self.line
-        self.steps -= count
-        if self.steps < 0 or time.thread_time() > self.end:
-            what = f"takes more than {MOST_STEPS:,} steps" if self.steps < 0 else "takes too long to evaluate"
+        self.steps -= steps
+        self.elements -= elements
+        what = "takes too long to evaluate" if time.thread_time() > self.end else ""
+        what = f"computes more than {MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
+        what = f"takes more than {MOST_STEPS:,} steps" if self.steps < 0 else what
+        if what:
             raise OverLimitError(f"Line {self.line}: the code {what}; paste only the lines that quantize.")
 
-    def room(self, elements: float) -> None:
-        """Reserve room for a result before it is computed.
 
-        Raises:
-            StopError: the result is too large.
-            OverLimitError: all results together are.
-        """
-        if not elements <= MOST_ELEMENTS:
-            raise StopError(f"a result here would have more than {MOST_ELEMENTS:,} elements")
-        self.elements -= int(elements)
-        if self.elements < 0:
-            raise OverLimitError(
-                f"Line {self.line}: the code computes more than {MOST_IN_ALL:,} elements in all; paste only the lines "
-                "that quantize."
-            )
-
-
-def broadcast(shapes: Sequence[tuple[int, ...]]) -> int:
-    """An upper bound of the elements of a broadcast, also of shapes that do not fit one another."""
-    rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
-    return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
+# Upper bounds of the elements of a result, from the arguments of its call
 
 
 def arrays(values: Iterable[Any]) -> Iterator[Any]:
@@ -86,52 +69,105 @@ def arrays(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def shapes(values: Iterable[Any]) -> list[tuple[int, ...]]:
-    """Their shapes."""
-    return [tuple(a.shape) for a in arrays(values)]
+def broadcast(shapes: Sequence[Sequence[int]]) -> int:
+    """An upper bound of the elements of a broadcast, also of shapes that do not fit one another."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
+    return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
 
-def elementwise(values: list[Any]) -> float:
-    """The elements of a result that is broadcast from all arguments."""
-    return broadcast(shapes(values))
+def usual(values: list[Any]) -> float:
+    """Of a broadcast of the arguments, of their concatenation, or of values and indices of one of them."""
+
+    def items(value: Any) -> int:
+        if isinstance(value, list | tuple):
+            return sum(map(items, value))
+        return math.prod(value.shape) if isinstance(value, ARRAYS) else 1
+
+    return broadcast([a.shape for a in arrays(values)]) + sum(map(items, values))
+
+
+def crossed(values: list[Any]) -> float:
+    """Of every element of one argument with every one of the others."""
+    return math.prod(math.prod(a.shape) for a in arrays(values))
 
 
 def product(values: list[Any]) -> float:
-    """The elements of a matrix product.
+    """Of a matrix product.
 
     Raises:
         StopError: it takes too many multiplications.
     """
-    a, b = (*shapes(values), (1,), (1,))[:2]
-    inner = max((a or (1,))[-1], 1)
-    if math.prod(a) * math.prod(b) // inner > MOST_PRODUCTS:
+    inner = max(next((a.shape[-1] for a in arrays(values) if a.shape), 1), 1)
+    if crossed(values) // inner > MOST_PRODUCTS:
         raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
-    return math.prod(a) * math.prod(b) / inner**2
+    return crossed(values) / inner**2
 
 
-def indexed(shape: tuple[int, ...], index: Any) -> float:
-    """The elements of ``x[index]`` of a tensor of ``shape``, at most."""
+def numbers_in(values: Iterable[Any]) -> list[float]:
+    """The numbers in arguments that give sizes, also those in lists and in small arrays.
+
+    Raises:
+        StopError: they are no sizes.
+    """
+    found: list[float] = []
+    for value in values:
+        if isinstance(value, ARRAYS) and math.prod(value.shape) > MOST_AXES:
+            raise StopError("a tensor gives sizes here")
+        value = value.tolist() if isinstance(value, ARRAYS) else value
+        found += numbers_in(value) if isinstance(value, list | tuple) else []
+        found += [value] if isinstance(value, int | float) else []
+    if not all(abs(n) <= 2**62 for n in found) or len(found) > MOST_AXES:
+        raise StopError("a shape here is larger than a tensor can be")
+    return found
+
+
+def sizes(values: list[Any]) -> float:
+    """Of a tensor of these sizes."""
+    return math.prod(max(int(n), 1) for n in numbers_in(values))
+
+
+def repeated(values: list[Any]) -> float:
+    """Of the first argument, repeated so many times along each axis."""
+    return crossed(values[:1]) * sizes(values[1:])
+
+
+def expanded(values: list[Any]) -> float:
+    """Of the first argument, broadcast to these sizes."""
+    if not values or not isinstance(values[0], ARRAYS):
+        raise StopError("only tensors are expanded")
+    return broadcast([values[0].shape, [max(int(n), 1) for n in numbers_in(values[1:])]])
+
+
+def ranged(values: list[Any]) -> float:
+    """Of the numbers from a start to a stop by a step."""
+    ends = numbers_in(values)
+    start, stop, step = (*([0.0] if len(ends) < 2 else []), *ends, 1.0, 1.0)[:3]
+    return abs((stop - start) / step) + 1 if step else math.inf
+
+
+def indexed(values: list[Any]) -> float:
+    """Of the first argument at an index."""
+    x, index = values
     parts = index if isinstance(index, tuple) else (index,)
-    chosen = [tuple(p.shape) for p in parts if isinstance(p, ARRAYS) and not is_mask(p)]
-    lists = [p for p in parts if isinstance(p, list)]
-    if any(not isinstance(item, int) for part in lists for item in part):
+    if any(not isinstance(item, int) for p in parts if isinstance(p, list) for item in p):
         raise StopError("a list of anything but integers is no index here")
-    chosen += [(len(p),) for p in lists]
-    rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
-    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
+    chosen = [p.shape for p in parts if isinstance(p, ARRAYS) and not is_mask(p)]
+    chosen += [(len(p),) for p in parts if isinstance(p, list)]
+    rest = sorted(x.shape)[len(chosen) :]  # an array of integers takes the place of an axis
+    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(x.shape)
 
 
 def check_operands(op: str, a: object, b: object) -> None:
-    """Refuse what would give a long integer, a long list, or no real number.
+    """Refuse what would give a long integer or a long list.
 
     Raises:
         StopError: it is refused.
     """
     bits = 0
     if isinstance(a, int) and isinstance(b, int):
-        bits = {"pow": a.bit_length() * max(b, 0), "shift": a.bit_length() + max(b, 0)}.get(
-            op, a.bit_length() + b.bit_length()
-        )
+        digits = {"pow": a.bit_length() * b, "shift": a.bit_length() + b, "round": a.bit_length() + 4 * abs(b)}
+        bits = digits.get(op, a.bit_length() + b.bit_length())
     if bits > MOST_BITS:
         raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
     for one, other in ((a, b), (b, a)):

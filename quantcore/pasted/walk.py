@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import OverLimitError, StopError, elementwise, indexed
-from quantcore.pasted.calls import Calls
-from quantcore.pasted.expressions import BUILTINS, Class, Function, Instance, Scope, Unread
-from quantcore.pasted.names import BINARY, MODULES
+from quantcore.pasted.bounds import OverLimitError, StopError, indexed
+from quantcore.pasted.evaluate import UNREAD, Class, Expressions, Function, Names
+from quantcore.pasted.names import BUILTINS, MODULES, OPERATORS
 from quantcore.pasted.trace import NUMBERS, Override, Val, Vals, is_mask
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
@@ -46,24 +45,16 @@ class Given:
     end: float = math.inf
 
 
-class _Return(Exception):
-    """A return statement was reached."""
+class _Signal(Exception):
+    """A return with its value, or a break or continue, was reached."""
 
-    def __init__(self, value: Val):
+    def __init__(self, node: ast.stmt, value: Val):
         super().__init__()
-        self.value = value
-
-
-class _Loop(Exception):
-    """A break, if it ``ends`` the loop, or a continue was reached."""
-
-    def __init__(self, ends: bool):
-        super().__init__()
-        self.ends = ends
+        self.node, self.value = node, value
 
 
 @dataclass(eq=False)
-class Walk(Calls):
+class Walk(Expressions):
     """One evaluation of the code. ``bound``: what stands for names that it does not define; ``flags``: the boolean
     parameters of functions that nobody calls; ``made``: what the last of these returned, by name."""
 
@@ -72,8 +63,7 @@ class Walk(Calls):
     bound: dict[str, Val] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
     made: dict[str, Val] = field(default_factory=dict)
-    scopes: list[Scope] = field(default_factory=list)
-    called: set[ast.AST] = field(default_factory=set)
+    entered: set[ast.AST] = field(default_factory=set)
     depth: int = 0
 
     def run(self) -> None:
@@ -82,36 +72,34 @@ class Walk(Calls):
         Raises:
             OverLimitError: it takes too many steps, elements or too much time.
         """
-        scope = self._scope(None)
+        names = self.space()
         for node in self.tree.body:
-            if not self._attempt(lambda node=node: self.statement(node, scope)):  # type: ignore[misc]
-                names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-                scope.names |= {n.id: Val(Unread()) for n in names if isinstance(n.ctx, ast.Store)}
-        for val in list(scope.names.values()):
-            if isinstance(val.value, Function) and val.value.node not in self.called:
-                self._attempt(lambda val=val: self._use(val, val.value))  # type: ignore[misc]
-            elif isinstance(val.value, Class) and not any(isinstance(v.value, Instance) for v in self.trace.vals):
-                self._attempt(lambda val=val: self._use_class(val.value))  # type: ignore[misc]
+            if not self._attempt(self.statement, node, names):
+                stored = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+                names.update(dict.fromkeys(stored, UNREAD))
+        for val in list(names.values()):
+            if isinstance(val.value, Function) and val.value.node not in self.entered:
+                self._attempt(self._use, val, val.value)
+            elif isinstance(val.value, Class) and not any(
+                isinstance(v.value, Class) and v.value.is_instance for v in self.trace.vals
+            ):
+                self._attempt(self._use_class, val)
 
-    def _attempt(self, run: Callable[[], Any]) -> bool:
+    def _attempt(self, run: Callable[..., Any], *args: Any) -> bool:
         try:
-            run()
+            run(*args)
         except StopError as stop:
             if stop.why:
                 self.trace.unread.append((self.budget.line, stop.why, stop.refused))
             return False
-        except (_Return, _Loop):
+        except _Signal:
             self.trace.unread.append((self.budget.line, "this has no function or loop around it", False))
             return False
         except RecursionError:
             raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
         return True
 
-    def _scope(self, outer: Scope | None) -> Scope:
-        self.scopes.append(Scope(outer))
-        return self.scopes[-1]
-
-    # names that the code does not define
+    # what the code does not define
 
     def free(self, name: str) -> Val | None:
         """What stands for a name that the code does not define: the tensor, or what it is given."""
@@ -132,96 +120,42 @@ class Walk(Calls):
     def _tensor(self, name: str) -> Val:
         """A copy of the tensor under a name."""
         x = self.given.x.clone()
-        self.budget.room(x.numel())
+        self.budget.spend(elements=x.numel())
         val = self.bound[name] = self.note(x.numpy() if self.given.numpy else x, "input", name=name)
         val.varies = val.data = True
         return val
 
-    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
-        """Modify a tensor in place. Its value so far stays in the trace; all names of it have the new one."""
-        if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
-            self.trace.written.append((self.budget.line, name))
-        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
-        self.budget.room(elementwise([live]))
-        owner.value = live.clone() if is_tensor else live.copy()
-        self.compute(lambda: change(live) is None, "binary", (), name, 1)
-        made = self.note(live, op, args, name.removesuffix("_"))
-        for names in (self.bound, *(s.names for s in self.scopes)):
-            names.update({n: made for n, v in names.items() if v is owner})
-        return made
-
-    # functions and classes of the code
-
-    def call_function(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a function of the pasted code.
-
-        Raises:
-            StopError: the arguments do not fit, or the calls are nested too deeply.
-        """
-        node, scope = function.node, self._scope(function.scope)
-        self.called.add(node)
-        names = _parameters(function)
-        found = dict(zip(names, args, strict=False)) | kw
-        missing = [n for n in names if n not in found and n not in function.defaults]
-        starred = node.args.vararg or node.args.kwarg
-        if missing or starred or len(args) > len(names) or not kw.keys() <= set(names):
-            raise StopError("the arguments of this call are not those of the function", refused=False)
-        scope.names = function.defaults | found
-        if self.depth >= bounds.MOST_CALLS:
-            raise StopError(f"more than {bounds.MOST_CALLS} calls are nested here")
-        self.depth += 1
-        try:
-            if isinstance(node, ast.Lambda):
-                return self.evaluate(node.body, scope)
-            self.run_body(node.body, scope)
-        except _Return as signal:
-            return signal.value
-        finally:
-            self.depth -= 1
-        return self.note(None)
-
-    def create(self, made: Class, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Make an instance of a pasted class."""
-        instance = self.note(Instance(self._scope(made.members)))
-        start = made.members.names.get("__init__")
-        if start is not None and isinstance(start.value, Function):
-            self.call_function(start.value, [instance, *args], kw)
-        return instance
-
-    def _use_class(self, made: Class) -> None:
-        start = made.members.names.get("__init__")
-        takes = start is not None and isinstance(start.value, Function)
-        instance = self.create(made, self._arguments(start.value, 1, None) if start and takes else [], {})
-        for name, member in list(made.members.names.items()):
-            if isinstance(member.value, Function) and member.value.node not in self.called:
+    def _use_class(self, val: Val) -> None:
+        start = val.value.names.get("__init__")
+        has_start = start is not None and isinstance(start.value, Function)
+        instance = self.call(val, self._arguments(start.value, 1, None) if has_start else [], {})
+        for name, member in list(val.value.names.maps[0].items()):
+            if isinstance(member.value, Function) and member.value.node not in self.entered:
                 self._use(self.member(instance, name), member.value)
 
     def _use(self, val: Val, function: Function) -> None:
         """Call a function that nobody calls."""
-        own = int(isinstance(val.value, Function) and val.value.owner is not None)
+        own = int(val.value.owner is not None)
         args = self._arguments(function, own, 0)
-        self.bound |= {n: v for n, v in zip(_parameters(function)[own:], args, strict=False) if v.op == "input"}
+        self.bound |= {n: v for n, v in zip(function.parameters[own:], args, strict=False) if v.op == "input"}
         returned = self.call(val, args, {})
         values = list(returned.value) if isinstance(returned.value, tuple) else [returned]
         ends = [n.value for n in ast.walk(function.node) if isinstance(n, ast.Return) and n.value is not None]
         parts = [part for end in ends[-1:] for part in (end.elts if isinstance(end, ast.Tuple) else [end])]
-        names = [getattr(part, "id", "") for part in parts]
-        self.made = {**dict(zip(names, values, strict=False)), "": values[0]}
+        self.made = {**{getattr(p, "id", ""): v for p, v in zip(parts, values, strict=False)}, "": values[0]}
 
     def _arguments(self, function: Function, own: int, tensor: int | None) -> list[Val]:
         """What to call a function with: the tensor in place ``tensor``, what the function before it returned, what the
         code is given, and defaults."""
         found: list[Val] = []
-        for i, name in enumerate(_parameters(function)[own:]):
+        for i, name in enumerate(function.parameters[own:]):
             default = function.defaults.get(name)
             if isinstance(default.value, bool) if default is not None else _FLAG.fullmatch(name):
                 self.flags.add(name)
-                usual = default.value if default is not None else True
-                default = self.note(dict(self.given.flags).get(name, usual))
+                default = self.note(dict(self.given.flags).get(name, default.value if default else True))
             earlier = self.made.get(name) or (self.made.get("") if i == tensor and _CODES.fullmatch(name) else None)
             val = default or (earlier if i != tensor or _CODES.fullmatch(name) else None) or self.free(name)
-            if val is None and i == tensor:
-                val = self._tensor(name)
+            val = val or (self._tensor(name) if i == tensor else None)
             if val is None:
                 raise StopError(f"the argument `{name[:40]}` has no value here")
             found.append(val)
@@ -229,114 +163,144 @@ class Walk(Calls):
 
     # statements
 
-    def statement(self, node: ast.stmt, scope: Scope) -> None:
+    def statement(self, node: ast.stmt, names: Names) -> None:
         """Run a statement.
 
         Raises:
             StopError: it can't be evaluated.
         """
-        self.budget.step(node.lineno)
+        self.budget.spend(node.lineno)
         match node:
-            case ast.Expr(value=value):
-                self.evaluate(value, scope)
-            case ast.Assign(targets=targets, value=value):
-                found = self.evaluate(value, scope)
-                for target in targets:
-                    self.assign(target, found, scope)
             case ast.Pass() | ast.AnnAssign(value=None):
                 pass
+            case ast.Expr(value=value):
+                self.evaluate(value, names)
+            case ast.Assign(targets=targets, value=value):
+                found = self.evaluate(value, names)
+                for target in targets:
+                    self.assign(target, found, names)
             case ast.AnnAssign(target=target, value=value) if value is not None:
-                self.assign(target, self.evaluate(value, scope), scope)
+                self.assign(target, self.evaluate(value, names), names)
             case ast.AugAssign():
-                self._augmented(node, scope)
+                self._augmented(node, names)
             case ast.Return(value=value):
-                raise _Return(self.note(None) if value is None else self.evaluate(value, scope))
+                raise _Signal(node, self.evaluate(value, names) if value else self.note(None))
+            case ast.Break() | ast.Continue():
+                raise _Signal(node, UNREAD)
             case ast.If(test=test, body=body, orelse=orelse):
                 main = ast.unparse(test).startswith("__name__ ==")
-                self.run_body(body if main or self.truth(self.evaluate(test, scope)) else orelse, scope)
+                self.block(body if main or self.truth(self.evaluate(test, names)) else orelse, names)
             case ast.For(target=target, iter=value, body=body):
-                for item in self.items(self.evaluate(value, scope)):
-                    self.assign(target, item, scope)
-                    if self._ends(body, scope):
+                for item in self.items(self.evaluate(value, names)):
+                    self.assign(target, item, names)
+                    if self._ends(body, names):
                         break
             case ast.While(test=test, body=body):
-                while self.truth(self.evaluate(test, scope)) and not self._ends(body, scope):
-                    self.budget.step()
-            case ast.Break() | ast.Continue():
-                raise _Loop(isinstance(node, ast.Break))
+                while self.truth(self.evaluate(test, names)) and not self._ends(body, names):
+                    self.budget.spend()
             case ast.With(items=items, body=body) if all(ast.unparse(i) in _HARMLESS for i in items):
-                self.run_body(body, scope)
+                self.block(body, names)
             case ast.Assert(test=test):
-                if not self.truth(self.evaluate(test, scope)):
+                if not self.truth(self.evaluate(test, names)):
                     raise StopError("this assertion fails", refused=False)
             case ast.Import() | ast.ImportFrom():
-                self._import(node, scope)
+                self._import(node, names)
             case ast.FunctionDef() | ast.ClassDef():
-                self._define(node, scope)
+                self._define(node, names)
             case _:
                 raise StopError("this statement is not evaluated")
 
-    def _define(self, node: ast.FunctionDef | ast.ClassDef, scope: Scope) -> None:
-        marks = [ast.unparse(mark) for mark in node.decorator_list]
-        if isinstance(node, ast.FunctionDef):
-            made: Any = Function(node, scope, self.defaults(node.args, scope), "staticmethod" in marks)
-        else:
-            marks += [ast.unparse(base) for base in (*node.bases, *(k.value for k in node.keywords))]
-            made = Class(node.name, self._scope(scope))
-        if not set(marks) <= set(_HARMLESS):
-            raise StopError("this decorator or base is not evaluated")
-        scope.names[node.name] = self.note(made)
-        if isinstance(made, Class):
-            self.run_body(node.body, made.members)
-
-    def run_body(self, body: list[ast.stmt], scope: Scope) -> None:
+    def block(self, body: list[ast.stmt], names: Names) -> None:
         """Run the statements of a block."""
         for node in body:
-            self.statement(node, scope)
+            self.statement(node, names)
 
-    def _ends(self, body: list[ast.stmt], scope: Scope) -> bool:
+    def _ends(self, body: list[ast.stmt], names: Names) -> bool:
         """Run the body of a loop once; whether the loop ends with it."""
         try:
-            self.run_body(body, scope)
-        except _Loop as signal:
-            return signal.ends
+            self.block(body, names)
+        except _Signal as signal:
+            if isinstance(signal.node, ast.Return):
+                raise
+            return isinstance(signal.node, ast.Break)
         return False
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    def _define(self, node: ast.FunctionDef | ast.ClassDef, names: Names) -> None:
+        marks = [ast.unparse(mark) for mark in node.decorator_list]
+        if isinstance(node, ast.ClassDef):
+            marks += [ast.unparse(base) for base in (*node.bases, *(k.value for k in node.keywords))]
+        if not set(marks) <= set(_HARMLESS):
+            raise StopError("this decorator or base is not evaluated")
+        if isinstance(node, ast.FunctionDef):
+            made = Function(node, names, self.defaults(node.args, names), "staticmethod" in marks)
+            names[node.name] = self.note(made)
+        else:
+            members = self.space(names)
+            names[node.name] = self.note(Class(members))
+            self.block(node.body, members)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, names: Names) -> None:
         for alias in node.names:
-            name, path = alias.asname or alias.name.partition(".")[0], alias.name
-            home = None
+            name, home = alias.asname or alias.name.partition(".")[0], None
+            path = alias.name
             if isinstance(node, ast.ImportFrom):
-                home, path = MODULES.get(node.module or ""), f"{node.module}.{alias.name}"
-            module = MODULES.get(path)
-            if module is not None and isinstance(node, ast.Import) and not alias.asname:
-                module = MODULES[name]
-            elif module is None and home is not None:
-                scope.names[name] = self.member(self.note(home), alias.name)
-                continue
-            scope.names[name] = Val(Unread()) if module is None else self.note(module)
-            if module is None:
+                home, path = MODULES.get(node.module or ""), f"{node.module}.{path}"
+            elif not alias.asname and path in MODULES:
+                path = name
+            if home is not None and path not in MODULES:
+                names[name] = self.member(self.note(home), alias.name)
+            elif path in MODULES:
+                names[name] = self.note(MODULES[path])
+            else:
+                names[name] = UNREAD
                 raise StopError(f"the import of `{(getattr(node, 'module', '') or path)[:40]}` is not evaluated")
 
-    def assign(self, target: ast.expr, value: Val, scope: Scope) -> None:
+    def enter(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call a function of the pasted code.
+
+        Raises:
+            StopError: the arguments do not fit, or the calls are nested too deeply.
+        """
+        node, parameters = function.node, function.parameters
+        self.entered.add(node)
+        found = function.defaults | dict(zip(parameters, args, strict=False)) | kw
+        starred = node.args.vararg or node.args.kwarg
+        if starred or len(args) > len(parameters) or found.keys() != set(parameters):
+            raise StopError("the arguments of this call are not those of the function", refused=False)
+        if self.depth >= bounds.MOST_CALLS:
+            raise StopError(f"more than {bounds.MOST_CALLS} calls are nested here")
+        names = self.space(function.names)
+        names.update(found)
+        self.depth += 1
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.evaluate(node.body, names)
+            self.block(node.body, names)
+        except _Signal as signal:
+            return signal.value
+        finally:
+            self.depth -= 1
+        return self.note(None)
+
+    def assign(self, target: ast.expr, value: Val, names: Names) -> None:
         """Bind a name, an attribute of an instance, an element of a tensor or list, or several of them."""
         match target:
             case ast.Name(id=name):
-                scope.names[name] = value
+                names[name] = value
                 self.trace.assigned.append((target.lineno, name, value))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 items = self.items(value)
                 if len(items) != len(parts):
                     raise StopError(f"{len(parts)} names are given {len(items)} values", refused=False)
                 for part, item in zip(parts, items, strict=True):
-                    self.assign(part, item, scope)
+                    self.assign(part, item, names)
             case ast.Attribute(value=base, attr=name) if not name.startswith("__"):
-                owner = self.evaluate(base, scope).value
-                if not isinstance(owner, Instance):
+                owner = self.evaluate(base, names).value
+                if not isinstance(owner, Class) or not owner.is_instance:
                     raise StopError("attributes are only set on the code's own objects")
-                owner.fields.names[name] = value
+                owner.names[name] = value
             case ast.Subscript(value=base):
-                self._set_item(self.evaluate(base, scope), *self.index(target.slice, scope), value)
+                self._set_item(self.evaluate(base, names), *self.index(target.slice, names), value)
             case _:
                 raise StopError("this target of an assignment is not evaluated")
 
@@ -345,29 +309,36 @@ class Walk(Calls):
         if isinstance(items, list) and isinstance(index, int) and -len(items) <= index < len(items):
             items[index] = value
             return
-        if not isinstance(owner.value, Tensor | np.ndarray) or not isinstance(value.value, NUMBERS):
+        if not isinstance(items, Tensor | np.ndarray) or not isinstance(value.value, NUMBERS):
             raise StopError("only elements of tensors are set")
-        self.budget.room(indexed(tuple(owner.value.shape), index))
+        if indexed([items, index]) > bounds.MOST_ELEMENTS:
+            raise StopError(f"more than {bounds.MOST_ELEMENTS:,} elements are set here")
         op = "mask" if any(is_mask(v.value) for v in vals) else "setitem"
         args = (owner, value, *vals)
         self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, args, "an assignment")
 
-    def _augmented(self, node: ast.AugAssign, scope: Scope) -> None:
-        load = ast.parse(ast.unparse(node.target), mode="eval").body
-        load = ast.fix_missing_locations(ast.copy_location(load, node))
-        old, value = self.evaluate(load, scope), self.evaluate(node.value, scope)
-        found = self.operator(type(node.op).__name__, old, value)
+    def _augmented(self, node: ast.AugAssign, names: Names) -> None:
+        old, value = self.evaluate(node.target, names), self.evaluate(node.value, names)
+        found = self.operator(node.op, old, value)
         if isinstance(old.value, Tensor | np.ndarray) and isinstance(node.target, ast.Name):
             into = Tensor.copy_ if isinstance(old.value, Tensor) else np.copyto
-            op, name = BINARY[type(node.op).__name__][0], f"`{ast.unparse(node)[:40]}`"
+            op, name = OPERATORS[type(node.op).__name__].op, f"`{ast.unparse(node)[:40]}`"
             self.overwrite(old, lambda x: into(x, found.value), op, (old, value), name)
         else:
-            self.assign(node.target, found, scope)
+            self.assign(node.target, found, names)
 
-
-def _parameters(function: Function) -> list[str]:
-    args = function.node.args
-    return [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
+        """Modify a tensor in place. Its value so far stays in the trace; all names of it have the new one."""
+        if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
+            self.trace.written.append((self.budget.line, name))
+        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
+        owner.value = live.clone() if is_tensor else live.copy()
+        self.budget.spend(elements=live.numel() if is_tensor else live.size)
+        self.compute(lambda: change(live) is None, "binary", ())
+        made = self.note(live, op, args, name.removesuffix("_"))
+        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
+            names.update({n: made for n, v in names.items() if v is owner})
+        return made
 
 
 def _share(a: Any, b: Any) -> bool:
