@@ -11,7 +11,7 @@ import torch
 import quantcore as qc
 from quantcore.mistakes import CASES as MISTAKES
 from quantcore.mistakes import lines, run
-from quantcore.pasted import KINDS, repairs, show_code
+from quantcore.pasted import KINDS, intended, show_code
 from quantcore.pasted.probes import ordinary
 from quantcore.pasted.walk import evaluate
 
@@ -423,11 +423,11 @@ def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, sch
         codes.append({tuple(v.value.shape): v.value for v in walk.trace.vals if isinstance(v.value, torch.Tensor) and v.op in ("cast", "clamp")})
         return walk
 
-    monkeypatch.setattr(repairs, "evaluate", spied)
+    monkeypatch.setattr(intended, "evaluate", spied)
     assert named(qc.read_code(text).mistakes) == expected
     right = qc.apply(ordinary((64, 64))[0], qc.Scheme.parse(scheme)).codes
     assert codes[0][64, 64].float().ne(right.float()).float().mean() < 0.01
-    monkeypatch.setattr(repairs, "evaluate", lambda tree, given, overrides: evaluate(tree, given))
+    monkeypatch.setattr(intended, "evaluate", lambda tree, given, overrides: evaluate(tree, given))
     reading = qc.read_code(text)
     assert named(reading.mistakes) == []
     assert set(expected) <= set(named(reading.notes))

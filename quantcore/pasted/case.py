@@ -1,13 +1,48 @@
-"""One quantizer of the code on several tensors, and what is known of it."""
+"""One quantizer of the code on several tensors: what its scale is, its zero point, its codes, and how it rounds."""
 
+import math
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from quantcore.pasted.forms import Form, closest, form_of
-from quantcore.pasted.quantizer import Chain, bounds_of, dtype_of, other, type_limits
+import torch
+from torch import Tensor
+
+from quantcore.pasted.quantizer import Chain, Ends, added, dtype_of, number_of, other, type_limits
 from quantcore.pasted.trace import Val, numbers
 
 TO_NEAREST = ("round", "rint", "around")
+_CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
+_QUANTILES = ("quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a scale is. ``kind``: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
+    without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
+    argument, "unknown"; divided by ``divisor``. ``p``: the percentile, in percent. Mistakes in its use: ``multiplied``:
+    x is multiplied by it; ``axis``: it is aligned with this axis instead of the last one."""
+
+    kind: str = "unknown"
+    divisor: float = 1.0
+    p: float | None = None
+    multiplied: bool = False
+    axis: int = -1
+
+    @property
+    def is_span(self) -> bool:
+        """Whether it is the step of an asymmetric range."""
+        return self.kind in ("span", "percentiles")
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is the step of a symmetric range."""
+        return self.kind in ("abs", "max", "percentile", "signed percentile")
+
+    def scale_of(self, chain: Chain) -> Tensor:
+        """The scale of each element of a quantizer, without the mistake in its use."""
+        return (1 / chain.scale if self.multiplied else chain.scale).transpose(self.axis, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,70 +69,55 @@ class Case:
     @cached_property
     def form(self) -> Form:
         """What its scale is."""
-        return form_of(self.chains)
-
-    @cached_property
-    def clamped(self) -> tuple[float | None, float | None, Val | None, Val | None]:
-        """`bounds_of` up to the cast, or up to the stored codes."""
-        cast, steps = self.chain.cast, self.chain.steps
-        return bounds_of(steps[: steps.index(cast)] if cast is not None else steps)
-
-    @property
-    def clamp(self) -> Val | None:
-        """The last clamp."""
-        return self.clamped[2]
+        nodes, first = [other(s) for s in self.chain.scalings], self.chain
+        if any(n.handed for n in nodes) or not any(n.varies for n in nodes):
+            return Form("handed" if any(n.handed for n in nodes) else "given")
+        # scales along the wrong axis fit where all axes are equally long
+        turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
+        uses = [Form(), Form(multiplied=True), *(Form(axis=axis) for axis in turned)]
+        return next((form for use in uses for form in _identified(self.chains, use)), Form())
 
     @property
-    def cast_limits(self) -> tuple[int, int] | None:
+    def divisor(self) -> float:
+        """What the scale's extreme is divided by: an integer, or a half, if it is near one."""
+        half = round(2 * self.form.divisor) / 2
+        return half if abs(half - self.form.divisor) <= 2e-3 * self.form.divisor else self.form.divisor
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
         """The limits of the type that the codes are stored in."""
-        return type_limits(self.chain.cast.value) if self.chain.cast is not None else None
-
-    @property
-    def dtype(self) -> str:
-        """That type, as text."""
-        return dtype_of(self.chain.cast)
+        return type_limits(self.chain.cast)
 
     @property
     def bounds(self) -> tuple[float, float] | None:
         """The codes that there are: those of the clamp, or else of the type."""
-        low, high = self.clamped[:2]
-        return (low, high) if low is not None and high is not None else self.cast_limits
-
-    @property
-    def added(self) -> list[Val]:
-        """What is added to the scaled data as a zero point, or to round."""
-        return [other(step) for step in self.chain.zeros]
-
-    @property
-    def zero_varies(self) -> bool:
-        """Whether the zero point depends on the tensor."""
-        return any(a.varies for a in self.added)
+        low, high = self.chain.ends
+        return (low, high) if low is not None and high is not None else self.limits
 
     @property
     def zero(self) -> float | None:
         """The zero point, if it is a number that the code has."""
-        value = self.chain.zero
-        if self.zero_varies or any(a.handed for a in self.added) or value.numel() != 1:
-            return None
-        return float(value) - (0.5 if self.half else 0.0)
+        given = any(other(step).varies or other(step).handed for step in self.chain.zeros)
+        known = not given and self.chain.zero.numel() == 1
+        return float(self.chain.zero) - (0.5 if self.rule == "half up" else 0.0) if known else None
 
     @property
     def random(self) -> bool:
         """Whether something random is added before rounding."""
-        return any(one.op == "random" for a in self.added for one in (a, *a.args))
+        return any(one.op == "random" for s in self.chain.zeros for one in (other(s), *other(s).args))
+
+    @property
+    def early(self) -> list[Val]:
+        """What is added before the rounding."""
+        return [s for s in self.chain.zeros if s.index < self.chain.round.index]
 
     @property
     def rule(self) -> str:
         """How it rounds: "round", "half up", "floor", "ceil" or "truncate"."""
         name = self.chain.round.name
-        usual = "round" if name in TO_NEAREST else name if name in ("floor", "ceil") else "truncate"
-        return "half up" if self.half else usual
-
-    @property
-    def half(self) -> bool:
-        """Whether 0.5 is added before floor, which rounds half up."""
-        added = (other(step) for step in self.chain.before if step.op == "add")
-        return self.chain.round.name == "floor" and any(is_number(a, 0.5) for a in added)
+        if name == "floor" and any(number_of(other(s)) == 0.5 and s.op == "add" for s in self.early):
+            return "half up"
+        return "round" if name in TO_NEAREST else name if name in ("floor", "ceil") else "truncate"
 
     @cached_property
     def one_sided(self) -> bool:
@@ -108,13 +128,58 @@ class Case:
     def kernel(self) -> str:
         """The letter of the convention's kernel that has the code's order of division, rounding and zero point."""
         inverse = not self.form.multiplied and any(s.op == "mul" for s in self.chain.scalings)
-        early = any(s.op in ("add", "sub") for s in self.chain.before) and not self.half
-        return "BD"[early] if inverse else "AC"[early]
+        return ("BD" if inverse else "AC")[bool(self.early) and self.rule != "half up"]
 
+    @cached_property
+    def divided(self) -> Val:
+        """The operation that divides the scale's extreme by a number, or else the one that scales the data."""
+        for scaling in self.chain.scalings:
+            val: Val | None = other(scaling)
+            while val is not None and val.varies and val.op not in ("reduce", "input"):
+                if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1:
+                    return val
+                val = next((a for a in reversed(val.args) if a.varies), None)
+        return self.chain.scalings[0]
 
-def is_number(val: Val, value: float) -> bool:
-    """Whether a value is this number."""
-    return numbers(val.value).numel() == 1 and float(numbers(val.value)) == value
+    @property
+    def written_divisor(self) -> float:
+        """The number that the scale's extreme is divided by, as the code has it; a factor besides it narrows the range."""
+        constant = next((a for a in self.divided.args if not a.varies), None)
+        value = abs(number_of(constant) or 0.0) if constant and self.divided not in self.chain.scalings else 0.0
+        return math.inf if not value else value if self.divided.op == "div" else 1 / value
+
+    @property
+    def reduced(self) -> Val:
+        """The last reduction that the scale comes from."""
+        nodes = [n for n in self.chain.scale_nodes if n.op == "reduce" and n.varies]
+        return max(nodes, key=lambda n: n.index, default=self.divided)
+
+    @property
+    def extreme(self) -> str:
+        """The extreme that a symmetric scale comes from: ``max|x|``, ``99.9th percentile of x``."""
+        form, name = self.form, self._name
+        shown = name if form.kind in ("max", "signed percentile") or self.one_sided else f"|{name}|"
+        if "percentile" in form.kind:
+            return f"{'a' if form.p is None else f'{form.p:g}th'} percentile of {shown}"
+        return f"max({shown})" if shown == name else f"max{shown}"
+
+    @property
+    def _name(self) -> str:
+        data = self.chain.data
+        return data.name if data.op == "input" and len(data.name) < 20 else "x"
+
+    @property
+    def formula(self) -> str:
+        """The scale, as a formula."""
+        kind, name, value = self.form.kind, self._name, self.chain.factor
+        if kind == "given":
+            return f"{float(value):.6g}" if value.numel() == 1 else "given numbers"
+        if kind in ("handed", "unknown"):
+            return "an argument" if kind == "handed" else "not recognized"
+        above = {"span": f"max({name}) - min({name})", "percentiles": "the difference of two percentiles"}.get(kind)
+        if self.divisor == 1 or above is None:
+            return (above or self.extreme) + ("" if self.divisor == 1 else f" / {number(self.divisor)}")
+        return f"{f'({above})' if kind == 'span' else above} / {number(self.divisor)}"
 
 
 def number(value: float) -> str:
@@ -127,28 +192,61 @@ def between(low: float | None, high: float | None) -> str:
     return "..".join("open" if end is None else number(end) for end in (low, high))
 
 
-def _name(case: Case) -> str:
-    data = case.chain.data
-    return data.name if data.op == "input" and len(data.name) < 20 else "x"
+def _identified(found: list[Chain], use: Form) -> Iterator[Form]:
+    """The forms that the scales may have, if they are used like this."""
+    ratios = defaultdict[str, list[Tensor]](list)
+    for chain in found:
+        scale = use.scale_of(chain)
+        if not bool((scale.isfinite() & scale.ne(0)).all()):
+            return
+        for kind, value in _extremes(chain, scale).items():
+            ratios[kind].append((value / scale).flatten())
+    for kind, each in ratios.items():
+        values = torch.cat(each)
+        middle = float(values.median())
+        if len(each) == len(found) and middle > 0 and near(values, middle, _CLOSE * middle):
+            yield replace(use, kind=kind, divisor=middle, p=_percent(found[0]) if "percentile" in kind else None)
 
 
-def extreme(case: Case) -> str:
-    """The extreme that a symmetric scale comes from: ``max|x|``, ``99.9th percentile of x``."""
-    form, name = case.form, _name(case)
-    plain = form.kind in ("max", "signed percentile") or case.one_sided
-    if "percentile" in form.kind:
-        which = "a" if form.p is None else f"{form.p:g}th"
-        return f"{which} percentile of {name if plain else f'|{name}|'}"
-    return f"max({name})" if plain else f"max|{name}|"
+def _extremes(chain: Chain, scale: Tensor) -> dict[str, Tensor]:
+    """What the scale may have been computed from, by kind."""
+    origin = chain.data
+    while origin.flow is not None and origin.op in ("getitem", "shape"):  # a part of a tensor, with the scale of the whole
+        origin = origin.flow
+    single = chain.factor.numel() == 1
+    low, high = block_extremes(numbers(origin.value) if single else chain.x, chain.factor if single else scale)
+    found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
+    quantiles = [numbers(node.value) for node in _quantiles(chain)]
+    if len(quantiles) == 1:
+        signed = bool((numbers(_quantiles(chain)[0].args[0].value) < 0).any())
+        found["signed percentile" if signed else "percentile"] = quantiles[0].abs().max()
+    elif len(quantiles) == 2:
+        found["percentiles"] = (quantiles[0].max() - quantiles[1].max()).abs()
+    return found
 
 
-def formula(case: Case) -> str:
-    """The scale, as a formula."""
-    form, name, value = case.form, _name(case), case.chain.factor
-    if form.kind == "given":
-        return f"{float(value):.6g}" if value.numel() == 1 else "given numbers"
-    if form.kind in ("handed", "unknown"):
-        return "an argument" if form.kind == "handed" else "not recognized"
-    span = f"(max({name}) - min({name}))" if form.kind == "span" else "the difference of two percentiles"
-    above, divisor = span if form.is_span else extreme(case), closest(form.divisor)
-    return above.strip("()") if divisor == 1 else f"{above} / {number(divisor)}"
+def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """The lowest and highest value among the elements that have the same scale, for each element."""
+    if scale.numel() == 1:
+        return x.min(), x.max()
+    keys, places = torch.unique(scale, return_inverse=True)
+    places, flat, start = places.flatten(), x.flatten(), torch.zeros(keys.numel(), dtype=x.dtype)
+    ends = (start.scatter_reduce(0, places, flat, how, include_self=False) for how in ("amin", "amax"))
+    low, high = (end[places].reshape(x.shape) for end in ends)
+    return low, high
+
+
+def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
+    """Whether all values are closer than ``within``."""
+    return bool(((a - b).abs() <= within).all())
+
+
+def _quantiles(chain: Chain) -> list[Val]:
+    nodes = {n.index: n for n in chain.scale_nodes if n.op == "reduce" and n.name in _QUANTILES}
+    return [nodes[i] for i in sorted(nodes)]
+
+
+def _percent(chain: Chain) -> float | None:
+    """The percentile that the code asks for, in percent; the higher of two."""
+    given = [(n, a.value) for n in _quantiles(chain) for a in n.args[1:2] if isinstance(a.value, int | float)]
+    return max((float(p) * (100 if "quantile" in node.name else 1) for node, p in given), default=None)

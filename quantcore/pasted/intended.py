@@ -1,6 +1,9 @@
-"""The scheme that a quantizer was meant to implement: what it does without its mistakes."""
+"""The scheme that a quantizer was meant to implement, and whether repairing its mistakes gives the codes of that scheme."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +13,12 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
 from quantcore.pasted.case import Case
-from quantcore.pasted.forms import closest
-from quantcore.pasted.quantizer import Chain
+from quantcore.pasted.kinds import KINDS, CodeFinding
+from quantcore.pasted.names import cast
+from quantcore.pasted.quantizer import Chain, other
+from quantcore.pasted.trace import Override, Val, numbers
+from quantcore.pasted.walk import Walk, evaluate
+from quantcore.quantization import Quantized, apply_quietly, dequantize
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 
@@ -21,21 +28,30 @@ _USUAL = {
     for bits in range(2, 17)
     for f in (IntFormat(bits, True), IntFormat(bits, False), IntFormat(bits, True, True))
 }
+_EQUAL = 0.98  # of the codes; ties may fall the other way
 
 
-def intended_scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
-    """Return the scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements.
+def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
+    """What the intended scheme makes of the data of a quantizer.
 
     Raises:
-        QuantError: the scale is none of those that schemes have, or the shapes differ.
+        QuantError: there is no such scheme.
     """
-    form = case.form
+    first = chain
+    while first.earlier is not None:
+        first = first.earlier
+    scheme = _scheme(case, chain, shape)
+    return apply_quietly(numbers(first.data.value).float().reshape(shape), scheme)
+
+
+def _scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
+    """The scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
+    form, zero = case.form, case.zero
     if form.kind in ("unknown", "handed"):
         raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
     if chain.x.numel() != math.prod(shape):
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
-    zero = case.zero
-    around_zero = zero == 0 and not case.chain.zeros and (case.cast_limits is None or case.cast_limits[0] < 0)
+    around_zero = zero == 0 and not case.chain.zeros and (case.limits is None or case.limits[0] < 0)
     symmetric = not form.is_span or around_zero
     fmt = _format(case, symmetric)
     if not fmt.signed and (form.is_span or case.one_sided):
@@ -51,16 +67,14 @@ def intended_scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
 
 def _format(case: Case, symmetric: bool) -> IntFormat:
     """The format: from the clamp if its bounds are those of a format, else from the type and the divisor."""
-    low, high, clamp, _ = case.clamped
-    if clamp is not None and low is not None and high is not None and (low, high) in _USUAL:
+    low, high = case.chain.ends
+    if low is not None and high is not None and (low, high) in _USUAL:
         return _USUAL[low, high]  # type: ignore[index]
-    limits = case.cast_limits
-    bits = (limits[1] - limits[0]).bit_length() if limits else 8
-    signed = limits[0] < 0 if limits else symmetric
-    divisor = closest(case.form.divisor)
-    if case.form.is_single and clamp is None and divisor + 1 in (4, 8, 16, 32, 64, 128):
-        bits = min(bits, int(divisor + 1).bit_length())
-    return IntFormat(min(bits, 16), signed)
+    limits = case.limits or ((-128, 127) if symmetric else (0, 255))
+    bits = (limits[1] - limits[0]).bit_length()
+    if case.form.is_single and case.chain.clamp is None and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
+        bits = min(bits, int(case.divisor + 1).bit_length())
+    return IntFormat(min(bits, 16), limits[0] < 0)
 
 
 def _granularity(scale: Tensor) -> Granularity:
@@ -78,3 +92,71 @@ def _granularity(scale: Tensor) -> Granularity:
     if all(e == 1 for e in extents[:-1]):
         return PerGroup(extents[-1])
     return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
+
+
+def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
+    """Return the findings; those whose repair does not give the intended codes are no longer certain.
+
+    ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
+    """
+    places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
+    if not places:
+        return found
+    try:
+        if all(_repairs(case, c, places, w) for c, w in zip(case.chains, walks, strict=False)):
+            return found
+    except (QuantError, RuntimeError):
+        return found  # no scheme gives such codes: the finding rests on what was measured
+    return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
+
+
+def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
+    """Whether the codes are the intended ones, but for ties, with the results of all culprits replaced by right ones."""
+    right = intended(case, chain, tuple(walk.given.x.shape))
+    repaired = evaluate(walk.tree, walk.given, _overrides(case, chain, right, places))
+    codes = numbers(repaired.trace.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
+    fmt = right.scheme.format
+    if case.bounds is None and isinstance(fmt, IntFormat):
+        codes = codes.clamp(fmt.qmin, fmt.qmax)
+    off = (codes - right.codes).abs()
+    return float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL
+
+
+def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
+    """The right results of the culprits, by their place in the trace."""
+    found: dict[int, Override] = {}
+    x, scale, ones = chain.x, steps_of(right).double().reshape(chain.x.shape), torch.ones_like(right.scale)
+    zero = -dequantize(torch.zeros_like(right.codes), ones, 0 if right.zero_point is None else right.zero_point, right.scheme)
+    zero = zero.double().reshape(x.shape)
+
+    def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:
+        found[node.index] = lambda val: _like(val, values(numbers((val.flow or val).value)))
+
+    if "scale" in places or ("zero" in places and (case.form.is_single or right.scheme.symmetric)):
+        repair(chain.scalings[-1], lambda _: x / scale)
+    if chain.round.op == "floor_divide":
+        repair(chain.round, lambda _: (x / scale).round())
+    elif "round" in places:
+        repair(chain.round, torch.round)
+    # a zero point that depends on the tensor was computed from the scale
+    if "zero" in places or ("scale" in places and any(other(s).varies for s in chain.zeros)):
+        if chain.zeros:
+            repair(chain.zeros[-1], lambda codes: codes + zero)
+        else:
+            found[chain.round.index] = lambda val: _like(val, numbers(val.value) + zero)
+    if chain.cast is not None and case.limits is not None and places & {"late", "cast", "zero"}:
+        limits, late = case.limits, numbers(chain.round.value) + chain.zero
+        repair(chain.cast, lambda codes: (late if "late" in places else codes).clamp(*limits))
+    return found
+
+
+def steps_of(result: Quantized) -> Tensor:
+    """The scale of each element."""
+    return dequantize(torch.ones_like(result.codes), result.scale, 0, result.scheme)
+
+
+def _like(val: Val, values: Tensor) -> Any:
+    """Values in the type of another, as tensor or array."""
+    if isinstance(val.value, Tensor):
+        return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)
+    return cast(values.numpy(), val.value.dtype)

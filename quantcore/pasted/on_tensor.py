@@ -14,7 +14,7 @@ from quantcore.pasted.bounds import OverLimitError
 from quantcore.pasted.probes import given
 from quantcore.pasted.read import MOST, by_place
 from quantcore.pasted.record import CodeReading
-from quantcore.pasted.repairs import intended, steps_of
+from quantcore.pasted.intended import intended, steps_of
 from quantcore.pasted.source import parse
 from quantcore.pasted.trace import NUMBERS, numbers
 from quantcore.pasted.walk import Walk, evaluate
@@ -131,19 +131,19 @@ def show_code(
         raise QuantError(
             "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
         )
-    if chain is None or numbers(chain.stored.value).numel() != x.numel():
+    if chain is None or numbers(chain.codes[-1].value).numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.trace.unread)
         why = next(unread, "On this tensor the code does not reach its codes")
         raise QuantError(f"{why}; choose another tensor.")
-    codes = numbers(chain.stored.value)
+    codes = numbers(chain.codes[-1].value)
     if not bool(codes.isfinite().all()):
         raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
-    if chain.end is not None and chain.end.value.shape == chain.stored.value.shape:
+    if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = numbers(chain.end.value)
     else:
-        x_hat = (codes - chain.zero) * chain.factor - chain.shift[1]
+        x_hat = (codes - chain.zero) * chain.factor - chain.shift
     x_hat, lines = x_hat.reshape(x.shape).float(), tuple(_lines(walk, x, element))
-    shifted = x_hat + chain.shift[1].float()
+    shifted = x_hat + chain.shift.float()
     shown = Shown(x, codes.reshape(x.shape).float(), x_hat, shifted, lines, chain.cast is not None, None)
     try:
         return replace(shown, right=intended(case, chain, tuple(x.shape)))

@@ -1,67 +1,57 @@
-"""The quantizers of an evaluation: the way of the tensor's elements from their scaling to codes and back."""
+"""The quantizers of an evaluation: the way of a tensor's elements to codes and back.
+
+Every operation on the way is affine, or rounds, clamps or casts. But for what these three change, each value is
+x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.trace import Trace, Val, ancestors, numbers
+from quantcore.pasted.trace import Trace, Val, ancestors, is_mask, numbers
 
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
-_MOST_STEPS = 50_000  # of all ways together
-_SCALINGS = ("mul", "div", "floor_divide")
-_SHIFTS = ("add", "sub")
+FLOAT = 99  # bits: wider than any integer type
+SCALINGS, SHIFTS, _CLAMPS = ("mul", "div", "floor_divide"), ("add", "sub"), ("clamp", "mask", "where")
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
-_CLAMPS = ("clamp", "mask", "where")
+_MOST_STEPS = 50_000  # of all ways together
+Ends = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """``data``: what is scaled; ``scalings``: the products and quotients that scale it; ``before``: shifts and clamps
-    between them and ``round``; ``post``: what follows it up to the codes that are stored; ``shifts``, ``unscale``,
-    ``loose``: dequantization: shifts of the codes, the product that scales them, shifts of its result; ``end``: the
-    last value; ``earlier``: the quantizer whose dequantized values these are."""
+    """A quantizer on one tensor.
+
+    ``data``: what is scaled; ``codes``: the steps from its scaling to the codes that are stored, of which ``round``
+    rounds and ``cast`` casts to a small integer; ``back``: the steps from there to the dequantized values ``end``;
+    ``factor``: what one step of the codes is worth, shaped to broadcast to the data; ``zero``: what is added, in codes;
+    ``unit``, ``offset``: the same of the dequantized values; ``ends``: what the codes are clamped to before the cast, by
+    ``clamp`` last, after which ``late`` adds what is no number; ``earlier``: the quantizer whose dequantized values the
+    data is.
+    """
 
     data: Val
-    scalings: tuple[Val, ...]
+    codes: list[Val]
     round: Val
-    before: tuple[Val, ...] = ()
-    post: tuple[Val, ...] = ()
-    shifts: tuple[Val, ...] = ()
-    unscale: tuple[Val, ...] = ()
-    loose: tuple[Val, ...] = ()
-    earlier: "Chain | None" = None
-
-    @property
-    def stored(self) -> Val:
-        """The codes that are stored."""
-        return self.post[-1] if self.post else self.round
-
-    @property
-    def end(self) -> Val | None:
-        """The dequantized values; None if there are none."""
-        return (*self.loose[-1:], *self.unscale[-1:])[0] if self.unscale else None
-
-    @cached_property
-    def factor(self) -> Tensor:
-        """What one step of the codes is worth in units of ``data``, shaped to broadcast to it."""
-        return self.product(self.scalings)
-
-    def product(self, scalings: tuple[Val, ...]) -> Tensor:
-        """What one step is worth if these scale the data to codes."""
-        total = torch.tensor(1.0, dtype=torch.float64)
-        for node in scalings:
-            value = numbers(other(node).value)
-            total = total / value if node.op == "mul" else total * value
-        return total
+    cast: Val | None
+    back: list[Val]
+    end: Val | None
+    factor: Tensor
+    zero: Tensor
+    unit: Tensor
+    offset: Tensor
+    ends: Ends
+    clamp: Val | None
+    late: Val | None
+    earlier: "Chain | None"
 
     @cached_property
     def x(self) -> Tensor:
-        """The values of ``data``."""
+        """The values of the data."""
         return numbers(self.data.value)
 
     @property
@@ -70,61 +60,28 @@ class Chain:
         return self.factor.broadcast_to(self.x.shape)
 
     @property
+    def scalings(self) -> list[Val]:
+        """The products and quotients that scale the data."""
+        return [s for s in self.codes if s.op in SCALINGS]
+
+    @property
+    def zeros(self) -> list[Val]:
+        """The sums and differences up to the codes that are stored."""
+        return [s for s in self.codes if s.op in SHIFTS]
+
+    @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale."""
         return [node for s in self.scalings for node in ancestors(other(s))]
 
-    @property
-    def steps(self) -> tuple[Val, ...]:
-        """Shifts, clamps, rounding and casts, in order, up to the stored codes."""
-        return (*self.before, self.round, *self.post)
-
-    @property
-    def cast(self) -> Val | None:
-        """The last cast to a small integer."""
-        casts = (s for s in self.steps if s.op == "cast" and (bits_of(s) or 64) <= SMALL)
-        return next((s for s in casts if s.flow is not None and (bits_of(s.flow) or 64) > SMALL), None)
-
-    @property
-    def zero(self) -> Tensor:
-        """What is added to data / factor, in codes, up to the stored codes."""
-        nothing = torch.tensor(0.0, dtype=torch.float64)
-        return sum((sign(s) * numbers(other(s).value) for s in self.zeros), nothing)
-
-    @property
-    def zeros(self) -> list[Val]:
-        """The shifts that add it, but for those of a rounding by floor(… + 0.5)."""
-        return [s for s in self.steps if s.op in _SHIFTS]
-
     @cached_property
-    def shift(self) -> tuple[Val, Tensor]:
-        """The tensor before anything was added to it or clipped from it, and what was added, in its units."""
+    def shift(self) -> Tensor:
+        """What was added to the tensor to give the data."""
         val, total = self.data, torch.tensor(0.0, dtype=torch.float64)
-        while val.flow is not None and val.op in (*_SHIFTS, "clamp", "copy"):
-            if val.op in _SHIFTS:
-                if _flipped(val):
-                    break
-                total = total + sign(val) * numbers(other(val).value)
+        while val.flow is not None and val.op in (*SHIFTS, "clamp", "copy") and not is_flipped(val):
+            total = total + added(val) if val.op in SHIFTS else total
             val = val.flow
-        return val, total
-
-    @property
-    def origin(self) -> Val:
-        """The tensor that the data is, or is a part of."""
-        val = self.data
-        while val.flow is not None and val.op in ("getitem", "shape"):
-            val = val.flow
-        return val
-
-    @property
-    def handed(self) -> bool:
-        """Whether its scale is one that the code is given."""
-        return any(other(s).handed for s in self.scalings)
-
-    @property
-    def varies(self) -> bool:
-        """Whether its scale depends on the tensor."""
-        return any(other(s).varies for s in self.scalings)
+        return total
 
 
 def other(node: Val) -> Val:
@@ -132,20 +89,14 @@ def other(node: Val) -> Val:
     return next((a for a in node.args if a is not node.flow), node.args[-1])
 
 
-def sign(node: Val) -> int:
-    """Whether a shift adds or subtracts."""
-    return -1 if node.op == "sub" else 1
+def added(shift: Val) -> Tensor:
+    """What a sum or difference adds to the data."""
+    return numbers(other(shift).value) * (-1 if shift.op == "sub" else 1)
 
 
-def _flipped(node: Val) -> bool:
+def is_flipped(node: Val) -> bool:
     """Whether the data is subtracted or divides."""
     return node.op in ("sub", "div", "floor_divide") and node.args[0] is not node.flow
-
-
-def bits_of(node: Val) -> int | None:
-    """The width of an integer type; None for floats."""
-    limits = type_limits(node.value)
-    return None if limits is None else (limits[1] - limits[0]).bit_length()
 
 
 def dtype_of(node: Val | None) -> str:
@@ -153,34 +104,35 @@ def dtype_of(node: Val | None) -> str:
     return str(getattr(node.value if node else None, "dtype", "")).removeprefix("torch.")
 
 
-def type_limits(value: Any) -> tuple[int, int] | None:
+def type_limits(node: Val | None) -> tuple[int, int] | None:
     """The lowest and highest integer of a value's type; None for floats."""
-    dtype = getattr(value, "dtype", None)
-    if isinstance(dtype, torch.dtype) and not dtype.is_floating_point and dtype != torch.bool:
-        info = torch.iinfo(dtype) if not str(dtype).startswith("torch.q") else None
-        return (int(info.min), int(info.max)) if info else None
-    if isinstance(dtype, np.dtype) and dtype.kind in "iu":
-        return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    return None
+    name = dtype_of(node)
+    return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if name.startswith(("int", "uint")) else None
 
 
-def _is_rounding(node: Val) -> bool:
-    if node.op in ("round", "floor_divide"):
-        return True
-    if node.op != "cast" or node.flow is None or bits_of(node) is None:
-        return False
-    return not is_integral(numbers(node.flow.value))
+def bits_of(node: Val | None) -> int:
+    """The width of an integer type; `FLOAT` for others."""
+    limits = type_limits(node)
+    return FLOAT if limits is None else (limits[1] - limits[0]).bit_length()
 
 
-def is_integral(values: Tensor) -> bool:
+def is_integral(val: Val) -> bool:
     """Whether all values that are finite are integers."""
+    values = numbers(val.value)
     return bool(torch.eq(values, values.round())[values.isfinite()].all())
 
 
+def number_of(val: Val) -> float | None:
+    """A number; None for anything else."""
+    if val.value is None or isinstance(val.value, str) or numbers(val.value).numel() != 1:
+        return None
+    return float(numbers(val.value))
+
+
 def chains(trace: Trace) -> Iterator[Chain]:
-    """The quantizers of an evaluation, one for each end of the tensor's ways through it."""
+    """The quantizers of an evaluation, one or more for each end of the tensor's ways through it."""
     room = _MOST_STEPS
-    goes_on = {id(v.flow) for v in trace.vals if v.flow is not None and v.data}
+    goes_on = {id(v.flow) for v in trace.vals if v.data}
     for val in trace.vals:
         if val.data and id(val) not in goes_on and val.is_array:
             way, one = list[Val](), val
@@ -193,109 +145,105 @@ def chains(trace: Trace) -> Iterator[Chain]:
             yield from _along(way[::-1])
 
 
-@dataclass
-class _Reading:
-    """The quantizers met on the way of one end."""
-
-    data: Val | None = None
-    scalings: list[Val] = field(default_factory=list)
-    before: list[Val] = field(default_factory=list)
-
-
 def _along(way: list[Val]) -> Iterator[Chain]:
-    reading, chain = _Reading(), None
-    for node in way:
-        scaled = node.op in _SCALINGS and not _flipped(node)
-        divides, codes = _flipped(node) and node.op != "sub", chain is not None and not chain.unscale
-        if node.op in _BENT or divides or (scaled and codes):
-            reading = _Reading()
-        elif scaled and not reading.scalings:
-            reading = _Reading(node.flow, [node])
-        elif scaled:
-            reading.scalings.append(node)
-        if reading.scalings and _is_rounding(node) and (chain is None or _rounds_anew(chain, node, reading)):
-            if chain is not None:
-                yield _stored(chain)
-            assert reading.data is not None
-            chain = Chain(reading.data, tuple(reading.scalings), node, tuple(reading.before), earlier=chain)
-            reading = _Reading()
-        elif chain is not None:
-            chain = _longer(chain, node, scaled)
-        if reading.scalings and (node.op in _SHIFTS or node.op in _CLAMPS):
-            reading.before.append(node)
-    if chain is not None:
-        yield _stored(chain)
+    """The quantizers on one way; the first scaling after a rounding belongs to it, others to the next one."""
+    places, scalings, pending = list[tuple[int, int]](), list[int](), False
+    for i, node in enumerate(way):
+        if node.op in _BENT or (is_flipped(node) and node.op != "sub"):
+            scalings = []
+        elif node.op in SCALINGS:
+            scalings, pending = [] if pending else [*scalings, i], False
+        if scalings and _rounds(node) and not (places and is_integral(node.flow or node)):
+            places.append((scalings[0], i))
+            scalings, pending = [], True
+    chain = None
+    for (first, rounding), end in zip(places, [*(place for place, _ in places[1:]), len(way)], strict=False):
+        steps = [s for s in way[first:end] if s.op in (*SCALINGS, *SHIFTS, *_CLAMPS, "round", "cast")]
+        found = _chain(way[first].flow or way[first], steps, steps.index(way[rounding]), chain)
+        if found is not None:
+            yield found
+            chain = found
 
 
-def _rounds_anew(chain: Chain, node: Val, reading: _Reading) -> bool:
-    """Whether values that were dequantized are scaled and rounded again."""
-    scaled = bool(chain.unscale and reading.scalings)
-    return scaled and not is_integral(numbers((node.flow or node).value))
+def _rounds(node: Val) -> bool:
+    if node.op == "cast":
+        return node.flow is not None and bits_of(node) < FLOAT and not is_integral(node.flow)
+    return node.op in ("round", "floor_divide")
 
 
-def _longer(chain: Chain, node: Val, scaled: bool) -> Chain:
-    """The quantizer with one more step."""
-    if scaled:
-        return replace(chain, unscale=(*chain.unscale, node))
-    if chain.unscale:
-        return replace(chain, loose=(*chain.loose, node)) if node.op in _SHIFTS else chain
-    if node.op in (*_SHIFTS, *_CLAMPS, "round", "cast"):
-        return replace(chain, post=(*chain.post, node))
-    return chain
+def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) -> Chain | None:
+    """The quantizer of these steps; None if its scale does not fit the data."""
+    unit, offset = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
+    last, x = _last(steps, rounding), numbers(data.value)
+    factor, zero = unit, offset
+    for i, step in enumerate(steps):
+        try:
+            if step.op in SCALINGS:
+                by = numbers(other(step).value)
+                unit = unit / by if step.op == "mul" else unit * by
+                if bool(offset.any()):
+                    offset = offset * by if step.op == "mul" else offset / by
+            elif step.op in SHIFTS:
+                offset = offset + added(step)
+            if i == last:
+                factor, zero = unit, offset
+                factor.broadcast_to(x.shape)
+        except RuntimeError:  # the shapes do not fit
+            if i <= last:
+                return None
+            unit = unit * torch.nan
+            break
+    codes, back = steps[: last + 1], steps[last + 1 :]
+    cast = _cast(codes)
+    unscaled = any(s.op in SCALINGS for s in back)
+    end = next((s for s in reversed(back) if s.op in (*SCALINGS, *SHIFTS)), None) if unscaled else None
+    clamped = _clamped(codes[: codes.index(cast)] if cast else codes)
+    return Chain(data, codes, steps[rounding], cast, back, end, factor, zero, unit, offset, *clamped, earlier)
 
 
-def _stored(chain: Chain) -> Chain:
-    """The quantizer with its steps divided into those of quantizing and those of dequantizing."""
-    post = chain.post
-    codes = [s.op in (*_CLAMPS, "round") or (s.op == "cast" and bits_of(s)) for s in post]
-    last = max((i for i, is_codes in enumerate(codes) if is_codes), default=-1)
-    more = [s for s in post[last + 1 :] if s.op in _SHIFTS]
-    keeps = bool(more) and chain.cast is None and (not chain.unscale or len(more) > 1)
-    if keeps:
-        last = post.index(more[0])
-    kept, rest = post[: last + 1], post[last + 1 :]
-    return replace(chain, post=kept, shifts=tuple(s for s in rest if s.op in (*_SHIFTS, "cast")))
+def _last(steps: list[Val], rounding: int) -> int:
+    """The place of the last step of the codes that are stored."""
+    until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
+    casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
+    last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in (*_CLAMPS, "round") or casts[i])
+    later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
+    # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
+    return later[0] if len(later) > (until < len(steps)) and _cast(steps[: last + 1]) is None else last
 
 
-def bounds_of(steps: tuple[Val, ...]) -> tuple[float | None, float | None, Val | None, Val | None]:
-    """What the codes are clamped to after these steps, the last clamp, and what was added after it that is no number."""
+def _cast(steps: list[Val]) -> Val | None:
+    """The first cast to a small integer."""
+    return next((s for s in steps if s.op == "cast" and bits_of(s) <= SMALL < bits_of(s.flow)), None)
+
+
+def _clamped(steps: list[Val]) -> tuple[Ends, Val | None, Val | None]:
+    """Bounds of the codes, the last clamp, and what is added after it that is no number."""
     low: float | None = None
     high: float | None = None
     clamp = late = None
-    for node in steps:
-        if node.op in _CLAMPS:
-            new_low, new_high = _ends(node)
-            low, high = (low if new_low is None else new_low), (high if new_high is None else new_high)
-            clamp, late = (node, None) if (new_low, new_high) != (None, None) else (clamp, late)
-        elif node.op in _SHIFTS and clamp is not None:
-            added = other(node)
-            if added.varies or added.handed or numbers(added.value).numel() > 1:
-                late = node
+    for step in steps:
+        if step.op in _CLAMPS:
+            new = _ends(step)
+            low, high = new[0] if new[0] is not None else low, new[1] if new[1] is not None else high
+            clamp, late = (clamp, late) if new == (None, None) else (step, None)
+        elif step.op in SHIFTS and clamp is not None:
+            by = added(step)
+            if other(step).varies or other(step).handed or by.numel() > 1:
+                late = step
             else:
-                by = sign(node) * float(numbers(added.value))
-                low, high = (None if low is None else low + by), (None if high is None else high + by)
-    return low, high, clamp, late
+                low, high = (None if end is None else end + float(by) for end in (low, high))
+    return (low, high), clamp, late
 
 
-def _ends(node: Val) -> tuple[float | None, float | None]:
+def _ends(node: Val) -> Ends:
     """The bounds of a clamp that are numbers."""
     if node.op == "clamp":
-        low, high = (_number(a) for a in node.args[1:3])
+        low, high = (number_of(a) for a in node.args[1:3])
         return low, high
-    assert node.flow is not None
-    mask = next((a for a in node.args if str(getattr(a.value, "dtype", "")).endswith("bool")), None)
-    value = next((a for a in node.args if a is not node.flow and a is not mask), None)
-    bound = _number(value) if value is not None else None
-    if bound is None or mask is None:
+    bounds = [number_of(a) for a in node.args if a is not node.flow and not is_mask(a.value)]
+    values = numbers(node.value)
+    if len(bounds) != 1 or bounds[0] is None or not values.numel():
         return None, None
-    kept = numbers(node.flow.value)[torch.eq(numbers(node.value), numbers(node.flow.value))]
-    if kept.numel() and float(kept.max()) <= bound:
-        return None, bound
-    return (bound, None) if kept.numel() and float(kept.min()) >= bound else (None, None)
-
-
-def _number(val: Val) -> float | None:
-    if val.value is None or isinstance(val.value, str):
-        return None
-    value = numbers(val.value)
-    return float(value) if value.numel() == 1 else None
+    if float(values.max()) <= bounds[0]:
+        return None, bounds[0]
+    return (bounds[0], None) if float(values.min()) >= bounds[0] else (None, None)

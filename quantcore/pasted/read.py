@@ -7,15 +7,13 @@ from dataclasses import replace
 import torch
 
 from quantcore.pasted.bounds import SECONDS_IN_ALL
-from quantcore.pasted.case import Case, between, formula, is_number
-from quantcore.pasted.checks_codes import check_codes, check_special
-from quantcore.pasted.checks_dequantize import check_dequantize
-from quantcore.pasted.forms import closest, divided
+from quantcore.pasted.case import Case, between
+from quantcore.pasted.checks import check_codes, check_dequantize, check_special
+from quantcore.pasted.intended import confirmed
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.probes import Probed, probe
-from quantcore.pasted.quantizer import Chain, chains, other
+from quantcore.pasted.quantizer import SCALINGS, Chain, chains, dtype_of, number_of, other
 from quantcore.pasted.record import CodeReading
-from quantcore.pasted.repairs import confirmed
 from quantcore.pasted.source import parse
 from quantcore.pasted.trace import Trace
 from quantcore.wording import count
@@ -93,7 +91,7 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
     found: dict[tuple[int, ...], Chain] = {}
     for chain in chains(trace):
         if 1 < chain.x.numel() <= MOST:
-            key: tuple[int, ...] = (chain.round.line, chain.stored.line, chain.end.line if chain.end else 0)
+            key: tuple[int, ...] = (chain.round.line, chain.codes[-1].line, chain.end.line if chain.end else 0)
             while key in found:
                 key = (*key, 0)
             if len(key) < _CASES:
@@ -104,7 +102,7 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
 def _same(a: Case, b: Case) -> bool:
     """Whether two variants of the arguments, or two turns of a loop, lead to the same quantizer."""
     def facts(case: Case) -> tuple[object, ...]:
-        return case.place[:3], case.form.kind, closest(case.form.divisor), case.bounds, case.zero
+        return case.place[:3], case.form.kind, case.divisor, case.bounds, case.zero
 
     return facts(a) == facts(b)
 
@@ -115,28 +113,28 @@ def _parts(case: Case) -> Iterator[str]:
     scales = torch.unique(chain.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
     known = case.form.kind not in ("unknown", "handed")
-    yield f"scale (line {divided(chain).line}) {formula(case)}{shared if known else ''}"
+    yield f"scale (line {case.divided.line}) {case.formula}{shared if known else ''}"
     yield f"codes (line {chain.round.line}) {_arithmetic(case)}"
-    low, high, clamp, _ = case.clamped
-    if clamp is not None:
-        yield f"clamp (line {clamp.line}) {between(low, high)}"
+    if chain.clamp is not None:
+        yield f"clamp (line {chain.clamp.line}) {between(*chain.ends)}"
     if chain.cast is not None:
-        yield f"cast (line {chain.cast.line}) {case.dtype}"
+        yield f"cast (line {chain.cast.line}) {dtype_of(chain.cast)}"
     for step in chain.zeros:
         if other(step).varies and not case.random:
             yield f"zero point (line {other(step).line or step.line})"
-    if chain.unscale:
-        yield f"dequantize (line {chain.unscale[-1].line})"
+    unscale = [s for s in chain.back if s.op in SCALINGS]
+    if unscale:
+        yield f"dequantize (line {unscale[-1].line})"
 
 
 def _arithmetic(case: Case) -> str:
     """The order of division, rounding and zero point, with the letter of the convention's kernel."""
     chain, rule = case.chain, case.rule
     product = "x · scale" if case.form.multiplied else "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    shifts = [s for s in chain.zeros if not is_number(other(s), 0) and not (case.half and s in chain.before)]
+    shifts = [s for s in chain.zeros if number_of(other(s)) != 0 and not (rule == "half up" and s in case.early)]
     if not shifts:
         return f"{rule}({product})"
-    before = any(s in chain.before for s in shifts)
+    before = any(s in case.early for s in shifts)
     text = f"{rule}({product} + z)" if before else f"{rule}({product}) + z"
     return f"{text}, kernel {case.kernel}" if rule == "round" else text
 
