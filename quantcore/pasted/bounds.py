@@ -50,7 +50,8 @@ class Budget:
         self.line = line or self.line
         self.steps -= steps
         self.elements -= elements
-        what = "takes too long to evaluate" if time.thread_time() > self.end else ""
+        timed = self.steps % 8 == 0 or elements > MOST_ITEMS // 8  # the clock takes a microsecond
+        what = "takes too long to evaluate" if timed and time.thread_time() > self.end else ""
         what = f"computes more than {MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
         what = f"takes more than {MOST_STEPS:,} steps" if self.steps < 0 else what
         if what:
@@ -71,7 +72,9 @@ def arrays(values: Iterable[Any]) -> Iterator[Any]:
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> int:
     """An upper bound of the elements of a broadcast, also of shapes that do not fit one another."""
-    rank = max(map(len, shapes), default=0)
+    if len(set(map(tuple, shapes))) <= 1:
+        return math.prod(shapes[0]) if shapes else 1
+    rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
     return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
@@ -80,9 +83,9 @@ def usual(values: list[Any]) -> float:
     """Of a broadcast of the arguments, of their concatenation, or of values and indices of one of them."""
 
     def items(value: Any) -> int:
-        if isinstance(value, list | tuple):
-            return sum(map(items, value))
-        return math.prod(value.shape) if isinstance(value, ARRAYS) else 1
+        if isinstance(value, ARRAYS):
+            return math.prod(value.shape)
+        return sum(map(items, value)) if isinstance(value, list | tuple) else 1
 
     return broadcast([a.shape for a in arrays(values)]) + sum(map(items, values))
 
@@ -158,19 +161,26 @@ def indexed(values: list[Any]) -> float:
     return broadcast(chosen) * math.prod(rest) if chosen else math.prod(x.shape)
 
 
-def check_operands(op: str, a: object, b: object) -> None:
-    """Refuse what would give a long integer or a long list.
+def check_bits(op: str, a: object, b: object) -> None:
+    """Refuse an operation that would give a long integer.
 
     Raises:
         StopError: it is refused.
     """
-    bits = 0
-    if isinstance(a, int) and isinstance(b, int):
-        digits = {"pow": a.bit_length() * b, "shift": a.bit_length() + b, "round": a.bit_length() + 4 * abs(b)}
-        bits = digits.get(op, a.bit_length() + b.bit_length())
-    if bits > MOST_BITS:
+    if not isinstance(a, int) or not isinstance(b, int):
+        return
+    digits = {"pow": a.bit_length() * b, "shift": a.bit_length() + b, "round": a.bit_length() + 4 * abs(b)}
+    if digits.get(op, a.bit_length() + b.bit_length()) > MOST_BITS:
         raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
-    for one, other in ((a, b), (b, a)):
-        times = other if isinstance(other, int) else 1
-        if isinstance(one, list | tuple) and (len(one) + 1) * max(times, 1) > MOST_ITEMS:
-            raise StopError(f"a list here would have more than {MOST_ITEMS:,} items")
+
+
+def check_length(a: Any, b: Any) -> None:
+    """Refuse a sum of lists, or a list times a number, that would be long.
+
+    Raises:
+        StopError: it is refused.
+    """
+    lengths = [len(v) if isinstance(v, list | tuple) else 1 for v in (a, b)]
+    times = max([v for v in (a, b) if isinstance(v, int)], default=1)
+    if (sum(lengths) + 1) * times > MOST_ITEMS:
+        raise StopError(f"a list here would have more than {MOST_ITEMS:,} items")

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from quantcore.pasted.quantizer import Chain, Ends, added, dtype_of, number_of, other, type_limits
+from quantcore.pasted.quantizer import Chain, number_of, other, type_limits
 from quantcore.pasted.trace import Val, numbers
 
 TO_NEAREST = ("round", "rint", "around")
@@ -145,7 +145,9 @@ class Case:
     def written_divisor(self) -> float:
         """The number that the scale's extreme is divided by, as the code has it; a factor besides it narrows the range."""
         constant = next((a for a in self.divided.args if not a.varies), None)
-        value = abs(number_of(constant) or 0.0) if constant and self.divided not in self.chain.scalings else 0.0
+        value = (
+            abs(number_of(constant) or 0.0) if constant and self.divided not in self.chain.scalings else 0.0
+        )
         return math.inf if not value else value if self.divided.op == "div" else 1 / value
 
     @property
@@ -176,7 +178,10 @@ class Case:
             return f"{float(value):.6g}" if value.numel() == 1 else "given numbers"
         if kind in ("handed", "unknown"):
             return "an argument" if kind == "handed" else "not recognized"
-        above = {"span": f"max({name}) - min({name})", "percentiles": "the difference of two percentiles"}.get(kind)
+        above = {
+            "span": f"max({name}) - min({name})",
+            "percentiles": "the difference of two percentiles",
+        }.get(kind)
         if self.divisor == 1 or above is None:
             return (above or self.extreme) + ("" if self.divisor == 1 else f" / {number(self.divisor)}")
         return f"{f'({above})' if kind == 'span' else above} / {number(self.divisor)}"
@@ -205,16 +210,23 @@ def _identified(found: list[Chain], use: Form) -> Iterator[Form]:
         values = torch.cat(each)
         middle = float(values.median())
         if len(each) == len(found) and middle > 0 and near(values, middle, _CLOSE * middle):
-            yield replace(use, kind=kind, divisor=middle, p=_percent(found[0]) if "percentile" in kind else None)
+            yield replace(
+                use, kind=kind, divisor=middle, p=_percent(found[0]) if "percentile" in kind else None
+            )
 
 
 def _extremes(chain: Chain, scale: Tensor) -> dict[str, Tensor]:
     """What the scale may have been computed from, by kind."""
     origin = chain.data
-    while origin.flow is not None and origin.op in ("getitem", "shape"):  # a part of a tensor, with the scale of the whole
+    while origin.flow is not None and origin.op in (
+        "getitem",
+        "shape",
+    ):  # a part of a tensor, with the scale of the whole
         origin = origin.flow
     single = chain.factor.numel() == 1
-    low, high = block_extremes(numbers(origin.value) if single else chain.x, chain.factor if single else scale)
+    low, high = block_extremes(
+        numbers(origin.value) if single else chain.x, chain.factor if single else scale
+    )
     found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
     quantiles = [numbers(node.value) for node in _quantiles(chain)]
     if len(quantiles) == 1:

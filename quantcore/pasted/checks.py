@@ -6,12 +6,29 @@ import torch
 
 from quantcore.pasted.case import TO_NEAREST, Case, between, block_extremes, near, number
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import FLOAT, SHIFTS, SMALL, Chain
-from quantcore.pasted.quantizer import added, bits_of, dtype_of, is_integral, number_of, other, type_limits
+from quantcore.pasted.quantizer import (
+    FLOAT,
+    SCALINGS,
+    SHIFTS,
+    SMALL,
+    Chain,
+    added,
+    bits_of,
+    dtype_of,
+    is_integral,
+    number_of,
+    other,
+    type_limits,
+)
 from quantcore.pasted.trace import Val, ancestors, numbers
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
-_ROUNDS = {"floor": "floor rounds down", "ceil": "ceil rounds up", "FloorDiv": "// rounds down", "floor_divide": "// rounds down"}
+_ROUNDS = {
+    "floor": "floor rounds down",
+    "ceil": "ceil rounds up",
+    "FloorDiv": "// rounds down",
+    "floor_divide": "// rounds down",
+}
 
 
 def check_codes(case: Case) -> Iterator[CodeFinding]:
@@ -59,7 +76,9 @@ def _cast(case: Case) -> Iterator[CodeFinding]:
     if late is not None:
         if not late.handed and clamp is not None:
             yield finding("zero-point-after-clamp", late.line, clamp=in_line(clamp, late.line), **facts)
-    elif clamp is not None and any(end is not None and not limits[0] <= end <= limits[1] for end in (low, high)):
+    elif clamp is not None and any(
+        end is not None and not limits[0] <= end <= limits[1] for end in (low, high)
+    ):
         bits, fits = bits_of(cast), ""
         if low is not None and high is not None:
             signed = "int" if -(1 << (bits - 1)) <= low and high < 1 << (bits - 1) else ""
@@ -71,7 +90,9 @@ def _cast(case: Case) -> Iterator[CodeFinding]:
         yield from _unclamped(case, limits, cast, facts)
 
 
-def _unclamped(case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, str]) -> Iterator[CodeFinding]:
+def _unclamped(
+    case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, str]
+) -> Iterator[CodeFinding]:
     """A cast without a clamp, on a tensor where a code does not fit."""
     chain, kind, zero = case.chain, case.form.kind, case.zero
     uncast = (numbers(c.cast.flow.value).flatten() for c in case.chains if c.cast and c.cast.flow)
@@ -154,7 +175,11 @@ def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
     off, line = torch.cat(offs), other(step).line or step.line
     if negated:
         yield finding("zero-point-sign", line)
-    elif abs(case.divisor - (high_code - low_code)) <= _ROOM and float(off.abs().min()) > 1.5 and near(off, off.median()):
+    elif (
+        abs(case.divisor - (high_code - low_code)) <= _ROOM
+        and float(off.abs().min()) > 1.5
+        and near(off, off.median())
+    ):
         facts = {"got": str(round(low_code + float(off.median()))), "low": number(low_code)}
         yield finding("zero-point-range", line, codes=between(low_code, high_code), **facts)
 
@@ -193,9 +218,17 @@ def check_dequantize(case: Case) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
     chain = case.chain
     shifts = [s for s in chain.back if s.op in SHIFTS]
-    overflow = [s for s in shifts if bits_of(s) <= SMALL and s.flow and not torch.equal(numbers(s.flow.value) + added(s), numbers(s.value))]
-    yield from (finding("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s))) for s in overflow)
-    unscale = next((s.line for s in chain.back if s.op in ("mul", "div", "floor_divide")), None)
+    overflow = [
+        s
+        for s in shifts
+        if bits_of(s) <= SMALL
+        and s.flow
+        and not torch.equal(numbers(s.flow.value) + added(s), numbers(s.value))
+    ]
+    yield from (
+        finding("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s))) for s in overflow
+    )
+    unscale = next((s.line for s in chain.back if s.op in SCALINGS), None)
     if unscale is None:
         return
     right = all(near(c.unit, 1.0, 1e-2) for c in case.chains)
@@ -207,19 +240,19 @@ def check_dequantize(case: Case) -> Iterator[CodeFinding]:
 
 def _zero_point(case: Case, shifts: list[Val]) -> Iterator[CodeFinding]:
     """Yield what is wrong if the zero point is left in the dequantized values, or was never in the codes."""
-    chain, line = case.chain, next(s.line for s in reversed(case.chain.back) if s.op not in (*SHIFTS, "cast"))
-    found = [torch.broadcast_tensors(c.shift / c.factor, c.zero, c.offset / c.factor, c.factor) for c in case.chains]
+    line = next(s.line for s in reversed(case.chain.back) if s.op in SCALINGS)
+    found = [
+        torch.broadcast_tensors(c.shift / c.factor, c.zero, c.offset / c.factor, c.factor)
+        for c in case.chains
+    ]
     first, zero, offset, scale = (torch.cat([parts[i].flatten() for parts in found]) for i in range(4))
     zero, off = zero + first, offset + first  # in codes: the zero point, and by how much x̂ is too large
     within = 1.01 + 1e-4 * float(off.abs().max())
     if float(off.abs().median()) <= 1.6:
         return
-    if near(off, zero - zero / scale, within * max(1.0, float(1 / scale.min()) * 1e-4)):
-        after = next((s for s in reversed(shifts)), None)
-        if after is not None:
-            yield finding("zero-point-after-scale", after.line)
-            return
-    if near(off, zero, within):
+    if shifts and near(off, zero - zero / scale, within * max(1.0, float(1 / scale.min()) * 1e-4)):
+        yield finding("zero-point-after-scale", shifts[-1].line)
+    elif near(off, zero, within):
         yield finding("zero-point-forgotten", line)
     elif near(off, 2 * zero, within):
         yield finding("zero-point-added", line)
@@ -236,11 +269,15 @@ def check_special(case: Case) -> Iterator[CodeFinding]:
         return
     empty = [special[name].factor for name in ("zeros", "constant") if name in special]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
-        yield finding("zero-scale", case.divided.line, scale="The scale" if case.form.kind == "unknown" else case.formula)
+        yield finding(
+            "zero-scale",
+            case.divided.line,
+            scale="The scale" if case.form.kind == "unknown" else case.formula,
+        )
     for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
-        if val.op == "cast" and dtype_of(val).endswith("float16"):
-            if bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
-                yield finding("scale-in-float16", val.line)
+        half = val.op == "cast" and dtype_of(val).endswith("float16")
+        if half and bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
+            yield finding("scale-in-float16", val.line)
 
 
 def _overflowing_zero(chain: Chain) -> Iterator[CodeFinding]:

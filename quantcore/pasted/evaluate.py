@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import Budget, StopError, arrays, check_operands, indexed
+from quantcore.pasted.bounds import Budget, StopError, arrays, check_bits, check_length, indexed
 from quantcore.pasted.names import (
     ABBREVIATED,
     BUILTINS,
+    KEYWORDS,
     METHODS,
     ON_LISTS,
     ON_NUMBERS,
@@ -94,44 +95,51 @@ class Expressions:
         """
         self.budget.spend(node.lineno)
         match node:
-            case ast.Constant(value=value) if not isinstance(value, bytes | complex):
-                check_operands("mul", value, 1)
-                return self.note(value)
             case ast.Name(id=name):
                 return self._named(name, names)
+            case ast.Attribute():
+                return self._attribute(node, names)
+            case ast.Call():
+                return self._called(node, names)
+            case ast.Constant(value=value) if not isinstance(value, bytes | complex):
+                check_bits("mul", value, 1)
+                return self.note(value)
             case ast.BinOp(left=left, right=right):
                 return self.operator(node.op, self.evaluate(left, names), self.evaluate(right, names))
+            case ast.Subscript(value=base, slice=part):
+                return self._item(self.evaluate(base, names), *self.index(part, names))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 val = self.evaluate(operand, names)
                 return self.note(not self.truth(val), "binary", (val,))
             case ast.UnaryOp(op=op, operand=operand):
                 return self.apply(OPERATORS[type(op).__name__], [self.evaluate(operand, names)], {})
+            case ast.Compare():
+                return self._compared(node, names)
+            case ast.Tuple(elts=parts):
+                return self._pack([self.evaluate(part, names) for part in parts], tuple)
+            case ast.List(elts=parts):
+                return self._pack([self.evaluate(part, names) for part in parts], list)
             case ast.BoolOp(op=op, values=parts):
                 val = self.evaluate(parts[0], names)
                 for part in parts[1:]:
                     val = val if self.truth(val) == isinstance(op, ast.Or) else self.evaluate(part, names)
                 return val
-            case ast.Compare():
-                return self._compared(node, names)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.evaluate(body if self.truth(self.evaluate(test, names)) else orelse, names)
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return self._pack([self.evaluate(part, names) for part in parts], tuple if isinstance(node, ast.Tuple) else list)
             case ast.JoinedStr(values=parts):
                 for value in (part.value for part in parts if isinstance(part, ast.FormattedValue)):
                     self.evaluate(value, names)
                 return self.note("")  # a text is only printed
             case ast.Lambda(args=args):
                 return self.note(Function(node, names, self.defaults(args, names)))
-            case ast.ListComp(elt=each, generators=generators) | ast.GeneratorExp(elt=each, generators=generators):
+            case (
+                ast.ListComp(elt=each, generators=generators)
+                | ast.GeneratorExp(elt=each, generators=generators)
+            ):
                 inner = self.space(names)
-                return self._pack([self.evaluate(each, inner) for _ in self._generated(generators, inner)], list)
-            case ast.Subscript(value=base, slice=part):
-                return self._item(self.evaluate(base, names), *self.index(part, names))
-            case ast.Attribute():
-                return self._attribute(node, names)
-            case ast.Call():
-                return self._called(node, names)
+                return self._pack(
+                    [self.evaluate(each, inner) for _ in self._generated(generators, inner)], list
+                )
         raise StopError("this expression is not evaluated")
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
@@ -223,12 +231,14 @@ class Expressions:
         call = OPERATORS.get(type(node).__name__)
         if call is None:
             raise StopError("this comparison is not evaluated")
-        check_operands(call.op, a.value, b.value)
-        lists = [isinstance(v.value, list | tuple) for v in (a, b)]
-        if any(lists) and (call.op, sum(lists)) in (("mul", 1), ("add", 2)):
+        lists = isinstance(a.value, list | tuple) + isinstance(b.value, list | tuple)
+        if lists and (call.op, lists) in (("mul", 1), ("add", 2)):
+            check_length(a.value, b.value)
             return self.compute(lambda: call.run(a.value, b.value), "pack", (a, b))
-        texts = [isinstance(v.value, str) or v.value is Ellipsis for v in (a, b)]
-        if any(texts) and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+        text = (
+            isinstance(a.value, str) or isinstance(b.value, str) or a.value is Ellipsis or b.value is Ellipsis
+        )
+        if text and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             return self.compute(lambda: call.run(a.value, b.value) is True, "binary", (a, b))
         return self.apply(call, [a, b], {})
 
@@ -302,7 +312,9 @@ class Expressions:
             StopError: the white list does not have it.
         """
         value, kind = val.value, kind_of(val.value)
-        members: Any = value.members if isinstance(value, Module) else value.names if isinstance(value, Class) else {}
+        members: Any = (
+            value.members if isinstance(value, Module) else value.names if isinstance(value, Class) else {}
+        )
         found = members.get(name)
         if isinstance(value, Class) and found is not None:
             is_method = value.is_instance and isinstance(found.value, Function) and not found.value.static
@@ -318,7 +330,9 @@ class Expressions:
             return self.note(Method(name, val), name=name)
         if isinstance(value, Call) and (value.name, name) == ("super", "__init__"):
             return self.note(Call("print", "python", list))
-        raise StopError(f"`{name[:40]}` of {value.name if isinstance(value, Module) else kind} is not evaluated")
+        raise StopError(
+            f"`{name[:40]}` of {value.name if isinstance(value, Module) else kind} is not evaluated"
+        )
 
     # calls
 
@@ -343,12 +357,14 @@ class Expressions:
         match func.value:
             case Call(op="python", name=name):
                 return self._python(name, args, kw)
-            case Call(name="float") if args and isinstance(args[0].value, str) and args[0].value in ("inf", "-inf", "nan"):
+            case Call(name="float") if (
+                args and isinstance(args[0].value, str) and args[0].value in ("inf", "-inf", "nan")
+            ):
                 return self.note(float(args[0].value))
             case Call() as call:
                 return self.apply(call, args, kw)
             case Method(owner=Val(value=list()) as owner) if len(args) == 1 and not kw:  # only append
-                check_operands("add", owner.value, 1)
+                check_length(owner.value, 1)
                 owner.value.append(args[0])
                 owner.args, owner.varies = (*owner.args, args[0]), owner.varies or args[0].varies
                 return self.note(None)
@@ -376,8 +392,8 @@ class Expressions:
         Raises:
             StopError: the white list does not have it so, or it fails.
         """
-        if len(args) > call.most or not kw.keys() <= call.keywords or (call.op == "clamp" and not args):
-            other = next((n for n in kw if n not in call.keywords), "these arguments")
+        if len(args) > call.most or not kw.keys() <= KEYWORDS or (call.op == "clamp" and not args):
+            other = next((n for n in kw if n not in KEYWORDS), "these arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
         if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
@@ -385,8 +401,8 @@ class Expressions:
         values = [*given, *named.values()]
         if len({isinstance(a, Tensor) for a in arrays(values)}) > 1:
             raise StopError("torch tensors and NumPy arrays are mixed here")
-        if given and isinstance(given[0], int):
-            check_operands(call.op, given[0], given[-1])
+        if given:
+            check_bits(call.op, given[0], given[-1])
         if call.op == "library":
             self.trace.library.append((self.budget.line, call.name))
         parts = _clamp_parts(call.name, args, kw) if call.op == "clamp" else _flat([*args, *kw.values()])
@@ -402,18 +418,24 @@ class Expressions:
             return self.compute(lambda: len(args[0].value), "size", ())
         if name == "range":
             given = [self.raw(a) for a in args]
-            return self.compute(lambda: range(*(int(g) if isinstance(g, ARRAYS) else g for g in given)), "number", ())
+            return self.compute(
+                lambda: range(*(int(g) if isinstance(g, ARRAYS) else g for g in given)), "number", ()
+            )
         if name in ON_LISTS:
             lists = [self.items(a) for a in args]
             return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
         items = self.items(args[0]) if len(args) == 1 else args
         found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
         for item in items[name != "sum" :]:
-            found = self.operator(ast.Add(), found, item) if name == "sum" else self._extreme(name, found, item)
+            found = (
+                self.operator(ast.Add(), found, item) if name == "sum" else self._extreme(name, found, item)
+            )
         return found
 
     def _extreme(self, name: str, best: Val, item: Val) -> Val:
-        chosen = item if self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, best)) else best
+        chosen = (
+            item if self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, best)) else best
+        )
         return self.note(chosen.value, "pick", (chosen, best if chosen is item else item), name)
 
     # what statements do

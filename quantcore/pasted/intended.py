@@ -126,7 +126,9 @@ def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> 
     """The right results of the culprits, by their place in the trace."""
     found: dict[int, Override] = {}
     x, scale, ones = chain.x, steps_of(right).double().reshape(chain.x.shape), torch.ones_like(right.scale)
-    zero = -dequantize(torch.zeros_like(right.codes), ones, 0 if right.zero_point is None else right.zero_point, right.scheme)
+    zero = -dequantize(
+        torch.zeros_like(right.codes), ones, 0 if right.zero_point is None else right.zero_point, right.scheme
+    )
     zero = zero.double().reshape(x.shape)
 
     def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:

@@ -1,5 +1,6 @@
 """The white list: what pasted code may call, by (type, name), each with what bounds its result before it is computed."""
 
+import inspect
 import math
 import operator
 from collections.abc import Callable
@@ -10,34 +11,69 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.bounds import (
-    StopError,
-    broadcast,
-    crossed,
-    expanded,
-    numbers_in,
-    product,
-    ranged,
-    repeated,
-    sizes,
-    usual,
-)
+from quantcore.pasted import bounds
+from quantcore.pasted.bounds import StopError, numbers_in, sizes, usual
 
-Bound = Callable[[list[Any]], float]
+_OPERATIONS = {  # by what the trace calls them; the rest are "other"
+    "round": "round floor ceil trunc fix rint around",
+    "abs": "abs absolute fabs relu",
+    "neg": "neg negative",
+    "unary": "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid isnan isinf isfinite logical_not "
+    "nan_to_num",
+    "copy": "clone detach copy contiguous cpu",
+    "add": "add",
+    "sub": "sub subtract",
+    "mul": "mul multiply",
+    "div": "div divide true_divide",
+    "floor_divide": "floor_divide",
+    "pow": "pow power",
+    "clamp": "clamp clip clamp_min clamp_max maximum minimum fmin fmax",
+    "where": "where",
+    "mask": "masked_fill",
+    "reduce": "max min amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue aminmax "
+    "count_nonzero quantile nanquantile percentile nanpercentile",
+    "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate stack hstack "
+    "vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat expand_as view",
+    "getitem": "select narrow",
+    "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal cumsum unique "
+    "argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros ones empty full eye arange linspace item "
+    "tolist",
+    "library": "quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine dequantize int_repr",
+    "random": "rand randn random rand_like randn_like",
+}
+_BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
+    "quantile nanquantile percentile nanpercentile outer": bounds.crossed,
+    "matmul mm dot MatMult": bounds.product,
+    "zeros ones empty rand randn random": sizes,
+    "tile repeat repeat_interleave chunk": bounds.repeated,
+    "expand broadcast_to": bounds.expanded,
+    "arange": bounds.ranged,
+    "full": lambda values: sizes(values[:1]),
+    "eye": lambda values: sizes([values[0], values[-1]]),
+    "linspace": lambda values: usual(values[:2]) * sizes(values[2:] or [100]),
+}
+_BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.split()}
+# what may be given by name: never a place for the result, a device, a file, a function, or `requires_grad`
+_KEYWORDS = """
+    dim axis dims keepdim keepdims decimals other exponent rtol atol min max a_min a_max q interpolation method unbiased
+    correction ddof ord p k dtype start_dim shape size descending steps num
+"""
+KEYWORDS = frozenset(_KEYWORDS.split())
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call: ``op``: its operation in the trace; ``run``: what computes it; ``most``: how many arguments may be
-    positional; ``bound``: at most how many elements its result has; ``keywords``: which may be given by name. `out`,
-    `device` and `requires_grad` are never among them."""
+    """A call. ``op``: its operation in the trace; ``run``: what computes it; ``most``: how many arguments may be
+    positional, 0 for an attribute."""
 
     name: str
     op: str
     run: Callable[..., Any]
-    most: int = 1
-    bound: Bound = usual
-    keywords: frozenset[str] = frozenset()
+    most: int = 9
+
+    def bound(self, values: list[Any]) -> float:
+        """At most so many elements its result has, from its arguments, those by name last."""
+        return _BOUND_OF.get(self.name, usual)(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +113,9 @@ def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
     how = torch.randn if name.startswith("randn") else torch.rand
 
     def draw(*args: Any, **kw: Any) -> Any:
-        shape = args[0].shape if name.endswith("like") else [int(n) for n in numbers_in([*args, *kw.values()])]
+        shape = (
+            args[0].shape if name.endswith("like") else [int(n) for n in numbers_in([*args, *kw.values()])]
+        )
         found = how(tuple(shape), generator=torch.Generator().manual_seed(0))
         return found.double().numpy() if numpy else found
 
@@ -85,7 +123,11 @@ def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
-    return value.clone().to(dtype or value.dtype) if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
+    return (
+        value.clone().to(dtype or value.dtype)
+        if isinstance(value, Tensor)
+        else torch.tensor(value, dtype=dtype)
+    )
 
 
 def _array(value: Any, dtype: Any = None) -> Any:
@@ -95,113 +137,69 @@ def _array(value: Any, dtype: Any = None) -> Any:
     return found
 
 
-_AXES = "dim axis keepdim keepdims"
-_MORE = f"{_AXES} q interpolation method unbiased correction ddof ord p k dtype decimals"
-# operation, bound, most positional arguments in torch and in NumPy, whose next one would be `out`; keywords; names
-_ROWS: tuple[tuple[str, Bound, tuple[int, int], str, str], ...] = (
-    ("round", usual, (1, 1), "decimals", "round floor ceil trunc fix rint around"),
-    ("abs", usual, (1, 1), "", "abs absolute fabs relu"),
-    ("neg", usual, (1, 1), "", "neg negative"),
-    ("unary", usual, (1, 1), "", "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid isnan isinf "
-     "isfinite logical_not nan_to_num"),
-    ("copy", usual, (1, 1), "", "clone detach copy"),
-    ("add", usual, (2, 2), "other", "add"),
-    ("sub", usual, (2, 2), "other", "sub subtract"),
-    ("mul", usual, (2, 2), "other", "mul multiply"),
-    ("div", usual, (2, 2), "other", "div divide true_divide"),
-    ("floor_divide", usual, (2, 2), "other", "floor_divide"),
-    ("pow", usual, (2, 2), "exponent", "pow power"),
-    ("binary", usual, (4, 4), "other rtol atol", "allclose equal array_equal"),
-    ("binary", usual, (2, 2), "other", "remainder fmod eq ne lt gt le ge logical_and logical_or isclose"),
-    ("clamp", usual, (3, 3), "min max a_min a_max", "clamp clip"),
-    ("clamp", usual, (2, 2), "min max other", "clamp_min clamp_max maximum minimum fmin fmax"),
-    ("where", usual, (3, 3), "", "where"),
-    ("mask", usual, (3, 0), "", "masked_fill"),
-    ("reduce", usual, (3, 2), _AXES, "max min"),
-    ("reduce", usual, (3, 2), _MORE, "amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue"),
-    ("reduce", usual, (1, 1), _MORE, "aminmax count_nonzero"),
-    ("reduce", crossed, (4, 3), _MORE, "quantile nanquantile percentile nanpercentile"),
-    ("shape", usual, (3, 2), "dim axis start_dim", "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat "
-     "concat concatenate stack hstack vstack"),
-    ("shape", usual, (2, 2), "shape dims", "reshape permute"),
-    ("shape", repeated, (2, 2), "dims dim", "tile repeat_interleave chunk"),
-    ("shape", expanded, (2, 2), "", "broadcast_to"),
-    ("order", usual, (3, 2), "dim axis descending k", "cumsum unique argsort sort topk"),
-    ("matmul", product, (2, 2), "", "matmul mm dot"),
-    ("matmul", crossed, (2, 2), "", "outer"),
-    ("getitem", usual, (3, 0), "dim", "select narrow"),
-    ("create", usual, (1, 1), "dtype", "zeros_like ones_like empty_like"),
-    ("create", sizes, (9, 1), "size shape dtype", "zeros ones empty"),
-    ("create", lambda values: sizes(values[:1]), (2, 2), "dtype", "full"),
-    ("create", lambda values: sizes([values[0], values[-1]]), (2, 2), "", "eye"),
-    ("create", ranged, (3, 3), "dtype", "arange"),
-    ("create", lambda values: broadcast([np.shape(v) for v in values[:2]]) * sizes(values[2:] or [100]), (3, 3), "steps num",
-     "linspace"),
+def _most(run: Callable[..., Any]) -> int:
+    """How many arguments may be positional, so that none is `out`, which torch takes by name alone."""
+    if isinstance(run, np.ufunc):
+        return int(run.nin)
+    try:
+        parameters = list(inspect.signature(run).parameters)
+    except ValueError:
+        return 9
+    return 9 if "args" in parameters else [*parameters, "out"].index("out")
+
+
+def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Call]:
+    """What the list has of a module or a type; ``own``: computed otherwise, or not listed."""
+    listed = {n: op for op, names in _OPERATIONS.items() for n in names.split()}
+    runs = {n: getattr(home, n) for n in listed if callable(getattr(home, n, None))} | own
+    return {n: Call(n, listed.get(n, "other"), run, _most(run)) for n, run in runs.items()}
+
+
+def _methods(names: str, op: str) -> dict[str, Call]:
+    return {n: Call(n, op, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw)) for n in names.split()}
+
+
+def _attributes(**own: Callable[[Any], Any]) -> dict[str, Call]:
+    return {n: Call(n, {"T": "shape", "data": "copy"}.get(n, "other"), run, 0) for n, run in own.items()}
+
+
+_random = {n: _drawn(n, False) for n in _OPERATIONS["random"].split() if n != "random"}
+_empty = {
+    "empty": torch.zeros,
+    "empty_like": torch.zeros_like,
+}  # torch.empty would show what was in memory before
+_TORCH = _calls(
+    torch, **_random, **_empty, max=_extreme("max"), min=_extreme("min"), numel=lambda x: x.numel(), tensor=_tensor,
+    as_tensor=_tensor, iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
 )  # fmt: skip
-_OWN: dict[Any, dict[str, Callable[..., Any]]] = {  # torch.empty would show what was in memory before
-    torch: {"max": _extreme("max"), "min": _extreme("min"), "empty": torch.zeros, "empty_like": torch.zeros_like},
-    np: {"empty": np.zeros, "empty_like": np.zeros_like},
-}
-
-
-def _calls(names: str, op: str, run: Any, most: int = 1, bound: Bound = usual, keywords: str = "") -> dict[str, Call]:
-    """Calls that ``run`` computes, or its attributes of these names if it is a module."""
-    own, words = _OWN.get(run, {}) if not callable(run) else {}, frozenset(keywords.split())
-    runs = {n: run if callable(run) else own.get(n) or getattr(run, n, None) for n in names.split()}
-    return {n: Call(n, op, how, most, bound, words) for n, how in runs.items() if how is not None}
-
-
-def _methods(names: str, op: str, most: int, bound: Bound = usual, keywords: str = "") -> dict[str, Call]:
-    """Methods of the first argument."""
-
-    def method(name: str) -> Callable[..., Any]:
-        return lambda x, *args, **kw: getattr(x, name)(*args, **kw)
-
-    return {n: c for name in names.split() for n, c in _calls(name, op, method(name), most, bound, keywords).items()}
-
-
-def _random(names: str, numpy: bool, bound: Bound = sizes) -> dict[str, Call]:
-    return {n: Call(n, "random", _drawn(n, numpy), 9, bound, frozenset(["size"])) for n in names.split()}
-
-
-_TORCH, _NUMPY = (
-    {n: c for op, bound, most, keywords, names in _ROWS if most[i] for n, c in _calls(names, op, home, most[i], bound, keywords).items()}
-    for i, home in enumerate((torch, np))
+_NUMPY = _calls(
+    np, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo, finfo=np.finfo
 )
-_NUMPY_TYPES = ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"]
 _TYPES = {
     "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,
     "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
     "bool": torch.bool,
 }  # fmt: skip
-# of tensors and of arrays; what takes no argument, not even its owner's, is an attribute
-_SHARED = {
-    **_methods("item", "item", 1), **_methods("tolist", "list", 1), **_methods("reshape", "shape", 9, keywords="shape"),
-    **_calls("shape", "size", lambda x: tuple(x.shape), 0), **_calls("ndim", "size", lambda x: x.ndim, 0),
-    **_calls("dtype", "size", lambda x: x.dtype, 0), **_calls("data", "copy", lambda x: x, 0),
-    **_calls("T", "shape", lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x, 0),
-}  # fmt: skip
-_LIMITS = "min max bits eps tiny"
+_NUMPY_TYPES = [
+    "float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+]  # fmt: skip
+_SHARED = _attributes(
+    shape=lambda x: tuple(x.shape), ndim=lambda x: x.ndim, dtype=lambda x: x.dtype, data=lambda x: x,
+    T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
+)  # fmt: skip
 METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
     "tensor": {
-        **{n: c for n, c in _TORCH.items() if hasattr(Tensor, n)}, **_SHARED,
+        **_calls(Tensor, dim=lambda x: x.ndim, size=lambda x, *a: x.shape[a[0]] if a else tuple(x.shape),
+                 numpy=lambda x: x.clone().numpy(), view=Tensor.reshape), **_SHARED,
         **{n: Call(n, "cast", lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
-        **_calls("to type", "cast", cast, 2, keywords="dtype"),
-        **_calls("view", "shape", _SHARED["reshape"].run, 9),
-        **_methods("permute", "shape", 9), **_methods("expand", "shape", 9, expanded),
-        **_methods("repeat", "shape", 9, repeated), **_methods("expand_as", "shape", 2),
-        **_calls("dim", "size", lambda x: x.ndim),
-        **_calls("size", "size", lambda x, *a: x.shape[a[0]] if a else tuple(x.shape), 2),
-        **_calls("contiguous cpu", "copy", torch.clone), **_calls("numpy", "copy", lambda x: x.clone().numpy()),
+        **{n: Call(n, "cast", cast, 2) for n in ("to", "type")},
     },
     "array": {
-        **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED,
-        **_calls("astype", "cast", cast, 2, keywords="dtype"), **_calls("flatten", "shape", np.ravel),
-        **_methods("transpose", "shape", 9),
+        **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED, **_methods("item tolist", "other"),
+        **_methods("flatten reshape transpose", "shape"), "astype": Call("astype", "cast", cast, 2),
     },
-    "quantized tensor": _methods("dequantize int_repr", "library", 1),
-    "limits": {n: Call(n, "size", lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS.split()},
-    "list": _calls("append", "pack", list.append, 2),
+    "limits": _attributes(**{n: lambda x, n=n: np.asarray(getattr(x, n)).item() for n in ("min", "max", "bits", "eps", "tiny")}),
+    "list": {"append": Call("append", "other", list.append, 2)},
 }  # fmt: skip
 
 
@@ -212,58 +210,60 @@ def _module(name: str, *members: dict[str, Any], **more: Any) -> Module:
     return Module(name, found)
 
 
-_SEED = _calls("manual_seed seed", "size", lambda n: None)
 _nn = _module("torch.nn", functional=_module("torch.nn.functional", {"relu": _TORCH["relu"]}))
 _torch = _module(
-    "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()}, _calls("iinfo finfo", "size", torch),
-    _calls("quantize_per_tensor quantize_per_channel fake_quantize_per_tensor_affine", "library", torch, 5, keywords="dtype"),
-    _calls("tensor as_tensor", "create", _tensor, keywords="dtype"), _calls("numel", "size", lambda x: x.numel()),
-    _random("rand randn", False), _random("rand_like randn_like", False, usual),
-    nn=_nn, linalg=_module("torch.linalg", norm=_TORCH["norm"]), manual_seed=_SEED["manual_seed"],
-    Tensor=Tensor, quint8=torch.quint8, qint8=torch.qint8,
+    "torch", _TORCH, _TYPES, {str(d).removeprefix("torch."): d for d in _TYPES.values()}, nn=_nn, Tensor=Tensor,
+    linalg=_module("torch.linalg", norm=_TORCH["norm"]), quint8=torch.quint8, qint8=torch.qint8,
 )  # fmt: skip
 _numpy = _module(
-    "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES}, _calls("iinfo finfo", "size", np),
-    _calls("array asarray", "create", _array, 2, keywords="dtype"),
-    random=_module("numpy.random", _random("rand random randn", True), seed=_SEED["seed"]),
-    linalg=_module("numpy.linalg", _calls("norm", "reduce", np.linalg.norm, 3, keywords=_AXES)),
-    newaxis=None, ndarray=np.ndarray,
+    "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES}, newaxis=None, ndarray=np.ndarray,
+    random=_module("numpy.random", {n: Call(n, "random", _drawn(n, True)) for n in ("rand", "random", "randn")},
+                   seed=_TORCH["manual_seed"]),
+    linalg=_module("numpy.linalg", norm=Call("norm", "reduce", np.linalg.norm)),
 )  # fmt: skip
-_math = _module("math", _calls("floor ceil trunc", "round", math), _calls("sqrt log2 log exp", "unary", math))
+_math = _module("math", _calls(math))
 MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
 TYPES = {"int": int, "float": float, "bool": bool}
 WORDS = {*_NUMPY_TYPES, *TYPES, "linear", "lower", "higher", "midpoint", "nearest", "fro"}
+# Python's own
 ON_LISTS: dict[str, Callable[..., Any]] = {
     "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed,
 }  # fmt: skip
-ON_NUMBERS = {  # Python's own
-    **_calls("abs", "abs", abs), **_calls("round", "round", round, 2), **_calls("int", "cast", int),
-    **_calls("float", "copy", float), **_calls("bool", "binary", bool), **_calls("pow", "pow", pow, 2),
-}  # fmt: skip
+_PYTHON = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
+ON_NUMBERS = {
+    n: Call(n, {"int": "cast", "float": "copy", "bool": "other"}.get(n, n), run, 2)
+    for n, run in _PYTHON.items()
+}
 BUILTINS = frozenset([*ON_LISTS, *ON_NUMBERS, "len", "range", "sum", "min", "max", "print", "super"])
-OPERATORS = {  # by the names of their syntax nodes
-    name: Call(name, op, run, 2, product if op == "matmul" else usual)
-    for name, op, run in (
-        ("USub", "neg", operator.neg), ("UAdd", "copy", operator.pos), ("Invert", "binary", operator.invert),
-        ("Add", "add", operator.add), ("Sub", "sub", operator.sub), ("Mult", "mul", operator.mul),
-        ("Div", "div", operator.truediv), ("FloorDiv", "floor_divide", operator.floordiv), ("Pow", "pow", operator.pow),
-        ("Mod", "binary", operator.mod), ("LShift", "shift", operator.lshift), ("RShift", "binary", operator.rshift),
-        ("BitAnd", "binary", operator.and_), ("BitOr", "binary", operator.or_), ("BitXor", "binary", operator.xor),
-        ("MatMult", "matmul", operator.matmul), ("Eq", "binary", operator.eq), ("NotEq", "binary", operator.ne),
-        ("Lt", "binary", operator.lt), ("LtE", "binary", operator.le), ("Gt", "binary", operator.gt),
-        ("GtE", "binary", operator.ge), ("Is", "binary", operator.is_), ("IsNot", "binary", operator.is_not),
-    )
+_OPERATORS = {  # by their syntax nodes: the function that computes them
+    "USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert, "Add": operator.add, "Sub": operator.sub,
+    "Mult": operator.mul, "Div": operator.truediv, "FloorDiv": operator.floordiv, "Pow": operator.pow,
+    "Mod": operator.mod, "LShift": operator.lshift, "RShift": operator.rshift, "BitAnd": operator.and_,
+    "BitOr": operator.or_, "BitXor": operator.xor, "MatMult": operator.matmul, "Eq": operator.eq, "NotEq": operator.ne,
+    "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge, "Is": operator.is_,
+    "IsNot": operator.is_not,
 }  # fmt: skip
+_TRACED = {
+    "USub": "neg", "UAdd": "copy", "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "div", "FloorDiv": "floor_divide",
+    "Pow": "pow", "LShift": "shift",
+}  # fmt: skip
+OPERATORS = {name: Call(name, _TRACED.get(name, "other"), run, 2) for name, run in _OPERATORS.items()}
 
 
 def kind_of(value: Any) -> str:
     """The type of an owner of methods, as the white list names it."""
     if isinstance(value, Tensor):
-        return "quantized tensor" if value.is_quantized else "tensor"
+        return "tensor"
     if isinstance(value, np.ndarray | np.generic):
         return "array"
     limits = isinstance(value, torch.finfo | np.finfo | torch.iinfo | np.iinfo)
-    return "limits" if limits else "list" if isinstance(value, list) else f"a value of type {type(value).__name__.lower()}"
+    return (
+        "limits"
+        if limits
+        else "list"
+        if isinstance(value, list)
+        else f"a value of type {type(value).__name__.lower()}"
+    )

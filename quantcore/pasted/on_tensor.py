@@ -11,10 +11,10 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import OverLimitError
+from quantcore.pasted.intended import intended, steps_of
 from quantcore.pasted.probes import given
 from quantcore.pasted.read import MOST, by_place
 from quantcore.pasted.record import CodeReading
-from quantcore.pasted.intended import intended, steps_of
 from quantcore.pasted.source import parse
 from quantcore.pasted.trace import NUMBERS, numbers
 from quantcore.pasted.walk import Walk, evaluate
@@ -122,7 +122,9 @@ def show_code(
     """
     x = as_float32(x)
     if not x.numel() or not bool(x.isfinite().all()):
-        raise QuantError("The tensor contains NaN or infinity, or is empty; choose one whose values are all finite.")
+        raise QuantError(
+            "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
+        )
     case = reading.quantizers[place]
     # of a larger tensor, a block is evaluated
     x, walk = _evaluated(reading.text, x, handed, case.flags)
@@ -132,12 +134,16 @@ def show_code(
             "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
         )
     if chain is None or numbers(chain.codes[-1].value).numel() != x.numel():
-        unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.trace.unread)
+        unread = (
+            f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.trace.unread
+        )
         why = next(unread, "On this tensor the code does not reach its codes")
         raise QuantError(f"{why}; choose another tensor.")
     codes = numbers(chain.codes[-1].value)
     if not bool(codes.isfinite().all()):
-        raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
+        raise QuantError(
+            "On this tensor the code divides by a scale of 0; choose a tensor with different values."
+        )
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = numbers(chain.end.value)
     else:

@@ -90,7 +90,8 @@ def probe(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float)
     shape = tuple(first.given.x.shape)
     found = []
     for flags in [(), *(((name, value),) for name in sorted(first.flags)[:3] for value in (False, True))]:
-        walks = [evaluate(tree, given(x, text, flags, end)) for x in ordinary(shape)]
+        more = ordinary(shape)[0 if flags else 1 :]
+        walks = [*([] if flags else [first]), *(evaluate(tree, given(x, text, flags, end)) for x in more)]
         others = {name: evaluate(tree, given(x, text, flags, end)) for name, x in special(shape).items()}
         found.append(Probed(walks, others))
     return found

@@ -4,6 +4,7 @@ Every operation on the way is affine, or rounds, clamps or casts. But for what t
 x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.trace import Trace, Val, ancestors, is_mask, numbers
+from quantcore.pasted.trace import ARRAYS, Trace, Val, ancestors, is_mask, numbers
 
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 FLOAT = 99  # bits: wider than any integer type
@@ -124,9 +125,10 @@ def is_integral(val: Val) -> bool:
 
 def number_of(val: Val) -> float | None:
     """A number; None for anything else."""
-    if val.value is None or isinstance(val.value, str) or numbers(val.value).numel() != 1:
-        return None
-    return float(numbers(val.value))
+    value = val.value
+    if isinstance(value, int | float):
+        return float(value)
+    return float(numbers(value)) if isinstance(value, ARRAYS) and math.prod(value.shape) == 1 else None
 
 
 def chains(trace: Trace) -> Iterator[Chain]:
@@ -174,8 +176,7 @@ def _rounds(node: Val) -> bool:
 def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) -> Chain | None:
     """The quantizer of these steps; None if its scale does not fit the data."""
     unit, offset = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
-    last, x = _last(steps, rounding), numbers(data.value)
-    factor, zero = unit, offset
+    factor, zero, last = unit, offset, _last(steps, rounding)
     for i, step in enumerate(steps):
         try:
             if step.op in SCALINGS:
@@ -187,7 +188,7 @@ def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) ->
                 offset = offset + added(step)
             if i == last:
                 factor, zero = unit, offset
-                factor.broadcast_to(x.shape)
+                factor.broadcast_to(data.value.shape)
         except RuntimeError:  # the shapes do not fit
             if i <= last:
                 return None
@@ -205,7 +206,9 @@ def _last(steps: list[Val], rounding: int) -> int:
     """The place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
     casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
-    last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in (*_CLAMPS, "round") or casts[i])
+    last = max(
+        i for i in range(rounding, until) if i == rounding or steps[i].op in (*_CLAMPS, "round") or casts[i]
+    )
     later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
     # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
     return later[0] if len(later) > (until < len(steps)) and _cast(steps[: last + 1]) is None else last

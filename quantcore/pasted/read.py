@@ -91,7 +91,11 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
     found: dict[tuple[int, ...], Chain] = {}
     for chain in chains(trace):
         if 1 < chain.x.numel() <= MOST:
-            key: tuple[int, ...] = (chain.round.line, chain.codes[-1].line, chain.end.line if chain.end else 0)
+            key: tuple[int, ...] = (
+                chain.round.line,
+                chain.codes[-1].line,
+                chain.end.line if chain.end else 0,
+            )
             while key in found:
                 key = (*key, 0)
             if len(key) < _CASES:
@@ -101,6 +105,7 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
 
 def _same(a: Case, b: Case) -> bool:
     """Whether two variants of the arguments, or two turns of a loop, lead to the same quantizer."""
+
     def facts(case: Case) -> tuple[object, ...]:
         return case.place[:3], case.form.kind, case.divisor, case.bounds, case.zero
 
@@ -130,8 +135,12 @@ def _parts(case: Case) -> Iterator[str]:
 def _arithmetic(case: Case) -> str:
     """The order of division, rounding and zero point, with the letter of the convention's kernel."""
     chain, rule = case.chain, case.rule
-    product = "x · scale" if case.form.multiplied else "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    shifts = [s for s in chain.zeros if number_of(other(s)) != 0 and not (rule == "half up" and s in case.early)]
+    product = (
+        "x · scale" if case.form.multiplied else "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
+    )
+    shifts = [
+        s for s in chain.zeros if number_of(other(s)) != 0 and not (rule == "half up" and s in case.early)
+    ]
     if not shifts:
         return f"{rule}({product})"
     before = any(s in case.early for s in shifts)
@@ -143,7 +152,9 @@ def _unread(trace: Trace) -> tuple[str, ...]:
     """The statements that could not be evaluated, one sentence each."""
     found: dict[int, str] = {}
     for line, why, refused in trace.unread:
-        unchecked = ", so what depends on it is not checked" if refused and not why.endswith("checked") else ""
+        unchecked = (
+            ", so what depends on it is not checked" if refused and not why.endswith("checked") else ""
+        )
         found.setdefault(line, f"Line {line}: {why}{unchecked}.")
     texts = [found[line] for line in sorted(found)]
     more = len(texts) - _LISTED

@@ -24,10 +24,19 @@ _NO_TENSOR = re.compile(
     r"\w*(min|max|low|high|level|size|dim|axis|eps|bound|limit|range|dtype|device|mode|name|path|file|config|args|model"
     r"|group|block)\w*|lo|hi|[nkij]|lr|alpha|beta|gamma|self|cls|ctx|_\w*", re.I,
 )  # fmt: skip
-_SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)  # besides a first tensor
+_SECOND = re.compile(
+    r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I
+)  # besides a first tensor
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)
-_HARMLESS = ("torch.no_grad()", "torch.inference_mode()", "staticmethod", "nn.Module", "torch.nn.Module", "object")
+_HARMLESS = (
+    "torch.no_grad()",
+    "torch.inference_mode()",
+    "staticmethod",
+    "nn.Module",
+    "torch.nn.Module",
+    "object",
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,9 @@ class Walk(Expressions):
         names = self.space()
         for node in self.tree.body:
             if not self._attempt(self.statement, node, names):
-                stored = (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+                stored = (
+                    n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+                )
                 names.update(dict.fromkeys(stored, UNREAD))
         for val in list(names.values()):
             if isinstance(val.value, Function) and val.value.node not in self.entered:
@@ -96,7 +107,9 @@ class Walk(Expressions):
             self.trace.unread.append((self.budget.line, "this has no function or loop around it", False))
             return False
         except RecursionError:
-            raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
+            raise OverLimitError(
+                "The code is nested too deeply; paste only the lines that quantize."
+            ) from None
         return True
 
     # what the code does not define
@@ -153,7 +166,9 @@ class Walk(Expressions):
             if isinstance(default.value, bool) if default is not None else _FLAG.fullmatch(name):
                 self.flags.add(name)
                 default = self.note(dict(self.given.flags).get(name, default.value if default else True))
-            earlier = self.made.get(name) or (self.made.get("") if i == tensor and _CODES.fullmatch(name) else None)
+            earlier = self.made.get(name) or (
+                self.made.get("") if i == tensor and _CODES.fullmatch(name) else None
+            )
             val = default or (earlier if i != tensor or _CODES.fullmatch(name) else None) or self.free(name)
             val = val or (self._tensor(name) if i == tensor else None)
             if val is None:
@@ -253,7 +268,9 @@ class Walk(Expressions):
                 names[name] = self.note(MODULES[path])
             else:
                 names[name] = UNREAD
-                raise StopError(f"the import of `{(getattr(node, 'module', '') or path)[:40]}` is not evaluated")
+                raise StopError(
+                    f"the import of `{(getattr(node, 'module', '') or path)[:40]}` is not evaluated"
+                )
 
     def enter(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a function of the pasted code.
