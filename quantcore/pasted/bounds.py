@@ -149,16 +149,16 @@ def ranged(values: list[Any]) -> float:
     return abs((stop - start) / step) + 1 if step else math.inf
 
 
-def indexed(values: list[Any]) -> float:
+def indexed(values: list[Any]) -> int:
     """Of the first argument at an index."""
-    x, index = values
+    shape, index = tuple(values[0].shape), values[1]
     parts = index if isinstance(index, tuple) else (index,)
     if any(not isinstance(item, int) for p in parts if isinstance(p, list) for item in p):
         raise StopError("a list of anything but integers is no index here")
     chosen = [p.shape for p in parts if isinstance(p, ARRAYS) and not is_mask(p)]
     chosen += [(len(p),) for p in parts if isinstance(p, list)]
-    rest = sorted(x.shape)[len(chosen) :]  # an array of integers takes the place of an axis
-    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(x.shape)
+    rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
+    return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
 
 
 def check_bits(op: str, a: object, b: object) -> None:

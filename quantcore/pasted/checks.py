@@ -26,7 +26,7 @@ _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips on
 _ROUNDS = {
     "floor": "floor rounds down",
     "ceil": "ceil rounds up",
-    "FloorDiv": "// rounds down",
+    "floordiv": "// rounds down",
     "floor_divide": "// rounds down",
 }
 
@@ -242,7 +242,7 @@ def _zero_point(case: Case, shifts: list[Val]) -> Iterator[CodeFinding]:
     """Yield what is wrong if the zero point is left in the dequantized values, or was never in the codes."""
     line = next(s.line for s in reversed(case.chain.back) if s.op in SCALINGS)
     found = [
-        torch.broadcast_tensors(c.shift / c.factor, c.zero, c.offset / c.factor, c.factor)
+        [v.broadcast_to(c.x.shape) for v in (c.shift / c.factor, c.zero, c.offset / c.factor, c.factor)]
         for c in case.chains
     ]
     first, zero, offset, scale = (torch.cat([parts[i].flatten() for parts in found]) for i in range(4))

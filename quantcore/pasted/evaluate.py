@@ -70,6 +70,13 @@ class Method:
     owner: Val
 
 
+@dataclass(frozen=True)
+class Python:
+    """One of Python's own functions that are not computed on numbers alone."""
+
+    name: str
+
+
 class Row(tuple[Val, ...]):
     """A tuple with ``values`` and ``indices``, as torch.max with an axis returns."""
 
@@ -127,8 +134,9 @@ class Expressions:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.evaluate(body if self.truth(self.evaluate(test, names)) else orelse, names)
             case ast.JoinedStr(values=parts):
-                for value in (part.value for part in parts if isinstance(part, ast.FormattedValue)):
-                    self.evaluate(value, names)
+                for part in parts:
+                    if isinstance(part, ast.FormattedValue):
+                        self.evaluate(part.value, names)
                 return self.note("")  # a text is only printed
             case ast.Lambda(args=args):
                 return self.note(Function(node, names, self.defaults(args, names)))
@@ -272,7 +280,7 @@ class Expressions:
         if found is None and name in ABBREVIATED:
             return self.note(ABBREVIATED[name])
         if found is None and name in BUILTINS:
-            return self.note(ON_NUMBERS.get(name, Call(name, "python", list)))
+            return self.note(ON_NUMBERS.get(name, Python(name)))
         found = found or self.free(name)
         if found is None or found is UNREAD:
             raise StopError(f"`{name[:40]}` is not known here" if found is None else "")
@@ -328,8 +336,8 @@ class Expressions:
             return self.compute(lambda: call.run(value), call.op, (val,), name)
         if call is not None:
             return self.note(Method(name, val), name=name)
-        if isinstance(value, Call) and (value.name, name) == ("super", "__init__"):
-            return self.note(Call("print", "python", list))
+        if isinstance(value, Python) and (value.name, name) == ("super", "__init__"):
+            return self.note(Python("print"))
         raise StopError(
             f"`{name[:40]}` of {value.name if isinstance(value, Module) else kind} is not evaluated"
         )
@@ -355,7 +363,7 @@ class Expressions:
             StopError: it can't be called, or the call fails.
         """
         match func.value:
-            case Call(op="python", name=name):
+            case Python(name=name):
                 return self._python(name, args, kw)
             case Call(name="float") if (
                 args and isinstance(args[0].value, str) and args[0].value in ("inf", "-inf", "nan")
@@ -411,7 +419,7 @@ class Expressions:
     def _python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
         """A call of one of Python's own functions that are not computed on numbers alone."""
         if name in ("print", "super"):
-            return self.note(Call(name, "python", list) if name == "super" else None)
+            return self.note(Python(name) if name == "super" else None)
         if not kw.keys() <= {"strict"} or not args or len(args) > 64:
             raise StopError(f"this `{name}` is not evaluated")
         if name == "len":

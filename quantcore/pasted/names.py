@@ -14,18 +14,20 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import StopError, numbers_in, sizes, usual
 
-_OPERATIONS = {  # by what the trace calls them; the rest are "other"
+_OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
     "abs": "abs absolute fabs relu",
     "neg": "neg negative",
+    "shift": "lshift",
+    "cast": "to type astype float half double bfloat16 int long short char byte bool",
     "unary": "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid isnan isinf isfinite logical_not "
     "nan_to_num",
-    "copy": "clone detach copy contiguous cpu",
+    "copy": "clone detach copy contiguous cpu pos data",
     "add": "add",
     "sub": "sub subtract",
     "mul": "mul multiply",
-    "div": "div divide true_divide",
-    "floor_divide": "floor_divide",
+    "div": "div divide true_divide truediv",
+    "floor_divide": "floor_divide floordiv",
     "pow": "pow power",
     "clamp": "clamp clip clamp_min clamp_max maximum minimum fmin fmax",
     "where": "where",
@@ -33,7 +35,7 @@ _OPERATIONS = {  # by what the trace calls them; the rest are "other"
     "reduce": "max min amax amin ptp sum mean std var norm argmax argmin all any median prod kthvalue aminmax "
     "count_nonzero quantile nanquantile percentile nanpercentile",
     "shape": "squeeze unsqueeze expand_dims transpose swapaxes t flip ravel flatten cat concat concatenate stack hstack "
-    "vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat expand_as view",
+    "vstack reshape permute tile repeat_interleave chunk broadcast_to expand repeat expand_as view T",
     "getitem": "select narrow",
     "other": "remainder fmod eq ne lt gt le ge logical_and logical_or isclose allclose equal array_equal cumsum unique "
     "argsort sort topk matmul mm dot outer zeros_like ones_like empty_like zeros ones empty full eye arange linspace item "
@@ -43,7 +45,7 @@ _OPERATIONS = {  # by what the trace calls them; the rest are "other"
 }
 _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a result, if not `usual`
     "quantile nanquantile percentile nanpercentile outer": bounds.crossed,
-    "matmul mm dot MatMult": bounds.product,
+    "matmul mm dot": bounds.product,
     "zeros ones empty rand randn random": sizes,
     "tile repeat repeat_interleave chunk": bounds.repeated,
     "expand broadcast_to": bounds.expanded,
@@ -52,6 +54,7 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "eye": lambda values: sizes([values[0], values[-1]]),
     "linspace": lambda values: usual(values[:2]) * sizes(values[2:] or [100]),
 }
+_OPERATION_OF = {name: op for op, names in _OPERATIONS.items() for name in names.split()}
 _BOUND_OF = {name: bound for names, bound in _BOUNDS.items() for name in names.split()}
 # what may be given by name: never a place for the result, a device, a file, a function, or `requires_grad`
 _KEYWORDS = """
@@ -63,13 +66,16 @@ KEYWORDS = frozenset(_KEYWORDS.split())
 
 @dataclass(frozen=True)
 class Call:
-    """A call. ``op``: its operation in the trace; ``run``: what computes it; ``most``: how many arguments may be
-    positional, 0 for an attribute."""
+    """A call. ``run``: what computes it; ``most``: how many arguments may be positional, 0 for an attribute."""
 
     name: str
-    op: str
     run: Callable[..., Any]
     most: int = 9
+
+    @property
+    def op(self) -> str:
+        """Its operation in the trace."""
+        return _OPERATION_OF.get(self.name, "other")
 
     def bound(self, values: list[Any]) -> float:
         """At most so many elements its result has, from its arguments, those by name last."""
@@ -149,31 +155,35 @@ def _most(run: Callable[..., Any]) -> int:
 
 
 def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Call]:
-    """What the list has of a module or a type; ``own``: computed otherwise, or not listed."""
-    listed = {n: op for op, names in _OPERATIONS.items() for n in names.split()}
-    runs = {n: getattr(home, n) for n in listed if callable(getattr(home, n, None))} | own
-    return {n: Call(n, listed.get(n, "other"), run, _most(run)) for n, run in runs.items()}
+    """What the list has of a module or a type, and what is computed otherwise."""
+    found = {n: getattr(home, n, None) for n in _OPERATION_OF}
+    runs = {n: run for n, run in found.items() if callable(run) and not isinstance(run, type)} | own
+    return {n: Call(n, run, _most(run)) for n, run in runs.items()}
 
 
-def _methods(names: str, op: str) -> dict[str, Call]:
-    return {n: Call(n, op, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw)) for n in names.split()}
+def _methods(names: str) -> dict[str, Call]:
+    return {n: Call(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw)) for n in names.split()}
 
 
 def _attributes(**own: Callable[[Any], Any]) -> dict[str, Call]:
-    return {n: Call(n, {"T": "shape", "data": "copy"}.get(n, "other"), run, 0) for n, run in own.items()}
+    return {n: Call(n, run, 0) for n, run in own.items()}
 
 
-_random = {n: _drawn(n, False) for n in _OPERATIONS["random"].split() if n != "random"}
-_empty = {
-    "empty": torch.zeros,
-    "empty_like": torch.zeros_like,
-}  # torch.empty would show what was in memory before
+_random = {n: _drawn(n, False) for n in ("rand", "randn", "rand_like", "randn_like")}
+# torch.empty would show what was in memory before
 _TORCH = _calls(
-    torch, **_random, **_empty, max=_extreme("max"), min=_extreme("min"), numel=lambda x: x.numel(), tensor=_tensor,
-    as_tensor=_tensor, iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
+    torch, **_random, empty=torch.zeros, empty_like=torch.zeros_like, max=_extreme("max"), min=_extreme("min"), tensor=_tensor,
+    as_tensor=_tensor, numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
 )  # fmt: skip
 _NUMPY = _calls(
-    np, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo, finfo=np.finfo
+    np,
+    astype=cast,
+    empty=np.zeros,
+    empty_like=np.zeros_like,
+    array=_array,
+    asarray=_array,
+    iinfo=np.iinfo,
+    finfo=np.finfo,
 )
 _TYPES = {
     "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,
@@ -187,19 +197,19 @@ _SHARED = _attributes(
     shape=lambda x: tuple(x.shape), ndim=lambda x: x.ndim, dtype=lambda x: x.dtype, data=lambda x: x,
     T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
 )  # fmt: skip
+_LIMITS = {n: lambda x, n=n: np.asarray(getattr(x, n)).item() for n in ("min", "max", "bits", "eps", "tiny")}
 METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
     "tensor": {
-        **_calls(Tensor, dim=lambda x: x.ndim, size=lambda x, *a: x.shape[a[0]] if a else tuple(x.shape),
-                 numpy=lambda x: x.clone().numpy(), view=Tensor.reshape), **_SHARED,
-        **{n: Call(n, "cast", lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
-        **{n: Call(n, "cast", cast, 2) for n in ("to", "type")},
+        **_calls(Tensor, dim=lambda x: x.ndim, size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
+                 numpy=lambda x: x.clone().numpy(), view=Tensor.reshape, to=cast, type=cast), **_SHARED,
+        **{n: Call(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
     },
     "array": {
-        **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED, **_methods("item tolist", "other"),
-        **_methods("flatten reshape transpose", "shape"), "astype": Call("astype", "cast", cast, 2),
+        **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED,
+        **_methods("item tolist flatten reshape transpose"), "astype": Call("astype", cast, 2),
     },
-    "limits": _attributes(**{n: lambda x, n=n: np.asarray(getattr(x, n)).item() for n in ("min", "max", "bits", "eps", "tiny")}),
-    "list": {"append": Call("append", "other", list.append, 2)},
+    "limits": _attributes(**_LIMITS),
+    "list": {"append": Call("append", list.append, 2)},
 }  # fmt: skip
 
 
@@ -217,9 +227,9 @@ _torch = _module(
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES}, newaxis=None, ndarray=np.ndarray,
-    random=_module("numpy.random", {n: Call(n, "random", _drawn(n, True)) for n in ("rand", "random", "randn")},
+    random=_module("numpy.random", {n: Call(n, _drawn(n, True)) for n in ("rand", "random", "randn")},
                    seed=_TORCH["manual_seed"]),
-    linalg=_module("numpy.linalg", norm=Call("norm", "reduce", np.linalg.norm)),
+    linalg=_module("numpy.linalg", norm=Call("norm", np.linalg.norm)),
 )  # fmt: skip
 _math = _module("math", _calls(math))
 MODULES = {
@@ -232,25 +242,16 @@ WORDS = {*_NUMPY_TYPES, *TYPES, "linear", "lower", "higher", "midpoint", "neares
 ON_LISTS: dict[str, Callable[..., Any]] = {
     "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed,
 }  # fmt: skip
-_PYTHON = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
-ON_NUMBERS = {
-    n: Call(n, {"int": "cast", "float": "copy", "bool": "other"}.get(n, n), run, 2)
-    for n, run in _PYTHON.items()
-}
+_PYTHON: dict[str, Any] = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
+ON_NUMBERS = {name: Call(name, run, 2) for name, run in _PYTHON.items()}
 BUILTINS = frozenset([*ON_LISTS, *ON_NUMBERS, "len", "range", "sum", "min", "max", "print", "super"])
-_OPERATORS = {  # by their syntax nodes: the function that computes them
-    "USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert, "Add": operator.add, "Sub": operator.sub,
-    "Mult": operator.mul, "Div": operator.truediv, "FloorDiv": operator.floordiv, "Pow": operator.pow,
-    "Mod": operator.mod, "LShift": operator.lshift, "RShift": operator.rshift, "BitAnd": operator.and_,
-    "BitOr": operator.or_, "BitXor": operator.xor, "MatMult": operator.matmul, "Eq": operator.eq, "NotEq": operator.ne,
-    "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge, "Is": operator.is_,
-    "IsNot": operator.is_not,
+_OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
+    "USub": "neg", "UAdd": "pos", "Invert": "invert", "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv",
+    "FloorDiv": "floordiv", "Pow": "pow", "Mod": "mod", "LShift": "lshift", "RShift": "rshift", "BitAnd": "and_",
+    "BitOr": "or_", "BitXor": "xor", "MatMult": "matmul", "Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt",
+    "GtE": "ge", "Is": "is_", "IsNot": "is_not",
 }  # fmt: skip
-_TRACED = {
-    "USub": "neg", "UAdd": "copy", "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "div", "FloorDiv": "floor_divide",
-    "Pow": "pow", "LShift": "shift",
-}  # fmt: skip
-OPERATORS = {name: Call(name, _TRACED.get(name, "other"), run, 2) for name, run in _OPERATORS.items()}
+OPERATORS = {node: Call(name, getattr(operator, name), 2) for node, name in _OPERATORS.items()}
 
 
 def kind_of(value: Any) -> str:
