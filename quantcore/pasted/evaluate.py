@@ -1,4 +1,7 @@
-"""Evaluates expressions and calls of pasted code, each value with the operation that made it."""
+"""Evaluates expressions and calls of pasted code, each value with the operation that made it.
+
+What can't be evaluated raises `StopError`; what exceeds the budget, `OverLimitError`.
+"""
 
 import ast
 import math
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import Budget, StopError, arrays, check_bits, check_length, indexed
+from quantcore.pasted.bounds import Budget, StopError, arrays, check_bits, indexed
 from quantcore.pasted.names import (
     ABBREVIATED,
     BUILTINS,
@@ -95,11 +98,7 @@ class Expressions:
         return self.spaces[-1]
 
     def evaluate(self, node: ast.expr, names: Names) -> Val:
-        """The value of an expression.
-
-        Raises:
-            StopError: it can't be evaluated.
-        """
+        """The value of an expression."""
         self.budget.spend(node.lineno)
         match node:
             case ast.Name(id=name):
@@ -155,11 +154,7 @@ class Expressions:
         return self.trace.add(value, op, args, self.budget.line, name)
 
     def compute(self, run: Callable[[], Any], op: str, args: Vals, name: str = "", bound: float = 1) -> Val:
-        """Compute a result of at most ``bound`` elements, and add it to the trace.
-
-        Raises:
-            StopError: the result is too large or no number, or the computation fails.
-        """
+        """Compute a result of at most ``bound`` elements, and add it to the trace."""
         if not bound <= bounds.MOST_ELEMENTS:
             raise StopError(f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
         try:
@@ -192,11 +187,7 @@ class Expressions:
         return self.note(kind(items), "pack", tuple(items), name)
 
     def raw(self, val: Val, depth: int = 0) -> Any:
-        """A value as torch or NumPy take it: a number, an array, a type, a known word, or a list of them.
-
-        Raises:
-            StopError: it is anything else.
-        """
+        """A value as torch or NumPy take it: a number, an array, a type, a known word, or a list of them."""
         value = val.value
         if isinstance(value, list | tuple) and depth < _DEEPEST:
             self.budget.spend(steps=len(value))
@@ -211,18 +202,12 @@ class Expressions:
         raise StopError("an argument here is neither a number nor a tensor")
 
     def items(self, val: Val) -> list[Val]:
-        """What a loop over a value visits.
-
-        Raises:
-            StopError: it can't be looped over, or has too many items.
-        """
+        """What a loop over a value visits."""
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
-        if not isinstance(value, range) and not (isinstance(value, Tensor | np.ndarray) and value.ndim):
+        if not isinstance(value, Tensor | np.ndarray) or not value.ndim:
             raise StopError("this can't be looped over")
-        if len(value) > bounds.MOST_ITEMS:
-            raise StopError(f"a loop here would run more than {bounds.MOST_ITEMS:,} times")
         self.budget.spend(steps=len(value))
         return [self.note(item, "getitem", (val,)) for item in value]
 
@@ -231,22 +216,20 @@ class Expressions:
         return bool(self.compute(lambda: bool(val.value), "binary", (val,), "bool").value)
 
     def operator(self, node: ast.operator | ast.cmpop, a: Val, b: Val) -> Val:
-        """The result of a binary operator.
-
-        Raises:
-            StopError: the operands are not numbers or tensors, or the result would be too large.
-        """
+        """The result of a binary operator."""
         call = OPERATORS.get(type(node).__name__)
         if call is None:
             raise StopError("this comparison is not evaluated")
         lists = isinstance(a.value, list | tuple) + isinstance(b.value, list | tuple)
         if lists and (call.op, lists) in (("mul", 1), ("add", 2)):
-            check_length(a.value, b.value)
+            sizes = [
+                v if isinstance(v, int) else len(v) if isinstance(v, list | tuple) else 1
+                for v in (a.value, b.value)
+            ]
+            self.budget.spend(steps=sum(sizes) if lists == 2 else max(math.prod(sizes), 0))
             return self.compute(lambda: call.run(a.value, b.value), "pack", (a, b))
-        text = (
-            isinstance(a.value, str) or isinstance(b.value, str) or a.value is Ellipsis or b.value is Ellipsis
-        )
-        if text and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+        texts = [isinstance(v.value, str) or v.value is Ellipsis for v in (a, b)]
+        if any(texts) and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             return self.compute(lambda: call.run(a.value, b.value) is True, "binary", (a, b))
         return self.apply(call, [a, b], {})
 
@@ -314,11 +297,7 @@ class Expressions:
         return self.member(self.evaluate(base, names), name)
 
     def member(self, val: Val, name: str) -> Val:
-        """An attribute of a value, by the value's type and its name.
-
-        Raises:
-            StopError: the white list does not have it.
-        """
+        """An attribute of a value, by the value's type and its name."""
         value, kind = val.value, kind_of(val.value)
         members: Any = (
             value.members if isinstance(value, Module) else value.names if isinstance(value, Class) else {}
@@ -357,11 +336,7 @@ class Expressions:
         return self.call(func, args, kw)
 
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a value.
-
-        Raises:
-            StopError: it can't be called, or the call fails.
-        """
+        """Call a value."""
         match func.value:
             case Python(name=name):
                 return self._python(name, args, kw)
@@ -372,7 +347,6 @@ class Expressions:
             case Call() as call:
                 return self.apply(call, args, kw)
             case Method(owner=Val(value=list()) as owner) if len(args) == 1 and not kw:  # only append
-                check_length(owner.value, 1)
                 owner.value.append(args[0])
                 owner.args, owner.varies = (*owner.args, args[0]), owner.varies or args[0].varies
                 return self.note(None)
@@ -395,11 +369,7 @@ class Expressions:
         raise StopError("what is called here is not evaluated")
 
     def apply(self, call: Call, args: list[Val], kw: dict[str, Val]) -> Val:
-        """A call of the white list: arguments checked, the result bounded, then computed.
-
-        Raises:
-            StopError: the white list does not have it so, or it fails.
-        """
+        """A call of the white list: arguments checked, the result bounded, then computed."""
         if len(args) > call.most or not kw.keys() <= KEYWORDS or (call.op == "clamp" and not args):
             other = next((n for n in kw if n not in KEYWORDS), "these arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
@@ -426,9 +396,12 @@ class Expressions:
             return self.compute(lambda: len(args[0].value), "size", ())
         if name == "range":
             given = [self.raw(a) for a in args]
-            return self.compute(
-                lambda: range(*(int(g) if isinstance(g, ARRAYS) else g for g in given)), "number", ()
-            )
+
+            def counted() -> list[int]:
+                ends = (int(g) if isinstance(g, ARRAYS) else g for g in given)
+                return list(range(*ends)[: bounds.MOST_STEPS + 1])
+
+            return self.compute(counted, "number", ())
         if name in ON_LISTS:
             lists = [self.items(a) for a in args]
             return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())

@@ -11,14 +11,16 @@ from torch import Tensor
 from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, block_shape, cells_of
+from quantcore.granularity.extremes import extremes
+from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.pasted.case import Case
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
 from quantcore.pasted.quantizer import Chain, other
 from quantcore.pasted.trace import Override, Val, numbers
 from quantcore.pasted.walk import Walk, evaluate
-from quantcore.quantization import Quantized, apply_quietly, dequantize
+from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
 from quantcore.scheme import Scheme
 
@@ -78,20 +80,16 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
 
 
 def _granularity(scale: Tensor) -> Granularity:
-    """Which elements share a scale, from the scale of each."""
-    extents = []
-    for axis, length in enumerate(scale.shape):
-        apart = torch.ne(scale.movedim(axis, 0).reshape(length, -1).diff(dim=0), 0)
-        changes = apart.any(dim=1).nonzero().flatten()
-        extents.append(math.gcd(*(int(c) + 1 for c in changes)) if len(changes) else length)
-    full = [e == n for e, n in zip(extents, scale.shape, strict=True)]
-    if all(full):
-        return PER_TENSOR
-    if sum(full) == len(full) - 1 and extents[full.index(False)] == 1:
-        return PerChannel(full.index(False))
-    if all(e == 1 for e in extents[:-1]):
-        return PerGroup(extents[-1])
-    return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
+    """Which elements share a scale, from the scale of each: the largest blocks within which all are equal."""
+
+    def block(granularity: Granularity) -> tuple[int, ...]:
+        return block_shape(granularity, tuple(scale.shape))
+
+    for found in sorted(granularities(tuple(scale.shape)), key=lambda g: -math.prod(block(g))):
+        if torch.equal(*extremes(scale, block(found))):
+            whole = tuple(-1 if b == n else b for b, n in zip(block(found), scale.shape, strict=True))
+            return PerBlock(whole) if isinstance(found, PerBlock) else found
+    raise QuantError(f"No granularity has scales like those of the code, {_NONE}")
 
 
 def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
@@ -125,11 +123,9 @@ def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
 def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
     """The right results of the culprits, by their place in the trace."""
     found: dict[int, Override] = {}
-    x, scale, ones = chain.x, steps_of(right).double().reshape(chain.x.shape), torch.ones_like(right.scale)
-    zero = -dequantize(
-        torch.zeros_like(right.codes), ones, 0 if right.zero_point is None else right.zero_point, right.scheme
-    )
-    zero = zero.double().reshape(x.shape)
+    x, scale = chain.x, steps_of(right).double().reshape(chain.x.shape)
+    zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
+    zero = cells_of(zero_point, tuple(right.x.shape), right.block).double().reshape(x.shape)
 
     def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:
         found[node.index] = lambda val: _like(val, values(numbers((val.flow or val).value)))
@@ -154,7 +150,7 @@ def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> 
 
 def steps_of(result: Quantized) -> Tensor:
     """The scale of each element."""
-    return dequantize(torch.ones_like(result.codes), result.scale, 0, result.scheme)
+    return cells_of(result.scale, tuple(result.x.shape), result.block)
 
 
 def _like(val: Val, values: Tensor) -> Any:

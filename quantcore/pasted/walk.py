@@ -76,11 +76,7 @@ class Walk(Expressions):
     depth: int = 0
 
     def run(self) -> None:
-        """Run the code, then what it only defines; what can't be evaluated goes to ``trace.unread``.
-
-        Raises:
-            OverLimitError: it takes too many steps, elements or too much time.
-        """
+        """Run the code, then what it only defines; what can't be evaluated goes to ``trace.unread``."""
         names = self.space()
         for node in self.tree.body:
             if not self._attempt(self.statement, node, names):
@@ -179,11 +175,7 @@ class Walk(Expressions):
     # statements
 
     def statement(self, node: ast.stmt, names: Names) -> None:
-        """Run a statement.
-
-        Raises:
-            StopError: it can't be evaluated.
-        """
+        """Run a statement."""
         self.budget.spend(node.lineno)
         match node:
             case ast.Pass() | ast.AnnAssign(value=None):
@@ -273,11 +265,7 @@ class Walk(Expressions):
                 )
 
     def enter(self, function: Function, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a function of the pasted code.
-
-        Raises:
-            StopError: the arguments do not fit, or the calls are nested too deeply.
-        """
+        """Call a function of the pasted code."""
         node, parameters = function.node, function.parameters
         self.entered.add(node)
         found = function.defaults | dict(zip(parameters, args, strict=False)) | kw
@@ -366,11 +354,7 @@ def _share(a: Any, b: Any) -> bool:
 
 
 def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | None = None) -> Walk:
-    """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations.
-
-    Raises:
-        OverLimitError: it takes too many steps, elements or too much time.
-    """
+    """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations."""
     walk = Walk(tree=tree, given=given)
     walk.trace.overrides = overrides or {}
     walk.budget.end = min(walk.budget.end, given.end)
