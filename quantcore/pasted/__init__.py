@@ -8,8 +8,7 @@
 
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.on_tensor import LineValue, Shown, show_code
-from quantcore.pasted.read import MOST, read_code
-from quantcore.pasted.record import CodeReading, lines_of
+from quantcore.pasted.read import MOST, CodeReading, lines_of, read_code
 
 __all__ = [
     "CodeFinding",

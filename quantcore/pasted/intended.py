@@ -12,7 +12,6 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, block_shape, cells_of
-from quantcore.granularity.extremes import extremes
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.pasted.case import Case
 from quantcore.pasted.kinds import KINDS, CodeFinding
@@ -81,13 +80,12 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
 
 def _granularity(scale: Tensor) -> Granularity:
     """Which elements share a scale, from the scale of each: the largest blocks within which all are equal."""
-
-    def block(granularity: Granularity) -> tuple[int, ...]:
-        return block_shape(granularity, tuple(scale.shape))
-
-    for found in sorted(granularities(tuple(scale.shape)), key=lambda g: -math.prod(block(g))):
-        if torch.equal(*extremes(scale, block(found))):
-            whole = tuple(-1 if b == n else b for b, n in zip(block(found), scale.shape, strict=True))
+    shape = tuple(scale.shape)
+    blocks = [(block_shape(granularity, shape), granularity) for granularity in granularities(shape)]
+    for block, found in sorted(blocks, key=lambda pair: -math.prod(pair[0])):
+        first = scale[tuple(slice(None, None, b) for b in block)]
+        if torch.equal(cells_of(first, shape, block), scale):
+            whole = tuple(-1 if b == n else b for b, n in zip(block, shape, strict=True))
             return PerBlock(whole) if isinstance(found, PerBlock) else found
     raise QuantError(f"No granularity has scales like those of the code, {_NONE}")
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Kind:
     """``title``: a short label; ``what``: what is wrong, and ``fix``: what to write instead, with facts of the case in
-    braces; ``lesson``: the lesson's page; ``step``: the step in it, "" for the first; ``repair``: which operation's
+    braces; ``lesson``: the lesson's page; ``step``: the step in it, in "mistakes" a key of
+    `quantcore.mistakes.MISTAKES`, "" for the first; ``repair``: which operation's
     repair gives the right codes, "scale", "round", "zero", "late" or "cast", "" if it follows without a repair;
     ``certain``: False for what depends on the tensor."""
 
@@ -25,7 +26,6 @@ class CodeFinding:
 
     ``kind``: a key of `KINDS`; ``line``: counted from 1, with its ``source``; ``what``: what is wrong, with the values
     found in the code; ``fix``: what to write instead; ``certain``: True for a mistake, False for a note;
-    ``lesson``, ``step``: where it is explained, in the lesson "mistakes" a key of `quantcore.mistakes.MISTAKES`;
     ``quantizer``: the index of the quantizer it belongs to, if any.
     """
 
@@ -34,8 +34,6 @@ class CodeFinding:
     what: str
     fix: str
     certain: bool
-    lesson: str
-    step: str
     source: str = ""
     quantizer: int | None = field(default=None, compare=False)
 
@@ -43,8 +41,7 @@ class CodeFinding:
 def finding(kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
     """Return the finding of a kind, with its sentences about this case."""
     of = KINDS[kind]
-    what, fix = of.what.format(**facts), of.fix.format(**facts)
-    return CodeFinding(kind, line, what, fix, certain and of.certain, of.lesson, of.step)
+    return CodeFinding(kind, line, of.what.format(**facts), of.fix.format(**facts), certain and of.certain)
 
 
 _DEQUANTIZE = "Dequantize with (codes - zero_point) * scale."

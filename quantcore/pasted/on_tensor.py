@@ -13,8 +13,7 @@ from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import OverLimitError
 from quantcore.pasted.intended import intended, steps_of
 from quantcore.pasted.probes import given
-from quantcore.pasted.read import MOST, by_place
-from quantcore.pasted.record import CodeReading
+from quantcore.pasted.read import MOST, CodeReading, by_place
 from quantcore.pasted.source import parse
 from quantcore.pasted.trace import NUMBERS, numbers
 from quantcore.pasted.walk import Walk, evaluate

@@ -159,11 +159,11 @@ def _finding(finding: qc.CodeFinding) -> None:
     words.markdown(
         f"{mark} **Line {finding.line}: {messages.plain(kind.title)}.** {messages.plain(finding.what)} {messages.plain(finding.fix)}"
     )
-    number = list(lesson_plan.LESSONS).index(finding.lesson) + 1
+    number = list(lesson_plan.LESSONS).index(kind.lesson) + 1
     link.page_link(
-        lesson_plan.script(finding.lesson),
-        label=f"Lesson {number}: {lesson_plan.LESSONS[finding.lesson].title}",
+        lesson_plan.script(kind.lesson),
+        label=f"Lesson {number}: {lesson_plan.LESSONS[kind.lesson].title}",
         icon=":material/school:",
-        help=CASES[finding.step].title if finding.step in CASES else None,
-        query_params={lesson_plan.step_key(finding.lesson): finding.step} if finding.step else None,
+        help=CASES[kind.step].title if kind.step in CASES else None,
+        query_params={lesson_plan.step_key(kind.lesson): kind.step} if kind.step else None,
     )
