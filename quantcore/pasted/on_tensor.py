@@ -44,7 +44,7 @@ class Shown:
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
     (codes - zero point) · scale if it does not dequantize; ``shifted``: x̂ of what the scheme quantizes, which is x or
     what the code makes of it first; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a
-    type; ``right``: the scheme's result, None with ``why`` if there is no such scheme.
+    type; ``right``: the scheme's result, None with ``why`` if there is no such scheme. All below needs it.
     """
 
     x: Tensor
@@ -56,6 +56,12 @@ class Shown:
     right: Quantized | None
     why: str = ""
 
+    @property
+    def scheme(self) -> Scheme:
+        """The intended scheme."""
+        assert self.right is not None
+        return self.right.scheme
+
     @cached_property
     def wrong_cells(self) -> Tensor:
         """Codes or dequantized values that differ from the scheme's by more than rounding, a mask of x's shape."""
@@ -64,30 +70,22 @@ class Shown:
         return self.codes.ne(self.right.codes.float()) | moved
 
     @property
-    def scheme(self) -> Scheme:
-        """The intended scheme."""
-        assert self.right is not None
-        return self.right.scheme
-
-    @cached_property
     def outside(self) -> int:
         """How many codes lie outside the scheme's format because no cast wrapped them around."""
         fmt = self.scheme.format
-        if self.stored or not isinstance(fmt, IntFormat):
-            return 0
-        return int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum())
+        known = isinstance(fmt, IntFormat) and not self.stored
+        return int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum()) if known else 0
 
-    @cached_property
+    @property
     def too_far(self) -> Tensor:
         """Mask of the values further from x than half a step of the scheme and than the scheme's x̂."""
         assert self.right is not None
-        result = self.right
         # x / s, x̂ and the error are each rounded once to float32
-        half = steps_of(result).abs() / 2 + result.x.abs() * 2.0**-22
-        error = (result.x - self.shifted).abs()
-        return (error > half) & (error > result.error.abs() + result.x.abs() * 2.0**-22)
+        room = self.right.x.abs() * 2.0**-22
+        error = (self.right.x - self.shifted).abs()
+        return (error > steps_of(self.right).abs() / 2 + room) & (error > self.right.error.abs() + room)
 
-    @cached_property
+    @property
     def sqnr_db(self) -> tuple[float, float]:
         """SQNR in dB of the code and of the intended scheme."""
         assert self.right is not None
@@ -125,8 +123,8 @@ def show_code(
             "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
         )
     case = reading.quantizers[place]
-    # of a larger tensor, a block is evaluated
-    x, walk = _evaluated(reading.text, x, handed, case.flags)
+    walk = _evaluated(reading.text, x, handed, case.flags)
+    x = walk.given.x
     chain = by_place(walk.trace).get(case.place)
     if chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
@@ -136,20 +134,20 @@ def show_code(
         unread = (
             f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.trace.unread
         )
-        why = next(unread, "On this tensor the code does not reach its codes")
-        raise QuantError(f"{why}; choose another tensor.")
+        raise QuantError(
+            f"{next(unread, 'On this tensor the code does not reach its codes')}; choose another tensor."
+        )
     codes = numbers(chain.codes[-1].value)
     if not bool(codes.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
+    x_hat = (codes - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = numbers(chain.end.value)
-    else:
-        x_hat = (codes - chain.zero) * chain.factor - chain.shift
-    x_hat, lines = x_hat.reshape(x.shape).float(), tuple(_lines(walk, x, element))
-    shifted = x_hat + chain.shift.float()
-    shown = Shown(x, codes.reshape(x.shape).float(), x_hat, shifted, lines, chain.cast is not None, None)
+    x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
+    lines = tuple(_lines(walk, x, element))
+    shown = Shown(x, codes, x_hat, x_hat + chain.shift.float(), lines, chain.cast is not None, None)
     try:
         return replace(shown, right=intended(case, chain, tuple(x.shape)))
     except QuantError as error:
@@ -158,18 +156,16 @@ def show_code(
 
 def _evaluated(
     text: str, x: Tensor, handed: tuple[float, int] | None, flags: tuple[tuple[str, bool], ...]
-) -> tuple[Tensor, Walk]:
+) -> Walk:
     """The code on the largest block of the tensor that it can be evaluated on."""
-    tree = parse(text)[1]
     for most in _BLOCKS:
-        block = block_of(x, most).contiguous()
-        own = given(block, text, flags)
+        own = given(block_of(x, most).contiguous(), text, flags)
         if handed is not None:
             own = replace(own, scale=handed[0], zero_point=handed[1])
         try:
-            return block, evaluate(tree, own)
+            return evaluate(parse(text)[1], own)
         except OverLimitError:
-            if block.numel() <= _BLOCKS[-1]:
+            if own.x.numel() <= _BLOCKS[-1]:
                 raise
     raise AssertionError
 
@@ -177,20 +173,21 @@ def _evaluated(
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
     """What each line assigned, the last time it ran."""
     last = {(line, name): val.value for line, name, val in walk.trace.assigned}
-    numeric = [(place, value) for place, value in last.items() if isinstance(value, NUMBERS)]
-    for (line, name), value in sorted(numeric, key=lambda pair: pair[0][0]):
-        values, dtype = numbers(value), str(getattr(value, "dtype", type(value).__name__))
-        if values.numel():
-            ends, picked = (float(values.min()), float(values.max())), _picked(values, x, element)
-            yield LineValue(line, name, tuple(values.shape), dtype.removeprefix("torch."), *ends, picked)
+    for (line, name), value in sorted(last.items(), key=lambda pair: pair[0][0]):
+        if isinstance(value, NUMBERS) and numbers(value).numel():
+            values, dtype = (
+                numbers(value),
+                str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch."),
+            )
+            ends = float(values.min()), float(values.max())
+            yield LineValue(line, name, tuple(values.shape), dtype, *ends, _picked(values, x, element))
 
 
 def _picked(values: Tensor, x: Tensor, element: tuple[int, ...]) -> float | None:
     """The value that belongs to an element of x; None if there is none."""
-    if len(element) != x.ndim or not all(-n <= i < n for i, n in zip(element, x.shape, strict=True)):
-        return None
     try:
         same = values.numel() == x.numel()
-        return float((values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element])
-    except RuntimeError:
+        found = (values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element]
+    except (RuntimeError, IndexError):
         return None
+    return float(found) if found.ndim == 0 else None
