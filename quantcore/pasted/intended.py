@@ -11,8 +11,7 @@ from torch import Tensor
 from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, block_shape, cells_of
-from quantcore.matching.hypotheses.search_space import granularities
+from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.pasted.case import Case
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
@@ -79,15 +78,20 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
 
 
 def _granularity(scale: Tensor) -> Granularity:
-    """Which elements share a scale, from the scale of each: the largest blocks within which all are equal."""
-    shape = tuple(scale.shape)
-    blocks = [(block_shape(granularity, shape), granularity) for granularity in granularities(shape)]
-    for block, found in sorted(blocks, key=lambda pair: -math.prod(pair[0])):
-        first = scale[tuple(slice(None, None, b) for b in block)]
-        if torch.equal(cells_of(first, shape, block), scale):
-            whole = tuple(-1 if b == n else b for b, n in zip(block, shape, strict=True))
-            return PerBlock(whole) if isinstance(found, PerBlock) else found
-    raise QuantError(f"No granularity has scales like those of the code, {_NONE}")
+    """Which elements share a scale, from the scale of each."""
+    extents = []
+    for axis, length in enumerate(scale.shape):
+        apart = torch.ne(scale.movedim(axis, 0).reshape(length, -1).diff(dim=0), 0)
+        changes = apart.any(dim=1).nonzero().flatten()
+        extents.append(math.gcd(*(int(c) + 1 for c in changes)) if len(changes) else length)
+    full = [e == n for e, n in zip(extents, scale.shape, strict=True)]
+    if all(full):
+        return PER_TENSOR
+    if sum(full) == len(full) - 1 and extents[full.index(False)] == 1:
+        return PerChannel(full.index(False))
+    if all(e == 1 for e in extents[:-1]):
+        return PerGroup(extents[-1])
+    return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
 
 
 def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
