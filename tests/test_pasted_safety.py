@@ -68,7 +68,9 @@ _BY_ARRAYS = [
     "np.zeros(np.array([10 ** 5, 10 ** 5]))", "np.tile(x, np.array([10 ** 5, 10 ** 5]))", "np.arange(np.array(10 ** 10))", "np.linspace(0, 1, np.array(10 ** 9))",
     "np.full(np.array([10 ** 9]), 1)", "np.broadcast_to(x, np.array([10 ** 9, 64, 64]))", "x[np.zeros(60000, dtype=np.int64)]", "np.eye(np.array(10 ** 9))",
     "np.percentile(x, np.linspace(0, 100, 99999), axis=0)", "np.clip()", "np.round()", "np.add()", "np.reshape(x, (10 ** 30,))", "np.arange(0, 1, np.array(1e-300))",
-    "np.linspace(np.zeros(2000), np.ones(2000), 2000)", "np.arange(10 ** 9, dtype=1)",
+    "np.linspace(np.zeros(2000), np.ones(2000), 2000)", "np.arange(10 ** 9, dtype=1)", "np.outer([0] * 9000, [0] * 9000)", "x[((0,) * 19000,)]",
+    "np.add(x.reshape(-1, 1), [0] * 9000)", "x.reshape(-1, 1) == [0] * 9000", "np.power([2 ** 70], 10 ** 9)", "np.power([2 ** 70], [10 ** 9])",
+    "np.percentile(x, [5] * 9000, axis=0)", "np.matmul([[0] * 9000], [[0]] * 9000)[0][0] + open(1)", "np.prod([2 ** 2000] * 9000)", "np.power(2 ** 70, np.array(9))",
 ]  # fmt: skip
 _STATEMENTS = [
     "import os", "import os.path as p", "from os import system", "import sys, os", "from subprocess import run", "import builtins", "import importlib",

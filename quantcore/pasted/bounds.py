@@ -56,12 +56,12 @@ class Budget:
 # Upper bounds of the elements of a result, from the arguments of its call
 
 
-def arrays(values: Iterable[Any]) -> Iterator[Any]:
-    """The arrays in arguments, also in lists."""
+def flat(values: Iterable[Any]) -> Iterator[Any]:
+    """The numbers and arrays in arguments, also in lists."""
     for value in values:
         if isinstance(value, list | tuple):
-            yield from arrays(value)
-        elif isinstance(value, ARRAYS):
+            yield from flat(value)
+        else:
             yield value
 
 
@@ -74,25 +74,27 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> int:
     return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
 
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an argument; NumPy takes a list for an array."""
+    if isinstance(value, list | tuple):
+        return (len(value), *max(map(shape_of, value), key=math.prod, default=()))
+    return tuple(value.shape) if isinstance(value, ARRAYS) else ()
+
+
 def usual(values: list[Any]) -> float:
     """Of a broadcast of the arguments, of their concatenation, or of values and indices of one of them."""
-
-    def items(value: Any) -> int:
-        if isinstance(value, ARRAYS):
-            return math.prod(value.shape)
-        return sum(map(items, value)) if isinstance(value, list | tuple) else 1
-
-    return broadcast([a.shape for a in arrays(values)]) + sum(map(items, values))
+    shapes = [shape_of(value) for value in values]
+    return broadcast(shapes) + sum(map(math.prod, shapes))
 
 
 def crossed(values: list[Any]) -> float:
     """Of every element of one argument with every one of the others."""
-    return math.prod(math.prod(a.shape) for a in arrays(values))
+    return math.prod(math.prod(shape_of(value)) for value in values)
 
 
 def product(values: list[Any]) -> float:
     """Of a matrix product."""
-    inner = max(next((a.shape[-1] for a in arrays(values) if a.shape), 1), 1)
+    inner = max((1, *shape_of(values[0] if values else 1))[-1], 1)
     if crossed(values) // inner > MOST_PRODUCTS:
         raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
     return crossed(values) / inner**2
@@ -140,18 +142,23 @@ def indexed(values: list[Any]) -> int:
     """Of the first argument at an index."""
     shape, index = tuple(values[0].shape), values[1]
     parts = index if isinstance(index, tuple) else (index,)
-    if any(not isinstance(item, int) for p in parts if isinstance(p, list) for item in p):
+    if any(not isinstance(item, int) for p in parts if isinstance(p, list | tuple) for item in p):
         raise StopError("a list of anything but integers is no index here")
-    chosen = [p.shape for p in parts if isinstance(p, ARRAYS) and not is_mask(p)]
-    chosen += [(len(p),) for p in parts if isinstance(p, list)]
+    chosen = [shape_of(p) for p in parts if isinstance(p, (*ARRAYS, list, tuple)) and not is_mask(p)]
     rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
     return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
 
 
-def check_bits(op: str, a: object, b: object) -> None:
-    """Refuse an operation that would give a long integer."""
-    if not isinstance(a, int) or not isinstance(b, int):
-        return
-    digits = {"pow": a.bit_length() * b, "shift": a.bit_length() + b, "round": a.bit_length() + 4 * abs(b)}
-    if digits.get(op, a.bit_length() + b.bit_length()) > MOST_BITS:
-        raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
+def check_integers(op: str, values: list[Any]) -> None:
+    """Refuse what would give a long integer, and integers that NumPy computes with as objects."""
+    if all(isinstance(value, int) for value in values):
+        a, b = (*values[:1], *values[-1:], 0, 0)[:2]
+        digits = {
+            "pow": a.bit_length() * b,
+            "shift": a.bit_length() + b,
+            "round": a.bit_length() + 4 * abs(b),
+        }
+        if digits.get(op, a.bit_length() + b.bit_length()) > MOST_BITS:
+            raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
+    elif any(isinstance(n, int) and n.bit_length() > 64 for n in flat(values)):
+        raise StopError("an integer here has more than 64 bits")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import Budget, StopError, arrays, check_bits, indexed
+from quantcore.pasted.bounds import Budget, StopError, check_integers, flat, indexed
 from quantcore.pasted.names import (
     ABBREVIATED,
     BUILTINS,
@@ -108,7 +108,7 @@ class Expressions:
             case ast.Call():
                 return self._called(node, names)
             case ast.Constant(value=value) if not isinstance(value, bytes | complex):
-                check_bits("mul", value, 1)
+                check_integers("mul", [value])
                 return self.note(value)
             case ast.BinOp(left=left, right=right):
                 return self.operator(node.op, self.evaluate(left, names), self.evaluate(right, names))
@@ -377,10 +377,9 @@ class Expressions:
         if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
             raise StopError("a number is given as a type here")
         values = [*given, *named.values()]
-        if len({isinstance(a, Tensor) for a in arrays(values)}) > 1:
+        if len({isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}) > 1:
             raise StopError("torch tensors and NumPy arrays are mixed here")
-        if given:
-            check_bits(call.op, given[0], given[-1])
+        check_integers(call.op, values)
         if call.op == "library":
             self.trace.library.append((self.budget.line, call.name))
         parts = _clamp_parts(call.name, args, kw) if call.op == "clamp" else _flat([*args, *kw.values()])

@@ -231,7 +231,10 @@ _numpy = _module(
                    seed=_TORCH["manual_seed"]),
     linalg=_module("numpy.linalg", norm=Call("norm", np.linalg.norm)),
 )  # fmt: skip
-_math = _module("math", _calls(math))
+_math = _module(
+    "math",
+    {n: Call(n, getattr(math, n), 1) for n in ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")},
+)
 MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
