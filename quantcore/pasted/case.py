@@ -60,12 +60,6 @@ class Case:
         """It on the first tensor."""
         return self.chains[0]
 
-    @property
-    def wide(self) -> "Case":
-        """It also on the tensor with outliers, if its scale does not depend on the tensor."""
-        given = "outlier" in self.special and self.form.kind in ("given", "handed")
-        return replace(self, chains=[*self.chains, self.special["outlier"]]) if given else self
-
     @cached_property
     def form(self) -> Form:
         """What its scale is."""

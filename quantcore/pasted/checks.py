@@ -95,7 +95,10 @@ def _unclamped(
 ) -> Iterator[CodeFinding]:
     """A cast without a clamp, on a tensor where a code does not fit."""
     chain, kind, zero = case.chain, case.form.kind, case.zero
-    uncast = (numbers(c.cast.flow.value).flatten() for c in case.chains if c.cast and c.cast.flow)
+    # a scale that does not depend on the tensor does not follow its outliers either
+    fixed = kind in ("given", "handed") and "outlier" in case.special
+    tried = [*case.chains, case.special["outlier"]] if fixed else case.chains
+    uncast = (numbers(c.cast.flow.value).flatten() for c in tried if c.cast and c.cast.flow)
     codes = torch.cat(list(uncast)).trunc().nan_to_num(0.0)
     low, high = float(codes.min()), float(codes.max())
     if kind == "unknown" or (low >= limits[0] and high <= limits[1]):

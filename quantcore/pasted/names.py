@@ -108,12 +108,6 @@ def cast(x: Any, dtype: Any) -> Any:
     return x.astype(target)[()]
 
 
-def _extreme(name: str) -> Callable[..., Any]:
-    """torch.max and torch.min, which are three functions each."""
-    reduce, pairs = getattr(torch, name), getattr(torch, f"{name}imum")
-    return lambda x, *args, **kw: (pairs if args and isinstance(args[0], Tensor) else reduce)(x, *args, **kw)
-
-
 def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
     """Random numbers, the same in each evaluation."""
     how = torch.randn if name.startswith("randn") else torch.rand
@@ -172,7 +166,7 @@ def _attributes(**own: Callable[[Any], Any]) -> dict[str, Call]:
 _random = {n: _drawn(n, False) for n in ("rand", "randn", "rand_like", "randn_like")}
 # torch.empty would show what was in memory before
 _TORCH = _calls(
-    torch, **_random, empty=torch.zeros, empty_like=torch.zeros_like, max=_extreme("max"), min=_extreme("min"), tensor=_tensor,
+    torch, **_random, empty=torch.zeros, empty_like=torch.zeros_like, tensor=_tensor,
     as_tensor=_tensor, numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
 )  # fmt: skip
 _NUMPY = _calls(

@@ -89,7 +89,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
                 continue
             cases.append(case)
             # in the second, the largest magnitude is negative
-            codes = confirmed(case, list(check_codes(case.wide)), variant.ordinary[:2])
+            codes = confirmed(case, list(check_codes(case)), variant.ordinary[:2])
             _keep(found, [*codes, *check_dequantize(case), *check_special(case)], len(cases) - 1)
     written = dict.fromkeys(w for p in probed for w in p.ordinary[0].trace.written)
     _keep(found, [_written(line, name) for line, name in written], 0 if cases else None)

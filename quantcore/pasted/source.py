@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 
 from quantcore.errors import QuantError
 from quantcore.wording import count
@@ -73,10 +74,7 @@ def _plain(text: str) -> str:
     """Remove prompts; output and commands become empty lines, so that line numbers stay the same."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4).split("\n")
     python = any(re.match(r"\s*>>>", line) for line in lines)
-    lines = [_line(line, python) for line in lines]
-    indents = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
-    common = min(indents, default=0)
-    return "\n".join(line[common:] if line.strip() else "" for line in lines)
+    return textwrap.dedent("\n".join(_line(line, python) for line in lines))
 
 
 def _line(line: str, python: bool) -> str:
