@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from quantcore.pasted.quantizer import Chain, number_of, other, type_limits
+from quantcore.pasted.kinds import CodeFinding, finding
+from quantcore.pasted.quantizer import Chain, dtype_of, number_of, other, type_limits
 from quantcore.pasted.trace import Val, numbers
 
 TO_NEAREST = ("round", "rint", "around")
@@ -113,6 +114,12 @@ class Case:
             return "half up"
         return "round" if name in TO_NEAREST else name if name in ("floor", "ceil") else "truncate"
 
+    @property
+    def zero_line(self) -> int:
+        """The line where a zero point of 0 was written or added; 0 if there is none."""
+        constants = (s for s in self.chain.zeros if not other(s).varies and number_of(other(s)) == 0)
+        return next((other(s).line or s.line for s in constants), 0)
+
     @cached_property
     def one_sided(self) -> bool:
         """Whether what is quantized never has negative values."""
@@ -179,6 +186,19 @@ class Case:
         if self.divisor == 1 or above is None:
             return (above or self.extreme) + ("" if self.divisor == 1 else f" / {number(self.divisor)}")
         return f"{f'({above})' if kind == 'span' else above} / {number(self.divisor)}"
+
+    def found(self, kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
+        """A finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
+
+        def elsewhere(node: Val | None) -> str:
+            return "" if node is None or node.line == line else f" in line {node.line}"
+
+        bounds, unknown = self.bounds, (None, None)
+        known = {"scale": self.formula, "extreme": self.extreme, "dtype": dtype_of(self.chain.cast)}
+        known |= {"clamp": elsewhere(self.chain.clamp), "cast": elsewhere(self.chain.cast)}
+        known |= {"limits": between(*(self.limits or unknown)), "codes": between(*(bounds or unknown))}
+        known |= {"low": number(bounds[0]) if bounds else "qmin", "zero": number(self.zero or 0)}
+        return finding(kind, line, certain, **(known | facts))
 
 
 def number(value: float) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from quantcore.pasted.case import TO_NEAREST, Case, between, block_extremes, near, number
-from quantcore.pasted.kinds import CodeFinding, finding
+from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
     FLOAT,
     SCALINGS,
@@ -16,7 +17,6 @@ from quantcore.pasted.quantizer import (
     bits_of,
     dtype_of,
     is_integral,
-    number_of,
     other,
     type_limits,
 )
@@ -36,19 +36,19 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
     chain = case.chain
     yield from _rounding(case)
     if case.form.multiplied:
-        yield finding("multiplied", chain.scalings[0].line, how="x is multiplied by the scale")
+        yield case.found("multiplied", chain.scalings[0].line, how="x is multiplied by the scale")
         return
     if case.form.axis != -1:  # only a square tensor shows it, on all others the code fails
-        yield finding("wrong-axis", case.reduced.line)
+        yield case.found("wrong-axis", case.reduced.line)
     else:
         yield from _cast(case)
         yield from _scale(case)
     yield from _zero_rounding(case)
-    if chain.earlier is not None:
-        first = chain.earlier.factor
-        if first.shape != chain.factor.shape or not torch.allclose(first, chain.factor, rtol=1e-3):
-            before = (chain.earlier.end or chain.earlier.codes[-1]).line
-            yield finding("quantized-twice", chain.scalings[0].line, before=str(before))
+    first = chain.earlier.factor if chain.earlier else chain.factor
+    if first.shape != chain.factor.shape or not torch.allclose(first, chain.factor, rtol=1e-3):
+        assert chain.earlier is not None
+        before = (chain.earlier.end or chain.earlier.codes[-1]).line
+        yield case.found("quantized-twice", chain.scalings[0].line, before=str(before))
 
 
 def _rounding(case: Case) -> Iterator[CodeFinding]:
@@ -60,39 +60,32 @@ def _rounding(case: Case) -> Iterator[CodeFinding]:
         how = f"x / scale is cast to {dtype_of(node)} without rounding, which drops the fraction"
     # an image times 255 may need no rounding
     image = node.op == "cast" and case.form.kind == "given" and case.chain.scalings[0].op == "mul"
-    yield finding("truncated", node.line, not image, how=how)
+    yield case.found("truncated", node.line, not image, how=how)
 
 
 def _cast(case: Case) -> Iterator[CodeFinding]:
+    """Whether the codes are clamped, to what their type holds, when they are cast to it."""
     cast, limits, clamp, late = case.chain.cast, case.limits, case.chain.clamp, case.chain.late
     if cast is None or limits is None:
         return
-
-    def in_line(node: Val, line: int) -> str:
-        return "" if node.line == line else f" in line {node.line}"
-
-    low, high = case.chain.ends
-    facts = {"dtype": dtype_of(cast), "limits": between(*limits)}
+    ends = [end for end in case.chain.ends if end is not None]
     if late is not None:
-        if not late.handed and clamp is not None:
-            yield finding("zero-point-after-clamp", late.line, clamp=in_line(clamp, late.line), **facts)
-    elif clamp is not None and any(
-        end is not None and not limits[0] <= end <= limits[1] for end in (low, high)
-    ):
-        bits, fits = bits_of(cast), ""
-        if low is not None and high is not None:
-            signed = "int" if -(1 << (bits - 1)) <= low and high < 1 << (bits - 1) else ""
-            fits = f"uint{bits}" if low >= 0 and high < 1 << bits else signed and f"int{bits}"
-        line = cast.line if fits else clamp.line
-        facts |= {"clamp": in_line(clamp, line), "cast": in_line(cast, line), "kept": between(low, high)}
-        yield finding("clamp-bounds", line, fix=f"Cast to {fits}, or clamp" if fits else "Clamp", **facts)
-    elif low is None or high is None:
-        yield from _unclamped(case, limits, cast, facts)
+        if not late.handed:
+            yield case.found("zero-point-after-clamp", late.line)
+    elif clamp is not None and not all(limits[0] <= end <= limits[1] for end in ends):
+        types = [np.iinfo(f"{sign}int{bits_of(cast)}") for sign in ("u", "")]
+        fits = next(
+            (t.dtype for t in types if len(ends) == 2 and t.min <= ends[0] and ends[1] <= t.max), None
+        )
+        fix = f"Cast to {fits}, or clamp" if fits else "Clamp"
+        yield case.found(
+            "clamp-bounds", (cast if fits else clamp).line, fix=fix, kept=between(*case.chain.ends)
+        )
+    elif len(ends) < 2:
+        yield from _unclamped(case, limits, cast)
 
 
-def _unclamped(
-    case: Case, limits: tuple[int, int], cast: Val, facts: dict[str, str]
-) -> Iterator[CodeFinding]:
+def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
     """A cast without a clamp, on a tensor where a code does not fit."""
     chain, kind, zero = case.chain, case.form.kind, case.zero
     # a scale that does not depend on the tensor does not follow its outliers either
@@ -103,15 +96,16 @@ def _unclamped(
     low, high = float(codes.min()), float(codes.max())
     if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
         return
-    why = f"on the tensors tried, they reach {between(low, high)}, and those outside {facts['limits']} do not fit"
+    held = between(*limits)
+    why = f"on the tensors tried, they reach {between(low, high)}, and those outside {held} do not fit"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     if kind == "given":
         certain &= chain.factor.numel() == 1 and any(s.op == "div" for s in chain.scalings)
-    if kind == "given" and chain.factor.numel() == 1 and zero is not None:
-        step = float(chain.factor)
-        ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
-        why = f"with the scale {step:.4g}, values outside {ends} need codes outside {facts['limits']}"
-    yield finding("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why, **facts)
+        if chain.factor.numel() == 1 and zero is not None:
+            step = float(chain.factor)
+            ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
+            why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
+    yield case.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
 
 
 def _scale(case: Case) -> Iterator[CodeFinding]:
@@ -124,15 +118,13 @@ def _scale(case: Case) -> Iterator[CodeFinding]:
         return
     signed = bounds[0] < zero if bounds else case.divisor in (127, 7, 1, 32767)
     if form.kind in ("max", "signed percentile") and signed and not case.one_sided:
-        kind = "max" if form.kind == "max" else "percentile"
-        yield finding(f"{kind}-of-signed-values", case.reduced.line, extreme=case.extreme)
+        yield case.found(f"{form.kind.removeprefix('signed ')}-of-signed-values", case.reduced.line)
     lost = form.kind in ("abs", "percentile") and not case.one_sided and not signed
     yield from _divisor(case, lost)
     if lost and bounds:
         middle = (bounds[1] + 1) // 2
-        facts = {"codes": between(*bounds), "zero": number(zero), "extreme": case.extreme}
-        line = _zero_line(case) or (case.chain.clamp or case.chain.codes[-1]).line
-        yield finding("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle), **facts)
+        line = case.zero_line or (case.chain.clamp or case.chain.codes[-1]).line
+        yield case.found("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle))
 
 
 def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
@@ -140,51 +132,41 @@ def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
     if case.bounds is None:
         return
     (low, high), divisor, is_span, clamp = case.bounds, case.divisor, case.form.is_span, case.chain.clamp
-    zero, line = case.zero or 0, case.divided.line
-    most = high - low if is_span else high - zero
-    reach = f"{number(divisor)} steps" if is_span else f"codes up to {number(round(divisor + zero))}"
-    facts = {"scale": case.formula, "reach": reach, "codes": between(low, high)}
-    facts["most"] = number(most) if most > 0 else "the largest code"
-    if min(divisor, case.written_divisor) > most + _ROOM:
+    most = high - low if is_span else high - (case.zero or 0)
+    reach = f"{number(divisor)} steps"
+    beyond = "codes outside them"
+    if not is_span:
+        reach = f"codes up to {number(round(divisor + (case.zero or 0)))}"
         beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {case.extreme})"
+    facts = {"reach": reach, "most": number(most) if most > 0 else "the largest code"}
+    if min(divisor, case.written_divisor) > most + _ROOM:
         how = "the clamp clips" if clamp else "the cast overflows for"
-        yield finding("divisor", line, lost=f"{how} {'codes outside them' if is_span else beyond}", **facts)
+        yield case.found("divisor", case.divided.line, lost=f"{how} {beyond}", **facts)
     elif clamp and divisor * 1.9 < most and not lost:
-        yield finding("unused-codes", line, **facts)
-
-
-def _zero_line(case: Case) -> int:
-    """The line where a zero point of 0 was written or added; 0 if there is none."""
-    constants = (s for s in case.chain.zeros if not other(s).varies and number_of(other(s)) == 0)
-    return next((other(s).line or s.line for s in constants), 0)
+        yield case.found("unused-codes", case.divided.line, **facts)
 
 
 def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
     """Whether the zero point maps the bounds of the range to the bounds of the codes."""
     if case.zero == 0 and not case.one_sided:
-        where, low = _zero_line(case), number(case.bounds[0]) if case.bounds else "qmin"
-        facts = {"scale": case.formula, "zero": "0" if where else "missing", "low": low}
-        yield finding("zero-point-left-out", where or case.divided.line, **facts)
+        where = case.zero_line
+        yield case.found("zero-point-left-out", where or case.divided.line, zero="0" if where else "missing")
     step = next((s for s in case.chain.zeros if other(s).varies), None)
     if step is None or case.bounds is None or case.random or case.form.kind != "span":
         return  # with percentiles, the lower one takes the place of the minimum
-    (low_code, high_code), offs, negated = case.bounds, list[torch.Tensor](), True
+    (low, high), offs, negated = case.bounds, list[torch.Tensor](), True
     for chain in case.chains:
         lowest = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)[0]
-        right = low_code - lowest / chain.scale
+        right = low - lowest / chain.scale
         zero = chain.zero.broadcast_to(right.shape)
-        negated &= any(near(z, right) for z in (2 * low_code - zero, -zero)) and not near(zero, right)
+        negated &= any(near(z, right) for z in (2 * low - zero, -zero)) and not near(zero, right)
         offs.append((zero - right).flatten())
     off, line = torch.cat(offs), other(step).line or step.line
+    shifted = float(off.abs().min()) > 1.5 and near(off, off.median())
     if negated:
-        yield finding("zero-point-sign", line)
-    elif (
-        abs(case.divisor - (high_code - low_code)) <= _ROOM
-        and float(off.abs().min()) > 1.5
-        and near(off, off.median())
-    ):
-        facts = {"got": str(round(low_code + float(off.median()))), "low": number(low_code)}
-        yield finding("zero-point-range", line, codes=between(low_code, high_code), **facts)
+        yield case.found("zero-point-sign", line)
+    elif shifted and abs(case.divisor - (high - low)) <= _ROOM:
+        yield case.found("zero-point-range", line, got=str(round(low + float(off.median()))))
 
 
 def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
@@ -198,11 +180,12 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
         whole = all(is_integral(other(c.codes[i])) for c in case.chains if len(c.codes) > i)
         early = step in case.early
         if cut is not None:
-            yield finding("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
+            yield case.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
         elif not whole and not early and chain.cast and not any(s.op == "round" for s in chain.codes[i:]):
-            yield finding("zero-point-not-rounded", step.line, where="with that of the codes, by their cast")
+            where = "with that of the codes, by their cast"
+            yield case.found("zero-point-not-rounded", step.line, where=where)
         elif not whole and early:
-            yield finding("float-zero-point", zero.line or step.line)
+            yield case.found("float-zero-point", zero.line or step.line)
 
 
 def _drops_fraction(val: Val) -> bool:
@@ -221,24 +204,23 @@ def check_dequantize(case: Case) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
     chain = case.chain
     shifts = [s for s in chain.back if s.op in SHIFTS]
-    overflow = [
-        s
-        for s in shifts
-        if bits_of(s) <= SMALL
-        and s.flow
-        and not torch.equal(numbers(s.flow.value) + added(s), numbers(s.value))
-    ]
-    yield from (
-        finding("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s))) for s in overflow
-    )
+    overflow = [s for s in shifts if bits_of(s) <= SMALL and _wraps(s)]
+    for s in overflow:
+        yield case.found("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s)))
     unscale = next((s.line for s in chain.back if s.op in SCALINGS), None)
     if unscale is None:
         return
     right = all(near(c.unit, 1.0, 1e-2) for c in case.chains)
     if not right and all(near(c.unit / c.factor**2, 1.0, 1e-2) for c in case.chains):
-        yield finding("multiplied", unscale, how="The codes are scaled in the same direction as x was")
+        yield case.found("multiplied", unscale, how="The codes are scaled in the same direction as x was")
     elif right and not overflow:
         yield from _zero_point(case, shifts)
+
+
+def _wraps(shift: Val) -> bool:
+    """Whether a sum or difference of codes is not what it would be in a wider type."""
+    assert shift.flow is not None
+    return not torch.equal(numbers(shift.flow.value) + added(shift), numbers(shift.value))
 
 
 def _zero_point(case: Case, shifts: list[Val]) -> Iterator[CodeFinding]:
@@ -254,25 +236,25 @@ def _zero_point(case: Case, shifts: list[Val]) -> Iterator[CodeFinding]:
     if float(off.abs().median()) <= 1.6:
         return
     if shifts and near(off, zero - zero / scale, within * max(1.0, float(1 / scale.min()) * 1e-4)):
-        yield finding("zero-point-after-scale", shifts[-1].line)
+        yield case.found("zero-point-after-scale", shifts[-1].line)
     elif near(off, zero, within):
-        yield finding("zero-point-forgotten", line)
+        yield case.found("zero-point-forgotten", line)
     elif near(off, 2 * zero, within):
-        yield finding("zero-point-added", line)
+        yield case.found("zero-point-added", line)
     elif near(zero, 0.0, 0.01) and shifts:
-        yield finding("zero-point-not-added", line)
+        yield case.found("zero-point-not-added", line)
 
 
 def check_special(case: Case) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
     special = case.special
     if "one-sided" in special:
-        yield from _overflowing_zero(special["one-sided"])
+        yield from _overflowing_zero(case, special["one-sided"])
     if case.form.kind in ("given", "handed"):
         return
     empty = [special[name].factor for name in ("zeros", "constant") if name in special]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
-        yield finding(
+        yield case.found(
             "zero-scale",
             case.divided.line,
             scale="The scale" if case.form.kind == "unknown" else case.formula,
@@ -280,10 +262,10 @@ def check_special(case: Case) -> Iterator[CodeFinding]:
     for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
         half = val.op == "cast" and dtype_of(val).endswith("float16")
         if half and bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
-            yield finding("scale-in-float16", val.line)
+            yield case.found("scale-in-float16", val.line)
 
 
-def _overflowing_zero(chain: Chain) -> Iterator[CodeFinding]:
+def _overflowing_zero(case: Case, chain: Chain) -> Iterator[CodeFinding]:
     """A zero point that does not fit its type, on a tensor all of whose values have one sign."""
     for step in chain.zeros:
         for a in ancestors(other(step)):
@@ -291,5 +273,7 @@ def _overflowing_zero(chain: Chain) -> Iterator[CodeFinding]:
             if a.op == "cast" and limits and a.args and a.varies and bits_of(a) <= SMALL // 2:
                 before = numbers(a.args[0].value).trunc()
                 if bool((before < limits[0]).any() or (before > limits[1]).any()):
-                    yield finding("zero-point-not-clamped", other(step).line or step.line, dtype=dtype_of(a))
+                    yield case.found(
+                        "zero-point-not-clamped", other(step).line or step.line, dtype=dtype_of(a)
+                    )
                     return
