@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import Budget, StopError, check_integers, flat, indexed
+from quantcore.pasted.bounds import Budget, StopError, check_integers, flat, indexed, shape_of
 from quantcore.pasted.names import (
     ABBREVIATED,
     BUILTINS,
@@ -35,6 +35,7 @@ from quantcore.pasted.trace import ARRAYS, NUMBERS, Trace, Val, Vals
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
 _DEEPEST = 12  # of lists in lists
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
+_INFINITE = ("inf", "-inf", "nan")
 _NOT_REAL = ("64j", "complex64", "complex128", "object")
 Names = ChainMap[str, Val]  # of a function, a class or an instance, then of what is around it
 UNREAD = Val(None)  # what a statement that could not be evaluated would have given
@@ -139,14 +140,10 @@ class Expressions:
                 return self.note("")  # a text is only printed
             case ast.Lambda(args=args):
                 return self.note(Function(node, names, self.defaults(args, names)))
-            case (
-                ast.ListComp(elt=each, generators=generators)
-                | ast.GeneratorExp(elt=each, generators=generators)
-            ):
+            case ast.ListComp() | ast.GeneratorExp():
                 inner = self.space(names)
-                return self._pack(
-                    [self.evaluate(each, inner) for _ in self._generated(generators, inner)], list
-                )
+                items = [self.evaluate(node.elt, inner) for _ in self._generated(node.generators, inner)]
+                return self._pack(items, list)
         raise StopError("this expression is not evaluated")
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
@@ -222,11 +219,8 @@ class Expressions:
             raise StopError("this comparison is not evaluated")
         lists = isinstance(a.value, list | tuple) + isinstance(b.value, list | tuple)
         if lists and (call.op, lists) in (("mul", 1), ("add", 2)):
-            sizes = [
-                v if isinstance(v, int) else len(v) if isinstance(v, list | tuple) else 1
-                for v in (a.value, b.value)
-            ]
-            self.budget.spend(steps=sum(sizes) if lists == 2 else max(math.prod(sizes), 0))
+            times = max([v.value for v in (a, b) if isinstance(v.value, int)], default=1)
+            self.budget.spend(steps=max(times, 0) * sum(math.prod(shape_of(v.value)[:1]) for v in (a, b)))
             return self.compute(lambda: call.run(a.value, b.value), "pack", (a, b))
         texts = [isinstance(v.value, str) or v.value is Ellipsis for v in (a, b)]
         if any(texts) and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
@@ -299,15 +293,12 @@ class Expressions:
     def member(self, val: Val, name: str) -> Val:
         """An attribute of a value, by the value's type and its name."""
         value, kind = val.value, kind_of(val.value)
-        members: Any = (
-            value.members if isinstance(value, Module) else value.names if isinstance(value, Class) else {}
-        )
-        found = members.get(name)
-        if isinstance(value, Class) and found is not None:
+        if isinstance(value, Class) and name in value.names:
+            found = value.names[name]
             is_method = value.is_instance and isinstance(found.value, Function) and not found.value.static
             return self.note(replace(found.value, owner=val)) if is_method else found
-        if found is not None or name in members:
-            return self.note(found, name=name)
+        if isinstance(value, Module) and name in value.members:
+            return self.note(value.members[name], name=name)
         if isinstance(value, Row) and name in ("values", "indices"):
             return value[name == "indices"]
         call = METHODS.get(kind, {}).get(name.removesuffix("_"))
@@ -317,9 +308,8 @@ class Expressions:
             return self.note(Method(name, val), name=name)
         if isinstance(value, Python) and (value.name, name) == ("super", "__init__"):
             return self.note(Python("print"))
-        raise StopError(
-            f"`{name[:40]}` of {value.name if isinstance(value, Module) else kind} is not evaluated"
-        )
+        owner = value.name if isinstance(value, Module) else kind
+        raise StopError(f"`{name[:40]}` of {owner} is not evaluated")
 
     # calls
 
@@ -340,9 +330,7 @@ class Expressions:
         match func.value:
             case Python(name=name):
                 return self._python(name, args, kw)
-            case Call(name="float") if (
-                args and isinstance(args[0].value, str) and args[0].value in ("inf", "-inf", "nan")
-            ):
+            case Call(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
                 return self.note(float(args[0].value))
             case Call() as call:
                 return self.apply(call, args, kw)
@@ -407,16 +395,13 @@ class Expressions:
         items = self.items(args[0]) if len(args) == 1 else args
         found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
         for item in items[name != "sum" :]:
-            found = (
-                self.operator(ast.Add(), found, item) if name == "sum" else self._extreme(name, found, item)
-            )
+            if name == "sum":
+                found = self.operator(ast.Add(), found, item)
+            else:
+                better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
+                chosen, rest = (item, found) if better else (found, item)
+                found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
-
-    def _extreme(self, name: str, best: Val, item: Val) -> Val:
-        chosen = (
-            item if self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, best)) else best
-        )
-        return self.note(chosen.value, "pick", (chosen, best if chosen is item else item), name)
 
     # what statements do
 

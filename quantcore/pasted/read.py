@@ -79,39 +79,34 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         QuantError: the text is not Python, too long or nested too deeply, or takes too many steps or too much time.
     """
     text, tree = parse(text)
-    found: dict[tuple[str, int], CodeFinding] = {}
-    cases: list[Case] = []
+    found: list[CodeFinding] = []
+    cases: dict[tuple[object, ...], Case] = {}  # two variants, or turns of a loop, may lead to the same one
     end = time.thread_time() + SECONDS_IN_ALL
     probed = probe(tree, text, shape, end)
     for variant in probed:
         for case in _cases(variant):
-            if any(_same(case, c) for c in cases) or time.thread_time() > end:
-                continue
-            cases.append(case)
-            # in the second, the largest magnitude is negative
-            codes = confirmed(case, list(check_codes(case)), variant.ordinary[:2])
-            _keep(found, [*codes, *check_dequantize(case), *check_special(case)], len(cases) - 1)
+            key = (*case.place[:3], case.form.kind, case.divisor, case.bounds, case.zero)
+            if key not in cases and time.thread_time() <= end:
+                # in the second, the largest magnitude is negative
+                codes = confirmed(case, list(check_codes(case)), variant.ordinary[:2])
+                more = [*codes, *check_dequantize(case), *check_special(case)]
+                found += [replace(f, quantizer=len(cases)) for f in more]
+                cases[key] = case
     written = dict.fromkeys(w for p in probed for w in p.ordinary[0].trace.written)
-    _keep(found, [_written(line, name) for line, name in written], 0 if cases else None)
+    found += [replace(_written(line, name), quantizer=0 if cases else None) for line, name in written]
+    # of the same kind and line one is kept, a certain one if there is one
+    kept = {(f.kind, f.line): f for f in sorted(found[::-1], key=lambda f: f.certain)}.values()
     lines = text.split("\n")
-    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in found.values()]
+    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept]
     first = probed[0].ordinary[0].trace
     return CodeReading(
         text,
         tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
-        tuple(dict.fromkeys(part for case in cases for part in _parts(case))),
+        tuple(dict.fromkeys(part for case in cases.values() for part in _parts(case))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
-        tuple(cases),
+        tuple(cases.values()),
     )
-
-
-def _keep(found: dict[tuple[str, int], CodeFinding], more: list[CodeFinding], place: int | None) -> None:
-    """Add findings; of the same kind and line one is kept, a certain one if there is one."""
-    for one in more:
-        kept = found.get((one.kind, one.line))
-        if kept is None or (one.certain and not kept.certain):
-            found[one.kind, one.line] = replace(one, quantizer=place)
 
 
 def _written(line: int, name: str) -> CodeFinding:
@@ -134,25 +129,13 @@ def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
     found: dict[tuple[int, ...], Chain] = {}
     for chain in chains(trace):
         if 1 < chain.x.numel() <= MOST:
-            key: tuple[int, ...] = (
-                chain.round.line,
-                chain.codes[-1].line,
-                chain.end.line if chain.end else 0,
-            )
+            end = chain.end.line if chain.end else 0
+            key: tuple[int, ...] = (chain.round.line, chain.codes[-1].line, end)
             while key in found:
                 key = (*key, 0)
             if len(key) < _CASES:
                 found[key] = chain
     return found
-
-
-def _same(a: Case, b: Case) -> bool:
-    """Whether two variants of the arguments, or two turns of a loop, lead to the same quantizer."""
-
-    def facts(case: Case) -> tuple[object, ...]:
-        return case.place[:3], case.form.kind, case.divisor, case.bounds, case.zero
-
-    return facts(a) == facts(b)
 
 
 def _parts(case: Case) -> Iterator[str]:
@@ -178,15 +161,13 @@ def _parts(case: Case) -> Iterator[str]:
 def _arithmetic(case: Case) -> str:
     """The order of division, rounding and zero point, with the letter of the convention's kernel."""
     chain, rule = case.chain, case.rule
-    product = (
-        "x · scale" if case.form.multiplied else "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    )
-    shifts = [
-        s for s in chain.zeros if number_of(other(s)) != 0 and not (rule == "half up" and s in case.early)
-    ]
-    if not shifts:
+    product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
+    product = "x · scale" if case.form.multiplied else product
+    early = [] if rule == "half up" else case.early
+    late = [s for s in chain.zeros if s not in case.early]
+    if all(number_of(other(s)) == 0 for s in (*early, *late)):
         return f"{rule}({product})"
-    before = any(s in case.early for s in shifts)
+    before = any(number_of(other(s)) != 0 for s in early)
     text = f"{rule}({product} + z)" if before else f"{rule}({product}) + z"
     return f"{text}, kernel {case.kernel}" if rule == "round" else text
 
@@ -195,9 +176,7 @@ def _unread(trace: Trace) -> tuple[str, ...]:
     """The statements that could not be evaluated, one sentence each."""
     found: dict[int, str] = {}
     for line, why, refused in trace.unread:
-        unchecked = (
-            ", so what depends on it is not checked" if refused and not why.endswith("checked") else ""
-        )
+        unchecked = ", so what depends on it is not checked" if refused else ""
         found.setdefault(line, f"Line {line}: {why}{unchecked}.")
     texts = [found[line] for line in sorted(found)]
     more = len(texts) - _LISTED
