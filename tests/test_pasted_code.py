@@ -266,7 +266,9 @@ def test_nothing_is_run(text, tmp_path):
 @pytest.mark.parametrize(
     "text", ["x = 10 ** 10 ** 10", "x = 1 << 10 ** 9", "x = 2 ** 64 ** 64", "x = 'a' * 10 ** 10", "x = [0] * 10 ** 10", "x = 9.9e300 * 9.9e300",
              "x = (-8) ** 0.5", "x = 0 ** -1", "x = 1 % 0 + 1 // 0 + 1 / 0", "while True:\n    x = 1", "def f(x):\n    return f(x)\nf(x)",
-             "a = b = c = a", "for i in range(10 ** 9):\n    q = torch.round(x / 0)", "lambda: 0", "x = x[x] = x", "def f(*a, **k): return f(*a, **k)\nf(1)"],
+             "a = b = c = a", "for i in range(10 ** 9):\n    q = torch.round(x / 0)", "lambda: 0", "x = x[x] = x",
+             "s = x.abs().max() / float('nan')\nq = torch.round(x / s)\ny = q * s", "q = torch.round(x / 0.1).clamp(float('nan'), 127).to(torch.int8)",
+             "n = 10 ** 250\nz = float('inf')\nq = (torch.round(x / n) + z).clamp(0, z).to(torch.uint8)", "def f(*a, **k): return f(*a, **k)\nf(1)"],
 )  # fmt: skip
 def test_arithmetic_that_never_ends_is_not_done(text):
     try:

@@ -14,7 +14,7 @@ MOST_IN_ALL = 1 << 22  # elements of all results of one evaluation
 MOST_PRODUCTS = 1 << 26  # multiplications of one matrix product
 MOST_AXES = 16
 MOST_STEPS = 20_000
-MOST_BITS = 2_048  # of an integer
+MOST_BITS = 1_000  # of an integer; a float holds it
 MOST_CALLS = 12  # calls inside one another
 SECONDS, SECONDS_IN_ALL = 0.2, 0.4  # of processor time: one evaluation, and all that find the mistakes
 

@@ -93,7 +93,7 @@ class Case:
     def zero(self) -> float | None:
         """The zero point, if it is a number that the code has."""
         given = any(other(step).varies or other(step).handed for step in self.chain.zeros)
-        known = not given and self.chain.zero.numel() == 1
+        known = not given and self.chain.zero.numel() == 1 and bool(self.chain.zero.isfinite())
         return float(self.chain.zero) - (0.5 if self.rule == "half up" else 0.0) if known else None
 
     @property
@@ -203,7 +203,7 @@ class Case:
 
 def number(value: float) -> str:
     """A number, without a decimal point if it is an integer."""
-    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+    return f"{int(value)}" if abs(value) < 1e15 and value == int(value) else f"{value:.6g}"
 
 
 def between(low: float | None, high: float | None) -> str:

@@ -44,9 +44,10 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
         yield from _cast(case)
         yield from _scale(case)
     yield from _zero_rounding(case)
-    first = chain.earlier.factor if chain.earlier else chain.factor
+    if chain.earlier is None:
+        return
+    first = chain.earlier.factor
     if first.shape != chain.factor.shape or not torch.allclose(first, chain.factor, rtol=1e-3):
-        assert chain.earlier is not None
         before = (chain.earlier.end or chain.earlier.codes[-1]).line
         yield case.found("quantized-twice", chain.scalings[0].line, before=str(before))
 

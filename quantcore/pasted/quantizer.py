@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.trace import ARRAYS, Trace, Val, ancestors, is_mask, numbers
+from quantcore.pasted.trace import NUMBERS, Trace, Val, ancestors, is_mask, numbers
 
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 FLOAT = 99  # bits: wider than any integer type
@@ -124,11 +124,11 @@ def is_integral(val: Val) -> bool:
 
 
 def number_of(val: Val) -> float | None:
-    """A number; None for anything else."""
-    value = val.value
-    if isinstance(value, int | float):
-        return float(value)
-    return float(numbers(value)) if isinstance(value, ARRAYS) and math.prod(value.shape) == 1 else None
+    """A finite number; None for anything else."""
+    if not isinstance(val.value, NUMBERS) or math.prod(getattr(val.value, "shape", ())) != 1:
+        return None
+    number = float(val.value) if isinstance(val.value, int | float) else float(numbers(val.value))
+    return number if math.isfinite(number) else None
 
 
 def chains(trace: Trace) -> Iterator[Chain]:

@@ -94,8 +94,9 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
                 cases[key] = case
     written = dict.fromkeys(w for p in probed for w in p.ordinary[0].trace.written)
     found += [replace(_written(line, name), quantizer=0 if cases else None) for line, name in written]
-    # of the same kind and line one is kept, a certain one if there is one
-    kept = {(f.kind, f.line): f for f in sorted(found[::-1], key=lambda f: f.certain)}.values()
+    # of the same kind and line one is kept: the first one that is certain, if there is one
+    order = sorted(range(len(found)), key=lambda i: (found[i].certain, -i))
+    kept = {(found[i].kind, found[i].line): found[i] for i in order}.values()
     lines = text.split("\n")
     findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept]
     first = probed[0].ordinary[0].trace
