@@ -1,6 +1,8 @@
 """Pasted code is evaluated by an interpreter of our own: what it may not do ends in one sentence, within a second."""
 
 import ast
+import copy
+import random
 import re
 import time
 from pathlib import Path
@@ -63,6 +65,7 @@ _LONG += [
     "x.reshape(1, -1)[torch.zeros(6000).long()]", "torch.eye(torch.tensor(10 ** 9))", "torch.full((torch.tensor(10 ** 9),), 1)", "torch.linspace(0, 1, torch.tensor(10 ** 10))",
     "torch.zeros(x)", "torch.arange(x)", "torch.arange(float('nan'))", "x[...][open(1)]", "float('1e999' * 9)", "x[10 ** 600]", "torch.zeros(-5)",
     "x.view()", "torch.round()", "torch.stack()", "torch.where()", "torch.outer()", "max()", "range()", "pow(2)", "x.max(10 ** 300)", "torch.arange()",
+    "torch.repeat_interleave(torch.tensor([10 ** 9]))",
 ]  # fmt: skip
 _BY_ARRAYS = [
     "np.zeros(np.array([10 ** 5, 10 ** 5]))", "np.tile(x, np.array([10 ** 5, 10 ** 5]))", "np.arange(np.array(10 ** 10))", "np.linspace(0, 1, np.array(10 ** 9))",
@@ -187,6 +190,34 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
     assert len(seen) > 30
     assert [one for one in seen if one[1] > one[2] and one[0] not in views] == []
     assert MOST_ELEMENTS == 1 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+@pytest.mark.filterwarnings("ignore")
+def test_no_call_gives_more_than_its_bound(library):
+    """Each call of the white list, with arguments of every kind, drawn."""
+    chance, make = random.Random(3), torch.tensor if library == "torch" else np.array
+    arrays = [make(v) for v in ([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 5.0], [[1.0], [2.0]], [2, 3], [7], 9, [True, False])]
+    pool = [*arrays, 0, 1, 2, 5, -1, 0.5, 40, [3, 4], (2, 5), [arrays[0]] * 2, [1, 2, 3, 4, 5], [[1, 2], [3, 4]], None]
+    calls = list(names.MODULES[library].members.values()) + list(names.METHODS["tensor" if library == "torch" else "array"].values())
+    ran = 0
+    for call in (c for c in calls if isinstance(c, names.Call)):
+        for _ in range(300):
+            args = [copy.deepcopy(chance.choice(pool)) for _ in range(chance.randrange(1, max(min(call.most, 4), 1) + 1))]
+            try:
+                bound = call.bound(args)
+                result = call.run(*args) if bound <= MOST_ELEMENTS else None
+            except Exception:  # of the call, whatever it is
+                continue
+            ran += 1
+            assert numel(result) <= bound, (call.name, args)
+    assert ran > 3000
+
+
+def numel(value):
+    """The elements of a result, also of several."""
+    return sum(map(numel, value)) if isinstance(value, list | tuple) else int(np.prod(getattr(value, "shape", ())) or 0)
 
 
 def test_the_white_list_names_no_way_out():

@@ -94,7 +94,8 @@ def crossed(values: list[Any]) -> float:
 
 def product(values: list[Any]) -> float:
     """Of a matrix product."""
-    inner = max((1, *shape_of(values[0] if values else 1))[-1], 1)
+    shapes = [shape_of(value) for value in values[:2]]
+    inner = max(shapes[0][-1], 1) if all(shapes) and shapes else 1
     if crossed(values) // inner > MOST_PRODUCTS:
         raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
     return crossed(values) / inner**2
@@ -121,6 +122,8 @@ def sizes(values: list[Any]) -> float:
 
 def repeated(values: list[Any]) -> float:
     """Of the first argument, repeated so many times along each axis."""
+    if len(values) < 2:  # a tensor alone gives the number of times
+        raise StopError("a tensor gives sizes here")
     return crossed(values[:1]) * sizes(values[1:])
 
 
@@ -133,9 +136,8 @@ def expanded(values: list[Any]) -> float:
 
 def ranged(values: list[Any]) -> float:
     """Of the numbers from a start to a stop by a step."""
-    ends = numbers_in(values)
-    start, stop, step = (*([0.0] if len(ends) < 2 else []), *ends, 1.0, 1.0)[:3]
-    return abs((stop - start) / step) + 1 if step else math.inf
+    ends = [abs(n) for n in numbers_in(values)]  # whichever is the step
+    return 2 * max(ends, default=0) / min(1, *(n for n in ends if n), 1) + 1
 
 
 def indexed(values: list[Any]) -> int:

@@ -100,14 +100,13 @@ def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[C
     ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
     """
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
-    if not places:
-        return found
     try:
-        if all(_repairs(case, c, places, w) for c, w in zip(case.chains, walks, strict=False)):
-            return found
+        right = not places or all(
+            _repairs(case, c, places, w) for c, w in zip(case.chains, walks, strict=False)
+        )
     except (QuantError, RuntimeError):
-        return found  # no scheme gives such codes: the finding rests on what was measured
-    return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
+        right = True  # no scheme gives such codes: the finding rests on what was measured
+    return [replace(f, certain=f.certain and (right or not KINDS[f.kind].repair)) for f in found]
 
 
 def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:

@@ -51,7 +51,11 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "expand broadcast_to": bounds.expanded,
     "arange": bounds.ranged,
     "full": lambda values: sizes(values[:1]),
-    "eye": lambda values: sizes([values[0], values[-1]]),
+    "eye": lambda values: sizes(values[:1]) * max(sizes(values[:1]), sizes(values[1:])),
+    "unique": lambda values: 2 * usual(values),  # also where each is, and how often
+    "where": lambda values: (
+        usual(values) * (1 if len(values) > 1 else bounds.MOST_AXES)
+    ),  # of one, its indices
     "linspace": lambda values: usual(values[:2]) * sizes(values[2:] or [100]),
 }
 _OPERATION_OF = {name: op for op, names in _OPERATIONS.items() for name in names.split()}

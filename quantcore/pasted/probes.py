@@ -61,23 +61,23 @@ def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = (), end: f
 
 def _fitting(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> Walk:
     """The evaluation on a tensor of the shape on which most of the code can be evaluated."""
-    best: tuple[int, Walk] | None = None
+    walks: list[Walk] = []
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
         try:
-            walk = evaluate(tree, given(ordinary(shape)[0], text, (), end))
+            walks.append(evaluate(tree, given(ordinary(shape)[0], text, (), end)))
         except OverLimitError:
-            if shape == SMALL or best is not None:
+            if shape == SMALL or walks:
                 raise
             shapes[1:] = [SMALL]  # for code that loops over elements
-            continue
-        failed = sum(not refused for _, _, refused in walk.trace.unread)
-        if best is None or failed < best[0]:
-            best = failed, walk
-        if not failed:
+        if walks and not _failures(walks[-1]):
             break
-    assert best is not None
-    return best[1]
+    return min(walks, key=_failures)
+
+
+def _failures(walk: Walk) -> int:
+    """How many statements fail on this tensor."""
+    return sum(not refused for _, _, refused in walk.trace.unread)
 
 
 def probe(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> list[Probed]:
