@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 class Kind:
     """``title``: a short label; ``what``: what is wrong, and ``fix``: what to write instead, with facts of the case in
     braces; ``lesson``: the lesson's page; ``step``: the step in it, in "mistakes" a key of
-    `quantcore.mistakes.MISTAKES`, "" for the first; ``repair``: which operation's
+    `quantcore.mistakes.CASES`, "" for the first; ``repair``: which operation's
     repair gives the right codes, "scale", "round", "zero", "late" or "cast", "" if it follows without a repair;
     ``certain``: False for what depends on the tensor."""
 
