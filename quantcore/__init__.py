@@ -15,11 +15,13 @@ from quantcore.analysis import (
     RangeMark,
     Report,
     Row,
+    SchemeErrors,
     SearchCurve,
     block_errors,
     decibels,
     default_schemes,
     errors,
+    errors_of,
     frontier,
     range_curve,
     range_in_use,
@@ -97,6 +99,7 @@ from quantcore.scheme import (
     storage,
     unsupported_reason,
 )
+from quantcore.sensitivity import bit_budget
 from quantcore.tracing import Step, Trace, trace
 
 # imported on first access: plotly and safetensors are slow to import
@@ -179,11 +182,13 @@ __all__ = [
     "Report",
     "Row",
     "Scheme",
+    "SchemeErrors",
     "SearchCurve",
     "Step",
     "Storage",
     "Trace",
     "apply",
+    "bit_budget",
     "bits_per_element",
     "block_errors",
     "block_shape",
@@ -197,6 +202,7 @@ __all__ = [
     "differences",
     "encoding",
     "errors",
+    "errors_of",
     "fit_codebook",
     "fit_scheme",
     "from_blocks",

@@ -8,6 +8,7 @@ import releases
 import torch
 from suspects import COLUMNS, ROWS, M, W, ct_stored, grid_of, of_layers, suspect, weight
 
+from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _is_wide, _Judgement
@@ -24,7 +25,7 @@ def kinds(s, measure, **others):
 
 def measured(s, relative, bulk, **more):
     """A measure with this relative error and error of a typical row, in which no single place stands out."""
-    given = {"squares": relative**2, "original": 1.0, "bulk": bulk, "runs": [], "edge": 0} | more
+    given = {"sums": Sums(xx=1.0, ee=relative**2), "bulk": bulk, "runs": [], "edge": 0} | more
     changed = replace(s.measure, **given)
     changed.strange_rows = changed.strange_columns = 0
     return changed
@@ -153,11 +154,11 @@ def test_the_spread_of_siblings_in_a_sentence(tmp_path):
     _, bad = of_layers(tmp_path / "bad", lambda stored: stored.update(releases.ct_int4(M, noisy)), count=6)
     others = {}
     for number, name in enumerate(s.peers):
-        m = replace(s.measure, layout=s.release.tensors[name].layout, squares=s.measure.squares * (1 + number / 100))
+        m = replace(s.measure, layout=s.release.tensors[name].layout, sums=replace(s.measure.sums, ee=s.measure.sums.ee * (1 + number / 100)))
         others[name] = m
     bad.measure.edge, bad.measure.runs = 0, []
     (finding,) = _Judgement({W: bad.measure} | others, bad.release, bad.source, Heads()).of(bad.measure)
     assert (finding.kind, finding.severity, finding.facts["siblings"]) == ("far_from_siblings", "error", 5)
-    assert finding.facts["sqnr"] == pytest.approx(10 * math.log10(bad.measure.original / bad.measure.squares))
+    assert finding.facts["sqnr"] == pytest.approx(10 * math.log10(bad.measure.sums.xx / bad.measure.sums.ee))
     assert finding.facts["high"] == pytest.approx(s.measure.sqnr)
     assert finding.facts["low"] == pytest.approx(s.measure.sqnr - 10 * math.log10(1.04))

@@ -9,6 +9,7 @@ import torch
 from checkpoint_cases import case
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, weight
 
+from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import measure as module
 from quantcore.checkpoints.findings.against.grid import Grid
@@ -46,9 +47,9 @@ def test_what_is_counted(tmp_path, monkeypatch):
     for limit in (1 << 21, 8 * 5 * COLUMNS, 8):
         monkeypatch.setattr(module, "ELEMENTS", limit)
         m = measured(tmp_path / f"{limit}", ct_stored(q, step), x)
-        assert m.squares == pytest.approx(float((error**2).sum()), rel=1e-6)
-        assert m.original == pytest.approx(float((x.double() ** 2).sum()), rel=1e-9)
-        assert m.relative == pytest.approx(math.sqrt(m.squares / m.original))
+        assert m.sums.ee == pytest.approx(float((error**2).sum()), rel=1e-6)
+        assert m.sums.xx == pytest.approx(float((x.double() ** 2).sum()), rel=1e-9)
+        assert m.relative == pytest.approx(math.sqrt(m.sums.ee / m.sums.xx))
         assert m.sqnr == pytest.approx(-20 * math.log10(m.relative))
         assert m.inner == int(inner.sum())
         assert m.units == pytest.approx(float((units**2)[inner].sum()), rel=1e-5)
@@ -198,8 +199,8 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
     bad[2, 3], bad[4, 5] = math.nan, math.inf
     m = measured(tmp_path, ct_stored(q, step), bad)
     good = bad.isfinite()
-    assert m.original == pytest.approx(float((x.double() ** 2)[good].sum()), rel=1e-9)
-    assert m.squares == pytest.approx(float(((x - q * step).double() ** 2)[good].sum()), rel=1e-6)
+    assert m.sums.xx == pytest.approx(float((x.double() ** 2)[good].sum()), rel=1e-9)
+    assert m.sums.ee == pytest.approx(float(((x - q * step).double() ** 2)[good].sum()), rel=1e-6)
     assert m.peak == float(bad[good].abs().max())
 
 
@@ -255,7 +256,7 @@ def test_plain_values(tmp_path, monkeypatch):
     y[31, 2] *= 1.05
     m = measured(tmp_path / "two", {W: y}, x, "")
     assert m.unequal == 2
-    size, flat = m.largest
+    size, flat = m.sums.worst, m.sums.worst_at
     assert divmod(flat, COLUMNS) == (30, 70)
     assert size == pytest.approx(float((y.float() - x).abs().max()))
     half = x.half()
@@ -273,11 +274,12 @@ def test_plain_values(tmp_path, monkeypatch):
     for places, (largest, flat) in (((5, 9), (2.0, 5)), ((9, 5), (2.0, 9))):
         zeros = torch.zeros(5, 4)
         zeros[divmod(places[0], 4)], zeros[divmod(places[1], 4)] = 2.0, 1.0
-        assert measured_against(tmp_path / f"{places}", zeros, 0 * zeros).largest == (largest, flat)
+        found = measured_against(tmp_path / f"{places}", zeros, 0 * zeros).sums
+        assert (found.worst, found.worst_at) == (largest, flat)
     monkeypatch.undo()
     whole = torch.arange(12).reshape(3, 4)
     m = measured(tmp_path / "whole", {W: whole + (whole == 7)}, whole, "")
-    assert (m.unequal, m.largest) == (1, (1.0, 7))
+    assert (m.unequal, m.sums.worst, m.sums.worst_at) == (1, 1.0, 7)
     zero = measured(tmp_path / "zero", {W: x * 0}, x * 0, "")
     assert (zero.relative, zero.sqnr, zero.unequal) == (0.0, math.inf, 0)
     lost = measured(tmp_path / "lost", {W: x}, x * 0, "")
@@ -335,7 +337,7 @@ def siblings(levels, inner=100_000):
     """Weights with these errors, over that of rounding to nearest."""
     class Of(Measure):
         def __init__(self, bulk):
-            self.bulk, self.inner, self.squares, self.original = bulk, inner, 0.01, 1.0
+            self.bulk, self.inner, self.sums = bulk, inner, Sums(xx=1.0, ee=0.01)
             self.layout = type("L", (), {"shape": (10_000, 10)})()
 
     return [Of(level) for level in levels]
@@ -374,9 +376,9 @@ def test_errors_in_decibels():
     assert decibels_of(one) == pytest.approx(3.0103, rel=1e-4)
     assert decibels_of(unknown) == pytest.approx(-20.0)  # over the original: 0.01
     assert not far(unknown, siblings([math.nan] * 5))
-    unknown.squares = 0.03  # 4.8 dB more
+    unknown.sums.ee = 0.03  # 4.8 dB more
     assert far(unknown, siblings([math.nan] * 5))
-    unknown.squares = 0.024
+    unknown.sums.ee = 0.024
     assert not far(unknown, siblings([math.nan] * 5))
-    unknown.squares = 0.0
+    unknown.sums.ee = 0.0
     assert decibels_of(unknown) == -math.inf

@@ -23,6 +23,7 @@ from suspects import (
     weight,
 )
 
+from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against import (
@@ -640,8 +641,8 @@ def test_errors_that_nothing_explains(relative, bulk, is_far, kind, tmp_path):
     """By the relative error and that of a typical row over rounding's; beside siblings, theirs is said."""
     _, s = of_layers(tmp_path, lambda stored: None)
     m = s.measure
-    m.squares, m.original, m.bulk = relative**2, 1.0, bulk
-    others = [replace(m, squares=e**2) for e in (0.1, 0.2, 0.15, 0.12)]
+    m.sums, m.bulk = Sums(xx=1.0, ee=relative**2), bulk
+    others = [replace(m, sums=Sums(xx=1.0, ee=e**2)) for e in (0.1, 0.2, 0.15, 0.12)]
     found = _Judgement({m.name: m}, s.release, s.source, Heads())._unexplained(m, others, is_far)
     assert [f.kind for f in found] == ([kind] if kind else [])
     if is_far:

@@ -17,7 +17,7 @@ from quantcore.checkpoints.comparison.orders import Heads, Orders, described, ro
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
 from quantcore.checkpoints.comparison.record import Record
-from quantcore.checkpoints.comparison.sums import Sums, sums_of
+from quantcore.checkpoints.comparison.sums import PairSums, pair_sums
 from quantcore.checkpoints.findings import steps
 from quantcore.checkpoints.findings.against.ordered import Assembled
 from quantcore.checkpoints.rows import TooLong
@@ -273,7 +273,7 @@ def test_single_rows_of_heads(tmp_path):
 def test_the_order_of_a_record():
     """The one with the smallest error; as stored if none is better."""
     def sums(error):
-        return Sums(ee=error)
+        return PairSums(ee=error)
 
     assert Record({"pairs": sums(1.0), "as stored": sums(1.0)}).order == "as stored"
     assert Record({"as stored": sums(2.0), "pairs": sums(1.0)}).order == "pairs"
@@ -286,7 +286,7 @@ def test_sums_of_blocks(shape):
     generator = np.random.default_rng(4)
     x = generator.normal(size=shape).astype(np.float32)
     y = (x + 0.1 * generator.normal(size=shape)).astype(np.float32)
-    found = sums_of(torch.tensor(x), torch.tensor(y), 1000)
+    found = pair_sums(torch.tensor(x), torch.tensor(y), 1000)
     e = x.astype(np.float64) - y
     assert (found.count, found.different) == (x.size, int((x != y).sum()))
     for got, wanted in ((found.xx, x.astype(float) ** 2), (found.yy, y.astype(float) ** 2), (found.xy, x.astype(float) * y), (found.ee, e**2)):
@@ -301,21 +301,21 @@ def test_sums_of_blocks(shape):
     for got, wanted in zip(found.blocks, blocks, strict=False):
         assert got == pytest.approx(wanted, rel=1e-12)
     assert found.relative == pytest.approx(np.sqrt((e**2).sum() / (x.astype(float) ** 2).sum()))
-    assert Sums.of_list(found.as_list()) == found
+    assert PairSums.of_list(found.as_list()) == found
 
 
 def test_ties_go_to_the_first_block():
     x = torch.zeros(8, 256)
-    found = sums_of(x, x + 1, 512)
+    found = pair_sums(x, x + 1, 512)
     assert [block[2] for block in found.blocks] == [512 + 256 * i for i in range(5)]
-    later = sums_of(x, x + 1, 0)
-    found.add(later)
+    later = pair_sums(x, x + 1, 0)
+    found.merge(later)
     assert [block[2] for block in found.blocks] == [0, 256, 512, 512, 768]
 
 
 def test_relative_errors_of_nothing():
-    assert Sums().relative == 0
-    assert Sums(ee=1.0).relative == math.inf
+    assert PairSums().relative == 0
+    assert PairSums(ee=1.0).relative == math.inf
 
 
 def test_an_error_that_can_not_be_read_is_said_once(tmp_path):

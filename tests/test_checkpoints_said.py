@@ -112,7 +112,7 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     s, _, lines = sound
     monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False))
     monkeypatch.setattr(said, "_MATTERS", 0.0625)  # so that the limit is exact
-    m = replace(s.measure, bulk=1.0, runs=[(100.0, 20, 64)], original=original * ROWS * COLUMNS)
+    m = replace(s.measure, bulk=1.0, runs=[(100.0, 20, 64)], sums=replace(s.measure.sums, xx=original * ROWS * COLUMNS))
     x, y = torch.zeros(32), torch.ones(32)
     x[:1], y[1:] = 0.0, 0.0
     x[1], y[0] = 1.0, 1.0  # Σe² = 2 = 0.0625 · 32

@@ -20,7 +20,7 @@ from quantcore.checkpoints.comparison.record import (
     metrics,
     summary,
 )
-from quantcore.checkpoints.comparison.sums import Sums
+from quantcore.checkpoints.comparison.sums import PairSums
 
 NAN, INF = math.nan, math.inf
 
@@ -31,15 +31,15 @@ def result(name="w", **more):
 
 
 METRICS = {
-    "both": (Sums(6, 4.0, 9.0, 5.0, 1.0, 0.75, 5, 4), {"sqnr_db": 20 * math.log10(2), "mse": 1 / 6, "max_abs_error": 0.75, "cosine": 5 / 6}, {}),
-    "equal": (Sums(6, 4.0, 4.0, 4.0, 0.0, 0.0, 0, 0), {"sqnr_db": INF, "mse": 0.0, "max_abs_error": 0.0, "cosine": 1.0}, {}),
-    "opposite": (Sums(6, 4.0, 4.0, -4.0 - 1e-15, 16.0, 2.0, 1, 6), {"sqnr_db": -20 * math.log10(2), "cosine": -1.0}, {}),
-    "nothing in the other": (Sums(6, 4.0, 0.0, 0.0, 4.0, 2.0, 1, 6), {"sqnr_db": 0.0, "cosine": NAN}, {"cosine": "the other is zero everywhere"}),
+    "both": (PairSums(6, 4.0, 9.0, 5.0, 1.0, 2.0, 0.75, 5, 4), {"sqnr_db": 20 * math.log10(2), "mse": 1 / 6, "max_abs_error": 0.75, "cosine": 5 / 6}, {}),
+    "equal": (PairSums(6, 4.0, 4.0, 4.0, 0.0, 0.0, 0.0, 0, 0), {"sqnr_db": INF, "mse": 0.0, "max_abs_error": 0.0, "cosine": 1.0}, {}),
+    "opposite": (PairSums(6, 4.0, 4.0, -4.0 - 1e-15, 16.0, 9.0, 2.0, 1, 6), {"sqnr_db": -20 * math.log10(2), "cosine": -1.0}, {}),
+    "nothing in the other": (PairSums(6, 4.0, 0.0, 0.0, 4.0, 3.0, 2.0, 1, 6), {"sqnr_db": 0.0, "cosine": NAN}, {"cosine": "the other is zero everywhere"}),
     "nothing": (
-        Sums(6, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 2), {"mse": 0.0, "cosine": NAN}, {"cosine": "the original is zero everywhere and the other is zero everywhere"},
+        PairSums(6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 2), {"mse": 0.0, "cosine": NAN}, {"cosine": "the original is zero everywhere and the other is zero everywhere"},
     ),
     "none finite": (
-        Sums(0, 0.0, 0.0, 0.0, 0.0, -1.0, 0, 6, (1, 2, 3, 4)), {"sqnr_db": NAN, "mse": NAN, "max_abs_error": NAN, "cosine": NAN},
+        PairSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0, 6, (1, 2, 3, 4)), {"sqnr_db": NAN, "mse": NAN, "max_abs_error": NAN, "cosine": NAN},
         dict.fromkeys(("sqnr_db", "mse", "max_abs_error", "cosine"), "no element is finite in both"),
     ),
 }  # fmt: skip
@@ -63,15 +63,15 @@ def test_metrics(what):
 def test_the_order_with_the_smallest_error():
     """As stored, if another is no better."""
     for errors, order in (({"as stored": 2.0, "halves": 1.0}, "halves"), ({"halves": 1.0, "as stored": 1.0}, "as stored"), ({}, "as stored"), ({"pairs": 3.0}, "pairs")):
-        record = Record({name: Sums(ee=e) for name, e in errors.items()})
+        record = Record({name: PairSums(ee=e) for name, e in errors.items()})
         assert record.order == order
         again = Record.of_dict(json.loads(json.dumps(record.as_dict())))
         assert again == record
     failed = Record(problem="no file")
     assert Record.of_dict(failed.as_dict()) == failed
     record = Record()
-    record.add({"as stored": Sums(count=3, ee=1.0)})
-    record.add({"as stored": Sums(count=4, ee=0.5)})
+    record.add({"as stored": PairSums(count=3, ee=1.0)})
+    record.add({"as stored": PairSums(count=4, ee=0.5)})
     assert (record.sums["as stored"].count, record.sums["as stored"].ee) == (7, 1.5)
 
 

@@ -318,25 +318,3 @@ def test_metrics_make_no_temporary_of_the_tensors_size(granularity):
         qc.errors(x, x_hat)
     # boxes of about a million elements, in float64 at most
     assert 0 < largest.bytes <= 8 << 20 < x.nbytes
-
-
-class Calls(TorchDispatchMode):
-    """Counts operations by name."""
-
-    def __init__(self):
-        super().__init__()
-        self.counts = {}
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.__name__.partition(".")[0]
-        self.counts[name] = self.counts.get(name, 0) + 1
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(("x", "clipped"), [([0.0, 255.0, 7.0], 0), ([0.0, 256.0], 1), ([-1.0, 255.0], 1)])
-def test_clipped_elements_are_sought_only_where_there_are_some(x, clipped):
-    """Elements with the lowest or highest code are not clipped for that reason alone."""
-    result = qc.apply(x, qc.Scheme(qc.UINT8, False, range_setting=qc.Given(1.0)))
-    with Calls() as calls:
-        assert qc.report(result).clipped == clipped
-    assert calls.counts.get("bitwise_or", 0) + calls.counts.get("__or__", 0) == clipped

@@ -4,13 +4,12 @@ from quantcore.analysis.blocks import block_errors, elements_of
 from quantcore.analysis.metrics import (
     Errors,
     Report,
-    cosine_of,
+    SchemeErrors,
     decibels,
     errors,
-    relative_error,
+    errors_of,
     report,
     sqnr,
-    sqnr_of,
 )
 from quantcore.analysis.planes import Span, View, element, place
 from quantcore.analysis.range_curves import (
@@ -22,6 +21,7 @@ from quantcore.analysis.range_curves import (
     range_marks,
     search_curve,
 )
+from quantcore.analysis.sums import Found, Sums, cosine_of, quick_sums, relative_error, sqnr_of, sums_of
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.tree import Leaf, Tile, tiles
 from quantcore.analysis.views import MAPS, MAX_CELLS, Cells, MapData, box_of_blocks, map_data, step_of
@@ -30,6 +30,7 @@ from quantcore.analysis.windows import in_tensor, joined, value_data
 __all__ = [
     "Cells",
     "Errors",
+    "Found",
     "Leaf",
     "MAPS",
     "MAX_CELLS",
@@ -38,8 +39,10 @@ __all__ = [
     "RangeMark",
     "Report",
     "Row",
+    "SchemeErrors",
     "SearchCurve",
     "Span",
+    "Sums",
     "Tile",
     "View",
     "block_errors",
@@ -49,11 +52,13 @@ __all__ = [
     "element",
     "elements_of",
     "errors",
+    "errors_of",
     "frontier",
     "in_tensor",
     "joined",
     "map_data",
     "place",
+    "quick_sums",
     "range_curve",
     "range_in_use",
     "range_marks",
@@ -64,6 +69,7 @@ __all__ = [
     "sqnr",
     "sqnr_of",
     "step_of",
+    "sums_of",
     "sweep",
     "sweep_rows",
     "tiles",

@@ -1,23 +1,34 @@
 """How far the dequantized tensor is from the original.
 
-Sums are float64 over float32 errors x - x̂. The tensor is processed in chunks, so no temporary of its size is
-needed.
+Sums are float64 over float32 errors x - x̂. The tensor is processed in regions, so no temporary of its size is needed.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quantcore.analysis.sums import Sums, quick_sums, sums_of
 from quantcore.errors import QuantError
-from quantcore.granularity import Region, regions, split_axes, spread
-from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
+from quantcore.granularity import Region, split_axes, spread
+from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite
 from quantcore.qparams import decode
-from quantcore.quantization import Quantized, unclamped
+from quantcore.quantization import (
+    Quantized,
+    apply_quietly,
+    approximations,
+    may_leave_integers,
+    parameters_of,
+    unclamped,
+)
+from quantcore.scheme import Scheme, with_importance
+
+_CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,20 @@ class Errors:
 
 
 @dataclass(frozen=True)
+class SchemeErrors:
+    """The fields of `Errors`, but index and cosine, and how many elements are clipped; Σx², Σe² and Σ|e| to a relative 1e-6."""
+
+    mse: float
+    mae: float
+    sse: float
+    rmse: float
+    sqnr_db: float
+    max_abs_error: float
+    clipped: int
+    undefined: Mapping[str, str] = field(default_factory=dict, hash=False, kw_only=True)
+
+
+@dataclass(frozen=True)
 class Report(Errors):
     """`Errors` of a quantized tensor, and statistics of its codes.
 
@@ -60,91 +85,6 @@ class Report(Errors):
     rounding_sse: float
     codes_used: int
     codes_available: int
-
-
-class _Sums:
-    """Running sums over parts of x and x̂."""
-
-    def __init__(self) -> None:
-        self.sse = self.sae = self.xx = self.yy = self.xy = 0.0
-        self.worst, self.worst_at = -1.0, 0
-
-    def add(self, x: Tensor, x_hat: Tensor, flat_index: Callable[[int], int]) -> Tensor:
-        """Add one part; ``flat_index`` maps its indices to the tensor's. Return its squared errors, float64."""
-        x, x_hat = x.reshape(-1), x_hat.reshape(-1)
-        error = x - x_hat
-        wide, wide_hat, square = x.double(), x_hat.double(), error.double()
-        self.xx += float(torch.dot(wide, wide))
-        self.yy += float(torch.dot(wide_hat, wide_hat))
-        self.xy += float(torch.dot(wide, wide_hat))
-        self.sse += float(torch.dot(square, square))
-        size = error.abs_()
-        self.sae += float(size.sum(dtype=torch.float64))
-        self._keep_worst(size, flat_index)
-        return square.square_()
-
-    def _keep_worst(self, size: Tensor, flat_index: Callable[[int], int]) -> None:
-        worst = float(size.amax())
-        if math.isnan(worst):  # no element is the worst if an error is NaN
-            self.worst = math.nan
-        if not worst >= self.worst:  # argmax costs 15 times as much as amax, so it runs only when needed
-            return
-        at = flat_index(int(size.argmax()))
-        if worst > self.worst or at < self.worst_at:
-            self.worst, self.worst_at = worst, at
-
-    def errors(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """The fields of `Errors`."""
-        n = math.prod(shape)
-        found: dict[str, Any] = {
-            "mse": self.sse / n,
-            "mae": self.sae / n,
-            "sse": self.sse,
-            "rmse": math.sqrt(self.sse / n),
-            "sqnr_db": sqnr_of(self.xx, self.sse),
-            "max_abs_error": self.worst,
-            "cosine": cosine_of(self.xx, self.yy, self.xy),
-        }
-        found["undefined"] = self.reasons(found)
-        if math.isnan(self.worst):
-            return found | {"max_abs_error_index": None}
-        index = tuple(int(i) for i in np.unravel_index(self.worst_at, shape)) if shape else ()
-        return found | {"max_abs_error_index": index}
-
-    def reasons(self, found: Mapping[str, float]) -> dict[str, str]:
-        """Why each undefined metric is nan; squares of float32 never overflow xx or yy."""
-        nonfinite = [
-            f"{name} contains {what}"
-            for name, total in (("x", self.xx), ("x̂", self.yy))
-            for what, is_so in (("NaN", math.isnan), ("infinity", math.isinf))
-            if is_so(total)
-        ]
-        zero = [
-            f"{name} is zero everywhere" for name, total in (("x", self.xx), ("x̂", self.yy)) if total == 0
-        ]
-        why = " and ".join(nonfinite or zero)
-        return {name: why for name, value in found.items() if math.isnan(value)}
-
-
-def sqnr_of(power: float, sse: float) -> float:
-    """Return 10·log10(power / sse) in dB, with power Σx² and sse Σerror²; nan for 0/0, ∞/∞ and NaN."""
-    if math.isnan(power) or math.isnan(sse) or (power, sse) in ((0, 0), (math.inf, math.inf)):
-        return math.nan
-    if sse == 0:
-        return math.inf
-    return 10 * math.log10(power / sse) if power and sse < math.inf else -math.inf
-
-
-def relative_error(power: float, sse: float) -> float:
-    """Return the RMS error over the RMS of x, with power Σx² and sse Σerror²; 0 for 0/0."""
-    return math.sqrt(sse / power) if power else math.inf if sse else 0.0
-
-
-def cosine_of(xx: float, yy: float, xy: float) -> float:
-    """Return the cosine of the angle between two tensors, from Σx², Σy² and Σx·y; nan if one is 0 everywhere."""
-    length = math.sqrt(xx) * math.sqrt(yy)
-    cosine = xy / length if length else math.nan
-    return math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine))
 
 
 def decibels(value: float, digits: int = 1) -> str:
@@ -174,82 +114,155 @@ def errors(x: Any, x_hat: Any) -> Errors:
         raise QuantError(
             f"x has shape {tuple(x.shape)}, but x̂ has {tuple(x_hat.shape)}; give two of the same shape."
         )
-    sums = _Sums()
-    flat, flat_hat = x.reshape(-1), x_hat.to(x.device).reshape(-1)
-    for start in range(0, len(flat), CHUNK):
-        sums.add(flat[start : start + CHUNK], flat_hat[start : start + CHUNK], start.__add__)
-    if not math.isfinite(sums.sse):  # non-finite values show up here, so no extra pass is needed
+    sums = Sums()
+    flat, flat_hat = x.reshape(1, -1), x_hat.to(x.device).reshape(1, -1)
+    for start in range(0, x.numel(), CHUNK):
+        part = slice(start, start + CHUNK)
+        sums.merge(sums_of(flat[:, part], flat_hat[:, part], start).sums)
+    if not math.isfinite(sums.ee):  # non-finite values show up here, so no extra pass is needed
         refuse_nonfinite(x, "a comparison")
         refuse_nonfinite(x_hat, "a comparison", what="x̂")
-    return Errors(**sums.errors(tuple(x.shape)))
+    return Errors(**_errors(sums, tuple(x.shape)))
+
+
+def _errors(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the fields of `Errors`."""
+    found, undefined = sums.metrics()
+    return {**found, "max_abs_error_index": sums.index(shape), "undefined": undefined}
 
 
 def sqnr(result: Quantized) -> float:
     """Return `Report.sqnr_db` in dB, without the rest of the report."""
-    x, power, sse = result.x.reshape(result.blocked_shape), 0.0, 0.0
-    for region in regions(result.blocked_shape, result.block, CHUNK, whole_blocks=False):
-        part = split_axes(x[region.elements], region.block)
-        power += _sum_of_squares(part)
-        sse += _sum_of_squares(part - x_hat_of(result, region))
-    return sqnr_of(power, sse)
+    sums = Sums()
+    for region in result.blocks.regions(CHUNK):
+        sums.merge(sums_of_region(result, region))
+    return sums.sqnr_db
 
 
-def _sum_of_squares(values: Tensor) -> float:
-    wide = values.double().reshape(-1)
-    return float(torch.dot(wide, wide))
+def sums_of_region(result: Quantized, region: Region) -> Sums:
+    """Return the sums of a region of a result."""
+    x, x_hat = _both(result, region)
+    found = sums_of(x, x_hat).sums
+    found.worst_at = _placed(found.worst_at, region, result.blocked_shape)
+    return found
 
 
 def report(result: Quantized) -> Report:
     """Return every metric of a result, in one pass."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
-    sums, clipped, clipping_sse, rounding_sse = _Sums(), 0, 0.0, 0.0
     least, most = fmt.bounds
-    counts = torch.zeros((), dtype=torch.int64, device=result.x.device)
-    blocked = [t.reshape(result.blocked_shape) for t in (result.x, result.codes)]
+    sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
     for region, values in unclamped(result.x, result.params, result.scheme):
-        x, codes = (split_axes(t[region.elements], region.block) for t in blocked)
-        square = sums.add(x, x_hat_of(result, region), _placed(region, result.blocked_shape))
-        counts = counts + _count_codes(codes)
-        lowest, highest = torch.aminmax(values)
-        if not (lowest >= least and highest <= most):  # NaN too
-            outside = ((values < least) | (values > most)).reshape(-1)
-            clipped += int(outside.count_nonzero())
-            clipping_sse += float(square[outside].sum())
-            square[outside] = 0.0
-        rounding_sse += float(square.sum())
-    found = sums.errors(shape)
-    parts = {"clipping_sse": clipping_sse, "rounding_sse": rounding_sse}
+        own = sums_of_region(result, region)
+        sums.merge(own)
+        codes.add(result.blocks.view(result.codes)[region.elements])
+        before = values.cpu().numpy().reshape(-1)
+        outside = np.flatnonzero((before < least) | (before > most))
+        beyond, inside = _split(result, region, outside, own.ee) if len(outside) else (0.0, own.ee)
+        clipped, clipping_sse, rounding_sse = clipped + len(outside), clipping_sse + beyond, rounding_sse + inside
+    parts: dict[str, Any] = {"clipping_sse": clipping_sse, "rounding_sse": rounding_sse}
+    found = _errors(sums, shape)
+    found["undefined"] |= {name: sums.reason() for name, value in parts.items() if math.isnan(value)}
     return Report(
-        **found | parts | {"undefined": found["undefined"] | sums.reasons(parts)},
+        **found,
+        **parts,
         clipped=clipped,
         clipped_fraction=clipped / math.prod(shape),
-        codes_used=int(counts.count_nonzero()),
+        codes_used=codes.used,
         codes_available=fmt.available,
     )
 
 
+def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: Any = None) -> SchemeErrors:
+    """Return the errors of the codes that `apply` gives, from sums alone: several times as fast as `report`.
+
+    Args:
+        power: Σx², if it is known.
+        importance: as in `apply`.
+
+    >>> errors_of([1.0, 2.0, 3.5], Scheme.parse("int4")).max_abs_error
+    0.5
+
+    Raises:
+        QuantError: as in `apply`.
+    """
+    x = as_float32(x)
+    if importance is not None:
+        scheme, importance = with_importance(scheme), as_float32(importance)
+    blocks, params, _, _ = parameters_of(x, scheme, importance)
+    rules = scheme.rules
+    if params.searched is None and (rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules)):
+        sums, clipped = Sums(), 0
+        for region, x_hat, beyond in approximations(x, params, scheme, blocks):
+            values = split_axes(blocks.view(x)[region.elements], region.block)
+            sums.merge(quick_sums(values if power is None else None, torch.sub(values, x_hat, out=x_hat)))
+            clipped += beyond
+        if power is not None:
+            sums.xx = power
+        if math.isfinite(sums.ee) and sums.xx:
+            shown: dict[str, Any] = {name: value for name, value in sums.metrics()[0].items() if name != "cosine"}
+            return SchemeErrors(**shown, clipped=clipped)
+    whole = report(apply_quietly(x, scheme, importance=importance))
+    names = [each.name for each in fields(SchemeErrors)]
+    shown = {name: getattr(whole, name) for name in names}
+    shown["undefined"] = {name: why for name, why in whole.undefined.items() if name in names}
+    return SchemeErrors(**shown)
+
+
 def x_hat_of(result: Quantized, region: Region) -> Tensor:
-    """Return x̂ of one region, with the axes of `split_axes`."""
-    codes = split_axes(result.codes.view(result.blocked_shape)[region.elements], region.block)
+    """Return x̂ of one region, with the axes of `split_axes`; valid until this thread asks for the next."""
+    codes = split_axes(result.blocks.view(result.codes)[region.elements], region.block)
     scale, zero_point = (spread(p[region.grid]) for p in (result.scale, result.params.zero_point))
-    out = torch.empty(codes.shape, device=codes.device)
+    out = like(codes, "x_hat")
     return decode(codes, scale, zero_point, out, result.scheme.format, result.dequantizer.at_region(region))
 
 
-def _count_codes(codes: Tensor) -> Tensor:
-    """How often each code occurs, indexed by its bits as an unsigned integer."""
-    if codes.dtype.itemsize == 1:
-        return torch.bincount(codes.view(torch.uint8).reshape(-1), minlength=1 << 8)
-    return torch.bincount(codes.to(torch.int32).bitwise_and_(0xFFFF).reshape(-1), minlength=1 << 16)
+def _both(result: Quantized, region: Region) -> tuple[Tensor, Tensor]:
+    """Return x and x̂ of a region in one line; x̂ is valid until this thread asks for the next."""
+    x = result.blocks.view(result.x)[region.elements].reshape(1, -1)
+    return x, x_hat_of(result, region).view(1, -1)
 
 
-def _placed(region: Region, shape: tuple[int, ...]) -> Callable[[int], int]:
-    """Return a function from flat indices of a region to flat indices of the tensor."""
-    box = tuple(e.stop - e.start for e in region.elements)
+def _split(
+    result: Quantized, region: Region, outside: npt.NDArray[np.int64], sse: float
+) -> tuple[float, float]:
+    """Return the squared error of the elements ``outside`` and of the others in a region, ``sse`` in all."""
+    error = np.subtract(*(t.cpu().numpy().reshape(-1) for t in _both(result, region)))
+    beyond = np.square(error[outside], dtype=np.float64).sum()
+    inside = sse - beyond
+    if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors
+        error[outside] = 0.0
+        inside = np.square(error, dtype=np.float64).sum()
+    return float(beyond), float(inside)
 
-    def flat_index(place: int) -> int:
-        inside = np.unravel_index(place, box)
-        at = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
-        return int(np.ravel_multi_index(at, shape))
 
-    return flat_index if shape else int
+class _CodesUsed:
+    """Which codes occur, by their bits as an unsigned integer."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._least = torch.iinfo(dtype).min
+        self._seen = torch.zeros(1 << 8 * min(2, dtype.itemsize), dtype=torch.bool)
+
+    def add(self, codes: Tensor) -> None:
+        """Add the codes of a box; counting them costs more than finding out that all were seen."""
+        low, high = (int(end) - self._least for end in torch.aminmax(codes))
+        if high < len(self._seen) and bool(self._seen.roll(self._least)[low : high + 1].all()):
+            return
+        if codes.dtype.itemsize == 1:
+            bits = codes.contiguous().view(torch.uint8)
+        else:
+            bits = codes.to(torch.int32).bitwise_and_(0xFFFF)
+        self._seen |= torch.bincount(bits.reshape(-1), minlength=len(self._seen)).cpu() > 0
+
+    @property
+    def used(self) -> int:
+        """The number of distinct codes."""
+        return int(self._seen.count_nonzero())
+
+
+def _placed(place: int, region: Region, shape: tuple[int, ...]) -> int:
+    """Return the flat index in the tensor of a flat index in a region."""
+    if not shape:
+        return place
+    inside = np.unravel_index(place, tuple(e.stop - e.start for e in region.elements))
+    return int(np.ravel_multi_index([int(i) + e.start for i, e in zip(inside, region.elements, strict=True)], shape))

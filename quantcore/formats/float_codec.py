@@ -80,6 +80,22 @@ def encode_(work: Tensor, out: Tensor, layout: FloatLayout, rule: Rounding = hal
     return out.copy_(codes)
 
 
+def round_(work: Tensor, layout: FloatLayout, rule: Rounding = half_even) -> bool:
+    """Round float32 numbers in place to the values of the codes that `encode_` gives them; return whether this can do it.
+
+    Adding 1.5 times the power of two whose last bit is the mantissa's last rounds half to even, whatever the sign.
+    """
+    most, width = float(table(layout)[layout.top]), _MANTISSA - layout.mantissa
+    usual = layout.saturate and layout.subnormals and layout.sign == "bit" and width > 1
+    if not usual or rule is not half_even or layout.lowest_exponent <= _LEAST_OF_SUMS or most * 2.0**width > 2.0**126:
+        return False
+    if bool(work.clamp_(-most, most).amax().isnan()):
+        return False
+    power = _power(work, layout.lowest_exponent).mul_(1.5 * 2.0**width)
+    work.add_(power).sub_(power)
+    return True
+
+
 def _cast(work: Tensor, out: Tensor, layout: FloatLayout) -> bool:
     """Encode with torch's cast, in a third of the time, if a dtype has these codes; return whether it did.
 

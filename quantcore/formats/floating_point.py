@@ -192,6 +192,10 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         """
         return float_codec.encode_(work, out, self, rule) if work.numel() else out
 
+    def round_(self, work: Tensor, rule: Rounding = half_even) -> bool:
+        """Round ``work``, float32, in place to the values of its codes, without the codes; return whether it could."""
+        return float_codec.round_(work, self, rule)
+
     def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
         """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
         return lookup_table.decode_(codes, self.table, out)

@@ -17,7 +17,7 @@ from quantcore.numerics.rounding import (
     rounding,
     takes_sum,
 )
-from quantcore.numerics.scratch import like, round_to
+from quantcore.numerics.scratch import like, round_to, scratch
 
 __all__ = [
     "BELOW_HALF",
@@ -41,5 +41,6 @@ __all__ = [
     "refuse_nonfinite",
     "round_to",
     "rounding",
+    "scratch",
     "takes_sum",
 ]

@@ -1,12 +1,14 @@
 """Reusable memory for temporaries: allocating new memory for every piece of a tensor can cost more than the
 arithmetic, since each new page causes a page fault."""
 
+import math
 import threading
 
 import torch
 from torch import Tensor
 
-_LARGEST = 1 << 20  # elements; larger buffers are not kept
+_LARGEST = 1 << 22  # bytes; larger buffers are not kept
+_CPU = torch.device("cpu")
 
 
 class _Buffers(threading.local):
@@ -17,21 +19,25 @@ class _Buffers(threading.local):
 _of_this_thread = _Buffers()
 
 
-def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return an uninitialized contiguous tensor of the shape of ``values``.
+def scratch(
+    place: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, device: torch.device = _CPU
+) -> Tensor:
+    """Return an uninitialized contiguous tensor.
 
     It is valid until this thread asks for the same ``place`` again.
-
-    Args:
-        dtype: with 4 or 2 bytes per element.
     """
-    n = values.numel()
-    if n > _LARGEST or values.device.type != "cpu":
-        return torch.empty(values.shape, dtype=dtype, device=values.device)
+    size = math.prod(shape) * dtype.itemsize
+    if size > _LARGEST or device.type != "cpu":
+        return torch.empty(shape, dtype=dtype, device=device)
     buffer = _of_this_thread.buffers.get(place)
-    if buffer is None or buffer.numel() < n:
-        buffer = _of_this_thread.buffers[place] = torch.empty(n)
-    return buffer.view(dtype)[:n].view(values.shape)
+    if buffer is None or buffer.numel() < size:
+        buffer = _of_this_thread.buffers[place] = torch.empty(size, dtype=torch.uint8)
+    return buffer[:size].view(dtype).view(shape)
+
+
+def like(values: Tensor, place: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return `scratch` of the shape of ``values``, on its device."""
+    return scratch(place, values.shape, dtype, values.device)
 
 
 def round_to(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,16 +1,17 @@
 """Quantize a tensor by a scheme: codes and dequantized values."""
 
-from quantcore.quantization.codes import codes_of, dequantize, dequantize_with, quantize
+from quantcore.quantization.codes import approximations, codes_of, dequantize, dequantize_with, quantize
 from quantcore.quantization.fit import fit_scheme
 from quantcore.quantization.library_encodings import encoding
 from quantcore.quantization.overflow import may_leave_integers
-from quantcore.quantization.quantized import Quantized, apply, apply_quietly
+from quantcore.quantization.quantized import Quantized, apply, apply_quietly, parameters_of
 from quantcore.quantization.walk import coded_with, convention_of, unclamped
 
 __all__ = [
     "Quantized",
     "apply",
     "apply_quietly",
+    "approximations",
     "coded_with",
     "codes_of",
     "convention_of",
@@ -19,6 +20,7 @@ __all__ = [
     "encoding",
     "fit_scheme",
     "may_leave_integers",
+    "parameters_of",
     "quantize",
     "unclamped",
 ]

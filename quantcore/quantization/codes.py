@@ -4,17 +4,19 @@ A region has about 2 MB, and all its blocks have the same shape: new temporaries
 cost many times as much as the arithmetic.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.formats import IntFormat
-from quantcore.granularity import Blocks, split_axes, spread
-from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite, rounding
-from quantcore.qparams import QParams, decode, dequantizer_of, fit, store
+from quantcore.formats import FloatFormat, IntFormat
+from quantcore.granularity import Blocks, Region, split_axes, spread
+from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite, rounding
+from quantcore.qparams import QParams, decode, dequantizer_of, fit, store, unscale
 from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
 from quantcore.quantization.searched import keep_searched
 from quantcore.quantization.walk import boxes, prepare
@@ -74,6 +76,32 @@ def codes_with(
     if params.searched is not None and rules.storage.zero_scale == "searched":
         keep_searched(codes, params, blocks)
     return codes, nan_note(nans, rules) if nans and fmt.has_zero_point else ""
+
+
+def approximations(
+    x: Tensor, params: QParams, scheme: Scheme, blocks: Blocks
+) -> Iterator[tuple[Region, Tensor, int]]:
+    """Yield each region with the values that its codes dequantize to, and the number of clipped elements; keeps no codes.
+
+    The values are in the axes of `split_axes`, in memory that the next region overwrites. Not for codes that a search
+    finds, nor for values that `may_leave_integers`.
+    """
+    fmt, rules = scheme.format, scheme.rules
+    scale, zero_point, shifted = prepare(params.scale, params.zero_point, blocks, x.device)
+    dequantizer, round_, (least, most) = dequantizer_of(params, fmt, rules), rounding(rules.coding.rounding), fmt.bounds
+    for region, work, _ in boxes(x, params, scheme, blocks):
+        before = work.cpu().numpy()
+        clipped = int(np.count_nonzero(before < least) + np.count_nonzero(before > most))
+        s, z = spread(scale[region.grid]), spread(zero_point[region.grid]) if shifted else None
+        own, values = dequantizer.at_region(region), work
+        if isinstance(fmt, IntFormat):
+            values = fit(work, scheme)
+        elif not (isinstance(fmt, FloatFormat) and not rules.coding.zero_replacement and fmt.round_(work, round_)):
+            codes = like(work, "codes", fmt.dtype)
+            fmt.encode_(work, codes, round_)
+            replace_codes(codes, None, fmt, rules)
+            fmt.decode_(codes, work)
+        yield region, unscale(values, s, z, own, work), clipped
 
 
 def codes_of(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:

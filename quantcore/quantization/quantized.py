@@ -122,6 +122,21 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importan
     x = as_float32(x)
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
+    blocks, params, scales, mins = parameters_of(x, scheme, importance)
+    codes, of_nan = codes_with(x, params, scheme, blocks, out=None if out is None else out.codes)
+    params = replace(params, searched=None, weights=None)
+    notes = [note for note in (_zero_point_outside(params, scheme), of_nan) if note]
+    return Quantized(x, scheme, codes, params, tuple(notes), scales, mins, importance)
+
+
+def parameters_of(
+    x: Tensor, scheme: Scheme, importance: Tensor | None = None
+) -> tuple[Blocks, QParams, Quantized | None, Quantized | None]:
+    """Return the blocks of x, float32, their parameters as stored, and the quantized scales and mins.
+
+    Raises:
+        QuantError: as in `apply`.
+    """
     check_supported(scheme, tuple(x.shape))
     blocks = Blocks.of(scheme.granularity, tuple(x.shape))
     params = find_qparams(x, scheme, blocks, importance)
@@ -135,10 +150,7 @@ def apply_quietly(x: Any, scheme: Scheme, out: Quantized | None = None, importan
             mins = _inner(-params.zero_point if below else params.zero_point, scheme, weights)
         params = _stored(params, scheme, scales, mins)
         check_stored(params, scheme)
-    codes, of_nan = codes_with(x, params, scheme, blocks, out=None if out is None else out.codes)
-    params = replace(params, searched=None, weights=None)
-    notes = [note for note in (_zero_point_outside(params, scheme), of_nan) if note]
-    return Quantized(x, scheme, codes, params, tuple(notes), scales, mins, importance)
+    return blocks, params, scales, mins
 
 
 def _inner(parameters: Tensor, scheme: Scheme, weights: Tensor | None) -> Quantized:

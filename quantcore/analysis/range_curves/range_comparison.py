@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from quantcore.analysis.metrics import report, sqnr_of
+from quantcore.analysis.metrics import report
 from quantcore.analysis.range_curves.block_sample import MeasuredBlocks, measured_blocks
 from quantcore.analysis.range_curves.range_curve import widths_of
+from quantcore.analysis.sums import sqnr_of
 from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters

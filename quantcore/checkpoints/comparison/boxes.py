@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
-from quantcore.checkpoints.comparison.sums import Sums, sums_of
+from quantcore.checkpoints.comparison.sums import PairSums, pair_sums
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import rows_per_box
 from quantcore.errors import QuantError
@@ -31,7 +31,7 @@ class Work:
         self.number, self.pair, self.problem = number, pair, ""
         self.orders, self._likely = orders, likely
         self._lock = threading.Lock()
-        self._first: tuple[tuple[str, ...], dict[str, Sums]] | None = None
+        self._first: tuple[tuple[str, ...], dict[str, PairSums]] | None = None
         try:
             x, y = (
                 rows_of(layout, part)
@@ -62,7 +62,7 @@ class Work:
                 self.problem = str(error)
         return Box(self.number, boxes, True, problem=self.problem)
 
-    def compare(self, box: int) -> dict[str, Sums]:
+    def compare(self, box: int) -> dict[str, PairSums]:
         """Return the sums of a box for each row order that is tried.
 
         Raises:
@@ -74,7 +74,7 @@ class Work:
         orders, first = self._first
         return first if box == 0 else self._sums(box, orders)
 
-    def _decide(self) -> tuple[tuple[str, ...], dict[str, Sums]]:
+    def _decide(self) -> tuple[tuple[str, ...], dict[str, PairSums]]:
         found = self._sums(0, (AS_STORED, *self._likely))
         best = min(found.values(), key=lambda sums: sums.ee)
         if best.relative > FAR:
@@ -84,11 +84,11 @@ class Work:
                 found[order] = others[order]
         return tuple(found), found
 
-    def _sums(self, box: int, orders: tuple[str, ...]) -> dict[str, Sums]:
+    def _sums(self, box: int, orders: tuple[str, ...]) -> dict[str, PairSums]:
         start = box * self.rows
         stop = min(start + self.rows, self.both.count)
         if stop <= start:
-            return {order: Sums() for order in orders}
+            return {order: PairSums() for order in orders}
         x, y = self.both.read(start, stop)
         found = {}
         stored = y if len(self.pair.shape) > 1 else y.view(-1)
@@ -97,7 +97,7 @@ class Work:
             if name != AS_STORED:
                 undone = self.orders.by_name[name].undo(stored, slice(start, stop))
                 values = undone.contiguous().view(y.shape)
-            found[name] = sums_of(x, values, start * self.both.width)
+            found[name] = pair_sums(x, values, start * self.both.width)
         return found
 
 
@@ -108,7 +108,7 @@ class Box:
     pair: int
     boxes: int
     is_last: bool
-    sums: Mapping[str, Sums] = field(default_factory=dict)
+    sums: Mapping[str, PairSums] = field(default_factory=dict)
     problem: str = ""
 
 

@@ -5,17 +5,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from quantcore.checkpoints.comparison.sums import SCRATCH
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.rows import ready, refuse_long
 from quantcore.granularity import Shape
+from quantcore.numerics import scratch
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ class Both:
         for place, side in zip(("original", "other"), self.sides, strict=True):
             times = side.count // self.count
             rows = (stop - start) * times
-            out = torch.from_numpy(SCRATCH.array(place, rows * side.width, np.float32)).view(rows, side.width)
+            out = scratch(place, (rows, side.width))
             side.read(start * times, stop * times, out)
             found.append(out.view(-1, self.columns) if self.columns else out.view(1, -1))
         return found[0], found[1]

@@ -5,11 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
-from quantcore.analysis import cosine_of, decibels, sqnr_of
+from quantcore.analysis import decibels, sqnr_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, described
-from quantcore.checkpoints.comparison.sums import Sums
+from quantcore.checkpoints.comparison.sums import PairSums
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.statement import plain
 from quantcore.wording import count, joined
@@ -27,13 +25,13 @@ _NONFINITE = {
 class Record:
     """What is known about one pair: sums by the row order that was undone, or why it can't be compared."""
 
-    sums: dict[str, Sums] = field(default_factory=dict)
+    sums: dict[str, PairSums] = field(default_factory=dict)
     problem: str = ""
 
-    def add(self, later: Mapping[str, Sums]) -> None:
+    def add(self, later: Mapping[str, PairSums]) -> None:
         """Add the sums of the next box."""
         for order, sums in later.items():
-            self.sums.setdefault(order, Sums()).add(sums)
+            self.sums.setdefault(order, PairSums()).merge(sums)
 
     @property
     def order(self) -> str:
@@ -49,7 +47,7 @@ class Record:
     @classmethod
     def of_dict(cls, plain: Mapping[str, Any]) -> "Record":
         """Return what `as_dict` wrote."""
-        sums = {str(order): Sums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
+        sums = {str(order): PairSums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
         return cls(sums, str(plain.get("problem", "")))
 
 
@@ -171,28 +169,18 @@ def _text(index: tuple[int, ...] | None) -> str:
     return "" if index is None else ", ".join(map(str, index))
 
 
-def metrics(sums: Sums, shape: tuple[int, ...]) -> dict[str, Any]:
+def metrics(sums: PairSums, shape: tuple[int, ...]) -> dict[str, Any]:
     """Return the fields of `TensorResult` that follow from sums."""
-    n, power, sse = sums.count, sums.xx, sums.ee
-    found: dict[str, Any] = {
-        "sqnr_db": sqnr_of(power, sse) if n else math.nan,
-        "mse": sse / n if n else math.nan,
-        "max_abs_error": sums.worst if n else math.nan,
-        "cosine": cosine_of(sums.xx, sums.yy, sums.xy),
-    }
-    sides = (("the original", sums.xx), ("the other", sums.yy))
-    zero = " and ".join(f"{what} is zero everywhere" for what, of in sides if not of)
-    why = zero if n else "no element is finite in both"
-    undefined = {name: why for name, value in found.items() if math.isnan(value)}
-    at = tuple(int(i) for i in np.unravel_index(sums.worst_at, shape)) if shape and n else ()
-    return found | {
-        "undefined": undefined,
-        "max_abs_error_index": at if n else None,
+    found, undefined = sums.metrics("the original", "the other")
+    shown = ("sqnr_db", "mse", "max_abs_error", "cosine")
+    return {name: found[name] for name in shown} | {
+        "undefined": {name: why if sums.count else "no element is finite in both" for name, why in undefined.items() if name in shown},
+        "max_abs_error_index": sums.index(shape),
         "different": sums.different,
         "equal": sums.different == 0,
         "nonfinite": dict(zip(_NONFINITE, sums.nonfinite, strict=True)),
-        "power": power,
-        "squared_error": sse,
+        "power": sums.xx,
+        "squared_error": sums.ee,
     }
 
 

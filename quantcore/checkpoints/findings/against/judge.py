@@ -88,7 +88,7 @@ class _Judgement:
         """Return what is wrong with a quantized weight."""
         if measure.leak is not None:
             return [measure.leak]
-        if not measure.squares:
+        if not measure.sums.ee:
             return []
         siblings = self.siblings(measure)
         is_far = far(measure, siblings)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.analysis import relative_error, sqnr_of
+from quantcore.analysis import Sums, sums_of
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
@@ -33,7 +33,7 @@ _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would
 class Measure:
     """The errors of one weight against its original, summed over boxes of rows.
 
-    ``squares``, ``original``: Σe² and Σx². ``units``: the sum of squared errors in steps of their own codes over the
+    ``sums``: of x, the original, and e. ``units``: the sum of squared errors in steps of their own codes over the
     ``inner`` elements that are not clipped. ``edge``: how many of these have errors near half a step. ``unequal``: elements of a plain weight
     that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² and
     Σx² of each column until `done`; ``strange_columns``,
@@ -43,13 +43,11 @@ class Measure:
 
     layout: Layout
     source: Ordered
-    squares: float = 0.0
-    original: float = 0.0
+    sums: Sums = field(default_factory=Sums)
     units: float = 0.0
     inner: int = 0
     edge: int = 0
     unequal: int = 0
-    largest: tuple[float, int] = (0.0, 0)
     rows: list[npt.NDArray[np.float64]] = field(default_factory=list)
     bulk: float = math.nan
     columns: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 1)))
@@ -88,12 +86,12 @@ class Measure:
     @property
     def relative(self) -> float:
         """RMS error divided by the RMS of the original."""
-        return relative_error(self.original, self.squares)
+        return self.sums.relative
 
     @property
     def sqnr(self) -> float:
         """In dB."""
-        return sqnr_of(self.original, self.squares) if self.squares else math.inf
+        return self.sums.sqnr_db if self.sums.ee else math.inf
 
     @property
     def steps(self) -> float:
@@ -126,21 +124,20 @@ class Measure:
             if not bool(error.isfinite().all()):  # NaN and infinity have findings of their own
                 good = error.isfinite()
                 error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
-            self._squares(a, error)
-            self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             first = box.start + start
+            self._squares(a, b, error, first)
+            self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             if gridded:
                 self._in_steps(a, b, error, first, *(t[part] for t in gridded))
             elif self.is_plain:
-                self._plain(a, b, error, first)
+                self._plain(a, error)
 
-    def _squares(self, x: Tensor, error: Tensor) -> None:
-        columns = torch.stack([t.double().square_().sum(0) for t in (error, x)]).numpy()
-        self.squares += float(columns[0].sum())
-        self.original += float(columns[1].sum())
+    def _squares(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
+        found = sums_of(x, y, first * self.width)
+        self.sums.merge(found.sums)
         if self.width > 1:
-            self.columns = self.columns + columns
-            mine, of_x = (t.double().square_().sum(1) for t in (error, x))
+            self.columns = self.columns + torch.stack([t.double().square_().sum(0) for t in (error, x)]).numpy()
+            mine, of_x = found.ee.sum(1), found.xx.sum(1)
             self.strange_rows += int(((mine > _STRANGE * of_x) & (mine > _MATTERS * of_x.mean())).sum())
 
     def _in_steps(
@@ -186,7 +183,7 @@ class Measure:
         chosen = [t.reshape(-1).index_select(0, places) for t in (x, y, scale, code, errors - 0.5, size / step, stored, step)]
         self.roundings.add(Elements(*chosen), places // self.width + first, places % self.width)
 
-    def _plain(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:
+    def _plain(self, x: Tensor, error: Tensor) -> None:
         """Compare with the original rounded to the dtype of the weight."""
         own, dtype = self.layout.dtype, self.source.layout.dtype
         if not (own.is_floating_point and dtype.is_floating_point):
@@ -195,10 +192,6 @@ class Measure:
             rounding = rounding_of(own) + rounding_of(dtype)
             least = float(torch.finfo(own).tiny) * float(torch.finfo(own).eps)
             self.unequal += int((error.abs() > 2 * rounding * x.abs() + least).sum())
-        worst = int(error.abs().argmax())
-        size = float(error.abs().reshape(-1)[worst])
-        if size > self.largest[0]:
-            self.largest = size, first * self.width + worst
 
     def done(self) -> "Measure":
         """Return itself with what single rows and columns add up to, without these."""
@@ -208,7 +201,7 @@ class Measure:
             self.bulk = 12 * float(np.median(sums[known] / counts[known])) if known.any() else math.nan
         self.leak = leak_of(self.layout, self.columns[0])
         errors, powers = self.columns
-        matters = errors > _MATTERS * self.original / len(errors)
+        matters = errors > _MATTERS * self.sums.xx / len(errors)
         self.strange_columns = int(((errors > _STRANGE * powers) & matters).sum())
         self.rows, self.columns = [], np.zeros((2, 1))
         return self

@@ -32,7 +32,7 @@ def of_plain(
     measure = suspect.measure
     if measure.relative > 1:
         return not_the_original(measure)
-    size, flat = measure.largest
+    size, flat = measure.sums.worst, measure.sums.worst_at
     row, column = divmod(flat, measure.width)
     at = (row, column) if len(suspect.layout.shape) > 1 else (row,)
     words = "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; the relative error is {relative}."

@@ -99,7 +99,7 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
 def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
-    usual = measure.original / math.prod(measure.layout.shape)  # mean x²
+    usual = measure.sums.xx / math.prod(measure.layout.shape)  # mean x²
     zeroed, bad = [], []
     for place, run in left:
         if run.error(run.y) <= _MATTERS * usual * len(run.x):

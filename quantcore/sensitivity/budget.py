@@ -1,0 +1,224 @@
+"""The option of every group with the least summed error whose summed cost is within a budget: a multiple-choice knapsack.
+
+Up to `EXACT` combinations of half of the groups it is exact: the groups are split in two halves, all combinations of each are
+listed, and the best pairs are found by sorting (Horowitz and Sahni, 1974). Beyond, options on the lower convex hull of each
+group are taken by falling error per cost, which is the optimum of the linear relaxation but for one group; the gap to it is
+stated (Sinha and Zoltners, 1979). Sums are exact, so that ties are ties and no rounding exceeds the budget.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from quantcore.errors import QuantError
+
+EXACT = 6**6  # combinations of half of the groups: 12 groups with 6 options each
+
+
+class Choice(tuple[int, ...]):
+    """The option of every group, with their summed ``error`` and ``cost``.
+
+    ``gap``: how much larger the error may be than the least possible one; 0 if it is the least.
+    """
+
+    error: float
+    cost: float
+    gap: float
+
+    @classmethod
+    def of(cls, options: Sequence[int], error: float, cost: float, gap: float = 0.0) -> "Choice":
+        """Return a choice."""
+        found = cls(options)
+        found.error, found.cost, found.gap = error, cost, gap
+        return found
+
+
+class _Option(NamedTuple):
+    """Costs and errors are integers in a common unit."""
+
+    cost: int
+    error: int
+    number: int
+
+
+class _Pick(NamedTuple):
+    """Some groups' summed cost and error, and their options."""
+
+    cost: int
+    error: int
+    options: tuple[int, ...]
+
+
+def bit_budget(errors: Any, costs: Any, budget: float) -> Choice:
+    """Return the option of each group with the least summed error at a summed cost of at most ``budget``.
+
+    Args:
+        errors, costs: of shape (groups, options), finite and not negative; costs in the budget's unit.
+
+    >>> choice = bit_budget([[9.0, 1.0], [4.0, 3.0]], [[2, 4], [2, 4]], 6)
+    >>> tuple(choice), choice.error, choice.gap
+    ((1, 0), 5.0, 0.0)
+
+    Raises:
+        QuantError: the shapes differ, a number is not finite or negative, or no choice is within the budget.
+    """
+    groups, error_unit, cost_unit = _groups(errors, costs)
+    limit = _limit(budget, cost_unit)
+    cheapest = [group[0].cost for group in groups]
+    least = sum(cheapest)
+    if sum(float(cost * cost_unit) for cost in cheapest) <= float(budget):  # as the one who asks may have added them
+        limit = max(limit, least)
+    if least > limit:
+        raise QuantError(
+            f"No choice is within the budget of {budget:g}: the cheapest options of the {len(groups):,} groups cost "
+            f"{float(least * cost_unit):g}. Raise the budget, or give cheaper options."
+        )
+    middle = _middle(groups)
+    if max(math.prod(map(len, half)) for half in (groups[:middle], groups[middle:])) <= EXACT:
+        found, gap = _best_pair(_picks(groups[:middle]), _picks(groups[middle:]), limit), Fraction(0)
+    else:
+        found, gap = _along_hull(groups, limit)
+    return Choice.of(found.options, float(found.error * error_unit), float(found.cost * cost_unit), float(gap * error_unit))
+
+
+def budget_curve(errors: Any, costs: Any) -> list[Choice]:
+    """Return the choices on the lower convex hull of error against cost, from the cheapest to the most precise.
+
+    Each has the least error of all choices that cost as much or less.
+
+    Raises:
+        QuantError: as in `bit_budget`.
+    """
+    groups, error_unit, cost_unit = _groups(errors, costs)
+    found = [pick for pick, _ in _hull_path(groups)]
+    return [Choice.of(p.options, float(p.error * error_unit), float(p.cost * cost_unit)) for p in found]
+
+
+def _groups(errors: Any, costs: Any) -> tuple[list[list[_Option]], Fraction, Fraction]:
+    """Return the options of each group that can be best, by rising cost and falling error, with the units of error and cost."""
+    checked = []
+    for name, values in (("errors", errors), ("costs", costs)):
+        try:
+            array = np.asarray(values, np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.ndim != 2 or not array.shape[1]:
+            raise QuantError(f"{name} must be numbers of shape (groups, options), with one option or more.")
+        if not np.isfinite(array).all() or (array < 0).any():
+            raise QuantError(f"{name} must be finite and not negative; leave out options that can't be chosen.")
+        checked.append(array)
+    if checked[0].shape != checked[1].shape:
+        raise QuantError(f"errors have shape {checked[0].shape}, but costs have {checked[1].shape}; give one cost per error.")
+    (of_errors, error_unit), (of_costs, cost_unit) = map(_integers, checked)
+    groups = []
+    for row in zip(of_errors, of_costs, strict=True):
+        kept: list[_Option] = []
+        for cost, error, number in sorted((c, e, i) for i, (e, c) in enumerate(zip(*row, strict=True))):
+            if not kept or error < kept[-1].error:
+                kept.append(_Option(cost, error, number))
+        groups.append(kept)
+    return groups, error_unit, cost_unit
+
+
+def _integers(values: np.ndarray) -> tuple[list[list[int]], Fraction]:
+    """Return the numbers as multiples of a power of two, exactly, with that power."""
+    ratios = [[float(v).as_integer_ratio() for v in row] for row in values]
+    unit = max((below for row in ratios for _, below in row), default=1)
+    return [[above * (unit // below) for above, below in row] for row in ratios], Fraction(1, unit)
+
+
+def _limit(budget: float, unit: Fraction) -> int:
+    """Return the largest cost that is ``budget`` or less once it is rounded to a float."""
+    budget = float(budget)
+    if math.isnan(budget) or budget < 0:
+        raise QuantError(f"The budget must be a number of 0 or more, not {budget:g}.")
+    if math.isinf(budget) or budget == math.nextafter(math.inf, 0):
+        return int(Fraction(math.nextafter(math.inf, 0)) * 2**64 / unit)
+    limit = math.floor((Fraction(budget) + Fraction(math.nextafter(budget, math.inf))) / 2 / unit)
+    return limit if float(limit * unit) <= budget else limit - 1
+
+
+def _middle(groups: Sequence[Sequence[_Option]]) -> int:
+    """Return where to split the groups so that the half with more combinations has as few as possible."""
+    sizes = [len(group) for group in groups]
+    return min(range(len(sizes) + 1), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
+
+
+def _picks(groups: Sequence[Sequence[_Option]]) -> list[_Pick]:
+    """Return the combinations that can be best, by rising cost and falling error."""
+    picks = [_Pick(0, 0, ())]
+    for group in groups:
+        every = [_Pick(p.cost + o.cost, p.error + o.error, (*p.options, o.number)) for p in picks for o in group]
+        every.sort(key=lambda p: p[:2])
+        picks = []
+        for pick in every:
+            if not picks or pick.error < picks[-1].error:
+                picks.append(pick)
+    return picks
+
+
+def _best_pair(first: list[_Pick], second: list[_Pick], limit: int) -> _Pick:
+    """Return the pair with the least error, then the least cost, within the limit."""
+    costs = [pick.cost for pick in second]
+    pairs = ((a, second[at - 1]) for a in first if (at := bisect_right(costs, limit - a.cost)))
+    a, b = min(pairs, key=lambda pair: (pair[0].error + pair[1].error, pair[0].cost + pair[1].cost))
+    return _Pick(a.cost + b.cost, a.error + b.error, a.options + b.options)
+
+
+def _hull(options: Sequence[_Option]) -> list[_Option]:
+    """Return the options on the lower convex hull of error against cost."""
+    hull: list[_Option] = []
+    for option in options:
+        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], option):
+            hull.pop()
+        hull.append(option)
+    return hull
+
+
+def _slope(one: _Option, other: _Option) -> Fraction:
+    """Return by how much the error falls per cost."""
+    return Fraction(one.error - other.error, other.cost - one.cost)
+
+
+def _hull_path(groups: Sequence[Sequence[_Option]]) -> list[tuple[_Pick, Fraction]]:
+    """Return the choices along the hulls, each with the slope of the step that led there."""
+    hulls = [_hull(group) for group in groups]
+    steps = sorted(
+        ((_slope(a, b), i, a, b) for i, hull in enumerate(hulls) for a, b in pairwise(hull)),
+        key=lambda step: (-step[0], step[1], step[2].cost),
+    )
+    options = [hull[0].number for hull in hulls]
+    cost, error = (sum(hull[0][field] for hull in hulls) for field in (0, 1))
+    path = [(_Pick(cost, error, tuple(options)), Fraction(0))]
+    for slope, i, a, b in steps:
+        options[i] = b.number
+        cost, error = cost + b.cost - a.cost, error + b.error - a.error
+        path.append((_Pick(cost, error, tuple(options)), slope))
+    return path
+
+
+def _along_hull(groups: Sequence[Sequence[_Option]], limit: int) -> tuple[_Pick, Fraction]:
+    """Return a choice within the limit, and how far its error may be from the least."""
+    path = _hull_path(groups)
+    at = bisect_right([pick.cost for pick, _ in path], limit) - 1
+    pick, bound = path[at][0], Fraction(path[at][0].error)
+    if at + 1 < len(path):
+        bound -= path[at + 1][1] * (limit - pick.cost)
+    options, cost, error = list(pick.options), pick.cost, pick.error
+    held = [{o.number: o for o in group}[number] for group, number in zip(groups, options, strict=True)]
+    while True:  # what is left of the budget goes where the error falls most
+        better = [
+            (held[i].error - o.error, held[i].cost - o.cost, i, o)
+            for i, group in enumerate(groups) for o in group
+            if o.error < held[i].error and cost + o.cost - held[i].cost <= limit
+        ]  # fmt: skip
+        if not better:
+            break
+        gain, saved, i, option = max(better, key=lambda found: found[:2])
+        held[i], cost, error = option, cost - saved, error - gain
+    return _Pick(cost, error, tuple(o.number for o in held)), max(Fraction(0), error - bound)
