@@ -99,7 +99,7 @@ from quantcore.scheme import (
     storage,
     unsupported_reason,
 )
-from quantcore.sensitivity import bit_budget
+from quantcore.layerwise import bit_budget
 from quantcore.tracing import Step, Trace, trace
 
 # imported on first access: plotly and safetensors are slow to import

@@ -24,7 +24,7 @@ quantcore.mistakes
 quantcore.matching quantcore.snippets quantcore.export quantcore.training
 quantcore.comparison quantcore.diagnosis quantcore.prediction quantcore.pasted quantcore.figures
 quantcore.checkpoints
-quantcore.sensitivity
+quantcore.layerwise
 quantcore.__main__
 quantcore
 pages.browser

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import quantcore as qc
-from quantcore.sensitivity import budget_curve
+from quantcore.layerwise import budget_curve
 
 
 def cases(rng, count, groups, options):
@@ -103,7 +103,7 @@ def test_the_gap_bounds_the_least_error(monkeypatch):
     for errors, costs, budget in cases(rng, 60, 4, 4):
         exact = qc.bit_budget(errors, costs, budget)
         with monkeypatch.context() as patch:
-            patch.setattr("quantcore.sensitivity.budget.EXACT", 0)
+            patch.setattr("quantcore.layerwise.budget.EXACT", 0)
             found = checked(errors, costs, budget)
         assert exact.error - 1e-12 <= found.error <= exact.error + found.gap + 1e-12
 

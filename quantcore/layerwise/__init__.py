@@ -1,5 +1,5 @@
 """Which weight of a model takes which scheme: the errors of every weight under several schemes, and a budget of bits."""
 
-from quantcore.sensitivity.budget import Choice, bit_budget, budget_curve
+from quantcore.layerwise.budget import Choice, bit_budget, budget_curve
 
 __all__ = ["Choice", "bit_budget", "budget_curve"]
