@@ -7,7 +7,7 @@
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quantcore.analysis import (
     Errors,
@@ -99,7 +99,6 @@ from quantcore.scheme import (
     storage,
     unsupported_reason,
 )
-from quantcore.layerwise import bit_budget
 from quantcore.tracing import Step, Trace, trace
 
 # imported on first access: plotly and safetensors are slow to import
@@ -107,6 +106,7 @@ _MODULES = {
     "checkpoints": "quantcore.checkpoints",
     "export": "quantcore.export",
     "figures": "quantcore.figures",
+    "layerwise": "quantcore.layerwise",
     "snippets": "quantcore.snippets",
     "tensors": "quantcore.tensors",
     "training": "quantcore.training",
@@ -114,9 +114,17 @@ _MODULES = {
 }
 
 
+_FUNCTIONS = {"bit_budget": "quantcore.layerwise", "sensitivity": "quantcore.layerwise"}
+
+if TYPE_CHECKING:
+    from quantcore.layerwise import bit_budget, sensitivity
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(_FUNCTIONS[name]), name)
     for kind in RANGE_SETTINGS.values():  # scripts make them by their names
         if name == kind.__name__:
             return kind
@@ -219,6 +227,7 @@ __all__ = [
     "read_code",
     "report",
     "search_curve",
+    "sensitivity",
     "storage",
     "sweep",
     "sweep_rows",

@@ -1,4 +1,4 @@
-"""The command line: ``python -m quantcore check PATH``, ``python -m quantcore compare A B``."""
+"""The command line: ``python -m quantcore check PATH``, ``compare A B``, ``sensitivity PATH``."""
 
 import argparse
 import csv
@@ -17,6 +17,7 @@ from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_
 from quantcore.checkpoints.comparison import Comparison, TensorResult, by_harm, summary
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
+from quantcore.layerwise import command
 from quantcore.numerics import apart
 from quantcore.wording import count, joined, megabytes, short
 
@@ -48,7 +49,7 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     options = _parser().parse_args(arguments)
-    return _compare(options) if options.command == "compare" else _check(options)
+    return {"check": _check, "compare": _compare, "sensitivity": command.run}[options.command](options)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -72,7 +73,7 @@ def _check(options: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m quantcore",
-        description="Check a quantized checkpoint, or compare it with another.",
+        description="Check a quantized checkpoint, compare it with another, or find what a model loses under several schemes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser(
@@ -111,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--threads", type=int, default=_cores(), metavar="N", help="number of threads (default: one per core)"
     )
+    command.add_parser(commands, _cores())
     return parser
 
 

@@ -7,6 +7,7 @@ from quantcore.analysis.metrics import (
     SchemeErrors,
     decibels,
     errors,
+    errors_by_region,
     errors_of,
     report,
     sqnr,
@@ -21,7 +22,16 @@ from quantcore.analysis.range_curves import (
     range_marks,
     search_curve,
 )
-from quantcore.analysis.sums import Found, Sums, cosine_of, quick_sums, relative_error, sqnr_of, sums_of
+from quantcore.analysis.sums import (
+    Found,
+    Sums,
+    cosine_of,
+    power_of,
+    quick_sums,
+    relative_error,
+    sqnr_of,
+    sums_of,
+)
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.tree import Leaf, Tile, tiles
 from quantcore.analysis.views import MAPS, MAX_CELLS, Cells, MapData, box_of_blocks, map_data, step_of
@@ -52,12 +62,14 @@ __all__ = [
     "element",
     "elements_of",
     "errors",
+    "errors_by_region",
     "errors_of",
     "frontier",
     "in_tensor",
     "joined",
     "map_data",
     "place",
+    "power_of",
     "quick_sums",
     "range_curve",
     "range_in_use",

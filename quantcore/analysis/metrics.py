@@ -4,7 +4,7 @@ Sums are float64 over float32 errors x - x̂. The tensor is processed in regions
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -15,9 +15,9 @@ from torch import Tensor
 
 from quantcore.analysis.sums import Sums, quick_sums, sums_of
 from quantcore.errors import QuantError
-from quantcore.granularity import Region, split_axes, spread
+from quantcore.granularity import Blocks, Region, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite
-from quantcore.qparams import decode
+from quantcore.qparams import QParams, decode
 from quantcore.quantization import (
     Quantized,
     apply_quietly,
@@ -150,14 +150,12 @@ def sums_of_region(result: Quantized, region: Region) -> Sums:
 def report(result: Quantized) -> Report:
     """Return every metric of a result, in one pass."""
     fmt, shape = result.scheme.format, tuple(result.x.shape)
-    least, most = fmt.bounds
     sums, codes, clipped, clipping_sse, rounding_sse = Sums(), _CodesUsed(fmt.dtype), 0, 0.0, 0.0
     for region, values in unclamped(result.x, result.params, result.scheme):
         own = sums_of_region(result, region)
         sums.merge(own)
         codes.add(result.blocks.view(result.codes)[region.elements])
-        before = values.cpu().numpy().reshape(-1)
-        outside = np.flatnonzero((before < least) | (before > most))
+        outside = _outside(values, result.scheme)
         beyond, inside = _split(result, region, outside, own.ee) if len(outside) else (0.0, own.ee)
         clipped, clipping_sse, rounding_sse = clipped + len(outside), clipping_sse + beyond, rounding_sse + inside
     parts: dict[str, Any] = {"clipping_sse": clipping_sse, "rounding_sse": rounding_sse}
@@ -187,26 +185,57 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
         QuantError: as in `apply`.
     """
     x = as_float32(x)
-    if importance is not None:
-        scheme, importance = with_importance(scheme), as_float32(importance)
-    blocks, params, _, _ = parameters_of(x, scheme, importance)
-    rules = scheme.rules
-    if params.searched is None and (rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules)):
-        sums, clipped = Sums(), 0
-        for region, x_hat, beyond in approximations(x, params, scheme, blocks):
-            values = split_axes(blocks.view(x)[region.elements], region.block)
-            sums.merge(quick_sums(values if power is None else None, torch.sub(values, x_hat, out=x_hat)))
-            clipped += beyond
-        if power is not None:
-            sums.xx = power
-        if math.isfinite(sums.ee) and sums.xx:
-            shown: dict[str, Any] = {name: value for name, value in sums.metrics()[0].items() if name != "cosine"}
-            return SchemeErrors(**shown, clipped=clipped)
+    sums, clipped = Sums(), 0
+    for _, values, error, beyond in errors_by_region(x, scheme, importance):
+        sums.merge(quick_sums(values if power is None else None, error))
+        clipped += beyond
+    if power is not None:
+        sums.xx = power
+    if math.isfinite(sums.ee) and sums.xx:
+        shown: dict[str, Any] = {name: value for name, value in sums.metrics()[0].items() if name != "cosine"}
+        return SchemeErrors(**shown, clipped=clipped)
     whole = report(apply_quietly(x, scheme, importance=importance))
     names = [each.name for each in fields(SchemeErrors)]
     shown = {name: getattr(whole, name) for name in names}
     shown["undefined"] = {name: why for name, why in whole.undefined.items() if name in names}
     return SchemeErrors(**shown)
+
+
+def errors_by_region(
+    x: Tensor, scheme: Scheme, importance: Any = None, params: QParams | None = None
+) -> Iterator[tuple[Region, Tensor, Tensor, int]]:
+    """Yield each region of x, float32: its elements, their errors, and how many are clipped; no codes are kept.
+
+    Elements and errors are in the axes of `split_axes`, the errors in memory that the next region overwrites.
+
+    Args:
+        importance: as in `apply`.
+        params: of the blocks, if they are known.
+
+    Raises:
+        QuantError: as in `apply`.
+    """
+    if importance is not None:
+        scheme, importance = with_importance(scheme), as_float32(importance)
+    blocks, rules = Blocks.of(scheme.granularity, tuple(x.shape)), scheme.rules
+    if params is None:
+        params = parameters_of(x, scheme, importance)[1]
+    if params.searched is None and (rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules)):
+        for region, x_hat, clipped in approximations(x, params, scheme, blocks):
+            values = split_axes(blocks.view(x)[region.elements], region.block)
+            yield region, values, torch.sub(values, x_hat, out=x_hat), clipped
+        return
+    result = apply_quietly(x, scheme, importance=importance)
+    for region, before in unclamped(result.x, result.params, result.scheme):
+        x_hat = x_hat_of(result, region)
+        values = split_axes(blocks.view(x)[region.elements], region.block)
+        yield region, values, torch.sub(values, x_hat, out=x_hat), len(_outside(before, scheme))
+
+
+def _outside(before: Tensor, scheme: Scheme) -> npt.NDArray[np.int64]:
+    """Return the flat indices of the unclamped values that are clipped."""
+    (least, most), values = scheme.format.bounds, before.cpu().numpy().reshape(-1)
+    return np.flatnonzero((values < least) | (values > most))
 
 
 def x_hat_of(result: Quantized, region: Region) -> Tensor:

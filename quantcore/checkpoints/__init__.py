@@ -23,6 +23,7 @@ from quantcore.checkpoints.protocol.fields import Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.row_loss import RowLoss, row_loss
+from quantcore.checkpoints.rows import ready, results_in_order, rows_per_box
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.checkpoints.window import Window, plane_shape
 
@@ -58,6 +59,9 @@ __all__ = [
     "listing",
     "open_checkpoint",
     "plane_shape",
+    "ready",
+    "results_in_order",
     "row_loss",
+    "rows_per_box",
     "script",
 ]

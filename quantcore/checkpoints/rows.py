@@ -1,11 +1,15 @@
 """Boxes of rows, so that checking a weight of any size takes bounded memory."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
+from typing import TypeVar
 
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.errors import QuantError
 
+Result = TypeVar("Result")
 ELEMENTS = 1 << 21  # per box: 8 MB of float32
 MOST_ELEMENTS = 100_000_000  # of one row, such as an expert: a box holds at least one row
 IN_MEMORY = 1 << 28  # bytes; for weights up to this size, what every box needs is read once and kept
@@ -61,3 +65,22 @@ def ready(layout: Layout, codes: bool = False) -> Layout:
         codes: load the codes in any case, because they are read twice; values that are stored as they are, never.
     """
     return layout.loaded(codes and not layout.is_plain) if layout.num_bytes <= IN_MEMORY else layout
+
+
+def results_in_order(calls: Iterable[Callable[[], Result]], threads: int) -> Iterator[Result]:
+    """Yield the results of calls in order, of which several run at the same time."""
+    if threads <= 1:
+        yield from (call() for call in calls)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="rows") as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for call in calls:
+                waiting.append(pool.submit(call))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -1,5 +1,14 @@
 """Which weight of a model takes which scheme: the errors of every weight under several schemes, and a budget of bits."""
 
+from quantcore.layerwise import command
 from quantcore.layerwise.budget import Choice, bit_budget, budget_curve
+from quantcore.layerwise.measure import measured, rows_together
+from quantcore.layerwise.plan import AS_STORED, Plan, check_size, plan
+from quantcore.layerwise.roles import group_of, kind_of
+from quantcore.layerwise.run import SensitivityStep, outline, sensitivity
+from quantcore.layerwise.table import Cell, Row, Table, by_harm, merged
 
-__all__ = ["Choice", "bit_budget", "budget_curve"]
+__all__ = [
+    "AS_STORED", "Cell", "Choice", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "group_of", "kind_of", "measured", "merged", "outline", "plan",
+    "rows_together", "sensitivity",
+]  # fmt: skip

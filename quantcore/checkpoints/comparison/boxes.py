@@ -1,17 +1,16 @@
 """Compares two checkpoints in boxes of rows, on one or more threads, with the results in order."""
 
 import threading
-from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
 from quantcore.checkpoints.comparison.sums import PairSums, pair_sums
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.rows import rows_per_box
+from quantcore.checkpoints.rows import results_in_order, rows_per_box
 from quantcore.errors import QuantError
 
 CHUNK = 1 << 20  # elements per box
@@ -113,33 +112,13 @@ class Box:
 
 
 def in_order(tasks: Iterator[tuple[Work, int]], threads: int) -> Iterator[Box]:
-    """Compare boxes, several at the same time, and yield their results in order.
+    """Compare boxes, several at the same time, and yield their results in order; of a pair that fails, only the first failure.
 
     Args:
         tasks: each pair with the number of a box.
     """
     skipped = -1  # the last pair that failed
-    if threads <= 1:
-        for work, box in tasks:
-            yield work.run(box)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="compare") as pool:
-        waiting: deque[Future[Box]] = deque()
-
-        def next_box() -> Iterator[Box]:
-            nonlocal skipped
-            box = waiting.popleft().result()
-            if box.pair != skipped:
-                skipped = box.pair if box.problem else skipped
-                yield box
-
-        try:
-            for work, number in tasks:
-                waiting.append(pool.submit(work.run, number))
-                if len(waiting) > 2 * threads:
-                    yield from next_box()
-            while waiting:
-                yield from next_box()
-        finally:
-            for future in waiting:
-                future.cancel()
+    for box in results_in_order((partial(work.run, number) for work, number in tasks), threads):
+        if box.pair != skipped:
+            skipped = box.pair if box.problem else skipped
+            yield box

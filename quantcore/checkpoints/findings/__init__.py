@@ -29,6 +29,7 @@ from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import Provenance
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem, warning
 from quantcore.checkpoints.findings.rotations import rotated, rotations
+from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.findings.structure import of_structure
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.findings.walk import walk
@@ -197,5 +198,5 @@ class _Check:
 
 
 __all__ = [
-    "CheckpointFinding", "Heads", "Measure", "Opened", "Step", "Summary", "find", "formats", "grouped", "of_parameters", "of_problem", "steps",
+    "CheckpointFinding", "Heads", "Measure", "Opened", "Step", "Summary", "find", "formats", "grouped", "layer_of", "of_parameters", "of_problem", "role_of", "steps",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from quantcore.checkpoints.ggml.block_types import (
 from quantcore.checkpoints.ggml.encode import ggml_bytes
 from quantcore.checkpoints.ggml.fields import Field
 from quantcore.checkpoints.ggml.levels import Offset
+from quantcore.checkpoints.ggml.names import GgufNames
 from quantcore.checkpoints.ggml.planes import Axis, Bits, Plane
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "CodePart",
     "Field",
     "Fields",
+    "GgufNames",
     "Offset",
     "PLAIN_TYPES",
     "Plane",

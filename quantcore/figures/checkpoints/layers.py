@@ -1,0 +1,35 @@
+"""The error of every weight under every scheme, as a heat map."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from quantcore.analysis import decibels
+from quantcore.figures.style import base_layout, palette
+
+_ROW, _LEAST, _AROUND = 16, 240, 120  # px
+
+
+def layers(
+    names: Sequence[str], schemes: Sequence[str], sqnr_db: Sequence[Sequence[float]], *, theme: str = "light"
+) -> go.Figure:
+    """Return a row per weight and a column per scheme, colored by the SQNR in dB; cells without a number are empty.
+
+    Args:
+        sqnr_db: of shape (weights, schemes); inf where the error is 0.
+    """
+    values = np.array(sqnr_db, np.float64).reshape(len(names), len(schemes))
+    shown = np.where(np.isfinite(values), values, np.nan)
+    figure = go.Figure(
+        go.Heatmap(
+            z=shown, x=list(schemes), y=list(names), colorscale=palette("sequential", theme), reversescale=True,
+            customdata=[[decibels(value) for value in row] for row in values.tolist()],
+            hovertemplate="%{y}<br>%{x}<br>SQNR %{customdata}<extra></extra>",
+            colorbar={"title": {"text": "SQNR (dB)", "side": "right"}, "thickness": 10, "outlinewidth": 0},
+        )
+    )  # fmt: skip
+    figure.update_layout(base_layout(theme, max(_LEAST, _ROW * len(names) + _AROUND)))
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_xaxes(side="top", automargin=True)
+    return figure

@@ -1,0 +1,213 @@
+"""The command ``python -m quantcore sensitivity``."""
+
+import argparse
+import csv
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from quantcore.analysis import decibels
+from quantcore.checkpoints import open_checkpoint
+from quantcore.errors import QuantError
+from quantcore.layerwise.plan import ERRORS, Plan, check_size, plan
+from quantcore.layerwise.run import outline, sensitivity
+from quantcore.layerwise.table import Table, by_harm, merged
+from quantcore.wording import count, megabytes, short
+
+DEFAULT = ("int8 per_channel(0)", "int4 per_group(128)", "int4 per_group(32)", "uint4 asymmetric per_group(32)", "e4m3fn per_channel(0)")
+SHOWN = 20  # weights that are printed
+_UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+EPILOG = """exit code:
+  0  every weight was measured, or left alone for a reason that is printed
+  1  a weight can't be read, or no choice of schemes is within the size once all are measured
+  2  a file can't be opened, a scheme or size is not understood, or no choice can be within the size: nothing is measured
+
+examples:
+  python -m quantcore sensitivity path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" --csv errors.csv
+  python -m quantcore sensitivity path/to/model --imatrix model.imatrix --error output --size 4.2GB --html errors.html
+  python -m quantcore sensitivity path/to/model --part 1/2 --table first.json
+  python -m quantcore sensitivity path/to/model --merge first.json second.json --bits 4.5
+"""
+
+
+def add_parser(commands: Any, threads: int) -> None:
+    """Add the command to those of the parser."""
+    parser = commands.add_parser(
+        "sensitivity",
+        help="report how much each weight loses under several schemes",
+        description="Measure every weight of a model under several schemes, without running it: the error of each weight "
+        "alone, as if all others were exact. With a size, choose the scheme of each group of weights.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", metavar="PATH", help="a file, a folder with its shards, or a URL")
+    parser.add_argument("--schemes", default="; ".join(DEFAULT), help="up to 12 schemes or presets, separated by ; (default: %(default)s)")
+    parser.add_argument("--imatrix", metavar="FILE", help="mean squared inputs of each weight, in .gguf or .dat, for the error of its output")
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument("--size", help="choose schemes so that all weights take at most this size, such as 4.2GB")
+    budget.add_argument("--bits", type=float, help="likewise, in bits per weight")
+    parser.add_argument("--error", choices=ERRORS, default="relative", help="what is summed over weights to choose schemes (default: %(default)s)")
+    parser.add_argument("--factors", metavar="FILE", help="a JSON file with a factor by which a weight's error is multiplied, by name")
+    for name, what in (("json", "everything as JSON"), ("csv", "one line per weight and scheme"), ("html", "a heat map")):
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {what}")
+    parser.add_argument("--table", metavar="FILE", help="write the table after every weight")
+    parser.add_argument("--resume", action="store_true", help="continue with the table that FILE of --table holds")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="measure only part I of N")
+    parser.add_argument("--merge", nargs="+", default=(), metavar="FILE", help="read the tables of these files instead of measuring")
+    parser.add_argument("--threads", type=int, default=threads, metavar="N", help="number of threads (default: one per core)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command and return the exit code."""
+    try:
+        factors = _factors(options.factors)
+        table = merged([_read_table(file) for file in options.merge]) if options.merge else _measure(options)
+        limit = _limit(options, table)
+    except QuantError as reason:
+        print(reason, file=sys.stderr)
+        return 2
+    try:
+        chosen = None if limit is None else plan(table, limit, options.error, factors)
+    except QuantError as reason:
+        print(reason, file=sys.stderr)
+        chosen, failed = None, True
+    else:
+        failed = any(row.reason.startswith("can't be read") for row in table.ordered)
+    _write(options, table, chosen)
+    _print(table, chosen)
+    return int(failed)
+
+
+def _measure(options: argparse.Namespace) -> Table:
+    checkpoint = open_checkpoint(options.path)
+    schemes = [text.strip() for text in options.schemes.split(";") if text.strip()]
+    outlined = outline(checkpoint, schemes)
+    limit = _limit(options, outlined)
+    if limit is not None:
+        check_size(outlined, limit)
+    imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
+    found = re.fullmatch(r"(\d+)/(\d+)", options.part)
+    if found is None:
+        raise QuantError(f"--part {options.part} is not a part; give I/N, such as 1/4.")
+    if options.resume and not options.table:
+        raise QuantError("--resume needs the file of --table to continue from; give --table FILE.")
+    table = _read_table(options.table) if options.resume else None
+    torch.set_num_threads(1)  # parallel across weights, not within them
+    part = int(found[1]), int(found[2])
+    shows, shown = sys.stderr.isatty(), -1
+    for step in sensitivity(checkpoint, schemes, imatrix, table, part, max(1, options.threads)):
+        if options.table and (step.row is not None or step.done == step.total):
+            _replace(Path(options.table), json.dumps(step.table.as_dict(), allow_nan=False))
+        percent = 100 * step.done // max(1, step.total)
+        if shows and percent > shown:
+            print(f"\r{percent} % of {megabytes(step.total)}", end="", file=sys.stderr, flush=True)
+            shown = percent
+    if shows:
+        print("\r" + " " * 40, end="\r", file=sys.stderr)
+    return step.table
+
+
+def _read_table(file: str) -> Table:
+    return Table.of_dict(_read_json(file))
+
+
+def _read_json(file: str) -> Any:
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as reason:
+        raise QuantError(f"{file} can't be read as JSON: {reason}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that it is never found half written."""
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as reason:
+        raise QuantError(f"{path} can't be written: {reason}") from None
+
+
+def _factors(file: str | None) -> dict[str, float]:
+    """Return the factors of weights in a file."""
+    found = {} if file is None else _read_json(file)
+    sound = isinstance(found, dict) and all(isinstance(v, int | float) and 0 <= v < math.inf for v in found.values())
+    if not sound:
+        raise QuantError(f"{file} must hold one number of 0 or more per name, such as {{\"lm_head.weight\": 2}}.")
+    return {str(name): float(value) for name, value in found.items()}
+
+
+def _limit(options: argparse.Namespace, table: Table) -> float | None:
+    """Return the size that all weights may take, in bytes."""
+    if options.bits is not None:
+        if not 0 < options.bits < math.inf:
+            raise QuantError(f"--bits {options.bits:g} is not a number of bits per weight; give one above 0, such as 4.5.")
+        return float(options.bits) * sum(row.elements for row in table.ordered) / 8
+    if options.size is None:
+        return None
+    found = re.fullmatch(r"([\d.]+)\s*([KMG]?I?B)", options.size.strip().upper())
+    try:
+        return float(found[1]) * _UNITS[found[2]]  # type: ignore[index]
+    except (TypeError, ValueError, KeyError):
+        raise QuantError(f"--size {options.size} is not a size; give a number with a unit, such as 4.2GB or 700MiB.") from None
+
+
+def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> None:
+    """Write the files that were asked for."""
+    plain = table.as_dict() | {"plan": None if chosen is None else vars(chosen)}
+    writers: dict[str, Callable[[], str]] = {
+        "json": lambda: json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False), "html": lambda: _html(table),
+    }  # fmt: skip
+    for name, text in writers.items():
+        if getattr(options, name):
+            _replace(Path(getattr(options, name)), text())
+    if options.csv:
+        lines = table.as_rows()
+        with ExitStack() as stack:
+            out = sys.stdout if options.csv == "-" else stack.enter_context(open(options.csv, "w", encoding="utf-8", newline=""))
+            writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
+
+
+def _html(table: Table) -> str:
+    from quantcore.figures.checkpoints import layers  # plotly is slow to import
+
+    rows = [row for row in table.ordered if row.cells]
+    figure = layers([row.name for row in rows], table.schemes, [[cell.sqnr_db for cell in row.cells] for row in rows])
+    return str(figure.to_html(include_plotlyjs=True))
+
+
+def _print(table: Table, chosen: Plan | None) -> None:
+    rows = [row for row in table.ordered if row.cells]
+    print(f"{count(len(rows), 'weight')} measured, {len(table.rows) - len(rows):,} left alone, {len(table.names) - len(table.rows):,} not yet measured.")
+    for number, scheme in enumerate(table.schemes):
+        worst = [row for row in by_harm(rows, number) if not math.isnan(row.cells[number].sqnr_db)]
+        said = "no weight can be measured" if not worst else _ends(worst, number)
+        print(f"{scheme}: {said}")
+    _print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
+    if chosen is not None:
+        gap = "the least possible" if not chosen.gap else f"at most {chosen.gap:.3g} above the least possible"
+        print(f"{megabytes(math.ceil(chosen.num_bytes))}, {chosen.bits_per_weight:.4g} bits per weight, summed error {chosen.error:.4g}, {gap}:")
+        _print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
+
+
+def _ends(worst: Sequence[Any], number: int) -> str:
+    """Say which weight loses most and which least."""
+    low, high = worst[0], worst[-1]
+    return f"SQNR {decibels(low.cells[number].sqnr_db)} ({short(low.name, 80)}) to {decibels(high.cells[number].sqnr_db)} ({short(high.name, 80)})"
+
+
+def _print_some(lines: Sequence[str]) -> None:
+    for line in lines[:SHOWN]:
+        print(line)
+    if len(lines) > SHOWN:
+        print(f"{len(lines) - SHOWN:,} more; --json lists all.")

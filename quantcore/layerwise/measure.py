@@ -1,0 +1,248 @@
+"""The error of one weight of a checkpoint under several schemes: read once, in boxes of rows if it is large, with no codes kept."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quantcore.analysis import Sums, errors_by_region, power_of, quick_sums
+from quantcore.checkpoints import CheckpointTensor, ready, rows_per_box
+from quantcore.checkpoints.ggml import GgufNames
+from quantcore.errors import QuantError
+from quantcore.granularity import Blocks, PerFlatGroup, Shape, split_axes
+from quantcore.layerwise.roles import kind_of
+from quantcore.layerwise.table import Cell, Row
+from quantcore.numerics import Stochastic, rounding
+from quantcore.qparams import QParams, parameters, ranges
+from quantcore.range_setting import Given, MinMax
+from quantcore.scheme import Scheme, storage
+from quantcore.wording import count
+
+WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
+
+
+def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Inputs | None" = None) -> Row:
+    """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
+    own = outlined(tensor, ())
+    if own.reason:
+        return own
+    try:
+        weights, coverage = inputs.of(own.name, own.shape) if inputs is not None else (None, "")
+        work = _Work(tensor, schemes, weights)
+        power = work.run()
+    except QuantError as reason:
+        return replace(own, reason=f"can't be read: {reason}")
+    if not math.isfinite(power):
+        return replace(own, reason="contains NaN or infinite values, and is left alone")
+    return replace(own, power=power, coverage=coverage, cells=tuple(each.cell(work) for each in work.columns))
+
+
+def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> Row:
+    """Return the row of one weight with the bytes of each cell alone, from headers."""
+    try:
+        _ = tensor.layout.fields  # raises if it can't be read
+        own = Row(tensor.name, tensor.shape, tensor.storage, kind_of(tensor.name), tensor.num_bytes, reason=_left_alone(tensor))
+    except QuantError as reason:
+        return Row(tensor.name, (), "can't be read", kind_of(tensor.name), tensor.num_bytes, reason=f"can't be read: {reason}")
+    return own if own.reason else replace(own, cells=tuple(_stored_cell(scheme, own.shape) for scheme in schemes))
+
+
+def _stored_cell(scheme: Scheme, shape: Shape) -> Cell:
+    """Return a cell with the bytes alone, or why the scheme does not fit."""
+    try:
+        bits = storage(scheme, shape)
+    except QuantError as reason:
+        return Cell(problem=str(reason))
+    return Cell(num_bytes=(bits.codes + bits.scales + bits.zero_points) / 8)
+
+
+def _left_alone(tensor: CheckpointTensor) -> str:
+    """Say why a weight is not quantized; empty if it is."""
+    if not math.prod(tensor.shape):
+        return "has no elements"
+    if len(tensor.shape) < 2:
+        return "is a norm, a bias or another vector, and is left alone"
+    if tensor.layout.is_plain and not tensor.layout.dtype.is_floating_point:
+        return "holds integers, and is left alone"
+    return ""
+
+
+@dataclass
+class _Column:
+    """What is summed for one scheme.
+
+    ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be cut; ``ends``:
+    the ranges, where blocks extend over all rows.
+    """
+
+    scheme: Scheme
+    rows: int = 1
+    sums: Sums = field(default_factory=Sums)
+    clipped: int = 0
+    output: float = 0.0
+    ends: tuple[Tensor, Tensor] | None = None
+    problem: str = ""
+
+    def add_ranges(self, x: Tensor) -> None:
+        """Extend the ranges to those of a box."""
+        low, high = ranges(x, self.scheme)
+        self.ends = (low, high) if self.ends is None else (torch.minimum(low, self.ends[0]), torch.maximum(high, self.ends[1]))
+
+    def add(self, x: Tensor, weights: Tensor | None) -> None:
+        """Add the errors of a box."""
+        params: QParams | None = None
+        if self.ends is not None:
+            params = parameters(*self.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
+        blocks = Blocks.of(self.scheme.granularity, tuple(x.shape))
+        spread = None if weights is None else blocks.view(weights.expand(x.shape))
+        for region, _, error, clipped in errors_by_region(x, self.scheme, params=params):
+            self.clipped += clipped
+            if spread is not None:
+                own = split_axes(spread[region.elements], region.block)
+                self.output += float(error.double().square_().mul_(own).sum())
+            self.sums.merge(quick_sums(None, error))
+
+    def cell(self, work: "_Work") -> Cell:
+        """Return the cell."""
+        own = _stored_cell(self.scheme, work.shape)
+        if own.problem or self.problem:
+            return replace(own, problem=own.problem or self.problem)
+        self.sums.xx = work.power
+        found, undefined = self.sums.metrics()
+        output = math.nan if work.weights is None else self.output
+        return Cell(
+            found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], self.clipped, own.num_bytes,
+            output, output / work.output_power if work.output_power else math.nan, undefined.get("mse", ""),
+        )  # fmt: skip
+
+
+class _Work:
+    """One walk over the rows of a weight, for all schemes; ``weights``: of its inputs, to broadcast with its rows."""
+
+    def __init__(self, tensor: CheckpointTensor, schemes: Sequence[Scheme], weights: Tensor | None) -> None:
+        self.shape, self.weights = tensor.shape, weights
+        self.power, self.output_power = 0.0, 0.0
+        self._layout = ready(tensor.layout)
+        self.columns = [_Column(scheme) for scheme in schemes]
+        self._is_whole = math.prod(self.shape) <= WHOLE
+        for column in () if self._is_whole else self.columns:
+            try:
+                column.rows = rows_together(column.scheme, self.shape)
+            except QuantError as reason:
+                column.problem = str(reason)
+
+    def run(self) -> float:
+        """Measure all schemes, and return Σx²."""
+        across = [c for c in self.columns if not c.problem and c.rows == 0]
+        for column in across:
+            if not _by_range(column.scheme, self.shape):
+                column.problem = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
+        across = [c for c in across if not c.problem]
+        for x, _ in self._boxes() if across else ():
+            for column in across:
+                _attempt(column, lambda column=column, x=x: column.add_ranges(x))
+        for x, weights in self._boxes():
+            self.power += power_of(x)
+            if not math.isfinite(self.power):
+                return self.power
+            if weights is not None:
+                self.output_power += float(x.double().square_().mul_(weights).sum())
+            for column in self.columns:
+                _attempt(column, lambda column=column, x=x, weights=weights: column.add(x, weights))
+        return self.power
+
+    def _boxes(self) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Yield boxes of rows, with the weights of their inputs."""
+        rows = self.shape[0]
+        step = rows
+        if not self._is_whole:
+            multiple = math.lcm(*(max(1, c.rows) for c in self.columns))
+            step = rows_per_box(rows, math.prod(self.shape[1:]), multiple, WHOLE)
+        for start in range(0, rows, step):
+            box = slice(start, min(start + step, rows))
+            weights = self.weights
+            if weights is not None and weights.shape[0] == rows > 1:
+                weights = weights[box]
+            yield self._layout.values(box), weights
+
+
+def _attempt(column: _Column, work: Any) -> None:
+    """Run a part of a column's work unless it has failed; keep the reason if it fails."""
+    if column.problem:
+        return
+    try:
+        work()
+    except QuantError as reason:
+        column.problem = str(reason)
+
+
+def rows_together(scheme: Scheme, shape: Shape) -> int:
+    """Return how many rows of axis 0 must stay together so that their codes are those of the whole tensor; 0: all.
+
+    >>> rows_together(Scheme.parse("int4 per_group(32)"), (4096, 4096)), rows_together(Scheme.parse("int8 per_tensor"), (4096, 4096))
+    (1, 0)
+
+    Raises:
+        QuantError: the scheme does not fit the shape.
+    """
+    blocks, setting, rules = Blocks.of(scheme.granularity, shape), scheme.range_setting, scheme.rules
+    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic):
+        return 0
+    given = isinstance(setting, Given) and not isinstance(setting.scale, tuple) and not isinstance(setting.zero_point, tuple)
+    if isinstance(setting, Given) and not given:
+        return 0
+    if isinstance(scheme.granularity, PerFlatGroup):
+        width = math.prod(shape[1:])
+        together = math.lcm(blocks.block[0], width) // width
+    else:
+        together = 1 if given else blocks.block[0]
+    if scheme.scales is not None:
+        inner = rows_together(scheme.scales, blocks.grid)
+        if isinstance(scheme.granularity, PerFlatGroup) and inner:  # so many blocks, in elements, in rows
+            together = math.lcm(together, math.lcm(blocks.block[0] * inner, width) // width)
+        else:
+            together *= inner
+    return together if together < shape[0] else 0
+
+
+def _by_range(scheme: Scheme, shape: Shape) -> bool:
+    """Return whether ranges of boxes of rows give those of blocks that extend over all rows."""
+    blocks = Blocks.of(scheme.granularity, shape)
+    over_all = not isinstance(scheme.granularity, PerFlatGroup) and blocks.block[0] == shape[0]
+    simple = scheme.scales is None and isinstance(scheme.range_setting, MinMax) and scheme.rules.scale.center != "mean"
+    return over_all and simple and scheme.rules.scale.symmetric_scale != "signed_amax"
+
+
+class Inputs:
+    """The mean squared inputs of weights, from an imatrix opened as a checkpoint."""
+
+    def __init__(self, tensors: Mapping[str, CheckpointTensor], architecture: Any = None) -> None:
+        self._tensors, self._names = tensors, GgufNames.of(architecture)
+
+    def of(self, name: str, shape: Shape) -> tuple[Tensor | None, str]:
+        """Return weights that broadcast with a weight of ``shape``, None if there are none, and a sentence on them.
+
+        Raises:
+            QuantError: its entry can't be read.
+        """
+        keys = [(name, None), *self._names.of_name(name)]
+        found, expert = next(((n, e) for n, e in keys if n in self._tensors), ("", None))
+        if not found:
+            return None, "no entry"
+        means = self._tensors[found].read().double()
+        counts = self._tensors[found].layout.stored().get("counts")
+        if means.shape[1] != shape[-1] or (expert is not None and expert >= len(means)):
+            return None, f"its entry has {means.shape[1]:,} inputs, the weight {shape[-1]:,}"
+        if expert is not None:
+            means, counts = means[expert : expert + 1], None if counts is None else counts[expert : expert + 1]
+        said = "" if counts is None else f"{int(counts.min()):,} tokens seen" if len(counts) == 1 else (
+            f"{int((counts == 0).sum()):,} of {count(len(counts), 'expert')} without tokens, {int(counts.sum()):,} tokens seen"
+        )
+        if len(means) == 1:
+            return means.view(*(1,) * (len(shape) - 1), -1), said
+        if len(shape) == 3 and len(means) == shape[0]:
+            return means[:, None, :], said
+        return None, f"its entry has {len(means):,} × inputs, the weight {shape[0]:,}"

@@ -1,0 +1,116 @@
+"""Which scheme each group of weights takes within a size: the errors of a table, and everything counted."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quantcore.errors import QuantError
+from quantcore.layerwise.budget import bit_budget
+from quantcore.layerwise.roles import group_of
+from quantcore.layerwise.table import Row, Table
+from quantcore.wording import count, megabytes
+
+AS_STORED = "as stored"
+ERRORS = ("relative", "absolute", "output", "output_relative")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The scheme of each weight, `AS_STORED` for those left alone.
+
+    ``num_bytes``: of all weights, scales and zero points included; ``bits_per_weight``: likewise; ``error``: the sum over weights; ``gap``: how much
+    larger it may be than the least one within the size, 0 if it is the least.
+    """
+
+    schemes: Mapping[str, str]
+    num_bytes: float
+    bits_per_weight: float
+    error: float
+    gap: float
+
+
+def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mapping[str, float] | None = None) -> Plan:
+    """Return the schemes with the least summed error for which all weights together take at most ``num_bytes``.
+
+    Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also stay as it is stored.
+
+    Args:
+        error: what is summed over weights: "relative", Σe² / Σx² of each; "absolute", Σe²; "output" and "output_relative", with an imatrix.
+        factors: by which a weight's error is multiplied, by name; 1 for others.
+
+    Raises:
+        QuantError: the table is not finished, no choice is within the size, or the table has no such error.
+    """
+    if not table.is_finished:
+        raise QuantError(f"{count(len(table.names) - len(table.rows), 'weight')} of the table are not measured yet; finish it first.")
+    if error not in ERRORS:
+        raise QuantError(f"There is no error {error!r}; choose one of {', '.join(ERRORS)}.")
+    groups = _groups(table)
+    check_size(table, num_bytes)
+    fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
+    options = [_options(rows, table.schemes, error, factors or {}) for rows in groups.values()]
+    width = max(map(len, options), default=1)
+    padded = [own + own[-1:] * (width - len(own)) for own in options]
+    errors, costs = ([[each[field] for each in own] for own in padded] for field in (0, 1))
+    chosen = bit_budget(errors, costs, num_bytes - fixed) if options else None
+    schemes = {row.name: AS_STORED for row in table.ordered}
+    for rows, own, at in zip(groups.values(), padded, chosen or (), strict=True):
+        schemes |= {row.name: own[at][2] for row in rows}
+    total = fixed + (chosen.cost if chosen is not None else 0.0)
+    elements = sum(row.elements for row in table.ordered)
+    found = (chosen.error, chosen.gap) if chosen is not None else (0.0, 0.0)
+    return Plan(schemes, total, 8 * total / max(1, elements), *found)
+
+
+def check_size(table: Table, num_bytes: float) -> None:
+    """Check that some choice takes at most ``num_bytes``; `outline` gives a table for this before anything is read.
+
+    Raises:
+        QuantError: none does; the sentence says what the cheapest takes.
+    """
+    fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
+    least = fixed + sum(min(cost for cost, _ in _costs(rows)) for rows in _groups(table).values())
+    if least > num_bytes:
+        raise QuantError(
+            f"No choice takes at most {megabytes(int(num_bytes))}: the cheapest takes {megabytes(math.ceil(least))}, "
+            f"{megabytes(fixed)} of it for weights that are left alone. Raise the size, or add schemes with fewer bits."
+        )
+
+
+def _groups(table: Table) -> dict[str, list[Row]]:
+    """Return the weights that have cells, by the groups that get one scheme."""
+    groups: dict[str, list[Row]] = {}
+    for row in table.ordered:
+        if row.cells:
+            groups.setdefault(group_of(row.name), []).append(row)
+    return groups
+
+
+def _costs(rows: list[Row]) -> list[tuple[float, int]]:
+    """Return the bytes of a group as it is stored, with -1, and with each scheme that all of its weights support, with its number."""
+    found = [(float(sum(row.num_bytes for row in rows)), -1)]
+    for i in range(len(rows[0].cells)):
+        cells = [row.cells[i] for row in rows]
+        if not any(cell.problem for cell in cells):
+            found.append((sum(cell.num_bytes for cell in cells), i))
+    return found
+
+
+def _options(rows: list[Row], schemes: tuple[str, ...], error: str, factors: Mapping[str, float]) -> list[tuple[float, float, str]]:
+    """Return the error, the bytes and the scheme of each option of a group."""
+    found = []
+    for cost, i in _costs(rows):
+        errors = [factors.get(row.name, 1.0) * _error(row, i, error) for row in rows] if i >= 0 else []
+        found.append((float(sum(errors)), cost, schemes[i] if i >= 0 else AS_STORED))
+    return found
+
+
+def _error(row: Row, scheme: int, error: str) -> float:
+    cell = row.cells[scheme]
+    value = {
+        "relative": cell.sse / row.power if row.power else 0.0, "absolute": cell.sse,
+        "output": cell.output_error, "output_relative": cell.output_relative,
+    }[error]  # fmt: skip
+    if math.isnan(value):
+        raise QuantError(f"{row.name} has no {error.replace('_', ' ')} error ({row.coverage or 'no imatrix was given'}); choose relative or absolute.")
+    return value

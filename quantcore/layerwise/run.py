@@ -1,0 +1,110 @@
+"""Measures a whole checkpoint weight by weight; it can be stopped and resumed, and its parts can be merged."""
+
+import hashlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from quantcore.checkpoints import Checkpoint, results_in_order
+from quantcore.errors import QuantError
+from quantcore.layerwise.measure import Inputs, measured, outlined
+from quantcore.layerwise.table import Row, Table
+from quantcore.scheme import PRESETS, Scheme
+
+MOST_SCHEMES = 12
+
+
+@dataclass(frozen=True)
+class SensitivityStep:
+    """A weight that has been measured: ``done`` of ``total`` bytes; None for the first step, before anything has been read."""
+
+    done: int
+    total: int
+    row: Row | None
+    table: Table
+
+
+def sensitivity(
+    checkpoint: Checkpoint,
+    schemes: Sequence[Scheme | str],
+    imatrix: Checkpoint | None = None,
+    table: Table | None = None,
+    part: tuple[int, int] = (1, 1),
+    threads: int = 1,
+) -> Generator[SensitivityStep, None, None]:
+    """Measure every weight of a checkpoint under every scheme; yield a step per weight, in order.
+
+    The error is local: that of one weight, as if all others were exact. No codes are kept, and the model is not run. Norms,
+    biases, empty weights and weights with NaN are left alone, and one that can't be read has the reason in its row.
+    Closing the iterator stops it; the result depends neither on interruptions nor on parts or threads.
+
+    Args:
+        schemes: up to 12, or their texts, see `Scheme.parse`, or names of `PRESETS`.
+        imatrix: the mean squared inputs of each weight, for the error of its output.
+        table: that of a stopped run, to resume it; it is modified.
+        part: (i, n) measures only part i of n, 1 ≤ i ≤ n; `merged` joins the tables of the parts.
+        threads: how many weights are read and measured at the same time; see `Comparison.steps`.
+
+    Raises:
+        QuantError: there are no schemes, or too many, or the table belongs to another run.
+    """
+    chosen = _schemes(schemes)
+    index, parts = part
+    if not 1 <= index <= parts:
+        raise QuantError(f"There is no part {index} of {parts}; give a part from 1 to the number of parts.")
+    fresh = Table(_identity(checkpoint, imatrix), tuple(map(str, chosen)), tuple(checkpoint.tensors))
+    if table is None:
+        table = fresh
+    table.check(fresh)
+    architecture = checkpoint.config.get("general.architecture")
+    inputs = None if imatrix is None else Inputs(imatrix.tensors, architecture)
+    mine = _part(checkpoint, index, parts)
+    total = sum(checkpoint.tensors[name].num_bytes for name in mine)
+    left = [name for name in mine if name not in table.rows]
+    done = total - sum(checkpoint.tensors[name].num_bytes for name in left)
+    yield SensitivityStep(done, total, None, table)
+    calls = (partial(measured, checkpoint.tensors[name], chosen, inputs) for name in left)
+    for row in results_in_order(calls, threads):
+        table.rows[row.name] = row
+        done += row.num_bytes
+        yield SensitivityStep(done, total, row, table)
+
+
+def outline(checkpoint: Checkpoint, schemes: Sequence[Scheme | str]) -> Table:
+    """Return the table with the bytes of every cell and no errors, from headers alone.
+
+    Raises:
+        QuantError: there are no schemes, or too many.
+    """
+    chosen = _schemes(schemes)
+    table = Table("", tuple(map(str, chosen)), tuple(checkpoint.tensors))
+    table.rows |= {name: outlined(tensor, chosen) for name, tensor in checkpoint.tensors.items()}
+    return table
+
+
+def _schemes(schemes: Sequence[Scheme | str]) -> list[Scheme]:
+    if not 1 <= len(schemes) <= MOST_SCHEMES:
+        raise QuantError(f"Give 1 to {MOST_SCHEMES} schemes, not {len(schemes)}.")
+    return [s if isinstance(s, Scheme) else PRESETS.get(s) or Scheme.parse(s) for s in schemes]
+
+
+def _part(checkpoint: Checkpoint, index: int, parts: int) -> list[str]:
+    """Return the names of the weights of a part: the largest first, each to the part with the fewest bytes so far."""
+    sizes, found = [0] * parts, list[str]()
+    for name in sorted(checkpoint.tensors, key=lambda name: -checkpoint.tensors[name].num_bytes):
+        least = sizes.index(min(sizes))
+        sizes[least] += checkpoint.tensors[name].num_bytes
+        if least == index - 1:
+            found.append(name)
+    mine = set(found)
+    return [name for name in checkpoint.tensors if name in mine]
+
+
+def _identity(checkpoint: Checkpoint, imatrix: Checkpoint | None) -> str:
+    """Return a digest of how the weights and the entries of the imatrix are stored, but not of their values."""
+    digest = hashlib.sha256()
+    for opened in (checkpoint, imatrix):
+        for name, tensor in () if opened is None else opened.tensors.items():
+            digest.update(repr((name, tensor.num_bytes, sorted((k, p.offset, p.dtype, p.shape) for k, p in tensor.layout.pieces.items()))).encode())
+        digest.update(b"/")
+    return digest.hexdigest()[:32]

@@ -1,0 +1,163 @@
+"""The errors of the weights of a checkpoint under several schemes, as a table that is filled row by row."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from quantcore.errors import QuantError
+
+FORMAT = 1  # version of a table as plain data
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The error of one weight under one scheme.
+
+    ``sqnr_db`` to ``clipped``: as in `SchemeErrors`. ``num_bytes``: of codes, scales and zero points. ``output_error``:
+    Σ hⱼ·Δwⱼ² with h the mean squared inputs, which is ‖XΔW‖² per token if inputs are not correlated; ``output_relative``: divided by
+    Σ hⱼ·wⱼ²; nan without an imatrix. ``problem``: why there is no number, empty if there is one.
+    """
+
+    sqnr_db: float = math.nan
+    mse: float = math.nan
+    sse: float = math.nan
+    max_abs_error: float = math.nan
+    clipped: int = 0
+    num_bytes: float = math.nan
+    output_error: float = math.nan
+    output_relative: float = math.nan
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One weight, with a cell per scheme.
+
+    ``kind``: see `kind_of`. ``num_bytes``: as it is stored. ``power``: Σx². ``coverage``: what the imatrix has for it. ``reason``: why it has no
+    cells, because it is left alone or can't be read.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    storage: str
+    kind: str
+    num_bytes: int
+    power: float = math.nan
+    coverage: str = ""
+    cells: tuple[Cell, ...] = ()
+    reason: str = ""
+
+    @property
+    def elements(self) -> int:
+        """The number of its elements."""
+        return math.prod(self.shape)
+
+
+@dataclass
+class Table:
+    """Rows by name, in the order in which they were measured.
+
+    ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their texts; ``names``: of all
+    weights of the checkpoint, of which `rows` has those that are done.
+    """
+
+    identity: str
+    schemes: tuple[str, ...]
+    names: tuple[str, ...]
+    rows: dict[str, Row] = field(default_factory=dict)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every weight has a row."""
+        return len(self.rows) == len(self.names)
+
+    @property
+    def ordered(self) -> list[Row]:
+        """The rows that are done, in the order of the checkpoint."""
+        return [self.rows[name] for name in self.names if name in self.rows]
+
+    def check(self, other: "Table") -> None:
+        """Check that another table is of the same checkpoint and schemes.
+
+        Raises:
+            QuantError: it is not.
+        """
+        if (self.identity, self.schemes, self.names) != (other.identity, other.schemes, other.names):
+            raise QuantError(
+                "The two tables belong to different checkpoints, imatrix files or schemes; give those of one run, or begin again."
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, in which numbers that are not finite are strings."""
+        rows = [asdict(row) | {"cells": [_plain(asdict(cell)) for cell in row.cells]} for row in self.rows.values()]
+        return {
+            "format": FORMAT, "identity": self.identity, "schemes": list(self.schemes), "names": list(self.names),
+            "rows": [_plain(row) for row in rows],
+        }  # fmt: skip
+
+    @classmethod
+    def of_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """Return what `as_dict` wrote.
+
+        Raises:
+            QuantError: it is not such a table.
+        """
+        try:
+            if plain["format"] != FORMAT:
+                raise ValueError
+            found = cls(str(plain["identity"]), tuple(map(str, plain["schemes"])), tuple(map(str, plain["names"])))
+            for each in plain["rows"]:
+                cells = tuple(Cell(**_numbers(cell, Cell)) for cell in each["cells"])
+                row = replace(Row(**_numbers(each, Row)), cells=cells, shape=tuple(map(int, each["shape"])))
+                if row.name not in found.names or len(cells) not in (0, len(found.schemes)):
+                    raise ValueError
+                found.rows[row.name] = row
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise QuantError("This is not a table of sensitivities; begin without it.") from None
+        return found
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        """Return one line per weight and scheme, for a table of text; weights without cells have one line."""
+        lines = []
+        for row in self.ordered:
+            own = {"tensor": row.name, "kind": row.kind, "shape": "×".join(map(str, row.shape)), "storage": row.storage, "bytes": row.num_bytes}
+            every = zip(self.schemes, row.cells, strict=True) if row.cells else [("", Cell(problem=row.reason))]
+            for scheme, cell in every:
+                bits = 8 * cell.num_bytes / max(1, row.elements)
+                lines.append(own | {"scheme": scheme} | asdict(cell) | {"bits_per_weight": bits, "imatrix": row.coverage})
+        return lines
+
+
+def merged(tables: Sequence[Table]) -> Table:
+    """Return one table with the rows of all, such as those of the parts of a checkpoint.
+
+    Raises:
+        QuantError: they belong to different checkpoints or schemes, or there are none.
+    """
+    if not tables:
+        raise QuantError("There are no tables to merge; give one or more.")
+    whole = replace(tables[0], rows={})
+    for table in tables:
+        whole.check(table)
+        whole.rows |= table.rows
+    return whole
+
+
+def by_harm(rows: Iterable[Row], scheme: int = 0) -> list[Row]:
+    """Return the rows with the lowest SQNR under a scheme first; those without a number last."""
+    def key(row: Row) -> tuple[bool, float]:
+        value = row.cells[scheme].sqnr_db if row.cells else math.nan
+        return math.isnan(value), value
+
+    return sorted(rows, key=key)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: str(v) if isinstance(v, float) and not math.isfinite(v) else v for key, v in values.items()}
+
+
+def _numbers(values: Mapping[str, Any], kind: type[Cell] | type[Row]) -> dict[str, Any]:
+    """Return the fields of a record, with the numbers that were strings."""
+    floats = {name for name, of in kind.__annotations__.items() if of is float}
+    return {key: float(value) if key in floats else value for key, value in values.items()}

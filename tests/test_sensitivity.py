@@ -1,0 +1,292 @@
+"""Every weight of a checkpoint under several schemes: the numbers of `report`, however the weights are read, stopped or divided."""
+
+import csv
+import json
+import math
+import struct
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import quantcore as qc
+from quantcore import layerwise
+from quantcore.__main__ import main
+from quantcore.checkpoints import open_checkpoint
+from quantcore.layerwise import measure
+
+SCHEMES = ["int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_tensor", "int4 symmetric per_channel(1)", "torchao.nvfp4", "e4m3fn per_channel(0)"]
+SHAPES = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "mlp.gate_proj": (128, 64), "mlp.up_proj": (128, 64), "mlp.down_proj": (64, 128)}
+
+
+def weights(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    found = {f"model.layers.{i}.{n}.weight": 0.1 * (1 + i) * torch.randn(shape, generator=generator) for i in range(2) for n, shape in SHAPES.items()}
+    found["model.embed_tokens.weight"] = torch.randn(300, 64, generator=generator)
+    return found
+
+
+def saved(folder, tensors):
+    folder.mkdir(exist_ok=True)
+    save_file({name: tensor.clone() for name, tensor in tensors.items()}, folder / "model.safetensors")
+    return open_checkpoint(str(folder))
+
+
+def finished(checkpoint, schemes=SCHEMES, **more):
+    *_, last = qc.sensitivity(checkpoint, schemes, **more)
+    return last.table
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    checkpoint = saved(tmp_path_factory.mktemp("whole"), weights())
+    return checkpoint, finished(checkpoint)
+
+
+def scheme_of(text):
+    return qc.PRESETS.get(text) or qc.Scheme.parse(text)
+
+
+def same(cell, x, scheme):
+    report = qc.report(qc.apply(x, scheme))
+    assert (cell.max_abs_error, cell.clipped) == (report.max_abs_error, report.clipped)
+    assert (cell.mse, cell.sse) == pytest.approx((report.mse, report.sse), rel=1e-6)
+    assert cell.sqnr_db == pytest.approx(report.sqnr_db, abs=1e-5)
+
+
+def test_each_number_is_that_of_the_report(whole):
+    _, table = whole
+    assert (table.is_finished, len(table.rows)) == (True, 11)
+    for name, x in weights().items():
+        row = table.rows[name]
+        assert (row.reason, row.power) == ("", pytest.approx(float((x.double() ** 2).sum()), rel=1e-6))
+        for text, cell in zip(SCHEMES, row.cells, strict=True):
+            same(cell, x, scheme_of(text))
+            assert 8 * cell.num_bytes / x.numel() == qc.bits_per_element(scheme_of(text), tuple(x.shape))
+
+
+BOXED = [
+    "int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_tensor", "uint8 asymmetric per_channel(1)", "int4 per_block([3,16])", "int8 given(0.01)",
+    "int4 per_flat_group(96)", "int4 per_channel(0) percentile(99)", str(qc.PRESETS["bitsandbytes.nf4"]), str(qc.PRESETS["microxcaling.mxfp4"]),
+]  # fmt: skip
+
+
+def test_a_large_weight_is_read_in_boxes_of_rows(tmp_path, monkeypatch):
+    """The same numbers, and nothing of its size is allocated; what needs all elements at once says so."""
+    x = torch.randn(300, 64, generator=torch.Generator().manual_seed(3))
+    checkpoint = saved(tmp_path, {"w": x})
+    monkeypatch.setattr(measure, "WHOLE", 1024)
+    read = []
+    values = measure.ready(checkpoint.tensors["w"].layout).__class__.values
+    monkeypatch.setattr(measure.ready(checkpoint.tensors["w"].layout).__class__, "values", lambda self, rows, *a: read.append(rows) or values(self, rows, *a))
+    (cells,) = (row.cells for row in finished(checkpoint, BOXED).rows.values())
+    assert max(rows.stop - rows.start for rows in read) * 64 <= 3 * 1024 < x.numel()
+    for text, cell in zip(BOXED, cells, strict=True):
+        assert not cell.problem, text
+        same(cell, x, qc.Scheme.parse(text))
+    texts = ["torchao.nvfp4", "int8 per_tensor percentile(99)", "int4 per_group(33)"]
+    found = finished(checkpoint, texts).rows["w"].cells
+    assert [cell.problem.startswith("needs all elements at once") for cell in found] == [True, True, False]
+    same(found[2], x, qc.Scheme.parse(texts[2]))
+
+
+def test_which_rows_stay_together():
+    cases = {"int4 per_group(32)": 1, "int8 per_tensor": 0, "int8 per_channel(1)": 0, "int4 per_block([4,8])": 4, "int4 per_flat_group(96)": 3, "int8 per_tensor given(0.5)": 1}
+    for text, rows in cases.items():
+        assert layerwise.rows_together(qc.Scheme.parse(text), (300, 64)) == rows, text
+    assert layerwise.rows_together(qc.PRESETS["torchao.nvfp4"], (300, 64)) == 0
+    assert layerwise.rows_together(qc.PRESETS["gguf.Q4_K"], (300, 256)) == 1
+    assert layerwise.rows_together(qc.PRESETS["bitsandbytes.nf4"], (300, 64)) == 1
+
+
+def test_what_is_left_alone_has_its_reason(tmp_path):
+    """NaN, vectors, integers, no elements, a scheme that does not fit, and a weight that can't be read; the rest goes on."""
+    x = torch.randn(8, 48, generator=torch.Generator().manual_seed(4))
+    bad = x.clone()
+    bad[3, 5] = math.nan
+    tensors = {"a": x, "nan": bad, "norm.weight": x[0], "none": x[:0], "codes": torch.arange(6).view(2, 3), "m.qweight": torch.zeros(4, 4, dtype=torch.int32), "z": x}
+    tensors |= {"m.qzeros": torch.zeros(1, 1, dtype=torch.int32), "m.scales": torch.zeros(3, 7)}
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32}}))
+    table = finished(saved(tmp_path / "broken", tensors), ["int8 per_channel(0)", "gguf.Q4_K"])
+    said = {name: row.reason for name, row in table.rows.items() if row.reason}
+    begins = {"nan": "contains NaN", "norm.weight": "is a norm", "none": "has no elements", "codes": "holds integers", "m.weight": "can't be read: "}
+    assert said.keys() == begins.keys()
+    assert all(said[name].startswith(text) for name, text in begins.items())
+    for name in ("a", "z"):
+        first, second = table.rows[name].cells
+        same(first, x, qc.Scheme.parse("int8 per_channel(0)"))
+        assert "256" in second.problem
+        assert math.isnan(second.sqnr_db)
+    lines = table.as_rows()
+    assert len(lines) == 2 * 2 + 5
+    assert {line["problem"] for line in lines if line["tensor"] == "nan"} == {said["nan"]}
+
+
+def imatrix(path, entries, calls=4):
+    """The legacy form: counts, names and sums of squares."""
+    parts = [struct.pack("<i", len(entries))]
+    for name, means in entries.items():
+        values = (means * calls).float()
+        parts += [struct.pack("<i", len(name)), name.encode(), struct.pack("<ii", calls, len(values)), values.numpy().tobytes()]
+    path.write_bytes(b"".join(parts))
+    return open_checkpoint(str(path))
+
+
+@pytest.mark.parametrize("rows", [1 << 24, 1024])
+def test_the_output_error_is_that_of_a_product(rows, tmp_path, monkeypatch):
+    """‖XΔW‖² for inputs whose second moments are the imatrix's and whose products are 0; names of llama.cpp are found."""
+    monkeypatch.setattr(measure, "WHOLE", rows)
+    tensors, generator = weights(), torch.Generator().manual_seed(6)
+    means = torch.rand(64, generator=generator) + 0.1
+    inputs = imatrix(tmp_path / "model.imatrix", {"blk.0.attn_q.weight": means, "model.embed_tokens.weight": means[:7]})
+    texts = ["int4 per_group(32)", "int4 per_flat_group(96)"]
+    table = finished(saved(tmp_path / "model", tensors), texts, imatrix=inputs)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    x = tensors[name].double()
+    outer = torch.diag(means.double().sqrt())  # one token per input
+    for text, cell in zip(texts, table.rows[name].cells, strict=True):
+        error = qc.apply(tensors[name], qc.Scheme.parse(text)).error.double()
+        assert cell.output_error == pytest.approx(float((outer @ error.T).square().sum()), rel=1e-6)
+        assert cell.output_relative == pytest.approx(cell.output_error / float((outer @ x.T).square().sum()), rel=1e-6)
+    other = table.rows["model.layers.1.self_attn.q_proj.weight"]
+    assert (other.coverage, math.isnan(other.cells[0].output_error)) == ("no entry", True)
+    assert table.rows["model.embed_tokens.weight"].coverage == "its entry has 7 inputs, the weight 64"
+    with pytest.raises(qc.QuantError, match="has no output error"):
+        layerwise.plan(table, 1e9, "output")
+
+
+def test_stopped_and_resumed_it_is_the_same(whole):
+    """After any weight, in another process, in parts, on threads."""
+    checkpoint, table = whole
+    for stop in (0, 1, 5):
+        run = qc.sensitivity(checkpoint, SCHEMES)
+        steps = [next(run) for _ in range(stop + 1)]
+        run.close()
+        kept = layerwise.Table.of_dict(json.loads(json.dumps(steps[-1].table.as_dict(), allow_nan=False)))
+        assert len(kept.rows) == stop
+        rest = list(qc.sensitivity(checkpoint, SCHEMES, table=kept))
+        assert (len(rest), rest[-1].done) == (12 - stop, rest[-1].total)
+        assert rest[-1].table.as_dict() == table.as_dict()
+    parts = [finished(checkpoint, part=(i, 3), threads=2) for i in (1, 2, 3)]
+    assert min(len(part.rows) for part in parts) > 0
+    assert sum(len(part.rows) for part in parts) == 11
+    assert str(layerwise.merged(parts).ordered) == str(table.ordered)
+
+
+def test_tables_of_other_runs_are_refused(whole, tmp_path):
+    checkpoint, table = whole
+    other = saved(tmp_path, {"w": torch.ones(4, 4)})
+    for call in (
+        lambda: finished(other, table=table), lambda: finished(checkpoint, SCHEMES[:2], table=table), lambda: layerwise.merged([table, finished(other)]),
+    ):  # fmt: skip
+        with pytest.raises(qc.QuantError, match="different checkpoints"):
+            call()
+    plain = table.as_dict()
+    for damaged in ({}, plain | {"format": 0}, plain | {"rows": [{}]}, plain | {"rows": [plain["rows"][0] | {"cells": [{}]}]}):
+        with pytest.raises(qc.QuantError, match="not a table"):
+            layerwise.Table.of_dict(damaged)
+    with pytest.raises(qc.QuantError, match="no tables"):
+        layerwise.merged([])
+    for schemes, part, said in (([], (1, 1), "1 to 12 schemes"), (SCHEMES * 3, (1, 1), "not 18"), (SCHEMES, (3, 2), "no part 3 of 2")):
+        with pytest.raises(qc.QuantError, match=said):
+            finished(checkpoint, schemes, part=part)
+
+
+def test_a_plan_is_never_over_its_size(whole):
+    """Fused weights share a scheme; the error falls as the size grows; the floor is said."""
+    _, table = whole
+    sizes = [row.num_bytes for row in table.rows.values()]
+    before = math.inf
+    for size in (40_500, 44_000, 60_000, 100_000, sum(sizes)):
+        found = layerwise.plan(table, size)
+        assert found.num_bytes <= size
+        assert found.error <= before
+        before = found.error
+        by_text = {scheme: i for i, scheme in enumerate(table.schemes)}
+        cost = sum(
+            row.num_bytes if found.schemes[name] == layerwise.AS_STORED else row.cells[by_text[found.schemes[name]]].num_bytes
+            for name, row in table.rows.items()
+        )
+        assert found.num_bytes == pytest.approx(cost)
+        assert found.bits_per_weight == pytest.approx(8 * cost / sum(row.elements for row in table.rows.values()))
+        for layer in (0, 1):
+            for fused in (("self_attn.q_proj", "self_attn.k_proj"), ("mlp.gate_proj", "mlp.up_proj")):
+                assert len({found.schemes[f"model.layers.{layer}.{name}.weight"] for name in fused}) == 1
+    assert (before, set(found.schemes.values())) == (0.0, {layerwise.AS_STORED})
+    kept = {name: 1e6 for name in table.rows if "down_proj" in name}
+    factors = layerwise.plan(table, 60_000, factors=kept).schemes
+    assert all(factors[name] in (layerwise.AS_STORED, table.schemes[0]) for name in kept)
+    with pytest.raises(qc.QuantError, match=r"No choice takes at most 30.0 kB: the cheapest takes"):
+        layerwise.plan(table, 30_000)
+    with pytest.raises(qc.QuantError, match="There is no error 'importance'"):
+        layerwise.plan(table, 60_000, "importance")
+    with pytest.raises(qc.QuantError, match="11 weights of the table are not measured"):
+        layerwise.plan(layerwise.Table(table.identity, table.schemes, table.names), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model.layers.3.self_attn.v_proj.weight", "q, k, v"), ("blk.0.attn_q.weight", "q, k, v"), ("blk.0.attn_output.weight", "o"),
+        ("model.layers.0.mlp.experts.5.up_proj.weight", "experts gate, up"), ("blk.1.ffn_down_exps.weight", "experts down"), ("token_embd.weight", "embeddings"),
+        ("output.weight", "output"), ("lm_head.weight", "output"), ("blk.0.attn_norm.weight", "norm"), ("model.layers.0.mlp.gate.weight", "router"),
+        ("blk.0.ffn_gate.weight", "gate, up"), ("transformer.h.0.attn.c_attn.weight", "q, k, v"), ("conv.3.weight", "conv.*.weight"), ("output_norm.weight", "norm"),
+    ],
+)  # fmt: skip
+def test_kinds_by_name(name, kind):
+    assert layerwise.kind_of(name) == kind
+
+
+def command(capsys, *arguments):
+    code = main(["sensitivity", *map(str, arguments)])
+    return code, *capsys.readouterr()
+
+
+def test_the_command(whole, tmp_path, capsys):
+    """Files of every kind, a table that is continued and merged, and a plan within the size."""
+    _, table = whole
+    path = tmp_path / "model"
+    saved(path, weights())
+    texts = "; ".join(SCHEMES)
+    files = {name: tmp_path / f"out.{name}" for name in ("json", "csv", "html")}
+    written = [part for name, file in files.items() for part in (f"--{name}", file)]
+    code, out, err = command(capsys, path, "--schemes", texts, "--size", "60kB", "--threads", 1, *written)
+    assert (code, err) == (0, "")
+    assert "11 weights measured, 0 left alone, 0 not yet measured." in out
+    assert "the least possible" in out
+    plain = json.loads(files["json"].read_text())
+    assert layerwise.Table.of_dict(plain).rows.keys() == table.rows.keys()
+    assert 0 < plain["plan"]["num_bytes"] <= 60_000
+    with files["csv"].open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 11 * len(SCHEMES)
+    assert float(rows[0]["sqnr_db"]) == table.ordered[0].cells[0].sqnr_db
+    assert "Plotly.newPlot" in files["html"].read_text()
+    parts = [tmp_path / f"{i}.json" for i in (1, 2)]
+    for i, part in enumerate(parts, 1):
+        assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--table", part)[0] == 0
+    again = command(capsys, path, "--schemes", texts, "--table", parts[0], "--resume", "--part", "2/2")
+    assert (again[0], "11 weights measured" in again[1]) == (0, True)
+    merged = command(capsys, path, "--merge", *parts, "--bits", 6)
+    assert (merged[0], "11 weights measured" in merged[1]) == (0, True)
+    assert "bits per weight" in merged[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--part", "2"], "--part 2 is not a part"),
+        (["--part", "3/2"], "There is no part 3 of 2"), (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"), (["--merge", "none.json"], "none.json can't be read"),
+        (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "nan"], "--bits nan is not a number of bits"),
+    ],
+)  # fmt: skip
+def test_what_the_command_does_not_understand(arguments, said, tmp_path, capsys, monkeypatch):
+    """One sentence, before anything is measured."""
+    saved(tmp_path / "model", {"w.weight": torch.ones(128, 128)})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("quantcore.layerwise.run.measured", None)
+    code, out, err = command(capsys, tmp_path / "model", "--schemes", "int8 per_channel(0)", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
