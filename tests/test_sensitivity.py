@@ -5,6 +5,7 @@ import json
 import math
 import struct
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -156,6 +157,58 @@ def test_the_output_error_is_that_of_a_product(rows, tmp_path, monkeypatch):
         layerwise.plan(table, 1e9, "output")
 
 
+def drawn(kind, rng, shape=(640, 128)):
+    """Weights that samples find easy, and harder ones."""
+    x = rng.standard_t(3, shape) if kind == "student_t(3)" else rng.normal(size=shape)
+    if kind == "one outlier column":
+        x[:, 7] *= 50
+    elif kind == "one row with half of the energy":
+        x[5] *= math.sqrt((x**2).sum() / (x[5] ** 2).sum())
+    elif kind == "blocks of zeros":
+        for _ in range(8):
+            row, column = rng.integers(512), rng.integers(64)
+            x[row : row + 128, column : column + 64] = 0
+    return torch.from_numpy(x.astype(np.float32))
+
+
+SAMPLED = ["int4 per_group(32)", "int4 per_channel(0)", "int8 asymmetric per_tensor", "e4m3fn per_channel(0)", "int8 per_channel(1)"]
+
+
+@pytest.mark.parametrize("trials", [4, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["normal", "student_t(3)", "one outlier column", "one row with half of the energy", "blocks of zeros"])
+def test_intervals_hold(kind, trials, tmp_path):
+    """In 93 % of the trials of each kind and scheme; of a few, in most."""
+    rng, schemes = np.random.default_rng(1), list(map(qc.Scheme.parse, SAMPLED))
+    held = np.zeros(len(schemes))
+    for trial in range(trials):
+        tensor = saved(tmp_path, {f"w.{trial}": drawn(kind, rng)}).tensors[f"w.{trial}"]
+        exact, found = layerwise.measured(tensor, schemes), layerwise.estimated(tensor, schemes)
+        assert found.power == pytest.approx(exact.power, rel=1e-6)
+        for i, (cell, truth) in enumerate(zip(found.cells, exact.cells, strict=True)):
+            assert cell.sqnr_low <= cell.sqnr_db <= cell.sqnr_high < cell.sqnr_low + 6
+            assert cell.num_bytes == truth.num_bytes
+            held[i] += cell.sqnr_low - 1e-5 <= truth.sqnr_db <= cell.sqnr_high + 1e-5
+    assert (held >= (0.93 if trials > 100 else 0.5) * trials).all(), held
+
+
+def test_estimates_come_first(whole, tmp_path):
+    """Of small weights they are the numbers themselves; where no interval can be given, it is said."""
+    checkpoint, table = whole
+    steps = list(qc.sensitivity(checkpoint, SCHEMES, sample=True))
+    assert [step.is_estimate for step in steps] == [False] + [True] * 11 + [False] * 11
+    assert steps[11].table.estimates.keys() == table.rows.keys()
+    assert steps[-1].table.as_dict() == table.as_dict()
+    name = "model.layers.0.self_attn.q_proj.weight"
+    first, exact = steps[-1].table.estimates[name].cells[0], table.rows[name].cells[0]
+    assert (first.sqnr_low, first.sqnr_high) == (exact.sqnr_db, exact.sqnr_db)
+    (large,) = saved(tmp_path, {"w": drawn("normal", np.random.default_rng(2))}).tensors.values()
+    schemes = [qc.PRESETS["torchao.nvfp4"], qc.Scheme.parse("int4 per_block([2,16])"), qc.Scheme.parse("int4 per_group(32)")]
+    cells = layerwise.estimated(large, schemes).cells
+    assert cells[0].problem == "no interval can be given: the scheme needs all elements at once"
+    exact = layerwise.measured(large, schemes).cells
+    assert all(cell.sqnr_low <= truth.sqnr_db <= cell.sqnr_high for cell, truth in zip(cells[1:], exact[1:], strict=True))
+
+
 def test_stopped_and_resumed_it_is_the_same(whole):
     """After any weight, in another process, in parts, on threads."""
     checkpoint, table = whole
@@ -266,6 +319,7 @@ def test_the_command(whole, tmp_path, capsys):
     parts = [tmp_path / f"{i}.json" for i in (1, 2)]
     for i, part in enumerate(parts, 1):
         assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--table", part)[0] == 0
+    assert "Estimates with 95 % intervals" in command(capsys, path, "--sample")[1]
     again = command(capsys, path, "--schemes", texts, "--table", parts[0], "--resume", "--part", "2/2")
     assert (again[0], "11 weights measured" in again[1]) == (0, True)
     merged = command(capsys, path, "--merge", *parts, "--bits", 6)

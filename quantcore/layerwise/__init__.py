@@ -6,9 +6,10 @@ from quantcore.layerwise.measure import measured, rows_together
 from quantcore.layerwise.plan import AS_STORED, Plan, check_size, plan
 from quantcore.layerwise.roles import group_of, kind_of
 from quantcore.layerwise.run import SensitivityStep, outline, sensitivity
+from quantcore.layerwise.sample import estimated
 from quantcore.layerwise.table import Cell, Row, Table, by_harm, merged
 
 __all__ = [
-    "AS_STORED", "Cell", "Choice", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "group_of", "kind_of", "measured", "merged", "outline", "plan",
+    "AS_STORED", "Cell", "Choice", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "group_of", "kind_of", "measured", "merged", "outline", "plan",
     "rows_together", "sensitivity",
 ]  # fmt: skip

@@ -60,6 +60,7 @@ def add_parser(commands: Any, threads: int) -> None:
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {what}")
     parser.add_argument("--table", metavar="FILE", help="write the table after every weight")
     parser.add_argument("--resume", action="store_true", help="continue with the table that FILE of --table holds")
+    parser.add_argument("--sample", action="store_true", help="first print estimates of the SQNR from some rows of each weight, with 95 %% intervals")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="measure only part I of N")
     parser.add_argument("--merge", nargs="+", default=(), metavar="FILE", help="read the tables of these files instead of measuring")
     parser.add_argument("--threads", type=int, default=threads, metavar="N", help="number of threads (default: one per core)")
@@ -102,9 +103,12 @@ def _measure(options: argparse.Namespace) -> Table:
     table = _read_table(options.table) if options.resume else None
     torch.set_num_threads(1)  # parallel across weights, not within them
     part = int(found[1]), int(found[2])
-    shows, shown = sys.stderr.isatty(), -1
-    for step in sensitivity(checkpoint, schemes, imatrix, table, part, max(1, options.threads)):
-        if options.table and (step.row is not None or step.done == step.total):
+    shows, shown, was_estimate = sys.stderr.isatty(), -1, False
+    for step in sensitivity(checkpoint, schemes, imatrix, table, part, max(1, options.threads), options.sample):
+        if was_estimate and not step.is_estimate:
+            _print_estimates(step.table)
+        was_estimate = step.is_estimate
+        if options.table and not step.is_estimate and (step.row is not None or step.done == step.total):
             _replace(Path(options.table), json.dumps(step.table.as_dict(), allow_nan=False))
         percent = 100 * step.done // max(1, step.total)
         if shows and percent > shown:
@@ -198,6 +202,18 @@ def _print(table: Table, chosen: Plan | None) -> None:
         gap = "the least possible" if not chosen.gap else f"at most {chosen.gap:.3g} above the least possible"
         print(f"{megabytes(math.ceil(chosen.num_bytes))}, {chosen.bits_per_weight:.4g} bits per weight, summed error {chosen.error:.4g}, {gap}:")
         _print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
+
+
+def _print_estimates(table: Table) -> None:
+    """Print what is estimated before anything is measured."""
+    print("Estimates with 95 % intervals, from some rows of each weight:")
+    lines = []
+    for row in table.estimates.values():
+        for scheme, cell in zip(table.schemes, row.cells, strict=False):
+            own = f"{decibels(cell.sqnr_db)} ({decibels(cell.sqnr_low)} to {decibels(cell.sqnr_high)})"
+            lines.append(f"{short(row.name, 80)}, {scheme}: {cell.problem or own}")
+    _print_some(lines)
+    print(flush=True)
 
 
 def _ends(worst: Sequence[Any], number: int) -> str:

@@ -31,7 +31,7 @@ def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Input
         return own
     try:
         weights, coverage = inputs.of(own.name, own.shape) if inputs is not None else (None, "")
-        work = _Work(tensor, schemes, weights)
+        work = Work(tensor, schemes, weights)
         power = work.run()
     except QuantError as reason:
         return replace(own, reason=f"can't be read: {reason}")
@@ -71,7 +71,7 @@ def _left_alone(tensor: CheckpointTensor) -> str:
 
 
 @dataclass
-class _Column:
+class Column:
     """What is summed for one scheme.
 
     ``rows``: how many rows stay together so that boxes have the scales of the whole weight, 0 if none can be cut; ``ends``:
@@ -86,6 +86,13 @@ class _Column:
     ends: tuple[Tensor, Tensor] | None = None
     problem: str = ""
 
+    @property
+    def params(self) -> QParams | None:
+        """The parameters that follow from the ranges, where blocks extend over all rows."""
+        if self.ends is None:
+            return None
+        return parameters(*self.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
+
     def add_ranges(self, x: Tensor) -> None:
         """Extend the ranges to those of a box."""
         low, high = ranges(x, self.scheme)
@@ -93,19 +100,16 @@ class _Column:
 
     def add(self, x: Tensor, weights: Tensor | None) -> None:
         """Add the errors of a box."""
-        params: QParams | None = None
-        if self.ends is not None:
-            params = parameters(*self.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
         blocks = Blocks.of(self.scheme.granularity, tuple(x.shape))
         spread = None if weights is None else blocks.view(weights.expand(x.shape))
-        for region, _, error, clipped in errors_by_region(x, self.scheme, params=params):
+        for region, _, error, clipped in errors_by_region(x, self.scheme, params=self.params):
             self.clipped += clipped
             if spread is not None:
                 own = split_axes(spread[region.elements], region.block)
                 self.output += float(error.double().square_().mul_(own).sum())
             self.sums.merge(quick_sums(None, error))
 
-    def cell(self, work: "_Work") -> Cell:
+    def cell(self, work: "Work") -> Cell:
         """Return the cell."""
         own = _stored_cell(self.scheme, work.shape)
         if own.problem or self.problem:
@@ -119,14 +123,14 @@ class _Column:
         )  # fmt: skip
 
 
-class _Work:
+class Work:
     """One walk over the rows of a weight, for all schemes; ``weights``: of its inputs, to broadcast with its rows."""
 
     def __init__(self, tensor: CheckpointTensor, schemes: Sequence[Scheme], weights: Tensor | None) -> None:
         self.shape, self.weights = tensor.shape, weights
         self.power, self.output_power = 0.0, 0.0
         self._layout = ready(tensor.layout)
-        self.columns = [_Column(scheme) for scheme in schemes]
+        self.columns = [Column(scheme) for scheme in schemes]
         self._is_whole = math.prod(self.shape) <= WHOLE
         for column in () if self._is_whole else self.columns:
             try:
@@ -138,12 +142,12 @@ class _Work:
         """Measure all schemes, and return Σx²."""
         across = [c for c in self.columns if not c.problem and c.rows == 0]
         for column in across:
-            if not _by_range(column.scheme, self.shape):
+            if not by_range(column.scheme, self.shape):
                 column.problem = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
         across = [c for c in across if not c.problem]
         for x, _ in self._boxes() if across else ():
             for column in across:
-                _attempt(column, lambda column=column, x=x: column.add_ranges(x))
+                attempt(column, lambda column=column, x=x: column.add_ranges(x))
         for x, weights in self._boxes():
             self.power += power_of(x)
             if not math.isfinite(self.power):
@@ -151,7 +155,7 @@ class _Work:
             if weights is not None:
                 self.output_power += float(x.double().square_().mul_(weights).sum())
             for column in self.columns:
-                _attempt(column, lambda column=column, x=x, weights=weights: column.add(x, weights))
+                attempt(column, lambda column=column, x=x, weights=weights: column.add(x, weights))
         return self.power
 
     def _boxes(self) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -169,7 +173,7 @@ class _Work:
             yield self._layout.values(box), weights
 
 
-def _attempt(column: _Column, work: Any) -> None:
+def attempt(column: Column, work: Any) -> None:
     """Run a part of a column's work unless it has failed; keep the reason if it fails."""
     if column.problem:
         return
@@ -208,7 +212,7 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
     return together if together < shape[0] else 0
 
 
-def _by_range(scheme: Scheme, shape: Shape) -> bool:
+def by_range(scheme: Scheme, shape: Shape) -> bool:
     """Return whether ranges of boxes of rows give those of blocks that extend over all rows."""
     blocks = Blocks.of(scheme.granularity, shape)
     over_all = not isinstance(scheme.granularity, PerFlatGroup) and blocks.block[0] == shape[0]

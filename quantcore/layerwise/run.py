@@ -8,6 +8,7 @@ from functools import partial
 from quantcore.checkpoints import Checkpoint, results_in_order
 from quantcore.errors import QuantError
 from quantcore.layerwise.measure import Inputs, measured, outlined
+from quantcore.layerwise.sample import estimated
 from quantcore.layerwise.table import Row, Table
 from quantcore.scheme import PRESETS, Scheme
 
@@ -16,12 +17,16 @@ MOST_SCHEMES = 12
 
 @dataclass(frozen=True)
 class SensitivityStep:
-    """A weight that has been measured: ``done`` of ``total`` bytes; None for the first step, before anything has been read."""
+    """A weight that has been measured, or estimated (``is_estimate``): ``done`` of ``total`` bytes are measured.
+
+    ``row``: None for the first step, before anything has been read.
+    """
 
     done: int
     total: int
     row: Row | None
     table: Table
+    is_estimate: bool = False
 
 
 def sensitivity(
@@ -31,6 +36,7 @@ def sensitivity(
     table: Table | None = None,
     part: tuple[int, int] = (1, 1),
     threads: int = 1,
+    sample: bool = False,
 ) -> Generator[SensitivityStep, None, None]:
     """Measure every weight of a checkpoint under every scheme; yield a step per weight, in order.
 
@@ -43,6 +49,7 @@ def sensitivity(
         imatrix: the mean squared inputs of each weight, for the error of its output.
         table: that of a stopped run, to resume it; it is modified.
         part: (i, n) measures only part i of n, 1 ≤ i ≤ n; `merged` joins the tables of the parts.
+        sample: first estimate every weight from some of its rows, with 95 % intervals, into `Table.estimates`.
         threads: how many weights are read and measured at the same time; see `Comparison.steps`.
 
     Raises:
@@ -63,6 +70,10 @@ def sensitivity(
     left = [name for name in mine if name not in table.rows]
     done = total - sum(checkpoint.tensors[name].num_bytes for name in left)
     yield SensitivityStep(done, total, None, table)
+    if sample:
+        for row in results_in_order((partial(estimated, checkpoint.tensors[name], chosen) for name in left), threads):
+            table.estimates[row.name] = row
+            yield SensitivityStep(done, total, row, table, is_estimate=True)
     calls = (partial(measured, checkpoint.tensors[name], chosen, inputs) for name in left)
     for row in results_in_order(calls, threads):
         table.rows[row.name] = row

@@ -16,18 +16,21 @@ class Cell:
 
     ``sqnr_db`` to ``clipped``: as in `SchemeErrors`. ``num_bytes``: of codes, scales and zero points. ``output_error``:
     Σ hⱼ·Δwⱼ² with h the mean squared inputs, which is ‖XΔW‖² per token if inputs are not correlated; ``output_relative``: divided by
-    Σ hⱼ·wⱼ²; nan without an imatrix. ``problem``: why there is no number, empty if there is one.
+    Σ hⱼ·wⱼ²; nan without an imatrix. ``problem``: why there is no number, empty if there is one. ``sqnr_low``, ``sqnr_high``: a 95 %
+    interval of the SQNR, if `sse` and what follows from it are estimated from some rows (`Table.estimates`).
     """
 
     sqnr_db: float = math.nan
     mse: float = math.nan
     sse: float = math.nan
     max_abs_error: float = math.nan
-    clipped: int = 0
+    clipped: int | None = None
     num_bytes: float = math.nan
     output_error: float = math.nan
     output_relative: float = math.nan
     problem: str = ""
+    sqnr_low: float = math.nan
+    sqnr_high: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,14 @@ class Table:
     """Rows by name, in the order in which they were measured.
 
     ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their texts; ``names``: of all
-    weights of the checkpoint, of which `rows` has those that are done.
+    weights of the checkpoint, of which `rows` has those that are done; ``estimates``: rows of a sample, which are not kept with it.
     """
 
     identity: str
     schemes: tuple[str, ...]
     names: tuple[str, ...]
     rows: dict[str, Row] = field(default_factory=dict)
+    estimates: dict[str, Row] = field(default_factory=dict)
 
     @property
     def is_finished(self) -> bool:
