@@ -187,6 +187,7 @@ def test_intervals_hold(kind, trials, tmp_path):
         for i, (cell, truth) in enumerate(zip(found.cells, exact.cells, strict=True)):
             assert cell.sqnr_low <= cell.sqnr_db <= cell.sqnr_high < cell.sqnr_low + 6
             assert cell.num_bytes == truth.num_bytes
+            assert 0 < cell.seconds < 10
             held[i] += cell.sqnr_low - 1e-5 <= truth.sqnr_db <= cell.sqnr_high + 1e-5
     assert (held >= (0.93 if trials > 100 else 0.5) * trials).all(), held
 

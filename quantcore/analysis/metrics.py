@@ -26,6 +26,7 @@ from quantcore.quantization import (
     parameters_of,
     unclamped,
 )
+from quantcore.range_setting import Search
 from quantcore.scheme import Scheme, with_importance
 
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
@@ -218,13 +219,13 @@ def errors_by_region(
     if importance is not None:
         scheme, importance = with_importance(scheme), as_float32(importance)
     blocks, rules = Blocks.of(scheme.granularity, tuple(x.shape)), scheme.rules
-    if params is None:
-        params = parameters_of(x, scheme, importance)[1]
-    if params.searched is None and (rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules)):
-        for region, x_hat, clipped in approximations(x, params, scheme, blocks):
-            values = split_axes(blocks.view(x)[region.elements], region.block)
-            yield region, values, torch.sub(values, x_hat, out=x_hat), clipped
-        return
+    if not isinstance(scheme.range_setting, Search):  # whose codes are found with the scales
+        params = parameters_of(x, scheme)[1] if params is None else params
+        if rules.refuses_nonfinite or not may_leave_integers(x, params, scheme, rules):
+            for region, x_hat, clipped in approximations(x, params, scheme, blocks):
+                values = split_axes(blocks.view(x)[region.elements], region.block)
+                yield region, values, torch.sub(values, x_hat, out=x_hat), clipped
+            return
     result = apply_quietly(x, scheme, importance=importance)
     for region, before in unclamped(result.x, result.params, result.scheme):
         x_hat = x_hat_of(result, region)
@@ -256,7 +257,8 @@ def _split(
     result: Quantized, region: Region, outside: npt.NDArray[np.int64], sse: float
 ) -> tuple[float, float]:
     """Return the squared error of the elements ``outside`` and of the others in a region, ``sse`` in all."""
-    error = np.subtract(*(t.cpu().numpy().reshape(-1) for t in _both(result, region)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.subtract(*(t.cpu().numpy().reshape(-1) for t in _both(result, region)))
     beyond = np.square(error[outside], dtype=np.float64).sum()
     inside = sse - beyond
     if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors

@@ -213,6 +213,10 @@ def _print_estimates(table: Table) -> None:
             own = f"{decibels(cell.sqnr_db)} ({decibels(cell.sqnr_low)} to {decibels(cell.sqnr_high)})"
             lines.append(f"{short(row.name, 80)}, {scheme}: {cell.problem or own}")
     _print_some(lines)
+    for number, scheme in enumerate(table.schemes):
+        seconds = sum(row.cells[number].seconds for row in table.estimates.values() if row.cells and row.cells[number].seconds > 0)
+        if seconds >= 1:
+            print(f"{scheme}: the exact answer takes about {seconds:.0f} s on one core.")
     print(flush=True)
 
 

@@ -6,6 +6,7 @@ The rows with the largest of either are always measured, since a few of them can
 """
 
 import math
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -109,7 +110,7 @@ class _Sample:
 
     def cell(self, column: Column, own: Cell) -> Cell:
         """Return the estimate of one scheme."""
-        errors = np.empty(0)
+        errors, start = np.empty(0), time.perf_counter()
 
         def measure() -> None:
             nonlocal errors
@@ -124,8 +125,10 @@ class _Sample:
         sse = errors.sum() + (self._rest - DRAWN) * drawn.mean()
         spread = _T * self._rest * math.sqrt((1 - DRAWN / self._rest) / DRAWN) * drawn.std(ddof=1)
         least, most = max(errors.sum(), sse - spread), sse + spread
+        seconds = (time.perf_counter() - start) * math.prod(self.shape) / self._drawn.x.numel()
         db = [sqnr_of(self.power, float(value)) for value in (sse, least, most)]
-        return replace(own, sqnr_db=db[0], sse=float(sse), mse=float(sse) / math.prod(self.shape), sqnr_low=db[2], sqnr_high=db[1])
+        mse = float(sse) / math.prod(self.shape)
+        return replace(own, sqnr_db=db[0], sse=float(sse), mse=mse, sqnr_low=db[2], sqnr_high=db[1], seconds=seconds)
 
     def _errors(self, column: Column) -> _Floats:
         """Return the squared error of each unit that is measured."""

@@ -17,7 +17,8 @@ class Cell:
     ``sqnr_db`` to ``clipped``: as in `SchemeErrors`. ``num_bytes``: of codes, scales and zero points. ``output_error``:
     Σ hⱼ·Δwⱼ² with h the mean squared inputs, which is ‖XΔW‖² per token if inputs are not correlated; ``output_relative``: divided by
     Σ hⱼ·wⱼ²; nan without an imatrix. ``problem``: why there is no number, empty if there is one. ``sqnr_low``, ``sqnr_high``: a 95 %
-    interval of the SQNR, if `sse` and what follows from it are estimated from some rows (`Table.estimates`).
+    interval of the SQNR, if `sse` and what follows from it are estimated from some rows (`Table.estimates`); ``seconds``: how long the
+    exact number then takes on one core.
     """
 
     sqnr_db: float = math.nan
@@ -31,6 +32,7 @@ class Cell:
     problem: str = ""
     sqnr_low: float = math.nan
     sqnr_high: float = math.nan
+    seconds: float = math.nan
 
 
 @dataclass(frozen=True)
