@@ -59,7 +59,7 @@ def sensitivity(
     index, parts = part
     if not 1 <= index <= parts:
         raise QuantError(f"There is no part {index} of {parts}; give a part from 1 to the number of parts.")
-    fresh = Table(_identity(checkpoint, imatrix), tuple(map(str, chosen)), tuple(checkpoint.tensors))
+    fresh = Table(_identity(checkpoint, imatrix), tuple(map(_label, chosen)), tuple(checkpoint.tensors))
     if table is None:
         table = fresh
     table.check(fresh)
@@ -88,7 +88,7 @@ def outline(checkpoint: Checkpoint, schemes: Sequence[Scheme | str]) -> Table:
         QuantError: there are no schemes, or too many.
     """
     chosen = _schemes(schemes)
-    table = Table("", tuple(map(str, chosen)), tuple(checkpoint.tensors))
+    table = Table("", tuple(map(_label, chosen)), tuple(checkpoint.tensors))
     table.rows |= {name: outlined(tensor, chosen) for name, tensor in checkpoint.tensors.items()}
     return table
 
@@ -97,6 +97,11 @@ def _schemes(schemes: Sequence[Scheme | str]) -> list[Scheme]:
     if not 1 <= len(schemes) <= MOST_SCHEMES:
         raise QuantError(f"Give 1 to {MOST_SCHEMES} schemes, not {len(schemes)}.")
     return [s if isinstance(s, Scheme) else PRESETS.get(s) or Scheme.parse(s) for s in schemes]
+
+
+def _label(scheme: Scheme) -> str:
+    """Return the name of a preset, and the text of another scheme."""
+    return next((name for name, preset in PRESETS.items() if preset == scheme), str(scheme))
 
 
 def _part(checkpoint: Checkpoint, index: int, parts: int) -> list[str]:

@@ -63,7 +63,7 @@ class Row:
 class Table:
     """Rows by name, in the order in which they were measured.
 
-    ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their texts; ``names``: of all
+    ``identity``: of the checkpoint's weights, as they are stored, and of the imatrix; ``schemes``: their texts, or the names of presets; ``names``: of all
     weights of the checkpoint, of which `rows` has those that are done; ``estimates``: rows of a sample, which are not kept with it.
     """
 
