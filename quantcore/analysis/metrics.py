@@ -259,12 +259,12 @@ def _split(
     """Return the squared error of the elements ``outside`` and of the others in a region, ``sse`` in all."""
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.subtract(*(t.cpu().numpy().reshape(-1) for t in _both(result, region)))
-    beyond = np.square(error[outside], dtype=np.float64).sum()
+    beyond = float(np.square(error[outside], dtype=np.float64).sum())
     inside = sse - beyond
     if not inside > _CANCELS * sse:  # what is left of the difference would be rounding errors
         error[outside] = 0.0
-        inside = np.square(error, dtype=np.float64).sum()
-    return float(beyond), float(inside)
+        inside = float(np.square(error, dtype=np.float64).sum())
+    return beyond, inside
 
 
 class _CodesUsed:

@@ -18,6 +18,8 @@ from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Search, Task
 from quantcore.scheme import Scheme, check_supported, full_name
 
+_LARGE = 256  # elements of a block, from which it is cut
+
 
 def choose_qparams(x: Any, scheme: Scheme, importance: Any = None) -> QParams:
     """Return scale and zero_point of every block, before the scales are quantized themselves.
@@ -117,7 +119,11 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
     either = scheme.symmetric and isinstance(setting, MinMax) and of_scale.rule(scheme.format).of_magnitude
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
-    for region in blocks.regions(room, whole_blocks=True):
+    # the ends of a large block are those of its parts, which fit the cache
+    in_parts = isinstance(setting, MinMax) and of_scale.symmetric_scale != "signed_amax" and blocks.count * _LARGE <= x.numel()
+    if in_parts:
+        low, high = low.fill_(math.inf), high.fill_(-math.inf)
+    for region in blocks.regions(room, whole_blocks=not in_parts):
         values = blocked[region.elements]
         found = (magnitude(values, region.block) if either else None) or extremes(values, region.block)
         if not isinstance(setting, MinMax):
@@ -127,8 +133,10 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
             found = setting(rows, task)
         elif of_scale.symmetric_scale == "signed_amax":
             found = first_extreme(values, region.block, *found)
-        for every, part in zip((low, high), found, strict=True):
-            every[region.grid].copy_(part.reshape(every[region.grid].shape))
+        for every, part, extend in zip((low, high), found, (torch.minimum, torch.maximum), strict=True):
+            target = every[region.grid]
+            part = part.reshape(target.shape)
+            target.copy_(extend(target, part) if in_parts else part)
     return low, high
 
 
