@@ -29,6 +29,7 @@ from quantcore.quantization import (
 from quantcore.range_setting import Search
 from quantcore.scheme import Scheme, with_importance
 
+_FEW_CODES = 8  # looking for so many costs less than counting all
 _CANCELS = 2.0**-7  # the smallest fraction of a sum that may be computed by subtracting the rest
 
 
@@ -236,6 +237,8 @@ def errors_by_region(
 def _outside(before: Tensor, scheme: Scheme) -> npt.NDArray[np.int64]:
     """Return the flat indices of the unclamped values that are clipped."""
     (least, most), values = scheme.format.bounds, before.cpu().numpy().reshape(-1)
+    if values.min() >= least and values.max() <= most:  # false for NaN
+        return np.empty(0, np.int64)
     return np.flatnonzero((values < least) | (values > most))
 
 
@@ -271,24 +274,29 @@ class _CodesUsed:
     """Which codes occur, by their bits as an unsigned integer."""
 
     def __init__(self, dtype: torch.dtype) -> None:
-        self._least = torch.iinfo(dtype).min
-        self._seen = torch.zeros(1 << 8 * min(2, dtype.itemsize), dtype=torch.bool)
+        self._seen = np.zeros(1 << 8 * min(2, dtype.itemsize), bool)
 
     def add(self, codes: Tensor) -> None:
-        """Add the codes of a box; counting them costs more than finding out that all were seen."""
-        low, high = (int(end) - self._least for end in torch.aminmax(codes))
-        if high < len(self._seen) and bool(self._seen.roll(self._least)[low : high + 1].all()):
-            return
+        """Add the codes of a box; counting them costs more than looking for the few that were not seen before."""
+        low, high = map(int, torch.aminmax(codes))
+        if high - low < len(self._seen):
+            between = np.arange(low, high + 1)
+            missing = between[~self._seen[between % len(self._seen)]]
+            if len(missing) <= _FEW_CODES:
+                values = codes.cpu().numpy()
+                for code in missing:
+                    self._seen[code % len(self._seen)] = bool((values == code).any())
+                return
         if codes.dtype.itemsize == 1:
             bits = codes.contiguous().view(torch.uint8)
         else:
             bits = codes.to(torch.int32).bitwise_and_(0xFFFF)
-        self._seen |= torch.bincount(bits.reshape(-1), minlength=len(self._seen)).cpu() > 0
+        self._seen |= torch.bincount(bits.reshape(-1), minlength=len(self._seen)).cpu().numpy() > 0
 
     @property
     def used(self) -> int:
         """The number of distinct codes."""
-        return int(self._seen.count_nonzero())
+        return int(np.count_nonzero(self._seen))
 
 
 def _placed(place: int, region: Region, shape: tuple[int, ...]) -> int:

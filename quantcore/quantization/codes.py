@@ -91,7 +91,9 @@ def approximations(
     dequantizer, round_, (least, most) = dequantizer_of(params, fmt, rules), rounding(rules.coding.rounding), fmt.bounds
     for region, work, _ in boxes(x, params, scheme, blocks):
         before = work.cpu().numpy()
-        clipped = int(np.count_nonzero(before < least) + np.count_nonzero(before > most))
+        clipped = 0
+        if not (before.min() >= least and before.max() <= most):  # NaN too
+            clipped = int(np.count_nonzero(before < least) + np.count_nonzero(before > most))
         s, z = spread(scale[region.grid]), spread(zero_point[region.grid]) if shifted else None
         own, values = dequantizer.at_region(region), work
         if isinstance(fmt, IntFormat):
