@@ -14,7 +14,7 @@ from quantcore.analysis import Sums, sums_of
 GENERATOR = torch.Generator().manual_seed(5)
 X = torch.randn(48, 130, generator=GENERATOR)
 TENSORS = {
-    "normal": X, "tiny": X[:, :128] * 1e-30, "huge": X[:, :128] * 1e30, "positive": X[:, :64].abs(), "zero": torch.zeros(8, 64),
+    "normal": X, "tiny": X[:, :128] * 1e-30, "huge": X[:, :128] * 3e37, "positive": X[:, :64].abs(), "zero": torch.zeros(8, 64),
     "3d": X[:15, :32].reshape(5, 3, 32), "vector": X.reshape(-1)[:1000], "one value": torch.full((16, 64), 0.1), "grid": torch.arange(64.0).reshape(2, 32),
 }  # fmt: skip
 TEXTS = (

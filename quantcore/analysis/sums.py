@@ -175,8 +175,10 @@ def quick_sums(x: Tensor | None, error: Tensor) -> Sums:
         error: likewise; it is overwritten.
     """
     sizes = error.abs_().view(-1).cpu().numpy()
-    worst = float(sizes.max())
-    return Sums(len(sizes), 0.0 if x is None else power_of(x), ee=_squares(sizes), ae=_total(sizes, _ONES32), worst=worst)
+    total, worst = _total(sizes, _ONES32), float(sizes.max())
+    if not total < math.inf:
+        total = float(sizes.sum(dtype=np.float64))
+    return Sums(len(sizes), 0.0 if x is None else power_of(x), ee=_squares(sizes), ae=total, worst=worst)
 
 
 def power_of(x: Tensor) -> float:
