@@ -34,7 +34,7 @@ SCHEMES = [
 def test_the_errors_are_those_of_the_codes(what):
     """The largest error and the clipped elements are equal, which shows that the elements are; sums are close."""
     x, compared = TENSORS[what], 0
-    for scheme in SCHEMES:
+    for scheme in SCHEMES if what == "normal" else SCHEMES[list(TENSORS).index(what) % 3 :: 3]:
         try:
             report = qc.report(qc.apply(x, scheme))
         except qc.QuantError as reason:

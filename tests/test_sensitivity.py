@@ -14,6 +14,7 @@ import quantcore as qc
 from quantcore import layerwise
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
+from quantcore.figures.checkpoints import layers
 from quantcore.layerwise import measure
 
 SCHEMES = ["int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_tensor", "int4 symmetric per_channel(1)", "torchao.nvfp4", "e4m3fn per_channel(0)"]
@@ -345,3 +346,12 @@ def test_what_the_command_does_not_understand(arguments, said, tmp_path, capsys,
     assert (code, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_the_heat_map_has_every_number():
+    """A row per weight and a column per scheme; exact and unknown cells are empty, and names are text."""
+    figure = layers(["a", "<b>"], ["int8 per_tensor", "x"], [[20.0, math.inf], [math.nan, 7.5]])
+    (trace,) = figure.data
+    assert np.array_equal(np.asarray(trace.z, float), [[20.0, math.nan], [math.nan, 7.5]], equal_nan=True)
+    assert (trace.y, trace.x) == (("a", "&lt;b&gt;"), ("int8 per_tensor", "x"))
+    assert [list(row) for row in trace.customdata] == [["20.0 dB", "exact"], ["not defined", "7.5 dB"]]

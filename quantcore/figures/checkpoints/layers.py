@@ -1,5 +1,6 @@
 """The error of every weight under every scheme, as a heat map."""
 
+import html
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,8 +8,9 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import decibels
 from quantcore.figures.style import base_layout, palette
+from quantcore.wording import printable
 
-_ROW, _LEAST, _AROUND = 16, 240, 120  # px
+_ROW, _LEAST, _AROUND = 18, 360, 160  # px
 
 
 def layers(
@@ -21,15 +23,17 @@ def layers(
     """
     values = np.array(sqnr_db, np.float64).reshape(len(names), len(schemes))
     shown = np.where(np.isfinite(values), values, np.nan)
+    columns = [html.escape(printable(scheme)) for scheme in schemes]
     figure = go.Figure(
         go.Heatmap(
-            z=shown, x=list(schemes), y=list(names), colorscale=palette("sequential", theme), reversescale=True,
+            z=shown, x=columns, y=[html.escape(printable(name)) for name in names], colorscale=palette("sequential", theme), reversescale=True,
             customdata=[[decibels(value) for value in row] for row in values.tolist()],
             hovertemplate="%{y}<br>%{x}<br>SQNR %{customdata}<extra></extra>",
             colorbar={"title": {"text": "SQNR (dB)", "side": "right"}, "thickness": 10, "outlinewidth": 0},
         )
     )  # fmt: skip
     figure.update_layout(base_layout(theme, max(_LEAST, _ROW * len(names) + _AROUND)))
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(side="top", automargin=True)
+    figure.update_yaxes(autorange="reversed", automargin=True, dtick=1, type="category")
+    wrapped = [column.replace(" ", "<br>") for column in columns]
+    figure.update_xaxes(side="top", automargin=True, tickangle=0, tickvals=columns, ticktext=wrapped, type="category")
     return figure
