@@ -28,7 +28,7 @@ from benchmarks.processes import resident
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, ComparisonState
 from quantcore.checkpoints.ggml import BLOCK_TYPES
-from tests.gguf_bytes import STRING, U32, gguf, info
+from tests.support.gguf_bytes import STRING, U32, gguf, info
 
 RATE, FIRST, MEMORY = 50.0, 0.5, 600.0  # MB per second of CPU time; seconds; MB
 HEADS, KEY_HEADS = 32, 8

@@ -21,7 +21,7 @@ import torch
 from benchmarks.quantize import ROUNDS, Case, median_times, verdict
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
-from tests.gguf_bytes import gguf, info
+from tests.support.gguf_bytes import gguf, info
 
 ROWS = COLUMNS = 4096
 GRIDS, OTHERS = 40.0, 15.0  # copies

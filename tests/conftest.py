@@ -16,7 +16,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers wou
 SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors=True)
 os.environ["QUANTSCOPE_STORE"] = SHARED.name
 # the checkpoints that the pages of all tests may open
-os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "golden_checkpoints")
+os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "data" / "golden_checkpoints")
 
 
 @pytest.hookimpl(wrapper=True)

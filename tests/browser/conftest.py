@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import numpy as np
 import pytest
 from page_rest import REST, SHOWN
+from places import ROOT
 from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
@@ -30,7 +31,6 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 FLAGS = [
     "--headless",
     "--no-sandbox",

@@ -18,7 +18,7 @@ import quantcore as qc
 from quantcore.tensors import EXAMPLES, encode
 
 COLORS = np.random.default_rng(1).integers(0, 256, (6, 9, 3), np.uint8)
-LEVELS = (COLORS.astype(int) @ [299, 587, 114] + 500) // 1000  # BT.601; see tests/test_images.py
+LEVELS = (COLORS.astype(int) @ [299, 587, 114] + 500) // 1000  # BT.601; see tests/quantcore/tensors/test_images.py
 SVG = "{http://www.w3.org/2000/svg}"
 # Color of a place 3 px inside the upper left corner of each cell of a map, where no number is; rows of "r,g,b"
 CORNERS = """(number) => {

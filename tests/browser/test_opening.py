@@ -1,10 +1,10 @@
 """Opening a checkpoint: from the menu, by typing, by a link, from files; the other page then has it, too."""
 
-from pathlib import Path
 
+from places import CHECKPOINTS
 from playwright.sync_api import expect
 
-RELEASE = Path(__file__).parent.parent / "golden_checkpoints" / "gptq_v1_4bit_g128_sym" / "checkpoint"
+RELEASE = CHECKPOINTS / "gptq_v1_4bit_g128_sym" / "checkpoint"
 OTHER = RELEASE.parent.parent / "gptq_v1_8bit_channel" / "checkpoint" / "model.safetensors"
 NAMED = "gptq_v1_4bit_g128_sym/checkpoint"
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
+from places import ROOT
 from playwright.sync_api import expect
-from replicas import NGINX, ROOT, SKIP, Replica, cluster
+from replicas import NGINX, SKIP, Replica, cluster
 from visitor import COOKIE, Visitor
 
 from pages.serving.settings import Settings

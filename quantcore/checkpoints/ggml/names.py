@@ -1,6 +1,6 @@
 """The names of tensors in llama.cpp and in Hugging Face models, for each architecture.
 
-``data/names.json`` is written from the gguf package by ``tests/make_gguf_names.py``.
+``data/names.json`` is written from the gguf package by ``tests/generators/make_gguf_names.py``.
 """
 
 import json

@@ -1,0 +1,302 @@
+"""Compare → Match without a browser: what each control does, and what it says about bad input."""
+
+
+import numpy as np
+import pytest
+import torch
+from app_page import said
+from parts import some
+from places import MAIN
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from pages.compare.match import run
+from quantcore import tensors
+from quantcore.mistakes import CASES, compare
+
+SAMPLE = "randn-seed-0-4x4"
+
+
+def opened(**state):
+    """The page with the 4×4 sample as its tensor and these fields filled in."""
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    at.session_state["src"], at.session_state["ex"] = "example", SAMPLE
+    for key, value in state.items():
+        at.session_state[key] = value
+    return at.run().switch_page("compare/match/page.py").run()
+
+
+def sample():
+    return tensors.EXAMPLES[SAMPLE].load()
+
+
+def codes_of(text):
+    return qc.apply(sample(), qc.Scheme.parse(text)).codes.to(torch.int64)
+
+
+def typed(codes):
+    return "\n".join(", ".join(map(str, row)) for row in codes.tolist())
+
+
+def paste(at, text):
+    return at.text_area(key="match_text").set_value(text).run()
+
+
+def results(at):
+    """The table of candidates of a page without errors."""
+    assert not at.exception
+    assert said(at.error) == []
+    return at.dataframe[0].value
+
+
+def test_first_view_says_what_to_do():
+    at = opened()
+    assert not at.exception
+    assert any(text.startswith("Paste the integers that some code made of the tensor") for text in said(at.caption))
+    assert not at.dataframe
+    assert {button.key for button in at.button} >= {f"_match_card_{i}" for i in range(len(EXAMPLES))}
+
+
+def test_search_finds_and_compares_with_no_scheme_that_the_page_does_not_show():
+    at = paste(opened(bits=3, library="hqq"), typed(codes_of("int8 symmetric per_channel(1) torchao")))
+    table = results(at)
+    assert "torchao" in table["Libraries"][0]
+    assert table["Codes that differ"][0] == "none"
+    assert table["Rules"][0] == "int8 symmetric, one scale per column (axis 1)"
+    assert not at.warning
+    assert said(at.success) == ["All 16 integers are int8 symmetric, one scale per column (axis 1)."]
+    assert any("With these rules torch.fake_quantize" in text for text in said(at.caption))
+    words = " ".join([*said(at.caption), *said(at.markdown), *table.columns])
+    assert "on the left" not in words
+    assert "hqq" not in words
+
+
+def test_the_mistake_comes_first():
+    """Ties at half a step of 0.25, rounded up; 31.75 sets the scale."""
+    x = np.array([[0.125, 0.375], [-0.125, -0.375], [0.625, -31.75]])
+    codes = np.floor(x / 0.25 + 0.5).astype(int)
+    at = opened(src="paste", _pasted=typed(x))
+    at = paste(at, typed(codes))
+    (sentence,) = said(at.warning)
+    assert sentence == "Ties are rounded up; everything else is int8 symmetric, one scale."
+
+
+def test_a_large_tensor_is_searched_when_asked(monkeypatch):
+    monkeypatch.setattr(run, "AT_ONCE", 15)
+    at = paste(opened(), typed(codes_of("int4 per_tensor")))
+    assert not at.dataframe
+    at = at.button(key="match_go").click().run()
+    assert results(at).shape[0] == 1
+    assert all(button.key != "match_go" for button in at.button)  # it is over
+    at = paste(at, typed(-codes_of("int4n per_tensor")))
+    assert not at.dataframe  # the earlier result was for other integers
+    at.button(key="match_go")
+
+
+def test_an_uploaded_file_stays_until_it_is_removed_and_a_bad_one_is_one_sentence():
+    def upload(at, name, text):
+        return at.file_uploader(key="match_file").upload(name, text.encode()).run()
+
+    at = upload(opened(match_src="upload"), "bad.csv", "1, x")
+    assert not at.exception
+    assert len(said(at.error)) == 1
+    assert said(at.run().error) == said(at.error)
+    at = upload(at, "codes.csv", typed(codes_of("int8 per_tensor")))
+    assert results(at)["Codes that differ"][0] == "none"
+    at = at.switch_page("explore/formats/page.py").run().switch_page("compare/match/page.py").run()
+    assert at.file_uploader(key="match_file").value is None
+    assert results(at)["Codes that differ"][0] == "none"
+    at = at.button(key="match_file_remove").click().run()
+    assert not at.dataframe
+    assert not any(button.key == "match_file_remove" for button in at.button)
+
+
+def test_transposed_on_the_page():
+    at = paste(opened(bits=8), typed(codes_of("int8 per_channel(0)").T))
+    assert results(at)["What went wrong"][0] == "transposed"
+    assert any("undone: transposed" in text for text in said(at.markdown))
+
+
+def test_cells_that_differ_have_reasons():
+    codes = codes_of("int8 per_tensor")
+    codes[2, 1] += 3
+    at = paste(opened(bits=8), typed(codes))
+    assert results(at)["Codes that differ"][0] == "1"
+    cells = at.dataframe[1].value
+    expected = int(codes_of("int8 per_tensor")[2, 1])
+    assert cells.iloc[0][["Element", "Given", "Reproduced"]].tolist() == ["(2, 1)", expected + 3, expected]
+    assert "needs a scale" in cells["Reason"][0]
+    assert any(text.startswith("**Why 1 code differs.**") for text in said(at.markdown))
+
+
+def test_scale_and_zero_point():
+    result = qc.apply(sample(), qc.Scheme.parse("uint8 asymmetric per_tensor aimet.Quantize"))
+    at = opened(bits=8, codes="unsigned", mode="asymmetric", library="aimet.Quantize")
+    at.text_input(key="match_scale").set_value(str(result.scale.numpy()[0, 0]))
+    at.text_input(key="match_zero_point").set_value(str(-int(result.zero_point)))
+    at = paste(at, typed(result.codes))
+    assert (
+        results(at)["Scale, zero point"][0]
+        == "the given zero_point has the opposite sign, like AIMET's offset"
+    )
+    (sentence,) = said(at.warning)
+    assert sentence.startswith("The given zero_point has the opposite sign")
+
+
+EXAMPLES = [
+    ("All 16 integers are uint8 asymmetric, one scale.",),
+    ("All 8,192 integers are int4 symmetric, one scale per column (axis 1).",),
+    ("The codes are transposed; everything else is int4 symmetric, one scale per 32 elements along axis 1.",),
+    ("The cast has no clamp: codes out of range wrap around; everything else is int8 symmetric, one scale per row",),
+    ("Signed 8-bit codes are read as unsigned; everything else is int8 asymmetric, one scale.",),
+    ("The given zero_point has the opposite sign", "; everything else is uint8 asymmetric, one scale."),
+    ("2 of 8,192 integers differ; all others are int4 symmetric, one scale per row (axis 0).",),
+]
+
+
+@pytest.mark.parametrize("i", some(range(len(EXAMPLES))))
+def test_examples_are_searched_and_found(i):
+    at = opened()
+    at = at.button(key=f"_match_card_{i}").click().run()
+    results(at)
+    (sentence,) = said([*at.success, *at.warning])
+    for words in EXAMPLES[i]:
+        assert words in sentence
+
+
+def test_every_example_is_tested():
+    assert len([b for b in opened().button if (b.key or "").startswith("_match_card_")]) == len(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1, 2, 3", "There are 3 codes, 13 too few"),
+        ("1, 2\n3", "row"),
+        ("hello", "'hello'"),
+        (typed(codes_of("int8")) + "\n1, 2, 3, 4", "4 too many"),
+        (typed(codes_of("int8")).replace("-", "1.5", 1), "is not an integer"),
+        (typed(codes_of("int8")).replace("-", "99999", 1), "does not fit 16 bits"),
+        ("\n".join(["1, 2, 3, 4, 5, 6, 7, 8"] * 2), "have shape (2, 8), the original (4, 4)"),
+    ],
+)
+def test_bad_integers_stay_where_they_are(text, words):
+    at = paste(opened(), text)
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert words in sentence
+    assert sentence.endswith(".")
+    assert at.text_area(key="match_text").value == text
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        (
+            "match_scale",
+            "0.1, 0.2, 0.3",
+            "The scale has 3 values, which matches no granularity of a tensor of shape (4, 4)",
+        ),
+        ("match_scale", "much", "In the scale: 'much'"),
+        ("match_scale", "-1", "must be a positive and finite"),
+        ("match_zero_point", "1; 2; three", "In the zero point"),
+        ("match_zero_point", "1, 2, 3, 4, 5", "The zero_point has 5 values"),
+    ],
+)
+def test_bad_parameters_stay_where_they_are(key, text, words):
+    at = paste(opened(), typed(codes_of("int8")))
+    at = at.text_input(key=key).set_value(text).run()
+    assert not at.exception
+    (sentence,) = said(at.error)
+    assert words in sentence
+    assert at.text_input(key=key).value == text
+    assert at.text_area(key="match_text").value == typed(codes_of("int8"))
+
+
+def test_codes_and_parameters_stand_in_the_link():
+    codes = codes_of("uint8 asymmetric per_channel(1)")
+    at = opened()
+    at.text_input(key="match_scale").set_value("0.5")
+    at = paste(at, typed(codes))
+    carried, scale = at.query_params["match_q"], at.query_params["match_s"]
+    other = AppTest.from_file(MAIN, default_timeout=120)
+    other.session_state["src"], other.session_state["ex"] = "example", SAMPLE
+    other.run().switch_page("compare/match/page.py")
+    other.query_params["match_q"], other.query_params["match_s"] = carried, scale
+    other.run()
+    assert other.text_area(key="match_text").value == typed(codes)
+    assert other.text_input(key="match_scale").value == "0.5"
+    results(other)  # and the search ran without being asked for
+
+
+@pytest.mark.parametrize("values", [[0, -1, 1, 127, -128], [255, 0], [-32768, 32767], [65535, 1]])
+def test_integers_in_the_link_come_back(values):
+    from pages.compare.match.controls import _packed, _unpacked
+
+    codes = np.array(values, np.float32)
+    text = tensors.encode(_packed(codes))
+    np.testing.assert_array_equal(_unpacked(tensors.decode(text)), codes)
+
+
+def test_a_search_of_a_tensor_with_nan():
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    at.session_state["src"], at.session_state["_pasted"] = "paste", "1, nan\n-2, 0.5"
+    at = at.run().switch_page("compare/match/page.py").run()
+    at = paste(at, "4, 0\n-8, 2")
+    results(at)
+
+
+WRAPPED = [[54, -4, -52], [26, 83, -51], [0, -65, 69]]
+
+
+def test_a_mistake_leads_to_its_lesson_and_back():
+    """Three mistakes in one line are named with their numbers; the lesson's tensor and codes open in Match."""
+    at = opened(src="paste", _pasted="191.6, -13.5, 728.6\n92.14, 295.5, -184\n0, 684.6, 245.5")
+    at = paste(at, typed(np.array(WRAPPED)))
+    (sentence,) = said(at.warning)
+    assert sentence.startswith("The scale is asymmetric, but the zero point is omitted. The cast has no clamp")
+    assert any(
+        "2 codes wrapped: 204 → -52 at (0, 2), 191 → -65 at (2, 1)" in text for text in said(at.markdown)
+    )
+    at = at.button(key="match_lesson").click().run()
+    assert not at.exception
+    assert any("5 · Mistakes" in text for text in said(at.markdown))
+    assert at.session_state["learn_mistakes_step"] == "wraps-per-tensor"
+    at = at.switch_page("learn/mistakes.py")
+    at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
+        "negatives-lost",
+        "reveal",
+    )
+    at = at.run()
+    at = at.button(key="learn_mistakes_match").click().run()
+    assert not at.exception
+    assert "Which rules made these integers?" in said(at.title)
+    assert any(
+        "there are no codes for negative values: 8 of 16 elements became 0" in text
+        for text in said(at.markdown)
+    )
+
+
+def test_a_known_mistake_is_told_beside_a_scheme_without_one():
+    """Codes clamped to 0..255 and stored as int8 are also correct int8 codes with zero point -128; the page names
+    the mistake too, and links its lesson."""
+    wrong = compare(CASES["clamp-of-another-type"])
+    text = typed(wrong.x.reshape(1, -1))
+    at = paste(opened(src="paste", _pasted=text), typed(wrong.wrong.codes.reshape(1, -1).to(torch.int64)))
+    results(at)
+    (told,) = [text for text in said(at.markdown) if text.startswith("A known mistake also gives exactly")]
+    assert f"with scale {wrong.wrong.scale.max().item():.7g}." in told
+    at = at.button(key="match_known_clamp-of-another-type").click().run()
+    assert not at.exception
+    assert at.session_state["learn_mistakes_step"] == "clamp-of-another-type"
+
+
+def test_nothing_to_find_where_the_codes_are_right():
+    at = opened().switch_page("learn/mistakes.py")
+    at.session_state["learn_mistakes_step"], at.session_state["learn_mistakes_shown"] = (
+        "zero-point-forgotten",
+        "reveal",
+    )
+    at = at.run()
+    assert not at.exception
+    assert all(button.key != "learn_mistakes_match" for button in at.button)

@@ -1,0 +1,183 @@
+"""Match's code input without a browser: the mistakes found, what they do to the tensor, and bad input."""
+
+import re
+
+import pytest
+import torch
+from app_page import said
+from places import MAIN
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore import tensors
+from quantcore.mistakes import CASES
+
+SAMPLE = "randn-seed-0-4x4"
+WRAPS = "s = (x.max() - x.min()) / 255\nq = torch.round(x / s).to(torch.int8)\nx_hat = q.float() * s"
+
+
+def opened(text="", example=SAMPLE):
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    at.session_state["src"], at.session_state["ex"] = "example", example
+    at.session_state["match_src"] = "code"
+    at = at.run().switch_page("compare/match/page.py").run()
+    return typed(at, text) if text else at
+
+
+def typed(at, text):
+    at = at.text_area(key="match_code").set_value(text).run()
+    assert not at.exception
+    return at
+
+
+def source(at):
+    """The code as the page shows it, with its marks."""
+    return next(e.proto.body for e in at.get("html") if "qs-code" in e.proto.body)
+
+
+def test_first_view_says_what_to_do():
+    at = opened()
+    assert not at.exception
+    assert any("Our own interpreter evaluates it." in text for text in said(at.caption))
+    assert [b.key for b in at.button if (b.key or "").startswith("_match_code_card_")]
+    assert at.query_params["match_src"] == "code"
+    assert all(button.key != "match_go" for button in at.button)
+
+
+def test_findings_lines_and_codes():
+    at = opened(WRAPS)
+    found, matched = said(at.warning)
+    assert found == "2 mistakes in lines 1 and 2."
+    assert matched.startswith("The scale is asymmetric, but the zero point is omitted. The cast has no clamp")
+    texts = said(at.markdown)
+    assert any(
+        t.startswith(":orange[:material/error:] **Line 1: Asymmetric scale without a zero point.**")
+        for t in texts
+    )
+    assert any(t.startswith(":orange[:material/error:] **Line 2: Cast without a clamp.**") for t in texts)
+    assert source(at).count("✗") == 2
+    x = torch.from_numpy(tensors.EXAMPLES[SAMPLE].load())
+    s = (x.max() - x.min()) / 255
+    codes = torch.round(x / s).int().to(torch.int8)
+    right = qc.apply(x, qc.Scheme.parse("int8"))
+    table = at.dataframe[0].value
+    assert table["Codes that differ"][0] == f"{int((codes != right.codes).sum())} of 16"
+    far = (x - codes.float() * s).abs() > right.scale / 2 * (1 + 1e-5)
+    assert table["Values made worse"].tolist() == [f"{int(far.sum())} of 16", ""]
+    assert int(far.sum()) > 0
+    expected = [qc.errors(x, codes.float() * s).sqnr_db, qc.report(right).sqnr_db]
+    assert table["SQNR (dB)"].tolist() == [f"{value:.2f}" for value in expected]
+
+
+def test_a_clean_result_is_no_all_clear():
+    at = opened("s = x.abs().max() / 127\nq = torch.round(x / s).clamp(-128, 127).to(torch.int8)")
+    assert not at.warning
+    assert said(at.info)[0].startswith("No known mistake found in: scale (line 1) max|x| / 127, per-tensor;")
+    assert any("On this tensor all 16 codes equal those of int8" in t for t in said(at.caption))
+
+
+def test_a_finding_leads_to_its_lesson():
+    links = [e.proto for e in opened(WRAPS).get("page_link")]
+    assert [link.page for link in links][:2] == ["learn-mistakes", "learn-mistakes"]
+    assert "learn_mistakes_step=zero-point-left-at-zero" in str(links[0])
+
+
+@pytest.mark.parametrize("name", ["wraps-per-column", "truncated", "zero-point-forgotten"])
+def test_an_example_fills_the_text(name):
+    at = opened()
+    at = at.selectbox(key="match_code_example").select(name).run()
+    assert not at.exception
+    assert at.text_area(key="match_code").value.startswith("def ")
+    assert said(at.warning)[0].startswith(("1 mistake in line ", "2 mistakes in lines "))
+    assert at.selectbox(key="match_code_example").value is None
+    assert list(at.selectbox(key="match_code_example").options) == [m.title for m in CASES.values()]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("q = (1 +", "Line 1: this is not valid Python"),
+        ("x = " + "[" * 300, "paste"),
+        ("a = 1\n" * 401, "the limit is 20,000 characters and 400 lines"),
+        ("<iframe srcdoc='<script>alert(1)</script>'>", "Line 1: this is not valid Python"),
+    ],
+)
+def test_bad_code_stays_where_it_is(text, words):
+    at = opened(text)
+    (sentence,) = said(at.error)
+    assert words in sentence
+    assert at.text_area(key="match_code").value == text
+
+
+def test_code_is_shown_as_text():
+    at = opened(WRAPS.replace("255", "255  # <script>alert(1)</script>"))
+    assert "<script>" not in source(at)
+    assert "&lt;script&gt;" in source(at)
+
+
+def test_only_lines_with_findings_are_repeated():
+    at = opened(f"import torch\n{WRAPS}\nprint(1)")
+    shown = re.findall(r"<div[^>]*>(.*?)</div>", source(at))
+    assert [re.sub("<[^>]*>", "", line).split()[:2] for line in shown] == [["✗", "2"], ["✗", "3"]]
+
+
+def test_what_can_not_be_shown_on_the_tensor_is_said():
+    at = opened("q = torch.round(x / scale).clamp(0, 255).to(torch.int8)")
+    assert any("does not show what its scale is computed from" in text for text in said(at.caption))
+    at = opened("s = x.abs().amax(dim=2, keepdim=True) / 127\nq = torch.round(x / s).to(torch.int8)")
+    assert any(
+        "Line 1: on a tensor of shape (4, 4), this fails: Dimension out of range" in text for text in said(at.info)
+    )
+
+
+def test_the_text_survives_another_page_and_another_way_in():
+    at = opened(WRAPS)
+    at = at.switch_page("explore/quantize/page.py").run().switch_page("compare/match/page.py").run()
+    assert at.text_area(key="match_code").value == WRAPS
+    at = at.segmented_control(key="match_src").set_value("paste").run()
+    assert not at.exception
+    assert not any(area.key == "match_code" for area in at.text_area)
+    at = at.segmented_control(key="match_src").set_value("code").run()
+    assert at.text_area(key="match_code").value == WRAPS
+
+
+def test_one_of_several_quantizers_is_chosen():
+    at = opened(f"{WRAPS}\nt = x.abs().max() / 7\np = torch.round(x / t).clamp(-8, 7)")
+    (choice,) = [box for box in at.selectbox if box.label == "Quantizer"]
+    assert choice.options == ["Quantizer 1, line 2", "Quantizer 2, line 5"]
+    at = choice.select_index(1).run()
+    assert at.dataframe[0].value[""][1] == "int4 symmetric per_tensor min_max textbook"
+
+
+def test_of_a_large_tensor_a_block_is_used():
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    for key, value in {"src": "generate", "shape": "1024, 512", "match_src": "code"}.items():
+        at.session_state[key] = value
+    at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)
+    assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 65,536")
+    assert any("only its leading block of 256 × 256 is used" in text for text in said(at.caption))
+
+
+def test_each_line_s_value_at_the_picked_element():
+    at = opened(WRAPS)
+    (field,) = [box for box in at.text_input if box.label == "Element"]
+    at = field.set_value("1, 2").run()
+    table = at.dataframe[1].value
+    x = torch.from_numpy(tensors.EXAMPLES[SAMPLE].load())
+    s = (x.max() - x.min()) / 255
+    assert table["Line"].tolist() == [1, 2, 3]
+    assert table["Name"].tolist() == ["s", "q", "x_hat"]
+    assert table["Shape"].tolist() == ["a number", "4 × 4", "4 × 4"]
+    q = torch.round(x[1, 2] / s).int().to(torch.int8)
+    assert table["At [1, 2]"].tolist() == [f"{float(s):.7g}", f"{float(q):.7g}", f"{float(q * s):.7g}"]
+    at = field.set_value("7, a").run()
+    assert any("An element is written as 2 indices" in text for text in said(at.info))
+
+
+def test_code_is_not_evaluated_where_it_is_off(monkeypatch):
+    from pages.serving import settings
+
+    monkeypatch.setattr(settings, "current", lambda: settings.Settings(code="off"))
+    at = opened()
+    assert any("code is not evaluated" in text for text in said(at.info))
+    assert not any(area.key == "match_code" for area in at.text_area)

@@ -1,0 +1,140 @@
+"""What the options of all controls are called: words, unless they are typed elsewhere; links carry values, not words."""
+
+import re
+from typing import Any
+
+import pytest
+from app_page import script_of, widget
+from places import MAIN
+from streamlit.testing.v1 import AppTest
+
+from pages.registry import PAGES
+from pages.shared.lesson_plan import LESSONS, step_key
+from quantcore.numerics import ROUNDINGS
+from quantcore.tensors import DISTRIBUTIONS, EXAMPLES
+
+# Controls whose options are also typed: formats, libraries, presets, schemes, addresses
+TYPED = re.compile(
+    r"format|library|lib_[ab]|_preset|fmt_(code|shown|bits)|sw_(presets|maps|formats|symmetry|per|range)|ck|ck_(original|tensor)|search"
+)
+# Titles, which begin with a capital: places on the page, as tabs are, and examples; all other options do not
+TITLES = re.compile(r"\w+_part|match_src|learn_\w+_step|_learn_mistakes_shown|_finding_tried|\w*_example|ex")
+HIDDEN = {step_key("mistakes")}  # behind a control with other names: these give the answers away
+WRITTEN = {
+    "ReLU",
+    "dB",
+    "min-max",
+    "half-quadratic",
+    "one-sided",
+    "log-normal",
+    "Lloyd-Max",
+    "k-means",
+    "feed-forward",
+}
+CAPITALS = re.compile(r"[A-Z]{2}|x\b|Laplace|Student|Lloyd")  # names that keep their case in any list
+# On these pages, what draws more controls
+STATES: list[tuple[str, dict[str, Any]]] = [
+    ("", {"format": "fitted codebook", "src": "example", "per": "channel", "tab": "Numbers"}),
+    ("", {"format": "integers", "range": "ggml search", "src": "generate", "shape": "4x6x5"}),
+    ("formats", {"fmt_shown": ["fitted"]}),
+    ("schemes", {"sw_set": "chosen"}),
+    ("checkpoint", {"ck": "example:minilm-gptq"}),
+]
+
+
+def opened(url: str, **parameters: Any) -> AppTest:
+    at = AppTest.from_file(MAIN, default_timeout=120)
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at.run()
+    return at.switch_page(script_of(url)).run() if url else at
+
+
+def lists(at: AppTest) -> dict[str, list[str]]:
+    """The options of all controls, by the controls' keys."""
+    assert not at.exception
+    found = [*at.selectbox, *at.multiselect, *at.button_group, *at.radio]
+    return {
+        re.sub(r"_\d+$", "", control.key or control.label): [
+            str(getattr(o, "content", o)) for o in control.options
+        ]
+        for control in found
+    }
+
+
+def problems(key: str, options: list[str]) -> list[str]:
+    if TYPED.fullmatch(key) or key in HIDDEN:
+        return []
+    names = [re.sub(r"torch\.\w+", "", name) for name in options]  # a title may name a function
+    words = [word.strip(",:;()") for name in names for word in name.split()]
+    words = [word for word in words if word not in WRITTEN and word.lower() not in WRITTEN]
+    found = [word for word in words if "_" in word or re.search(r"[a-z][A-Z]|\w\.[a-z]", word)]
+    found += [w for w in words if re.search(r"\w-[A-Za-z]", w)]
+    plain = [name for name in names if name[:1].isalpha() and not CAPITALS.match(name)]
+    return found + [name for name in plain if name[0].isupper() != bool(TITLES.fullmatch(key))]
+
+
+def test_options_are_words_in_one_style() -> None:
+    at, found = opened(""), {}
+    for url, choices in [*((page.url_path, {}) for page in PAGES), *STATES]:
+        at = at.switch_page(script_of(url)).run()
+        for key, value in choices.items():
+            at.session_state[key] = value
+        at = at.run() if choices else at
+        found |= {(url, key): options for key, options in lists(at).items()}
+    assert {key for _, key in found} >= {
+        "dist",
+        "rounding",
+        "range",
+        "fit_method",
+        "ex",
+        "cmp_sort",
+        "ck_sort",
+    }
+    wrong = {at: (options, bad) for at, options in found.items() if (bad := problems(at[1], options))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("any", ["min-max", "half_even"]),
+        ("any", ["Symmetric", "asymmetric"]),
+        ("any", ["Harm", "Bytes"]),
+        ("ck_part", ["tensors", "findings"]),
+        ("any", ["int8-exercise"]),
+        ("any", ["a.b"]),
+    ],
+)
+def test_the_rule_finds_other_styles(key: str, options: list[str]) -> None:
+    assert problems(key, options)
+
+
+NAMED = [
+    *(("", "dist", value) for value in list(DISTRIBUTIONS)[1:4]),
+    *(("", "rounding", value) for value in list(ROUNDINGS)[:2]),
+    ("", "ex", list(EXAMPLES)[1]),
+    ("", "range", "by hand"),
+    ("", "fit_method", "lloyd_max"),
+    ("learn-error", step_key("error"), list(LESSONS["error"].steps)[2]),
+    ("learn-zero-point", step_key("zero_point"), "one-sided"),
+    ("compare-checkpoints", "cmp_sort", "Bytes"),
+]
+
+
+def carried(at: AppTest, key: str) -> str:
+    found = at.query_params[key]
+    return str(found if isinstance(found, str) else found[-1])
+
+
+@pytest.mark.parametrize(("url", "key", "value"), NAMED)
+def test_links_carry_values(url: str, key: str, value: str) -> None:
+    more = {"ex": {"src": "example"}, "fit_method": {"format": "fitted codebook"}}.get(key, {})
+    at = opened(url, **{key: value}, **more)
+    assert (widget(at, key).value, carried(at, key)) == (value, value)
+    assert not at.warning
+    at.run()  # the value stays
+    assert (widget(at, key).value, carried(at, key)) == (value, value)
+    shown = widget(at, key).format_func(value)
+    at = opened(url, **{key: shown}, **more)  # what it is called opens the same view
+    assert (widget(at, key).value, carried(at, key)) == (value, value)

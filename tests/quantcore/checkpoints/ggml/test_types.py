@@ -1,0 +1,177 @@
+"""The block types of GGUF against files that ggml wrote, against the gguf package, and against each other."""
+
+import checkpoint_cases
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, quants
+
+from quantcore.checkpoints.ggml import BLOCK_TYPES, digits_of
+from quantcore.checkpoints.ggml.grids import grid
+from quantcore.errors import QuantError
+from tests.generators import make_ggml_grids
+
+
+def tensors(case):
+    """(name, record, block type, bytes) of the case's tensors that have a block type."""
+    for name, record in case.record["tensors"].items():
+        if record["storage"] in BLOCK_TYPES:
+            data = np.fromfile(case.release.parent / record["file"], np.uint8)
+            start = record["data_offset"]
+            yield name, record, BLOCK_TYPES[record["storage"]], data[start : start + record["nbytes"]]
+
+
+@pytest.mark.parametrize("case", [c for c in checkpoint_cases.sound() if str(c).startswith("gguf_")], ids=str)
+def test_values_codes_and_scales_are_ggmls(case):
+    expected = case.expected
+    for tensor, record, kind, data in tensors(case):
+        values = kind.dequantize(data).reshape(record["shape"])
+        assert np.array_equal(values.view(np.uint32), expected[tensor].view(np.uint32)), (tensor, kind.name)
+        fields = kind.unpack(data)
+        for key, got in (
+            ("codes", kind.codes(fields)),
+            ("scale", kind.scale(fields)),
+            ("min", kind.min(fields)),
+        ):
+            if f"{tensor}|{key}" in expected:
+                want = expected[f"{tensor}|{key}"]
+                assert got.dtype == want.dtype, (tensor, kind.name, key)
+                assert np.array_equal(got.reshape(want.shape), want), (tensor, kind.name, key)
+
+
+@pytest.mark.parametrize("name", sorted(set(BLOCK_TYPES) - {"Q1_0", "Q2_0"}))
+def test_values_of_random_bytes_are_those_of_the_gguf_package(name):
+    """Random bytes, including infinite and NaN scales; for MXFP4 and NVFP4, all 256 codes of the scale."""
+    kind = BLOCK_TYPES[name]
+    data = np.random.default_rng(5).integers(0, 256, (300, kind.num_bytes), dtype=np.uint8)
+    if name == "MXFP4":
+        data[:256, 0] = np.arange(256)
+    if name == "NVFP4":
+        data[:256, 0] = np.arange(256)
+    with np.errstate(all="ignore"):
+        want = quants.dequantize(data, GGMLQuantizationType[name])
+    got = kind.dequantize(data)
+    assert ((got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))).all()
+
+
+def test_values_of_one_and_two_bits():
+    """Q1_0 and Q2_0, which the gguf package does not dequantize: ±d, and (code - 1) * d, as in ggml-quants.c."""
+    half = np.array([0.375], np.float16).view(np.uint8)
+    one = BLOCK_TYPES["Q1_0"].dequantize(np.concatenate([half, np.full(16, 0b00000110, np.uint8)]))
+    assert one[0, :9].tolist() == [-0.375, 0.375, 0.375, *[-0.375] * 6]
+    two = BLOCK_TYPES["Q2_0"].dequantize(np.concatenate([half, np.full(16, 0b11100100, np.uint8)]))
+    assert two[0, :5].tolist() == [-0.375, 0.0, 0.375, 0.75, -0.375]
+
+
+@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+def test_values_are_scale_times_level_of_the_codes(kind):
+    """The identity that readers of the numbers rely on, wherever ggml's own arithmetic is finite."""
+    data = np.random.default_rng(6).integers(0, 256, (50, kind.num_bytes), dtype=np.uint8)
+    if kind.name == "MXFP4":
+        data[:, 0] = data[:, 0] % 128 + 64
+    fields = kind.unpack(data)
+    codes, scale, least = kind.codes(fields), kind.scale(fields), kind.min(fields)
+    levels = codes.astype(np.float32) if kind.table is None else np.float32(kind.table)[codes]
+    zero = kind.zero_point(fields)
+    if zero is not None:
+        levels = levels - np.repeat(zero.astype(np.float32), kind.elements // zero.shape[1], axis=1)
+    with np.errstate(all="ignore"):
+        values = np.repeat(scale, kind.sub_block, axis=1) * levels
+        if least is not None:
+            values = values + kind.min_sign * np.repeat(least, kind.sub_block, axis=1)
+    got = kind.dequantize(data)
+    assert ((values == got) | (np.isnan(values) & np.isnan(got))).all()
+
+
+def test_grids_are_those_of_the_gguf_package():
+    for name, rows in make_ggml_grids.grids().items():
+        assert np.array_equal(grid(name), rows), name
+
+
+def test_ternary_digits_come_back():
+    codes = np.random.default_rng(7).integers(0, 3, (40, 256), dtype=np.uint8)
+    kind = BLOCK_TYPES["TQ1_0"]
+    fields = {"digits": digits_of(codes), "d": np.ones((40, 1), np.float16)}
+    assert np.array_equal(kind.codes(fields), codes)
+    assert np.array_equal(
+        kind.pack(fields)[:, :52], quants.quantize(codes - np.float32(1), GGMLQuantizationType.TQ1_0)[:, :52]
+    )
+
+
+@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+def test_unpacked_blocks_pack_to_the_same_bytes(kind):
+    data = np.random.default_rng(3).integers(0, 256, (7, kind.num_bytes), dtype=np.uint8)
+    assert np.array_equal(kind.pack(kind.unpack(data)), data)
+    none = kind.unpack(data[:0])
+    assert kind.pack(none).shape == (0, kind.num_bytes)
+    assert kind.dequantize(data[:0]).shape == (0, kind.elements)
+
+
+@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+def test_fields_hold_every_bit_of_a_block_once(kind):
+    times = np.zeros((kind.num_bytes, 8), int)
+    for field in kind.fields:
+        for entry in range(field.count):
+            pieces = field.locate(entry)
+            assert [piece.at for piece in pieces] == list(np.cumsum([0] + [p.count for p in pieces])[:-1])
+            for piece in pieces:
+                times[piece.byte, piece.low : piece.low + piece.count] += 1
+    assert (times == 1).all()
+
+
+@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+def test_the_bits_named_for_an_element_decide_its_code(kind):
+    """The bits named for an element determine its code, whatever the other bits are."""
+    generator = np.random.default_rng(8)
+    first, second = (
+        kind.unpack(generator.integers(0, 256, (60, kind.num_bytes), dtype=np.uint8)) for _ in "ab"
+    )
+    for element in generator.integers(0, kind.elements, 12):
+        mixed = {name: values.copy() for name, values in second.items()}
+        for part in kind.code_parts(int(element)):
+            values, own = mixed[part.field][:, part.entry], first[part.field][:, part.entry]
+            mask = np.array(sum(1 << bit for bit in part.bits) if part.bits else -1).astype(own.dtype)
+            values[...] = (values & ~mask) | (own & mask)
+        assert np.array_equal(kind.codes(mixed)[:, element], kind.codes(first)[:, element])
+        assert not np.array_equal(kind.codes(second)[:, element], kind.codes(first)[:, element])
+
+
+@pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
+def test_located_bits_change_the_number_and_no_other(kind):
+    """Flipping a bit that `locate` names changes only that entry, by the bit's weight."""
+    generator = np.random.default_rng(4)
+    block = generator.integers(0, 256, kind.num_bytes, dtype=np.uint8)
+    before = kind.unpack(block)
+    for field in kind.fields:
+        entry = int(generator.integers(field.count))
+        for piece in field.locate(entry):
+            for bit in range(piece.count):
+                flipped = block.copy()
+                flipped[piece.byte] ^= np.uint8(1 << piece.low + bit)
+                after = kind.unpack(flipped)
+                for other in kind.fields:
+                    unsigned = f"u{before[other.name].itemsize}"
+                    offset = other.offset * (other.kind != "f")
+                    a, b = (
+                        (f[other.name].view(unsigned) + np.array(offset, unsigned))[0]
+                        for f in (before, after)
+                    )
+                    want = np.zeros(other.count, unsigned)
+                    if other.name == field.name:
+                        want[entry] = 1 << piece.at + bit
+                    assert np.array_equal(a ^ b, want), (field.name, entry, piece, other.name)
+
+
+def test_fields_that_do_not_fit_are_refused():
+    kind = BLOCK_TYPES["Q4_K"]
+    fields = kind.unpack(np.zeros(288, np.uint8))
+    with pytest.raises(QuantError, match=r"'scale_code' of Q4_K takes 0\.\.63, not 64"):
+        kind.pack(fields | {"scale_code": np.full((2, 8), 64)})
+    with pytest.raises(QuantError, match=r"'codes' of Q4_K has shape \(1, 256\); it must be \(2, 256\)"):
+        kind.pack(fields | {"codes": np.zeros((1, 256), int)})
+    with pytest.raises(QuantError, match="need the field 'dmin'"):
+        kind.pack({name: value for name, value in fields.items() if name != "dmin"})
+    with pytest.raises(QuantError, match="145 bytes are not a whole number of Q4_K blocks of 144 bytes"):
+        kind.unpack(np.zeros(145, np.uint8))
+    signed = BLOCK_TYPES["Q6_K"]
+    with pytest.raises(QuantError, match=r"'codes' of Q6_K takes -32\.\.31, not 32"):
+        signed.pack(signed.unpack(np.zeros(210, np.uint8)) | {"codes": np.full((1, 256), 32)})

@@ -1,0 +1,133 @@
+"""Visitors with large tensors on a server with little memory for them: they speak Streamlit's protocol."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from loops import finish
+from places import MAIN
+from served import serve
+from streamlit.testing.v1 import AppTest
+
+from benchmarks.visitor import Visitor, visit
+from pages.serving.work.admission import Turn
+from pages.serving.work.lanes import WorkKind
+from pages.shared.computing import turn
+
+LARGE = "3072x3072"  # 38 MB, which need more than half of the 44 MB for large work: one at a time
+VISITORS = 4
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serve(tmp_path_factory.mktemp("served"), QUANTSCOPE_WORK_GB="0.05") as server:
+        finish(visit(server.host, "", "shape=8x8"))
+        yield server.host
+
+
+def query(seed: int) -> str:
+    """The link of a large tensor of one's own."""
+    return f"dist=normal&shape={LARGE}&seed={seed}"
+
+
+def before(visitor: Visitor) -> list[int]:
+    """How many the visitor was told were before, each time that this was said."""
+    words = [text.split() for text in visitor.texts]
+    return [int(w[0]) for w in words if w[1:3] == ["large", "tensor"] or w[1:3] == ["large", "tensors"]]
+
+
+def test_large_tensors_are_answered_in_turn_and_the_visitor_is_told_how_many_are_before(host: str) -> None:
+    async def all_at_once() -> tuple[list[Visitor], list[float], float]:
+        waits = []
+        async with contextlib.AsyncExitStack() as stack:
+            small = await stack.enter_async_context(Visitor(host, "", "shape=8x8"))
+            visitors = [
+                await stack.enter_async_context(Visitor(host, "", query(seed))) for seed in range(VISITORS)
+            ]
+            first = time.monotonic()
+            runs = [asyncio.create_task(visitor.run()) for visitor in visitors]
+            while not all(run.done() for run in runs):
+                # a different tensor each time, of which nothing is cached
+                small.query = f"shape=8x8&seed={len(waits)}"
+                began = time.monotonic()
+                await small.run()
+                waits.append(time.monotonic() - began)
+                assert not before(small)
+        return visitors, waits, time.monotonic() - first
+
+    visitors, waits, seconds = finish(all_at_once())
+    told = [before(visitor) for visitor in visitors]
+    # the first is told nothing, and whoever waits is told ever fewer
+    assert sum(map(bool, told)) in range(2, VISITORS), told
+    assert max(map(max, filter(None, told))) in range(2, VISITORS), told
+    assert all(t == sorted(t, reverse=True) for t in told)
+    # behind a single large tensor a small one would wait as long as that takes, on a machine as busy as this
+    assert max(waits) < seconds / VISITORS
+    for visitor in visitors:
+        assert any("SQNR" in text for text in visitor.texts)
+
+
+def test_a_visitor_who_waits_may_turn_to_a_small_tensor(host: str) -> None:
+    async def turn_away() -> bool:
+        async with contextlib.AsyncExitStack() as stack:
+            visitors = [
+                await stack.enter_async_context(Visitor(host, "", query(seed)))
+                for seed in range(10, 10 + VISITORS)
+            ]
+            for visitor in visitors:
+                await visitor.ask()
+            await asyncio.sleep(0.05)
+            waiting = visitors.pop()
+            others = [asyncio.create_task(visitor.end()) for visitor in visitors]
+            waiting.query = "shape=4x4"
+            await waiting.run()
+            while not any("(4, 4)" in text or "4×4" in text for text in waiting.texts):
+                await waiting.end()  # the end of the run that was given up came first
+            ahead = not all(other.done() for other in others)
+            await asyncio.gather(*others)
+            return ahead
+
+    assert finish(turn_away())
+
+
+def test_a_page_continues_by_itself_when_its_turn_comes() -> None:
+    other = Turn(turn.GATE, lambda before, kind: None)
+    other.need(turn.GATE.largest())
+    at = AppTest.from_file(str(MAIN), default_timeout=60)
+    at.query_params["shape"] = "2048x2048"
+    at.query_params["dist"] = "uniform"
+    lengths: list[int] = []
+
+    def leave() -> None:
+        deadline = time.monotonic() + 30
+        while not turn.GATE.queue_length and time.monotonic() < deadline:
+            time.sleep(0.01)
+        lengths.append(turn.GATE.queue_length)
+        time.sleep(0.6)  # longer than a wait that is not worth a word
+        other.close()
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    at.run()
+    thread.join()
+    assert lengths == [1]
+    assert not at.exception
+    assert not at.info  # the word is taken away
+    assert any("SQNR" in element.proto.body for element in at.get("html"))
+    assert turn.GATE.bytes_in_work == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "words"),
+    [
+        (1, WorkKind.LARGE, "1 large tensor before yours."),
+        (2, WorkKind.LARGE, "2 large tensors before yours."),
+        (1, WorkKind.LONG, "1 long computation before yours."),
+        (1200, WorkKind.LONG, "1,200 long computations before yours."),
+    ],
+)
+def test_the_word_to_who_waits(before: int, kind: WorkKind, words: str) -> None:
+    assert turn.sentence(before, kind).startswith(words)
