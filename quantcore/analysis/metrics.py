@@ -180,8 +180,8 @@ def errors_of(x: Any, scheme: Scheme, power: float | None = None, importance: An
         power: Σx², if it is known.
         importance: as in `apply`.
 
-    >>> errors_of([1.0, 2.0, 3.5], Scheme.parse("int4")).max_abs_error
-    0.5
+    >>> errors_of([1.0, 2.25, 3.5], Scheme.parse("int4")).max_abs_error
+    0.25
 
     Raises:
         QuantError: as in `apply`.

@@ -26,6 +26,7 @@ class Blocks:
     ``blocked_shape``: the shape in which the blocks are boxes, x's own, or flat where groups cross row
     boundaries; ``block``: the extent of one block along each axis of it.
 
+    >>> from quantcore.granularity import PerGroup
     >>> Blocks.of(PerGroup(4), (8, 16)).grid
     (8, 4)
     """

@@ -55,8 +55,8 @@ def giving(result: Quantized, asked: str, place: Place, value: float) -> tuple[A
 
     >>> from quantcore import Scheme, apply
     >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
-    >>> [answer.mistake.kind for answer in giving(result, "codes", (0, 1), -4)]
-    ['rounding', 'rounding']
+    >>> [answer.mistake.name for answer in giving(result, "codes", (0, 1), -4)]
+    ['floor']
     """
     found = {id(a.mistake): a for a in answers(result, asked, place) if a.value == value}
     return tuple(found.values())

@@ -1,0 +1,20 @@
+"""The examples in docstrings print what they say."""
+
+import doctest
+import importlib
+
+import pytest
+from places import ROOT
+
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in sorted((ROOT / "quantcore").rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted
+    assert not found.failed, capsys.readouterr().out
