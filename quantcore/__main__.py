@@ -5,6 +5,7 @@ import csv
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -230,4 +231,6 @@ def _print_text(path: str, checkpoint: Checkpoint | None, findings: Sequence[Che
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):  # not on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the command, without a traceback
     sys.exit(main())

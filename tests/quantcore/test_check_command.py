@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -118,6 +119,16 @@ def test_as_a_program():
     checked = subprocess.run([*python, "check", V1], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (1, "")
     assert "they are read as v2" in checked.stdout
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="Windows has no SIGPIPE")
+def test_a_reader_that_has_seen_enough_ends_it_without_a_traceback():
+    program = subprocess.Popen(
+        [sys.executable, "-m", "quantcore", "check", V1], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    program.stdout.close()
+    assert program.stderr.read() == b""
+    assert program.wait() == -signal.SIGPIPE
 
 
 def compared(capsys, *arguments):

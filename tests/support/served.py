@@ -57,7 +57,7 @@ def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **setting
     host, log = f"127.0.0.1:{free_port()}", folder / "log"
     command = [
         sys.executable,
-        str(ROOT / "tests" / "inspected_server.py"),
+        str(ROOT / "tests" / "support" / "inspected_server.py"),
         str(folder / "inside"),
         str(script),
     ]

@@ -13,7 +13,7 @@ from pages.models.opening import Partner
 from pages.serving.work import memory
 from pages.shared.computing import cache
 from pages.shared.computing.long_work import LongWork, WorkStep
-from quantcore.analysis import MapData, in_tensor, joined, map_data, step_of, value_data
+from quantcore.analysis import MapData, Sums, in_tensor, joined, map_data, step_of, sums_of, value_data
 from quantcore.checkpoints import CheckpointTensor, RowLoss, Window, row_loss
 from quantcore.quantization import Quantized
 
@@ -24,39 +24,27 @@ _TRIM = 16  # bands; the little that is kept of each pins the freed memory below
 
 @dataclass
 class BandErrors:
-    """Of the elements seen: their number, the sums of squares and of squared errors, and the largest |error|.
+    """The sums of the bands of a plane, and its row with the largest squared error, ``row_noise``."""
 
-    ``worst``: row and column of the largest |error|; ``row``: with the largest squared error, ``row_noise``.
-    """
-
-    count: int = 0
-    signal: float = 0.0
-    noise: float = 0.0
-    largest: float = -1.0
-    worst: tuple[int, int] = (0, 0)
+    sums: Sums = field(default_factory=Sums)
+    width: int = 1
     row: int = 0
     row_noise: float = -1.0
 
     def add(self, x: torch.Tensor, values: torch.Tensor, row: int) -> None:
         """Add some rows of a plane, the first of which is ``row``."""
-        error = x - values
-        self.count += x.numel()
-        self.signal += float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
-        rows = torch.linalg.vector_norm(error, dim=1, dtype=torch.float64).square_()
-        self.noise += float(rows.sum())
+        self.width = x.shape[1]
+        found = sums_of(x, values, row * self.width)
+        self.sums.merge(found.sums)
+        rows = found.ee.sum(1)
         lossy = int(rows.argmax())  # NaN counts as the largest
-        if not (self.row_noise >= float(rows[lossy]) or math.isnan(self.row_noise)):
+        if not (self.row_noise >= rows[lossy] or math.isnan(self.row_noise)):
             self.row, self.row_noise = row + lossy, float(rows[lossy])
-        place = int(error.abs_().argmax())  # NaN counts as the largest
-        largest = float(error.view(-1)[place])
-        if not (self.largest >= largest or math.isnan(self.largest)):
-            self.largest, width = largest, x.shape[1]
-            self.worst = (row + place // width, place % width)
 
     @property
-    def sqnr(self) -> float:
-        """In dB."""
-        return float(qc.analysis.sqnr_of(self.signal, self.noise))
+    def worst(self) -> tuple[int, int]:
+        """Row and column of the largest |error|."""
+        return divmod(self.sums.worst_at, self.width)
 
 
 @dataclass(frozen=True)
@@ -64,12 +52,12 @@ class Maps:
     """What the maps of a part of a tensor need.
 
     ``format_of``: one row of it, for its format and how its codes are dequantized; None if there are no codes.
-    ``sums``: None without an original; ``why``: what the row with the largest error lost, None if nothing is lost.
+    ``errors``: None without an original; ``why``: what the row with the largest error lost, None if nothing is lost.
     """
 
     data: MapData
     format_of: Quantized | None
-    sums: BandErrors | None
+    errors: BandErrors | None
     why: RowLoss | None = None
 
 
@@ -78,7 +66,7 @@ class _FinishedBands:
     """The finished bands of rows, by their first row."""
 
     bands: dict[int, MapData] = field(default_factory=dict)
-    sums: BandErrors = field(default_factory=BandErrors)
+    errors: BandErrors = field(default_factory=BandErrors)
 
 
 def maps(
@@ -124,7 +112,7 @@ def _read(
             # as the library returns them; the maps show them before that rounding
             dtype, values = tensor.layout.dtype, window.values
             values = values.to(dtype).float() if dtype.is_floating_point else values
-            parts.sums.add(window.original, values, window.row)
+            parts.errors.add(window.original, values, window.row)
         del window
         if len(parts.bands) % _TRIM == 0:
             memory.give_back()
@@ -137,16 +125,16 @@ def _maps(tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, 
     data = joined(done) if len(done) > 1 else done[0]
     if original is None:
         return Maps(data, row, None)
-    return Maps(data, row, parts.sums, _why(tensor, original, shown, parts.sums))
+    return Maps(data, row, parts.errors, _why(tensor, original, shown, parts.errors))
 
 
-def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, sums: BandErrors) -> RowLoss | None:
+def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, errors: BandErrors) -> RowLoss | None:
     """What the row with the largest error lost; None if nothing is lost, or it is not finite."""
-    if not 0 < sums.noise < math.inf:
+    if not 0 < errors.sums.ee < math.inf:
         return None
-    span = sums.row, sums.row + 1
+    span = errors.row, errors.row + 1
     window = tensor.window(span, shown.at).against(original.rows(*span))
-    return row_loss(window, sums.signal, sums.noise)
+    return row_loss(window, errors.sums.xx, errors.sums.ee)
 
 
 def _bands(shown: ShownPart, multiple: int) -> Iterator[tuple[int, int]]:

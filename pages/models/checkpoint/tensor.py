@@ -100,14 +100,14 @@ def _facts(
         (f"{megabytes(tensor.num_bytes)}, {bits:.4g} bits per weight", "Codes and all their parameters"),
         (files, "Where it is stored"),
     ]
-    if maps is not None and maps.sums is not None:
-        sums = maps.sums
+    if maps is not None and maps.errors is not None:
+        sums = maps.errors.sums
         where = (
             ""
             if shown.is_whole or shown.rows == (0, shown.height)
             else f" in rows {shown.rows[0]:,}–{shown.rows[1] - 1:,}"
         )
-        error = f"SQNR {qc.decibels(sums.sqnr)}, MSE {sums.noise / sums.count:.3g}, max |error| {sums.largest:.3g}{where}"
+        error = f"SQNR {qc.decibels(sums.sqnr_db)}, MSE {sums.ee / sums.count:.3g}, max |error| {sums.worst:.3g}{where}"
         facts.insert(
             1,
             (
@@ -122,8 +122,8 @@ def _facts(
     with line.container(horizontal=True, vertical_alignment="center"):
         words = small_print.attribute(printable(f"{tensor.name} · {tensor.storage}", 300))
         st.html(f'<p class="qs-line qs-facts" {words}>{cells}</p>')
-        if maps is not None and maps.sums is not None:
-            worst = element(View(index=shown.at), shown.shape, *maps.sums.worst)
+        if maps is not None and maps.errors is not None:
+            worst = element(View(index=shown.at), shown.shape, *maps.errors.worst)
             hint = f"Show the elements around the largest |error|, at {worst}"
             st.button(
                 "Go to worst", on_click=controls.go_to, args=(worst, shown.shape), help=hint, type="tertiary"
@@ -132,9 +132,9 @@ def _facts(
 
 def _with_worst(shown: ShownPart, maps: run.Maps | None) -> ShownPart:
     """The part with the element of the largest error chosen, if none is and it is known."""
-    if shown.cell is not None or shown.closed or maps is None or maps.why is None or maps.sums is None:
+    if shown.cell is not None or shown.closed or maps is None or maps.why is None or maps.errors is None:
         return shown
-    return replace(shown, cell=element(View(index=shown.at), shown.shape, *maps.sums.worst))
+    return replace(shown, cell=element(View(index=shown.at), shown.shape, *maps.errors.worst))
 
 
 def why_lost(place: DeltaGenerator, maps: run.Maps | None) -> None:
