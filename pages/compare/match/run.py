@@ -17,10 +17,11 @@ AT_ONCE = 10_000  # elements; a larger tensor is searched when the button is pre
 
 @dataclass
 class SearchResult:
-    """What a search has found, and the fraction of it that is done, 0 to 1."""
+    """What a search has found, and the fraction of it that is done, 0 to 1; ``begun``: even if it tried nothing yet."""
 
     matches: qc.Matches = field(default_factory=qc.Matches)
     fraction: float = 0.0
+    begun: bool = False
 
 
 def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResult | None:
@@ -41,10 +42,10 @@ def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResul
             useless=lambda: found.fraction == 1,
             let_others=None,  # it holds much memory, and would begin again
         )
-    return found if found.matches.tried or found.fraction == 1 else None
+    return found if found.begun else None
 
 
 def _search(tensor: Tensor, inputs: Inputs, found: SearchResult) -> Generator[WorkStep, None, None]:
     for step in qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point):
-        found.matches, found.fraction = step.matches, step.fraction
+        found.matches, found.fraction, found.begun = step.matches, step.fraction, True
         yield WorkStep(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")
