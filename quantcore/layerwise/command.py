@@ -2,13 +2,13 @@
 
 import argparse
 import csv
+import io
 import json
 import math
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ SHOWN = 20  # weights that are printed
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EPILOG = """exit code:
   0  every weight was measured, or left alone for a reason that is printed
-  1  a weight can't be read, or no choice of schemes is within the size once all are measured
+  1  a weight can't be read, a file can't be written, or no choice of schemes is within the size once all are measured
   2  a file can't be opened, a scheme or size is not understood, or no choice can be within the size: nothing is measured
 
 examples:
@@ -82,8 +82,12 @@ def run(options: argparse.Namespace) -> int:
         chosen, failed = None, True
     else:
         failed = any(row.reason.startswith("can't be read") for row in table.ordered)
-    _write(options, table, chosen)
     _print(table, chosen)
+    try:
+        _write(options, table, chosen)
+    except QuantError as reason:
+        print(reason, file=sys.stderr)
+        failed = True
     return int(failed)
 
 
@@ -126,7 +130,7 @@ def _read_table(file: str) -> Table:
 def _read_json(file: str) -> Any:
     try:
         return json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as reason:
+    except (OSError, ValueError, RecursionError) as reason:
         raise QuantError(f"{file} can't be read as JSON: {reason}") from None
 
 
@@ -175,11 +179,14 @@ def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> No
             _replace(Path(getattr(options, name)), text())
     if options.csv:
         lines = table.as_rows()
-        with ExitStack() as stack:
-            out = sys.stdout if options.csv == "-" else stack.enter_context(open(options.csv, "w", encoding="utf-8", newline=""))
-            writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
+        out = io.StringIO()
+        writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        if options.csv == "-":
+            print(out.getvalue(), end="")
+        else:
+            _replace(Path(options.csv), out.getvalue())
 
 
 def _html(table: Table) -> str:

@@ -164,6 +164,12 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(values: Mapping[str, Any], kind: type[Cell] | type[Row]) -> dict[str, Any]:
-    """Return the fields of a record, with the numbers that were strings."""
-    floats = {name for name, of in kind.__annotations__.items() if of is float}
-    return {key: float(value) if key in floats else value for key, value in values.items()}
+    """Return the fields of a record, with the numbers that were strings.
+
+    Raises:
+        ValueError: a field has another type than the record's.
+    """
+    types = kind.__annotations__
+    if any(types.get(key) in (int, str) and not isinstance(value, types[key]) for key, value in values.items()):
+        raise ValueError
+    return {key: float(value) if types.get(key) is float else value for key, value in values.items()}

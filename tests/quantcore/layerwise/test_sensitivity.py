@@ -238,7 +238,10 @@ def test_tables_of_other_runs_are_refused(whole, tmp_path):
         with pytest.raises(qc.QuantError, match="different checkpoints"):
             call()
     plain = table.as_dict()
-    for damaged in ({}, plain | {"format": 0}, plain | {"rows": [{}]}, plain | {"rows": [plain["rows"][0] | {"cells": [{}]}]}):
+    first = plain["rows"][0]
+    changes = ({}, {"cells": [{}]}, {"num_bytes": "many"}, {"storage": None}, {"reason": 1}, {"power": "much"})
+    wrong_rows = [plain | {"rows": [first | change if change else {}]} for change in changes]
+    for damaged in ({}, plain | {"format": 0}, *wrong_rows):
         with pytest.raises(qc.QuantError, match="not a table"):
             layerwise.Table.of_dict(damaged)
     with pytest.raises(qc.QuantError, match="no tables"):
@@ -355,3 +358,19 @@ def test_the_heat_map_has_every_number():
     assert np.array_equal(np.asarray(trace.z, float), [[20.0, math.nan], [math.nan, 7.5]], equal_nan=True)
     assert (trace.y, trace.x) == (("a", "&lt;b&gt;"), ("int8 per_tensor", "x"))
     assert [list(row) for row in trace.customdata] == [["20.0 dB", "exact"], ["not defined", "7.5 dB"]]
+
+
+def test_what_the_command_can_t_read_or_write_is_one_sentence(whole, tmp_path, capsys):
+    """A file that can't be written loses nothing that was measured: it is printed before."""
+    _, table = whole
+    saved_table, nested, missing = tmp_path / "table.json", tmp_path / "nested.json", tmp_path / "missing" / "out"
+    saved_table.write_text(json.dumps(table.as_dict()))
+    nested.write_text("[" * 100_000)
+    code, out, err = command(capsys, "unused", "--merge", nested)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "nested.json can't be read as JSON" in err
+    for kind in ("json", "csv"):
+        code, out, err = command(capsys, "unused", "--merge", saved_table, f"--{kind}", missing)
+        assert (code, err.count("\n")) == (1, 1)
+        assert "can't be written" in err
+        assert "11 weights measured" in out
