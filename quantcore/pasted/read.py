@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from quantcore.pasted.bounds import SECONDS_IN_ALL
+from quantcore.pasted import bounds
 from quantcore.pasted.case import Case, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
 from quantcore.pasted.intended import confirmed
@@ -81,7 +81,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     text, tree = parse(text)
     found: list[CodeFinding] = []
     cases: dict[tuple[object, ...], Case] = {}  # two variants, or turns of a loop, may lead to the same one
-    end = time.thread_time() + SECONDS_IN_ALL
+    end = time.thread_time() + bounds.SECONDS_IN_ALL
     probed = probe(tree, text, shape, end)
     for variant in probed:
         for case in _cases(variant):
