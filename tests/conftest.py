@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import re
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -30,7 +31,19 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-IN_BROWSER = sorted(path.stem for path in Path(__file__).parent.glob("browser/test_*.py"))
+TESTS = Path(__file__).parent
+IN_BROWSER = sorted(path.stem for path in TESTS.glob("browser/test_*.py"))
+# packages of libraries that take 4 to 6 s to import
+LIBRARIES = re.compile(r"^ *(?:from|import) (?:compressed_tensors|torchao|brevitas|optimum)\b", re.M)
+
+
+@functools.cache
+def _scope(module: str) -> str:
+    """What one worker runs: a module, whose tests share a server or a training; all that import the same libraries."""
+    if module.startswith("tests/browser/"):
+        return f"browser {IN_BROWSER.index(Path(module).stem) % 2}"
+    text = (TESTS.parent / module).read_text(encoding="utf-8")
+    return "libraries" if LIBRARIES.search(text) else module
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
@@ -49,10 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class TwoBrowsers(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith("tests/browser/"):
-                return f"browser {IN_BROWSER.index(Path(nodeid.partition('::')[0]).stem) % 2}"
-            # one worker runs all of a module, whose tests share a server, a training, or what was imported
-            return nodeid.partition("::")[0]
+            return _scope(nodeid.partition("::")[0])
 
     # as collected: what needs a browser takes longest, and comes first
     config.option.loadscopereorder = False

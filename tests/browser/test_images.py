@@ -130,6 +130,7 @@ def background(app: Any, svg: ElementTree.Element) -> tuple[str, str]:
     return page, rect.get("fill", "")
 
 
+@pytest.mark.slow  # by default, maps of many cells and a chart are tested
 def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     app.open(shape="5x6", bits="3", learn_large="false", tab="Export")
     shown = [app.page.evaluate(CORNERS, number) for number in range(4)]

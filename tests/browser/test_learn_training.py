@@ -50,6 +50,7 @@ def drawn(app: Any, *lengths: int) -> list[list[float]]:
     return list(app.page.evaluate(lines))
 
 
+@pytest.mark.slow  # by default, one that is stopped is tested
 def test_a_short_training(app: Any) -> None:
     at_step(app, "qat", train_weights="int2", train_epochs="2")
     expect(app.key("train_go")).to_have_text("Train")

@@ -324,6 +324,7 @@ def test_no_scrolling_sideways(app: Any) -> None:
             )
 
 
+@pytest.mark.slow  # the fallback, which waits for the script that never comes
 def test_without_plotly_the_maps_are_a_chart_of_streamlit(app: Any) -> None:
     app.expected = ["plotly.min.js"]
     app.page.route("**/vendor/plotly.min.js", lambda route: route.abort())

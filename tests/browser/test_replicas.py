@@ -209,6 +209,7 @@ def test_an_upload_to_a_replica_that_is_gone_is_refused_at_once(behind_nginx: Cl
     assert "Reload the page" in answer.text
 
 
+@pytest.mark.slow  # by default, two browsers go on when one is killed
 def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted(
     behind_nginx: Cluster, do: Do
 ) -> None:

@@ -376,6 +376,7 @@ def test_a_token_that_cant_be_used_is_not_shown() -> None:
     assert "too short" not in str(refused.value)
 
 
+@pytest.mark.slow  # the sentences are tested without a server
 def test_a_setting_that_cant_be_used_ends_the_start_with_one_sentence(tmp_path: Path) -> None:
     with (
         pytest.raises(AssertionError, match="Quantscope can't start: QUANTSCOPE_METRICS is 'soon'") as ended,
@@ -454,6 +455,7 @@ def test_1000_idle_connections_are_noticed_by_nobody(served: Server) -> None:
     assert found < 2 * before + 0.3
 
 
+@pytest.mark.slow  # by default, idle connections are tested
 def test_100_reconnects_a_second_are_noticed_by_nobody(served: Server, metrics: str) -> None:
     async def reconnect() -> None:
         with contextlib.suppress(OSError, websockets.WebSocketException):

@@ -57,6 +57,7 @@ def test_no_visit_imports_anything(app):
     assert after["frozen"] <= before["frozen"]  # frozen only once
 
 
+@pytest.mark.slow  # starts a server of its own
 def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     (tmp_path / "pages").mkdir()
     (tmp_path / "app.py").write_text(APP)

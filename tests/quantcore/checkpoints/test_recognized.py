@@ -7,12 +7,6 @@ import pytest
 import torch
 from checkpoint_cases import case
 from safetensors.torch import load_file, save_file
-from torchao.prototype.mx_formats.mx_tensor import MXTensor
-from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
-from torchao.prototype.mx_formats.utils import to_blocked
-from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
-from torchao.quantization import IntxWeightOnlyConfig, MappingType, quantize_
-from torchao.quantization.granularity import PerGroup
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
@@ -42,6 +36,8 @@ def assert_reads(tensor, values):
 
 
 def of_torchao(quantized, folder):
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+
     tensors, metadata = flatten_tensor_state_dict({"m.weight": quantized})
     return saved(folder, tensors, metadata, quantization_config={"quant_method": "torchao"}).tensors["m.weight"]
 
@@ -49,6 +45,9 @@ def of_torchao(quantized, folder):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", ["nvfp4", "e4m3fn", "fp4"])
 def test_torchao_in_tiles(kind, shape, tmp_path):
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor  # slow to import, here and below
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+
     x = weight(shape)
     if kind == "nvfp4":
         made = NVFP4Tensor.to_nvfp4(x, is_swizzled_scales=True, per_tensor_scale=torch.tensor(0.002))
@@ -62,6 +61,9 @@ def test_torchao_in_tiles(kind, shape, tmp_path):
 @pytest.mark.parametrize("form", ["matrix", "row of bytes"])
 def test_modelopt_in_tiles(form, shape, tmp_path):
     """Scales as ModelOpt's enable_swizzle_layout leaves them, padded, or as one row of bytes."""
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+    from torchao.prototype.mx_formats.utils import to_blocked
+
     plain = NVFP4Tensor.to_nvfp4(weight(shape), per_tensor_scale=torch.tensor(0.002))
     tiles = to_blocked(plain.scale.view(torch.uint8))
     rows, columns = -(-shape[0] // 128) * 128, -(-shape[1] // 64) * 4
@@ -102,11 +104,14 @@ def test_modelopt_w4a8(tmp_path):
     assert_reads(tensor, without)
 
 
-@pytest.mark.parametrize("mapping", [MappingType.SYMMETRIC, MappingType.ASYMMETRIC])
+@pytest.mark.parametrize("mapping", ["SYMMETRIC", "ASYMMETRIC"])
 def test_torchao_one_bit(mapping, tmp_path):
+    from torchao.quantization import IntxWeightOnlyConfig, MappingType, quantize_
+    from torchao.quantization.granularity import PerGroup
+
     module = torch.nn.Sequential(torch.nn.Linear(64, 40, bias=False))
     module[0].weight.data = weight((40, 64))
-    quantize_(module, IntxWeightOnlyConfig(weight_dtype=torch.int1, granularity=PerGroup(32), mapping_type=mapping))
+    quantize_(module, IntxWeightOnlyConfig(weight_dtype=torch.int1, granularity=PerGroup(32), mapping_type=MappingType[mapping]))
     tensor = of_torchao(module[0].weight, tmp_path)
     assert tensor.storage.startswith("torchao int1 per_group(32)")
     assert set(tensor.codes().unique().tolist()) <= {-1, 0}
