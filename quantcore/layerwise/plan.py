@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quantcore.errors import QuantError
-from quantcore.layerwise.budget import bit_budget
+from quantcore.layerwise.budget import bit_budget, budget_curve
 from quantcore.layerwise.roles import group_of
 from quantcore.layerwise.table import Row, Table
 from quantcore.wording import count, megabytes
@@ -60,6 +60,32 @@ def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mappi
     elements = sum(row.elements for row in table.ordered)
     found = (chosen.error, chosen.gap) if chosen is not None else (0.0, 0.0)
     return Plan(schemes, total, 8 * total / max(1, elements), *found)
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """Bytes of all weights and summed error: ``best``, from the smallest size; ``uniform``, with one scheme for all weights that support it."""
+
+    best: tuple[tuple[float, float], ...]
+    uniform: Mapping[str, tuple[float, float]]
+
+
+def trade_off(table: Table, error: str = "relative") -> TradeOff:
+    """Return the error against the size; ``error``: as for `plan`.
+
+    Raises:
+        QuantError: the table has no such error.
+    """
+    fixed = float(sum(row.num_bytes for row in table.ordered if not row.cells))
+    options = [_options(rows, table.schemes, error, {}) for rows in _groups(table).values()]
+    width = max(map(len, options), default=1)
+    padded = [own + own[-1:] * (width - len(own)) for own in options]
+    found = budget_curve(*([[each[field] for each in own] for own in padded] for field in (0, 1))) if options else []
+    uniform = {}
+    for scheme in table.schemes:
+        used = [next((each for each in own if each[2] == scheme), own[0]) for own in options]
+        uniform[scheme] = (fixed + sum(each[1] for each in used), sum(each[0] for each in used))
+    return TradeOff(tuple((fixed + choice.cost, choice.error) for choice in found), uniform)
 
 
 def check_size(table: Table, num_bytes: float) -> None:

@@ -49,7 +49,8 @@ def sensitivity(
         imatrix: the mean squared inputs of each weight, for the error of its output.
         table: that of a stopped run, to resume it; it is modified.
         part: (i, n) measures only part i of n, 1 ≤ i ≤ n; `merged` joins the tables of the parts.
-        sample: first estimate every weight from some of its rows, with 95 % intervals, into `Table.estimates`.
+        sample: first estimate every weight from some of its rows, with 95 % intervals, into `Table.estimates`; those that are
+            there already are not estimated again.
         threads: how many weights are read and measured at the same time; see `Comparison.steps`.
 
     Raises:
@@ -71,7 +72,8 @@ def sensitivity(
     done = total - sum(checkpoint.tensors[name].num_bytes for name in left)
     yield SensitivityStep(done, total, None, table)
     if sample:
-        for row in results_in_order((partial(estimated, checkpoint.tensors[name], chosen) for name in left), threads):
+        unknown = [name for name in left if name not in table.estimates]
+        for row in results_in_order((partial(estimated, checkpoint.tensors[name], chosen) for name in unknown), threads):
             table.estimates[row.name] = row
             yield SensitivityStep(done, total, row, table, is_estimate=True)
     calls = (partial(measured, checkpoint.tensors[name], chosen, inputs) for name in left)

@@ -160,7 +160,7 @@ def _table(
 def _open(place: Place) -> None:
     """Open a tensor of the checkpoint at a place, with the original next to it (a callback)."""
     tensor, index, columns = place
-    if not any(st.session_state.get(key) for key in SLOTS.values()):
+    if not any(st.session_state.get(key) for key in (SLOTS[""], SLOTS["original"])):
         examples.choose(controls.EXAMPLE)
     kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
     st.session_state.update(kept)  # that page does not draw the controls of this one

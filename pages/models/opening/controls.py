@@ -17,11 +17,12 @@ from pages.shared.computing import turn
 from pages.shared.state import link, sharing
 from quantcore.wording import megabytes
 
-# A page may open two: the one that it shows, and the original to compare it with. Keys are link parameters: the
-# address, and names and digests of uploaded files.
-SLOTS = {"": "ck", "original": "ck_original"}
+# A page may open two: the one that it shows, and the original to compare it with or the imatrix of its inputs. Keys are
+# link parameters: the address, and names and digests of uploaded files.
+SLOTS = {"": "ck", "original": "ck_original", "imatrix": "ck_imatrix"}
 FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
-KEYS = {*SLOTS.values(), *FILES.values()}
+KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "original")}
+IMATRIX_KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "imatrix")}
 _PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 

@@ -1,0 +1,17 @@
+"""Sensitivity: how much each weight of a model loses under several schemes, and which scheme each takes within a size."""
+
+from pages.models import opening
+from pages.models.sensitivity import controls
+from pages.shared.page import Page
+
+PAGE = Page(
+    script="models/sensitivity/page.py",
+    title="Sensitivity",
+    icon="grid_on",
+    url_path="sensitivity",
+    section="Models",
+    order=90,
+    keys=controls.KEYS | opening.IMATRIX_KEYS,
+    required=controls.REQUIRED,
+    free_text=controls.FREE_TEXT | opening.IMATRIX_KEYS,
+)

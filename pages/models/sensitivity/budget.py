@@ -1,0 +1,74 @@
+"""The budget: which scheme each group of weights takes within a size, and the error against the size."""
+
+import pandas as pd
+import streamlit as st
+
+from pages.models.sensitivity import controls
+from pages.models.sensitivity.run import SharedTable
+from pages.shared import charts, messages, tables
+from pages.shared.computing import cache
+from pages.shared.theme import theme
+from quantcore.errors import QuantError
+from quantcore.figures.checkpoints import size_curve
+from quantcore.layerwise import Plan, TradeOff, check_size, group_of, plan, trade_off
+from quantcore.wording import megabytes, printable
+
+
+def asked(found: SharedTable) -> tuple[float, str]:
+    """Draw the budget and check its floor, from headers alone; return it in bytes (0 if nothing fits), and the error."""
+    elements = sum(row.elements for row in found.outlined.ordered)
+    size, error = controls.budget(elements, found.imatrix is not None)
+    try:
+        check_size(found.outlined, size)
+    except QuantError as reason:
+        messages.error(str(reason))
+        return 0.0, error
+    return size, error
+
+
+def draw(found: SharedTable, size: float, error: str) -> None:
+    """Draw the choice within the budget and the curve, once everything is measured."""
+    st.subheader("Within the budget", anchor=False)
+    if not found.table.is_finished:
+        st.caption("The choice needs the exact errors of all weights.")
+        return
+    content = cache.CacheKey(found.key)
+    curve = cache.cached_small(content, f"curve {error}", lambda: trade_off(found.table, error))
+    chosen = cache.cached_small(content, f"plan {error} {size!r}", lambda: plan(found.table, size, error)) if size else None
+    if chosen is not None:
+        _sentence(chosen, size, error)
+    left, right = st.columns([3, 2])
+    with left:
+        _curve(curve, chosen, error)
+    if chosen is not None:
+        with right:
+            _table(found, chosen)
+
+
+def _sentence(chosen: Plan, size: float, error: str) -> None:
+    gap = "the least possible" if not chosen.gap else f"at most {chosen.gap:.3g} above the least possible"
+    st.markdown(
+        messages.plain(
+            f"{chosen.bits_per_weight:.4g} bits per weight, {megabytes(int(chosen.num_bytes))} of {megabytes(int(size))}: summed error "
+            f"{chosen.error:.4g} ({controls.MEANT[error]}), {gap}."
+        )
+    )
+
+
+def _curve(curve: TradeOff, chosen: Plan | None, error: str) -> None:
+    ring = None if chosen is None else (chosen.num_bytes, chosen.error)
+    figure = size_curve(curve.best, curve.uniform, ring, label=controls.MEANT[error], theme=theme())
+    charts.draw(figure, theme=None, key="sn_curve")
+    st.caption("One scheme for all: weights that it does not fit stay as they are stored.")
+
+
+def _table(found: SharedTable, chosen: Plan) -> None:
+    groups: dict[str, tuple[str, int, int]] = {}
+    for row in found.table.ordered:
+        if row.cells:
+            _, weights, elements = groups.get(group_of(row.name), ("", 0, 0))
+            groups[group_of(row.name)] = chosen.schemes[row.name], weights + 1, elements + row.elements
+    frame = pd.DataFrame([(printable(name, 200), *own) for name, own in groups.items()], columns=["Group", "Scheme", "Weights", "Elements"])
+    st.dataframe(frame, hide_index=True, height=360)
+    each = pd.DataFrame(list(chosen.schemes.items()), columns=["tensor", "scheme"])
+    tables.downloads(each, each, "schemes")

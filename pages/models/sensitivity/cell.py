@@ -1,0 +1,93 @@
+"""The chosen cell: why this weight loses that much under this scheme, its maps, and the way to its checkpoint."""
+
+import math
+
+import streamlit as st
+
+import quantcore as qc
+from pages.maps import component
+from pages.maps.picture import Picture
+from pages.models import opening
+from pages.models.opening.addresses import EXAMPLE
+from pages.models.opening.controls import SLOTS
+from pages.models.sensitivity import controls
+from pages.models.sensitivity.picture import sqnr_text
+from pages.models.sensitivity.run import SharedTable
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state import leaving
+from pages.shared.state.selection import Tensor
+from pages.shared.theme import theme
+from quantcore.analysis import View
+from quantcore.layerwise import Row, Traits, traits
+from quantcore.wording import count
+
+MAPPED = 1 << 24  # elements; larger weights have no maps here
+
+
+def draw(found: SharedTable) -> None:
+    """Draw the cell that was clicked, or the one with the lowest SQNR."""
+    st.subheader("Why this one", anchor=False)
+    controls.keep_cell()
+    chosen = controls.chosen_cell(found.schemes, [row for row in found.rows if row.cells])
+    if chosen is None:
+        return
+    row, at = chosen
+    scheme, held = found.schemes[at], found.opened.checkpoint.tensors[row.name]
+    st.markdown(f"**{messages.plain(row.name)}** under `{found.table.schemes[at]}`: {messages.plain(sqnr_text(row.cells[at]))}.")
+    st.button("Open in Checkpoint", on_click=_open, args=(row.name,), help="This weight as it is stored, down to the bits")
+    if math.prod(row.shape) > MAPPED:
+        st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
+        return
+    if row.cells[at].problem:
+        return
+    key = f"{found.opened.key} {held.name}"
+    tensor = Tensor(key, held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
+    found_traits = cache.cached_small(tensor, "traits", lambda: traits(held.read()))
+    st.markdown(messages.plain(why(found_traits, row, at)))
+    _maps(tensor, scheme)
+
+
+def why(found: Traits, row: Row, at: int) -> str:
+    """Say what about the values of a weight matters for its error; each sentence is true of every weight."""
+    cell = row.cells[at]
+    outliers = (
+        f"No column is an outlier: in none of {found.columns:,} is max |x| above 3 times that of the median column."
+        if not found.outlier_columns
+        else f"{count(found.outlier_columns, 'outlier column')} of {found.columns:,} (max |x| above 3 times that of the median "
+        f"column); the largest is column {found.largest_column:,}."
+    )
+    said = [outliers]
+    if not math.isnan(found.kurtosis):
+        said.append(f"Kurtosis {found.kurtosis:.3g} (normal distribution: 3).")
+    if not math.isnan(found.peak):
+        said.append(f"The largest |x| is {found.peak:.3g} times the RMS.")
+    if cell.clipped is not None:
+        said.append(f"Clipped: {cell.clipped:,} of {count(row.elements, 'element')} ({cell.clipped / max(1, row.elements):.2g} as a fraction).")
+    return " ".join(said)
+
+
+def _maps(tensor: Tensor, scheme: qc.Scheme) -> None:
+    view = View(index=(0,) * (len(tensor.shape) - 2))
+    data = cache.drawn(tensor, scheme, view)
+    picture = Picture(
+        cache.result(tensor, scheme), data, view, identity=tensor.key, element=(-1,) * len(tensor.shape),
+        borders=False, numbers=True, theme=theme(),
+    )  # fmt: skip
+    component.four_maps(picture, key="sn_maps", on_pick=lambda row, column: None, on_region=lambda rows, columns: None)
+    legend = component.legend(data)
+    if legend:
+        st.caption(legend)
+
+
+def _open(name: str) -> None:
+    """Open a weight on the page Checkpoint (a callback)."""
+    if not st.session_state.get(SLOTS[""]):
+        st.session_state[SLOTS[""]] = f"{EXAMPLE}{controls.EXAMPLE}"
+    own = opening.IMATRIX_KEYS | controls.KEYS
+    kept = {key: st.session_state[key] for key in own & set(st.session_state)}
+    st.session_state.update(kept)  # that page does not draw the controls of this one
+    leaving.remember("sensitivity", kept)
+    for key in ("ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at"):  # left there by an earlier visit
+        st.session_state.pop(key, None)
+    leaving.to("models/checkpoint/page.py", {"ck_tensor": name})

@@ -1,0 +1,125 @@
+"""What the page is asked: the schemes, the order of the weights, the chosen cell, and the budget."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+import quantcore as qc
+from pages.shared.state import choice
+from quantcore.layerwise import Row, by_harm
+
+EXAMPLE = "chgnet"  # measured until a checkpoint is chosen
+PRESETS, MORE, SORT, KINDS = "sn_presets", "sn_more", "sn_sort", "sn_kinds"
+TENSOR, SCHEME = "sn_tensor", "sn_scheme"
+UNIT, BITS, SIZE, ERROR = "sn_unit", "sn_bits", "sn_gb", "sn_error"
+MODEL, HARM = "model", "harm"
+SORTS = {MODEL: "as in the model", HARM: "lowest SQNR first"}
+PER_WEIGHT, GIGABYTES = "bits", "gb"
+UNITS = {PER_WEIGHT: "bits per weight", GIGABYTES: "GB"}
+ERRORS = {
+    "relative": "error / weight power", "absolute": "error", "output": "output error", "output_relative": "output error / output power",
+}  # fmt: skip
+MEANT = {
+    "relative": "Σe² / Σx² of each weight, summed", "absolute": "Σe², summed",
+    "output": "Σ hⱼ·e², summed", "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed",
+}  # fmt: skip
+FIRST = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
+DEFAULTS: dict[str, Any] = {
+    PRESETS: [], MORE: FIRST, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 8.0, SIZE: 1.0, ERROR: "relative",
+}  # fmt: skip
+KEYS = set(DEFAULTS)
+REQUIRED = {SORT, UNIT, ERROR}
+FREE_TEXT = {MORE, TENSOR, SCHEME}
+
+
+def schemes() -> list[qc.Scheme]:
+    """Draw the choice of schemes and return them, without duplicates.
+
+    Raises:
+        QuantError: a typed scheme is invalid.
+    """
+    left, right = st.columns([3, 2])
+    more = left.text_input(
+        "Schemes (separate with ;)", DEFAULTS[MORE], key=MORE, bind="query-params", max_chars=2000,
+        placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",
+        help="Up to 12 schemes in text form, with any range setting, as shown at the top of Explore.",
+    )  # fmt: skip
+    presets = right.multiselect("Add presets", list(qc.PRESETS), key=PRESETS, bind="query-params")
+    typed = [text.strip() for text in (more or "").split(";") if text.strip()]
+    found = [qc.PRESETS.get(text) or qc.Scheme.parse(text) for text in (*typed, *presets)]
+    return list(dict.fromkeys(found))
+
+
+def order(rows: Sequence[Row], first: str) -> list[Row]:
+    """Draw the choice of the order, and return the rows in it.
+
+    Args:
+        first: the scheme whose SQNR sorts them.
+    """
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        chosen = choice.segmented("Order", SORT, SORTS, width="content", help=f"The SQNR under the first scheme, {first}")
+        grouped = st.checkbox("Group by kind", key=KINDS, bind="query-params", help="q, k, v; o; gate, up; down; experts; embeddings; others by name")
+    found = by_harm(rows) if chosen == HARM else list(rows)
+    if grouped:
+        kinds = list(dict.fromkeys(row.kind for row in found))
+        found.sort(key=lambda row: kinds.index(row.kind))
+    return found
+
+
+def _parsed(text: str) -> qc.Scheme | None:
+    """The scheme that a preset's name or a text stands for, if any."""
+    try:
+        return qc.PRESETS.get(text) or qc.Scheme.parse(text) if text else None
+    except qc.QuantError:
+        return None
+
+
+def chosen_cell(schemes: Sequence[qc.Scheme], rows: Sequence[Row]) -> tuple[Row, int] | None:
+    """The row and the position of the scheme of the cell that was clicked; by default the cell with the lowest SQNR."""
+    by_name = {row.name: row for row in rows}
+    row, scheme = by_name.get(st.session_state.get(TENSOR) or ""), _parsed(st.session_state.get(SCHEME) or "")
+    if row is not None and scheme in schemes:
+        return row, schemes.index(scheme)
+    known = [(cell.sqnr_db, row, i) for row in rows for i, cell in enumerate(row.cells) if not math.isnan(cell.sqnr_db)]
+    return min(known, key=lambda each: each[0])[1:] if known else None
+
+
+def choose(cell: tuple[str, str]) -> None:
+    """Show why a weight loses what it does under a scheme, and its maps (a callback)."""
+    st.session_state.update({TENSOR: cell[0], SCHEME: cell[1]})
+
+
+def keep_cell() -> None:
+    """Draw the fields that carry the chosen cell in the link."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input("Weight", key=TENSOR, bind="query-params", max_chars=4000, placeholder="the one with the lowest SQNR")
+        st.text_input("Scheme", key=SCHEME, bind="query-params", max_chars=2000, placeholder="the one with the lowest SQNR")
+
+
+def budget(elements: int, has_inputs: bool) -> tuple[float, str]:
+    """Draw the budget; return it in bytes, and the error that is summed.
+
+    Args:
+        elements: of all weights.
+        has_inputs: whether an imatrix is open.
+    """
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        unit = choice.segmented("Budget in", UNIT, UNITS, width="content")
+        if unit == PER_WEIGHT:
+            bits = st.number_input(
+                "At most", 0.1, 64.0, DEFAULTS[BITS], 0.25, key=BITS, bind="query-params", width=140,
+                help="Bits per weight of the whole model, including scales, zero points, and weights that are left alone",
+            )  # fmt: skip
+            size = float(bits) * elements / 8
+        else:
+            size = 1e9 * float(
+                st.number_input(
+                    "At most", 1e-6, 1e5, DEFAULTS[SIZE], 0.1, format="%.6g", key=SIZE, bind="query-params", width=140,
+                    help="GB (10⁹ bytes) of all weights, including scales, zero points, and weights that are left alone",
+                )
+            )  # fmt: skip
+        names = ERRORS if has_inputs else {name: ERRORS[name] for name in ("relative", "absolute")}
+        error = choice.segmented("Keep low", ERROR, names, width="content", help="; ".join(f"{ERRORS[n]}: {MEANT[n]}" for n in names))
+    return size, error

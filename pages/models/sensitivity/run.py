@@ -1,0 +1,135 @@
+"""Measures a checkpoint: first a sample with intervals, then everything. All visitors share what is found."""
+
+import math
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamlit.delta_generator import DeltaGenerator
+
+import quantcore as qc
+from pages.models.opening import OpenCheckpoint
+from pages.shared.computing import cache, turn
+from pages.shared.computing.long_work import LongWork, WorkStep
+from quantcore.layerwise import Row, Table, outline, sensitivity
+from quantcore.layerwise.measure import WHOLE
+from quantcore.wording import count, megabytes
+
+AT_ONCE, AT_ONCE_REMOTE = 500_000_000, 5_000_000  # bytes that are sampled without being asked: some seconds
+EXACT_AT_ONCE = 5.0  # seconds that the exact answer may take on one core to follow without being asked
+_BOXES = 4  # of `WHOLE` elements that a thread holds: values, errors and what schemes need between
+_PER_CELL = 100  # floats
+
+
+@dataclass
+class SharedTable:
+    """The table of a checkpoint under some schemes; ``lock``: held by whoever continues it."""
+
+    key: str
+    opened: OpenCheckpoint
+    imatrix: OpenCheckpoint | None
+    schemes: tuple[qc.Scheme, ...]
+    table: Table
+    outlined: Table
+    done: int = 0
+    lock: Any = field(default_factory=threading.Lock)
+
+    @property
+    def rows(self) -> list[Row]:
+        """What is known of each weight, in the order of the checkpoint: its row, or else its estimate."""
+        known = (self.table.rows.get(name) or self.table.estimates.get(name) for name in self.table.names)
+        return [row for row in known if row is not None]
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether every weight has an estimate or a row."""
+        return len(self.rows) == len(self.table.names)
+
+    @property
+    def seconds(self) -> float:
+        """How long what is left takes on one core, by the sample."""
+        left = (row for name, row in self.table.estimates.items() if name not in self.table.rows)
+        return sum(cell.seconds for row in left for cell in row.cells if not math.isnan(cell.seconds))
+
+    @property
+    def total(self) -> int:
+        """Bytes of all weights."""
+        return sum(tensor.num_bytes for tensor in self.opened.checkpoint.tensors.values())
+
+    def estimates(self) -> set[str]:
+        """The weights of which only estimates are known."""
+        return self.table.estimates.keys() - self.table.rows.keys()
+
+
+def of(opened: OpenCheckpoint, imatrix: OpenCheckpoint | None, schemes: list[qc.Scheme]) -> SharedTable:
+    """Return the table of a checkpoint, a visitor's or a new one.
+
+    Raises:
+        QuantError: there are no schemes, or too many.
+    """
+    key = f"sensitivity {opened.key} | {imatrix.key if imatrix else ''} | {'; '.join(map(str, schemes))}"
+
+    def make() -> SharedTable:
+        checkpoint, inputs = opened.checkpoint, imatrix.checkpoint if imatrix else None
+        first = next(sensitivity(checkpoint, schemes, inputs))
+        return SharedTable(key, opened, imatrix, tuple(schemes), first.table, outline(checkpoint, schemes))
+
+    size = _PER_CELL * len(schemes) * len(opened.checkpoint.tensors)
+    return cache.shared_record(cache.CacheKey(key, size), "sensitivity", make)
+
+
+def proceed(found: SharedTable, place: DeltaGenerator, draw: Callable[[], None]) -> None:
+    """Sample, then measure, each if that is quick or the visitor asked for it; else draw the button for it."""
+    if not found.is_sampled:
+        quick = found.total <= (AT_ONCE_REMOTE if _is_remote(found.opened) else AT_ONCE)
+        work = LongWork("sn_sample", f"sample {found.key}", quick)
+        if not work.starts(place, f"Estimate from {megabytes(found.total)}", f"{count(len(found.schemes), 'scheme')}, from some rows of each weight"):
+            return
+        _run(work, found, place, draw, sample=True)
+    if found.table.is_finished:
+        return
+    work = LongWork("sn_exact", f"exact {found.key}", found.seconds <= EXACT_AT_ONCE)
+    takes = f"about {found.seconds:,.0f} s on one core" if found.seconds >= 1 else "less than a second"
+    done = f"{len(found.table.rows):,} of {count(len(found.table.names), 'tensor')} done; " if found.table.rows else ""
+    if work.starts(place, "Continue" if done else "Measure exactly", f"{done}{takes}. Until then, estimates are shown."):
+        _run(work, found, place, draw, sample=False)
+
+
+def _run(work: LongWork, found: SharedTable, place: DeltaGenerator, draw: Callable[[], None], sample: bool) -> None:
+    threads = max(1, turn.CORES - 1)  # one core is left to everybody else
+    largest = max((math.prod(row.shape) for row in found.outlined.ordered), default=1)
+    content = cache.CacheKey(found.key, threads * min(largest, WHOLE))
+    is_done = lambda: found.is_sampled if sample else found.table.is_finished  # noqa: E731
+    work.run(place, lambda: _steps(found, threads, sample, is_done), content, _BOXES, useless=is_done, draw=draw)
+
+
+def _steps(found: SharedTable, threads: int, sample: bool, is_done: Callable[[], bool]) -> Generator[WorkStep, None, None]:
+    """Measure weight by weight; if several visitors ask for the same table, only one measures at a time."""
+    while not found.lock.acquire(timeout=0.2):
+        yield _step(found, sample, "")
+    try:
+        inputs = found.imatrix.checkpoint if found.imatrix else None
+        with closing(sensitivity(found.opened.checkpoint, found.schemes, inputs, found.table, threads=threads, sample=sample)) as steps:
+            for step in steps:
+                if sample and (is_done() or not step.is_estimate) and step.row is not None:
+                    break
+                found.done = step.done
+                if step.row is not None:
+                    yield _step(found, sample, step.row.name)
+    finally:
+        found.lock.release()
+
+
+def _step(found: SharedTable, sample: bool, name: str) -> WorkStep:
+    if sample:
+        known, names = len(found.rows), len(found.table.names)
+        return WorkStep(known / max(1, names), f"Estimate {known:,} of {names:,}: {name}", known)
+    text = f"{megabytes(found.done)} of {megabytes(found.total)}: {name}"
+    return WorkStep(found.done / max(1, found.total), text, len(found.table.rows))
+
+
+def _is_remote(opened: OpenCheckpoint) -> bool:
+    piece = next(iter(opened.checkpoint.release.stored.values()), None)
+    return piece is not None and piece.source.is_remote

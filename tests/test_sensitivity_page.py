@@ -1,0 +1,94 @@
+"""Models → Sensitivity without a browser: the example, links, estimates, the chosen cell, the budget, stopping."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from app_page import MAIN, said, script_of, widget
+from streamlit.testing.v1 import AppTest
+
+import quantcore as qc
+from quantcore.checkpoints import EXAMPLES, open_checkpoint
+from quantcore.layerwise import plan, sensitivity, trade_off, traits
+
+QUERY = "encoder.layer.0.attention.self.query.weight"
+DENSE = "encoder.layer.0.output.dense.weight"
+
+
+def opened(**parameters: Any) -> AppTest:
+    at = AppTest.from_file(MAIN, default_timeout=60).run().switch_page(script_of("sensitivity"))
+    for key, value in parameters.items():
+        at.query_params[key] = value
+    at = at.run()
+    assert not at.exception
+    return at
+
+
+def heat_map(at: AppTest) -> dict[str, Any]:
+    """The chart of the layers, as plain data."""
+    specs = [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
+    return dict([spec for spec in specs if spec["data"][0]["type"] == "heatmap"][-1])  # after those drawn while measuring
+
+
+def test_the_picture_the_cell_and_the_budget() -> None:
+    texts = ["int8 per_channel(0)", "gguf.Q8_0", "int4 per_group(32)"]
+    at = opened(ck="example:minilm", sn_more="; ".join(texts), sn_tensor=QUERY, sn_scheme="gguf.Q8_0", sn_bits="8.0")
+    tensors = open_checkpoint(EXAMPLES["minilm"]).tensors
+    heat, points = heat_map(at)["data"][:2]
+    assert [*heat["y"]] == [QUERY.removesuffix(".weight"), DENSE.removesuffix(".weight")]
+    reports = [
+        [qc.report(qc.apply(tensors[name].read(), qc.PRESETS.get(text) or qc.Scheme.parse(text))) for text in texts]
+        for name in (QUERY, DENSE)
+    ]
+    assert heat["text"] == [[f"{report.sqnr_db:.1f}" if report.sqnr_db == report.sqnr_db else "" for report in row] for row in reports]
+    assert len(points["customdata"]) == 6
+    text = " ".join(said(at.markdown))
+    *_, step = sensitivity(open_checkpoint(EXAMPLES["minilm"]).as_matrices(), texts)
+    assert f"{QUERY}** under `{step.table.schemes[1]}`: SQNR {qc.decibels(reports[0][1].sqnr_db)}." in text
+    chosen = plan(step.table, sum(row.elements for row in step.table.ordered))
+    assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
+    assert f"summed error {chosen.error:.4g}" in text
+    best, uniform = trade_off(step.table).best, trade_off(step.table).uniform
+    assert best[0][1] >= best[-1][1] == 0.0
+    assert best[0][0] <= min(size for size, _ in uniform.values())
+
+
+def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> None:
+    at = opened(sn_bits="0.5", sn_sort="harm", sn_kinds="true")
+    assert not said(at.warning)
+    (problem,) = said(at.error)
+    assert problem.startswith("No choice takes at most")
+    assert "Each number is exact." in " ".join(said(at.caption))
+    assert len(heat_map(at)["data"][0]["y"]) == 52
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [("int4 per_frog", "per_frog"), ("; ".join(f"int8 percentile({90 + i / 2})" for i in range(13)), "Give 1 to 12 schemes, not 13."), (" ", "Give 1 to 12 schemes, not 0.")],
+)  # fmt: skip
+def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
+    assert problem in said(opened(ck="example:minilm", sn_more=more).error)[0]
+
+
+def test_a_click_leads_to_the_checkpoint() -> None:
+    at = opened(ck="example:minilm", sn_tensor=DENSE, sn_scheme=str(qc.Scheme.parse("int4 per_group(32)")))
+    (button,) = [b for b in at.button if b.label == "Open in Checkpoint"]
+    at = button.click().run()
+    assert not at.exception
+    assert at.session_state["ck_tensor"] == DENSE
+    assert widget(at, "ck").value == "example:minilm"
+
+
+def test_traits() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 64, generator=generator)
+    plain = traits(x)
+    assert plain.outlier_columns == 0
+    assert plain.kurtosis == pytest.approx(3, abs=0.1)
+    x[:, 5] *= 20
+    found = traits(x)
+    centered = x.double().numpy() - x.double().numpy().mean()
+    assert found.kurtosis == pytest.approx((centered**4).mean() / centered.var() ** 2)
+    assert (found.outlier_columns, found.largest_column, found.columns) == (1, 5, 64)
+    assert found.peak == pytest.approx(float(x.abs().max()) / float(x.double().square().mean()) ** 0.5)
