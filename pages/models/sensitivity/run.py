@@ -13,8 +13,7 @@ import quantcore as qc
 from pages.models.opening import OpenCheckpoint
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
-from quantcore.layerwise import Row, Table, outline, sensitivity
-from quantcore.layerwise.measure import WHOLE
+from quantcore.layerwise import WHOLE, Row, Table, outline, sensitivity
 from quantcore.wording import count, megabytes
 
 AT_ONCE, AT_ONCE_REMOTE = 500_000_000, 5_000_000  # bytes that are sampled without being asked: some seconds

@@ -15,7 +15,7 @@ from quantcore.tensors import DISTRIBUTIONS, EXAMPLES
 
 # Controls whose options are also typed: formats, libraries, presets, schemes, addresses
 TYPED = re.compile(
-    r"format|library|lib_[ab]|_preset|fmt_(code|shown|bits)|sw_(presets|maps|formats|symmetry|per|range)|ck|ck_(original|tensor)|search"
+    r"format|library|lib_[ab]|_preset|fmt_(code|shown|bits)|sw_(presets|maps|formats|symmetry|per|range)|sn_presets|ck|ck_(original|imatrix|tensor)|search"
 )
 # Titles, which begin with a capital: places on the page, as tabs are, and examples; all other options do not
 TITLES = re.compile(r"\w+_part|match_src|learn_\w+_step|_learn_mistakes_shown|_finding_tried|\w*_example|ex")
