@@ -1,14 +1,18 @@
 """Models → Sensitivity without a browser: the example, links, estimates, the chosen cell, the budget, stopping."""
 
 import json
+import struct
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from app_page import MAIN, said, script_of, widget
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.serving import settings
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.layerwise import plan, sensitivity, trade_off, traits
 
@@ -92,3 +96,17 @@ def test_traits() -> None:
     assert found.kurtosis == pytest.approx((centered**4).mean() / centered.var() ** 2)
     assert (found.outlier_columns, found.largest_column, found.columns) == (1, 5, 64)
     assert found.peak == pytest.approx(float(x.abs().max()) / float(x.double().square().mean()) ** 0.5)
+
+
+def test_an_imatrix_gives_the_error_of_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTSCOPE_MODELS", str(tmp_path))
+    settings.current.cache_clear()
+    means = np.linspace(0.5, 2, 384, dtype=np.float32)
+    name = QUERY.encode()
+    entry = struct.pack("<i", len(name)) + name + struct.pack("<ii", 1, len(means)) + means.tobytes()
+    (tmp_path / "m.dat").write_bytes(struct.pack("<i", 1) + entry)
+    at = opened(ck="example:minilm", ck_imatrix="m.dat", sn_error="output")
+    settings.current.cache_clear()
+    assert "DENSE has no output error" in said(at.error)[0].replace(DENSE, "DENSE")
+    assert any("no entry" in text for text in said(at.markdown))
+    assert any("imatrix: 1 of 2 weights" in block.proto.popover.label for block in at.get("popover"))
