@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from app_page import MAIN, said, script_of, widget
+from app_page import said, script_of, widget
+from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
