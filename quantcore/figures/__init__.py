@@ -23,7 +23,7 @@ from quantcore.figures.pareto import AXES, error_maps, pareto
 from quantcore.figures.ranges import range_error, range_histogram
 from quantcore.figures.scales import scales
 from quantcore.figures.search import search_error
-from quantcore.figures.style import BLOCKS, base_layout, enlarged, palette
+from quantcore.figures.style import BLOCKS, base_layout, enlarged, palette, short_scheme
 from quantcore.figures.thumbnail import thumbnail
 
 
@@ -61,6 +61,7 @@ __all__ = [
     "scales",
     "scales_of_maps",
     "search_error",
+    "short_scheme",
     "thumbnail",
     "titles_of_maps",
     "to_html",

@@ -43,11 +43,17 @@ def numbers_in_cells(
             yaxis=heatmap["yaxis"],
             text=[t if f else "" for t, f in zip(texts, np.isfinite(cells.ravel()), strict=True)],
             mode="text",
-            textfont={"size": SMALL, "color": np.where(_luminance(colors) > _EVEN, _BLACK, _WHITE).tolist()},
+            textfont={"size": SMALL, "color": inks_on(colors)},
             hoverinfo="skip",
             showlegend=False,
         )
     ]
+
+
+def inks_on(colors: npt.NDArray[np.uint8]) -> list[str]:
+    """Return black or white for each color, whichever is read better on it: [n, 3] -> n."""
+    inks: list[str] = np.where(_luminance(colors) > _EVEN, _BLACK, _WHITE).tolist()
+    return inks
 
 
 def _luminance(colors: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:

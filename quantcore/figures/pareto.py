@@ -9,7 +9,17 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import View, frontier, map_data
-from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, palette, subplot_domain, title
+from quantcore.figures.style import (
+    DIM,
+    FILL,
+    INK,
+    LINE,
+    base_layout,
+    palette,
+    short_scheme,
+    subplot_domain,
+    title,
+)
 from quantcore.formats import FloatFormat, IntFormat, parse_format
 from quantcore.quantization import Quantized
 
@@ -89,7 +99,6 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
 
 # of the axes, in a narrow and in a wide window: the width of a letter, and the height of a line
 _ROOM = ((0.0215, 0.075), (0.0085, 0.055))
-_LABEL = 30  # characters
 
 
 def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
@@ -101,7 +110,7 @@ def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
     best, x, y = best[shown], x[shown], y[shown]
     if not len(best):
         return []
-    names = [_short(name) for name in best["name" if "name" in best else "scheme"]]
+    names = [short_scheme(name) for name in best["name" if "name" in best else "scheme"]]
     if metric == "sqnr_db":
         heights = y / (DB_PER_BIT * float(x.max()) or 1.0)
     else:
@@ -134,13 +143,6 @@ def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
             )
         )
     return drawn
-
-
-def _short(name: str) -> str:
-    """A name without what most schemes have in common."""
-    words = [word for word in name.split() if word not in ("symmetric", "min_max", "textbook", "per_tensor")]
-    text = " ".join(words) or name
-    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
 NEAR = 0.012  # points overlap if they are this close, as a fraction of each axis

@@ -105,6 +105,13 @@ def colors_at(
     return np.stack([np.interp(at, places, colors[:, k]) for k in range(3)], -1).round().astype(np.uint8)
 
 
+def short_scheme(name: str) -> str:
+    """Return the text of a scheme, or a name, without what most schemes have in common, in at most 30 characters."""
+    words = [word for word in name.split() if word not in ("symmetric", "min_max", "textbook", "per_tensor")]
+    text = " ".join(words) or name
+    return text if len(text) <= 30 else f"{text[:29]}…"
+
+
 def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
     """A layout with its own template: importing streamlit changes the default template.
 

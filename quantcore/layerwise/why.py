@@ -31,7 +31,7 @@ def traits(x: Tensor) -> Traits:
     count = x.numel()
     mean = float(x.sum(dtype=torch.float64)) / count
     power = second = fourth = 0.0
-    for rows in lines.split(max(1, (1 << 20) // lines.shape[1])):
+    for rows in torch.split(lines, max(1, (1 << 20) // lines.shape[1])):
         exact = rows.double()
         power += float(exact.square().sum())
         squares = exact.sub_(mean).square_()

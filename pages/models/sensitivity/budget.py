@@ -1,5 +1,7 @@
 """The budget: which scheme each group of weights takes within a size, and the error against the size."""
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -9,6 +11,7 @@ from pages.shared import charts, messages, tables
 from pages.shared.computing import cache
 from pages.shared.theme import theme
 from quantcore.errors import QuantError
+from quantcore.figures import short_scheme
 from quantcore.figures.checkpoints import size_curve
 from quantcore.layerwise import Plan, TradeOff, check_size, group_of, plan, trade_off
 from quantcore.wording import megabytes, printable
@@ -26,15 +29,26 @@ def asked(found: SharedTable) -> tuple[float, str]:
     return size, error
 
 
-def draw(found: SharedTable, size: float, error: str) -> None:
+def best(found: SharedTable, size: float, error: str) -> Plan | None:
+    """The choice within the budget, once everything is measured and if anything fits."""
+    if not size or not found.table.is_finished:
+        return None
+    try:
+        return cache.cached_small(cache.CacheKey(found.key), f"plan {error} {size!r}", lambda: plan(found.table, size, error))
+    except QuantError:  # the table has no such error, as `draw` says
+        return None
+
+
+def draw(found: SharedTable, chosen: Plan | None, size: float, error: str) -> None:
     """Draw the choice within the budget and the curve, once everything is measured."""
-    st.subheader("Within the budget", anchor=False)
     if not found.table.is_finished:
         st.caption("The choice needs the exact errors of all weights.")
         return
-    content = cache.CacheKey(found.key)
-    curve = cache.cached_small(content, f"curve {error}", lambda: trade_off(found.table, error))
-    chosen = cache.cached_small(content, f"plan {error} {size!r}", lambda: plan(found.table, size, error)) if size else None
+    try:
+        curve = cache.cached_small(cache.CacheKey(found.key), f"curve {error}", lambda: trade_off(found.table, error))
+    except QuantError as reason:
+        messages.error(str(reason))
+        return
     if chosen is not None:
         _sentence(chosen, size, error)
     left, right = st.columns([3, 2])
@@ -68,7 +82,8 @@ def _table(found: SharedTable, chosen: Plan) -> None:
         if row.cells:
             _, weights, elements = groups.get(group_of(row.name), ("", 0, 0))
             groups[group_of(row.name)] = chosen.schemes[row.name], weights + 1, elements + row.elements
-    frame = pd.DataFrame([(printable(name, 200), *own) for name, own in groups.items()], columns=["Group", "Scheme", "Weights", "Elements"])
-    st.dataframe(frame, hide_index=True, height=360)
+    frame = pd.DataFrame([(printable(name, 200), short_scheme(scheme), *own) for name, (scheme, *own) in groups.items()], columns=["Group", "Scheme", "Weights", "Elements"])
+    config: dict[str, Any] = {name: st.column_config.NumberColumn(format="localized") for name in ("Weights", "Elements")}
+    st.dataframe(frame, hide_index=True, height=360, column_config=config | {"Group": st.column_config.TextColumn(width="medium")})
     each = pd.DataFrame(list(chosen.schemes.items()), columns=["tensor", "scheme"])
     tables.downloads(each, each, "schemes")

@@ -3,10 +3,9 @@
 import math
 
 import streamlit as st
+import torch
 
-import quantcore as qc
-from pages.maps import component
-from pages.maps.picture import Picture
+from pages.maps import four_maps
 from pages.models import opening
 from pages.models.opening.addresses import EXAMPLE
 from pages.models.opening.controls import SLOTS
@@ -17,8 +16,6 @@ from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import leaving
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
-from quantcore.analysis import View
 from quantcore.layerwise import Row, Traits, traits
 from quantcore.wording import count
 
@@ -26,26 +23,27 @@ MAPPED = 1 << 24  # elements; larger weights have no maps here
 
 
 def draw(found: SharedTable) -> None:
-    """Draw the cell that was clicked, or the one with the lowest SQNR."""
-    st.subheader("Why this one", anchor=False)
-    controls.keep_cell()
-    chosen = controls.chosen_cell(found.schemes, [row for row in found.rows if row.cells])
+    """Draw the cell that was clicked, or the one with the lowest SQNR: why it loses that much, and its maps."""
+    chosen = controls.chosen_cell(found.table.schemes, [row for row in found.rows if row.cells])
     if chosen is None:
         return
     row, at = chosen
     scheme, held = found.schemes[at], found.opened.checkpoint.tensors[row.name]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("Why this one", anchor=False)
+        st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help="This weight as it is stored, down to the bits")
     st.markdown(f"**{messages.plain(row.name)}** under `{found.table.schemes[at]}`: {messages.plain(sqnr_text(row.cells[at]))}.")
-    st.button("Open in Checkpoint", on_click=_open, args=(row.name,), help="This weight as it is stored, down to the bits")
-    if math.prod(row.shape) > MAPPED:
-        st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
-        return
     if row.cells[at].problem:
         return
-    key = f"{found.opened.key} {held.name}"
-    tensor = Tensor(key, held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
-    found_traits = cache.cached_small(tensor, "traits", lambda: traits(held.read()))
-    st.markdown(messages.plain(why(found_traits, row, at)))
-    _maps(tensor, scheme)
+    if row.elements > MAPPED:
+        st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
+        return
+    tensor = Tensor(f"{found.opened.key} {held.name}", held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
+    of_values = cache.cached_small(tensor, "traits", lambda: traits(torch.from_numpy(cache.values(tensor))))
+    st.markdown(messages.plain(why(of_values, row, at)))
+    maps = st.container(gap="xxsmall")
+    view, shown = four_maps.controls(tensor, scheme, cache.report(tensor, scheme), maps)
+    four_maps.draw(maps, tensor, cache.result(tensor, scheme), view, shown)
 
 
 def why(found: Traits, row: Row, at: int) -> str:
@@ -63,21 +61,9 @@ def why(found: Traits, row: Row, at: int) -> str:
     if not math.isnan(found.peak):
         said.append(f"The largest |x| is {found.peak:.3g} times the RMS.")
     if cell.clipped is not None:
-        said.append(f"Clipped: {cell.clipped:,} of {count(row.elements, 'element')} ({cell.clipped / max(1, row.elements):.2g} as a fraction).")
+        part = f" ({100 * cell.clipped / row.elements:.2g} %)" if cell.clipped else ""
+        said.append(f"Clipped: {cell.clipped:,} of {count(row.elements, 'element')}{part}.")
     return " ".join(said)
-
-
-def _maps(tensor: Tensor, scheme: qc.Scheme) -> None:
-    view = View(index=(0,) * (len(tensor.shape) - 2))
-    data = cache.drawn(tensor, scheme, view)
-    picture = Picture(
-        cache.result(tensor, scheme), data, view, identity=tensor.key, element=(-1,) * len(tensor.shape),
-        borders=False, numbers=True, theme=theme(),
-    )  # fmt: skip
-    component.four_maps(picture, key="sn_maps", on_pick=lambda row, column: None, on_region=lambda rows, columns: None)
-    legend = component.legend(data)
-    if legend:
-        st.caption(legend)
 
 
 def _open(name: str) -> None:

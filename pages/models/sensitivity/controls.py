@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -27,9 +28,10 @@ MEANT = {
 }  # fmt: skip
 FIRST = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
 DEFAULTS: dict[str, Any] = {
-    PRESETS: [], MORE: FIRST, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 8.0, SIZE: 1.0, ERROR: "relative",
+    PRESETS: [], MORE: FIRST, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative",
 }  # fmt: skip
 KEYS = set(DEFAULTS)
+FIRST_DRAWN = {PRESETS, MORE, TENSOR, SCHEME}
 REQUIRED = {SORT, UNIT, ERROR}
 FREE_TEXT = {MORE, TENSOR, SCHEME}
 
@@ -52,50 +54,47 @@ def schemes() -> list[qc.Scheme]:
     return list(dict.fromkeys(found))
 
 
-def order(rows: Sequence[Row], first: str) -> list[Row]:
-    """Draw the choice of the order, and return the rows in it.
+@dataclass(frozen=True)
+class Order:
+    """How weights are sorted: ``by_harm``, else as in the model; ``by_kind``: grouped."""
 
-    Args:
-        first: the scheme whose SQNR sorts them.
-    """
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        chosen = choice.segmented("Order", SORT, SORTS, width="content", help=f"The SQNR under the first scheme, {first}")
+    by_harm: bool
+    by_kind: bool
+
+    def sort(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows in this order."""
+        found = by_harm(rows) if self.by_harm else list(rows)
+        kinds = list(dict.fromkeys(row.kind for row in found if self.by_kind))
+        return sorted(found, key=lambda row: kinds.index(row.kind)) if kinds else found
+
+
+def order() -> Order:
+    """Draw the choice of the order, by harm under the first scheme."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        chosen = choice.segmented("Order", SORT, SORTS, width="content", label_visibility="collapsed")
         grouped = st.checkbox("Group by kind", key=KINDS, bind="query-params", help="q, k, v; o; gate, up; down; experts; embeddings; others by name")
-    found = by_harm(rows) if chosen == HARM else list(rows)
-    if grouped:
-        kinds = list(dict.fromkeys(row.kind for row in found))
-        found.sort(key=lambda row: kinds.index(row.kind))
-    return found
+    return Order(chosen == HARM, grouped)
 
 
-def _parsed(text: str) -> qc.Scheme | None:
-    """The scheme that a preset's name or a text stands for, if any."""
-    try:
-        return qc.PRESETS.get(text) or qc.Scheme.parse(text) if text else None
-    except qc.QuantError:
-        return None
-
-
-def chosen_cell(schemes: Sequence[qc.Scheme], rows: Sequence[Row]) -> tuple[Row, int] | None:
+def chosen_cell(schemes: Sequence[str], rows: Sequence[Row]) -> tuple[Row, int] | None:
     """The row and the position of the scheme of the cell that was clicked; by default the cell with the lowest SQNR."""
-    by_name = {row.name: row for row in rows}
-    row, scheme = by_name.get(st.session_state.get(TENSOR) or ""), _parsed(st.session_state.get(SCHEME) or "")
-    if row is not None and scheme in schemes:
-        return row, schemes.index(scheme)
+    row = next((row for row in rows if row.name == st.session_state.get(TENSOR)), None)
+    if row is not None and st.session_state.get(SCHEME) in schemes:
+        return row, schemes.index(st.session_state[SCHEME])
     known = [(cell.sqnr_db, row, i) for row in rows for i, cell in enumerate(row.cells) if not math.isnan(cell.sqnr_db)]
     return min(known, key=lambda each: each[0])[1:] if known else None
 
 
-def choose(cell: tuple[str, str]) -> None:
+def choose(tensor: str, scheme: str) -> None:
     """Show why a weight loses what it does under a scheme, and its maps (a callback)."""
-    st.session_state.update({TENSOR: cell[0], SCHEME: cell[1]})
+    st.session_state.update({TENSOR: tensor, SCHEME: scheme} | dict.fromkeys(("cell", "rows", "cols", "at"), ""))
 
 
 def keep_cell() -> None:
-    """Draw the fields that carry the chosen cell in the link."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.text_input("Weight", key=TENSOR, bind="query-params", max_chars=4000, placeholder="the one with the lowest SQNR")
-        st.text_input("Scheme", key=SCHEME, bind="query-params", max_chars=2000, placeholder="the one with the lowest SQNR")
+    """Draw the fields that carry the chosen cell in the link; the page hides them."""
+    with st.container(key="sn_hidden"):
+        for key in (TENSOR, SCHEME):
+            st.text_input(key, key=key, bind="query-params", max_chars=4000)
 
 
 def budget(elements: int, has_inputs: bool) -> tuple[float, str]:
@@ -121,5 +120,6 @@ def budget(elements: int, has_inputs: bool) -> tuple[float, str]:
                 )
             )  # fmt: skip
         names = ERRORS if has_inputs else {name: ERRORS[name] for name in ("relative", "absolute")}
-        error = choice.segmented("Keep low", ERROR, names, width="content", help="; ".join(f"{ERRORS[n]}: {MEANT[n]}" for n in names))
+        help_ = "; ".join(f"{ERRORS[name]}: {MEANT[name]}" for name in names)
+        error = choice.segmented("Keep low", ERROR, names, width="content", help=f"{help_}. Divided, every weight counts alike, whatever its size.")
     return size, error

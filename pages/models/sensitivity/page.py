@@ -7,9 +7,9 @@ from pages.models.opening import addresses
 from pages.models.sensitivity import budget, cell, controls, picture, run
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link
+from quantcore.errors import QuantError
 
 leaving.come_back("sensitivity", controls.DEFAULTS, opening.IMATRIX_KEYS)
-link.keep(controls.KEYS)
 with page_frame(
     "Which layer takes which scheme?",
     "The error of each weight alone, as if all others were exact: it is local, not cumulative, and the model is not run.",
@@ -19,15 +19,31 @@ with page_frame(
         opened = opening.choose()
     with right:
         imatrix = opening.choose("imatrix", "imatrix (optional)")
+    controls.keep_cell()
     if opened is None:
-        st.markdown("An example, until you open a checkpoint: CHGNet, a model of 136 tensors.")
+        st.caption("An example, until you open a checkpoint: CHGNet, a model of 136 tensors.")
         opened = addresses.location_of(f"{addresses.EXAMPLE}{controls.EXAMPLE}", None).open(lambda done, of: None)
-    found = run.of(opened, imatrix, controls.schemes())
-    limit = st.container()
-    run.proceed(found, st.empty(), lambda: picture.live(found))
-    if found.rows:
-        picture.draw(found)
-        cell.draw(found)
+    try:
+        found = run.of(opened, imatrix, controls.schemes())
+    except QuantError:
+        link.keep(controls.KEYS - controls.FIRST_DRAWN)
+        raise
+    results, limit = st.container(), st.container()
     with limit:
+        st.subheader("Within the budget", anchor=False)
         size, error = budget.asked(found)
-    budget.draw(found, size, error)
+    with results:
+        progress = st.empty()
+        with st.container(horizontal=True, key="sn_beside", gap="medium"):
+            layers, why = st.container(key="sn_layers"), st.container(key="sn_why")
+        with layers:
+            order = controls.order()
+            run.proceed(found, progress, lambda: picture.live(found, order))
+            chosen = budget.best(found, size, error)
+            if found.rows:
+                picture.draw(found, order, chosen.schemes if chosen else {})
+                picture.left_alone(found)
+        with why:
+            cell.draw(found)
+    with limit:
+        budget.draw(found, chosen, size, error)

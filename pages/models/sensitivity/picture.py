@@ -2,92 +2,119 @@
 
 import html
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
 
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages.models.sensitivity import controls
+from pages.models.sensitivity.controls import Order
 from pages.models.sensitivity.run import SharedTable
-from pages.shared import charts, messages, tables
+from pages.shared import messages, tables
 from pages.shared.theme import theme
 from quantcore.analysis import decibels
-from quantcore.figures.checkpoints import layers
+from quantcore.figures import palette, short_scheme
+from quantcore.figures.checkpoints import layer_colors
 from quantcore.layerwise import Cell, Row
 from quantcore.wording import count, printable
 
-CHART, DRAWN = "sn_chart", 400  # rows in the picture
+_HERE = Path(__file__).parent
+_STYLE = (_HERE / "picture.css").read_text(encoding="utf-8")
+_COMPONENT = st.components.v2.component(
+    "quantscope_layers",
+    html='<div class="qs-layers"></div>',
+    css=_STYLE,
+    js=(_HERE / "picture.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+DRAWN = 400  # rows in the picture
 LISTED = 50  # reasons
-_HIGH = 560  # px; more rows are scrolled
 
 
-def draw(found: SharedTable) -> None:
-    """Draw the picture of all that is known, what is estimated and what is left alone."""
-    rows = [row for row in found.rows if row.cells]
-    estimates = found.estimates()
+def draw(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
+    """Draw the picture of all that is known, what is estimated and what is left alone.
+
+    Args:
+        taken: the scheme of each weight within the budget, if any.
+    """
+    rows, estimates = [row for row in found.rows if row.cells], found.estimates()
     if not rows:
         messages.warning("No weight of this checkpoint can be quantized; the reasons are below.")
-    else:
-        shown = controls.order(rows, found.table.schemes[0])
-        guessed = sum(row.name in estimates for row in rows)
-        exact = "Each number is exact." if not guessed else (
-            f"{count(guessed, 'weight')} estimated from some rows, ± half of the 95 % interval; the exact numbers replace them."
-        )  # fmt: skip
-        st.caption(
-            f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(found.schemes), 'scheme')}. {exact} "
-            "Empty: the scheme does not fit. Click a cell to see why it loses that much."
-        )
-        _picture(found, shown[:DRAWN])
-        if len(shown) > DRAWN:
-            st.caption(f"The first {DRAWN:,} of {len(shown):,} are drawn; the table to download has all.")
-    _left_alone(found)
+        return
+    guessed = sum(row.name in estimates for row in rows)
+    said = [f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(found.schemes), 'scheme')}."]
+    if order.by_harm:
+        said.append("Sorted by the first scheme.")
+    if guessed:
+        said.append(f"{count(guessed, 'weight')} estimated from some rows, ± half of the 95 % interval, until the exact numbers replace them.")
+    if taken:
+        said.append("✓: the choice within the budget; weights without one stay as they are stored.")
+    if len(rows) > DRAWN:
+        said.append(f"The first {DRAWN:,} weights are drawn; the table to download has all.")
+    st.caption(" ".join([*said, "Click a cell to see why it loses that much."]))
+    shown = order.sort(rows)[:DRAWN]
+    chosen = controls.chosen_cell(found.table.schemes, rows)
+
+    def picked() -> None:
+        row, column = map(int, st.session_state["sn_picture"].picked)
+        controls.choose(shown[row].name, found.table.schemes[column])
+
+    data = {"table": _table(found, shown, order.by_kind, chosen, taken), "chosen": st.session_state.get(controls.TENSOR) or ""}
+    _COMPONENT(key="sn_picture", data=data, on_picked_change=picked)
 
 
-def live(found: SharedTable) -> None:
-    """Draw what is known so far, in the order of the model; clicks do nothing."""
-    rows = [row for row in found.rows if row.cells][:DRAWN]
-    with st.container(height=_HIGH, border=False):
-        charts.draw(_figure(found, rows), theme=None, key=f"_sn_live_{len(found.table.rows)}_{len(rows)}")
+def live(found: SharedTable, order: Order) -> None:
+    """Draw what is known so far; clicks do nothing."""
+    rows = order.sort([row for row in found.rows if row.cells])[:DRAWN]
+    st.html(f'<style>{_STYLE}</style><div class="qs-layers" data-live>{_table(found, rows, order.by_kind)}</div>')
 
 
-def _picture(found: SharedTable, rows: Sequence[Row]) -> None:
-    targets = [(row.name, scheme) for row in rows for scheme in found.table.schemes]
-    figure = _figure(found, rows)
-    with st.container(height=min(_HIGH, int(figure.layout.height) + 20), border=False, key="sn_picture"):
-        charts.clickable(figure, CHART, targets, controls.choose)
+def _table(
+    found: SharedTable, rows: Sequence[Row], is_grouped: bool = False, chosen: tuple[Row, int] | None = None, taken: Mapping[str, str] | None = None
+) -> str:
+    """The picture as HTML."""
+    schemes, values = found.table.schemes, [[cell.sqnr_db for cell in row.cells] for row in rows]
+    heads = "".join(f'<th scope="col" title="{_text(scheme)}">{_text(short_scheme(scheme))}</th>' for scheme in schemes)
+    styles = iter(zip(range(len(rows)), layer_colors(values, theme()), strict=True))
+    lines = []
+    for kind, group in groupby(rows, key=lambda row: row.kind if is_grouped else ""):
+        if is_grouped:
+            lines.append(f'<tr class="qs-kind"><th colspan="{len(schemes) + 1}">{_text(kind)}</th></tr>')
+        for row, (number, own) in zip(group, styles, strict=False):
+            marks = [("qs-chosen " if chosen == (row, i) else "") + ("qs-taken" if (taken or {}).get(row.name) == scheme else "")
+                     for i, scheme in enumerate(schemes)]  # fmt: skip
+            cells = "".join(_cell(*each) for each in zip(row.cells, own, marks, strict=True))
+            name = re.sub(r"([._])", r"\1<wbr>", _text(row.name.removesuffix(".weight")))
+            lines.append(f'<tr data-row="{number}"><th scope="row" title="{_text(row.kind)}, {"×".join(map(str, row.shape))}">{name}</th>{cells}</tr>')
+    return f'<table role="grid"><thead><tr><th>{_legend(values)}</th>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
 
 
-def _figure(found: SharedTable, rows: Sequence[Row]) -> go.Figure:
-    """The heat map, with its numbers, and over it a point per cell: heat maps report no clicks."""
-    table = found.table
-    values = [[cell.sqnr_db for cell in row.cells] for row in rows]
-    names = [row.name.removesuffix(".weight") for row in rows]
-    figure = layers(names, table.schemes, values, theme=theme())
-    figure.update_traces(
-        hoverinfo="skip", hovertemplate=None, text=[[_number(cell) for cell in row.cells] for row in rows], texttemplate="%{text}"
-    )
-    columns, lines = figure.data[0].x, figure.data[0].y
-    figure.add_scatter(
-        x=[column for _ in rows for column in columns], y=[line for line in lines for _ in columns], mode="markers",
-        marker={"symbol": "square", "size": 16, "opacity": 0}, customdata=list(range(len(rows) * len(columns))),
-        text=[_told(row, scheme, cell) for row in rows for scheme, cell in zip(table.schemes, row.cells, strict=True)],
-        hovertemplate="%{text}<extra></extra>", selected={"marker": {"opacity": 0}}, unselected={"marker": {"opacity": 0}},
-    )  # fmt: skip
-    figure.update_layout(hoverdistance=-1, hovermode="closest", clickmode="event+select", dragmode=False)
-    return figure
+def _legend(values: Sequence[Sequence[float]]) -> str:
+    """Which colors stand for which SQNR."""
+    finite = [value for row in values for value in row if math.isfinite(value)]
+    if not finite:
+        return "SQNR (dB)"
+    colors = ",".join(color for _, color in reversed(palette("sequential", theme())))
+    return f'SQNR (dB)<i style="background:linear-gradient(90deg,{colors})"></i><small><span>{min(finite):.1f}</span><span>{max(finite):.1f}</span></small>'
 
 
-def _number(cell: Cell) -> str:
-    if cell.problem or math.isnan(cell.sqnr_db):
-        return ""
+def _cell(cell: Cell, style: str, mark: str) -> str:
     half = (cell.sqnr_high - cell.sqnr_low) / 2
-    return f"{cell.sqnr_db:.1f}" + (f" ± {half:.1f}" if half > 0 and math.isfinite(half) else "")
+    if cell.problem or math.isnan(cell.sqnr_db):
+        number, hint = "–", cell.problem or "not defined"
+    elif half > 0 and math.isfinite(half):
+        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", sqnr_text(cell)
+    else:
+        number, hint = decibels(cell.sqnr_db).removesuffix(" dB"), ""
+    title = f' title="{_text(hint)}"' if hint else ""
+    return f'<td class="{mark}" style="{style}"{title}>{number}</td>'
 
 
-def _told(row: Row, scheme: str, cell: Cell) -> str:
-    lines = [f"<b>{html.escape(printable(row.name, 120))}</b>", f"{html.escape(printable(row.kind, 80))}, {'×'.join(map(str, row.shape))}"]
-    return "<br>".join([*lines, html.escape(printable(scheme)), html.escape(sqnr_text(cell))])
+def _text(text: str) -> str:
+    return html.escape(printable(text, 400))
 
 
 def sqnr_text(cell: Cell) -> str:
@@ -98,14 +125,14 @@ def sqnr_text(cell: Cell) -> str:
     return f"SQNR {decibels(cell.sqnr_db)}{between if cell.sqnr_low < cell.sqnr_high else ''}"
 
 
-def _left_alone(found: SharedTable) -> None:
+def left_alone(found: SharedTable) -> None:
     """List the weights that are not measured, what the imatrix has, and the downloads."""
     alone = [row for row in found.rows if row.reason]
     broken = [row for row in alone if row.reason.startswith("can't be read")]
     if broken:
         messages.warning(f"{count(len(broken), 'tensor')} can't be read. The first: {broken[0].name} {broken[0].reason}")
     with st.container(horizontal=True):
-        with st.popover(f"{count(len(alone), 'tensor')} left alone", disabled=not alone):
+        with st.popover(f"{count(len(alone), 'tensor')} not measured", disabled=not alone):
             st.markdown("\n".join(f"- {messages.plain(printable(f'{row.name} {row.reason}', 400))}" for row in alone[:LISTED]))
             if len(alone) > LISTED:
                 st.caption(f"{len(alone) - LISTED:,} more; the table to download has all.")

@@ -7,7 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import decibels
-from quantcore.figures.style import base_layout, palette
+from quantcore.figures.numbers import inks_on
+from quantcore.figures.style import base_layout, colors_at, palette
 from quantcore.wording import printable
 
 _ROW, _LEAST, _AROUND = 18, 360, 160  # px
@@ -37,3 +38,22 @@ def layers(
     wrapped = [column.replace(" ", "<br>") for column in columns]
     figure.update_xaxes(side="top", automargin=True, tickangle=0, tickvals=columns, ticktext=wrapped, type="category")
     return figure
+
+
+def layer_colors(sqnr_db: Sequence[Sequence[float]], theme: str = "light") -> list[list[str]]:
+    """Return the CSS of each cell of a table in the colors of `layers`: its color, and the ink that is read best on it.
+
+    Args:
+        sqnr_db: as for `layers`; cells without a number get no color, those without an error that of the highest number.
+    """
+    values = np.array(sqnr_db, np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    scale = [[1 - place, color] for place, color in reversed(palette("sequential", theme))]
+    colors = colors_at(np.nan_to_num(values.ravel(), nan=low, posinf=high, neginf=low), low, high, scale)
+    styles = [
+        "" if np.isnan(value) else f"background:rgb({r},{g},{b});color:{ink}"
+        for value, (r, g, b), ink in zip(values.ravel(), colors.tolist(), inks_on(colors), strict=True)
+    ]
+    width = values.shape[-1]
+    return [styles[i : i + width] for i in range(0, len(styles), width)]

@@ -1,6 +1,7 @@
 """Models → Sensitivity without a browser: the example, links, estimates, the chosen cell, the budget, stopping."""
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from app_page import said, script_of, widget
+from app_page import change, said, script_of, widget
 from places import MAIN
 from streamlit.testing.v1 import AppTest
 
@@ -30,30 +31,37 @@ def opened(**parameters: Any) -> AppTest:
     return at
 
 
-def heat_map(at: AppTest) -> dict[str, Any]:
-    """The chart of the layers, as plain data."""
-    specs = [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
-    return dict([spec for spec in specs if spec["data"][0]["type"] == "heatmap"][-1])  # after those drawn while measuring
+def picture(at: AppTest) -> str:
+    """The table of weights and schemes, as HTML."""
+    (table,) = [data["table"] for c in at.get("bidi_component") if "table" in (data := json.loads(c.proto.json or "{}"))]
+    return str(table)
+
+
+def cells(at: AppTest) -> dict[str, list[str]]:
+    """What the picture says of each weight: its name -> the text of its cells."""
+    rows = re.findall(r"<tr data-row=.*?</tr>", picture(at))
+    return {re.sub("<.*?>", "", row.partition("</th>")[0]): re.findall(r"<td.*?>(.*?)</td>", row) for row in rows}
 
 
 def test_the_picture_the_cell_and_the_budget() -> None:
     texts = ["int8 per_channel(0)", "gguf.Q8_0", "int4 per_group(32)"]
     at = opened(ck="example:minilm", sn_more="; ".join(texts), sn_tensor=QUERY, sn_scheme="gguf.Q8_0", sn_bits="8.0")
     tensors = open_checkpoint(EXAMPLES["minilm"]).tensors
-    heat, points = heat_map(at)["data"][:2]
-    assert [*heat["y"]] == [QUERY.removesuffix(".weight"), DENSE.removesuffix(".weight")]
     reports = [
         [qc.report(qc.apply(tensors[name].read(), qc.PRESETS.get(text) or qc.Scheme.parse(text))) for text in texts]
         for name in (QUERY, DENSE)
     ]
-    assert heat["text"] == [[f"{report.sqnr_db:.1f}" if report.sqnr_db == report.sqnr_db else "" for report in row] for row in reports]
-    assert len(points["customdata"]) == 6
+    wanted = [[qc.decibels(report.sqnr_db).removesuffix(" dB") for report in row] for row in reports]
+    assert cells(at) == {QUERY.removesuffix(".weight"): wanted[0], DENSE.removesuffix(".weight"): wanted[1]}
     text = " ".join(said(at.markdown))
     *_, step = sensitivity(open_checkpoint(EXAMPLES["minilm"]).as_matrices(), texts)
     assert f"{QUERY}** under `{step.table.schemes[1]}`: SQNR {qc.decibels(reports[0][1].sqnr_db)}." in text
     chosen = plan(step.table, sum(row.elements for row in step.table.ordered))
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
     assert f"summed error {chosen.error:.4g}" in text
+    marked = re.findall(r'class="(qs-chosen |)(qs-taken|)"', picture(at))
+    taken = [chosen.schemes[name] == scheme for name in (QUERY, DENSE) for scheme in step.table.schemes]
+    assert marked == [("qs-chosen " if i == 1 else "", "qs-taken" if each else "") for i, each in enumerate(taken)]
     best, uniform = trade_off(step.table).best, trade_off(step.table).uniform
     assert best[0][1] >= best[-1][1] == 0.0
     assert best[0][0] <= min(size for size, _ in uniform.values())
@@ -64,8 +72,12 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     assert not said(at.warning)
     (problem,) = said(at.error)
     assert problem.startswith("No choice takes at most")
-    assert "Each number is exact." in " ".join(said(at.caption))
-    assert len(heat_map(at)["data"][0]["y"]) == 52
+    known = [float(own[0]) for own in cells(at).values()]
+    assert len(known) == 52
+    assert " ± " not in picture(at)
+    kinds = [[float(value) for value in re.findall(r'<tr data-row=.*?<td.*?>(.*?)<', part)] for part in picture(at).split('class="qs-kind"')[1:]]
+    assert sum(map(len, kinds)) == 52 > len(kinds)
+    assert all(kind == sorted(kind) for kind in kinds)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +85,9 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     [("int4 per_frog", "per_frog"), ("; ".join(f"int8 percentile({90 + i / 2})" for i in range(13)), "Give 1 to 12 schemes, not 13."), (" ", "Give 1 to 12 schemes, not 0.")],
 )  # fmt: skip
 def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
-    assert problem in said(opened(ck="example:minilm", sn_more=more).error)[0]
+    at = change(opened(ck="example:minilm", sn_sort="harm"), "sn_more", more)
+    assert problem in said(at.error)[0]
+    assert widget(change(at, "sn_more", "int8"), "sn_sort").value == "harm"
 
 
 def test_a_click_leads_to_the_checkpoint() -> None:

@@ -1,0 +1,45 @@
+"""Models → Sensitivity in Chromium: a click on a cell opens its weight and scheme in the maps, and the link keeps it."""
+
+from typing import Any
+
+from page_rest import at_rest
+from playwright.sync_api import expect
+
+import quantcore as qc
+from quantcore.checkpoints import EXAMPLES, open_checkpoint
+
+HEADING = "Which layer takes which scheme?"
+TEXTS = ["int8 per_tensor", "int4 per_group(32)"]
+
+
+def test_a_click_opens_the_weight_and_the_scheme(app: Any) -> None:
+    page = app.page
+    page.goto(f"{app.address}/sensitivity?ck=example:minilm&sn_more={'; '.join(TEXTS)}&sn_sort=harm")
+    at_rest(page, HEADING)
+    weights = open_checkpoint(EXAMPLES["minilm"]).tensors
+    schemes = [qc.Scheme.parse(text) for text in TEXTS]
+    errors = {
+        name: [qc.report(qc.apply(weight.read(), scheme)).sqnr_db for scheme in schemes]
+        for name, weight in weights.items() if len(weight.shape) == 2
+    }  # fmt: skip
+    names = sorted(errors, key=lambda name: errors[name][0])
+    cells = page.locator(".qs-layers tbody tr").nth(1).locator("td")
+    assert [float(text.removeprefix("✓ ")) for text in cells.all_inner_texts()] == [round(e, 1) for e in errors[names[1]]]
+
+    cells.nth(1).click()
+    app.expect_parameter("sn_tensor", names[1])
+    app.wait("(scheme) => document.querySelector('.qs-maps')?.dataset.painted === ` ${scheme} `", str(schemes[1]))
+    why = page.locator(".st-key-sn_why")
+    expect(why).to_contain_text(f"{names[1]} under {schemes[1]}: SQNR {qc.decibels(errors[names[1]][1])}.")
+    shown = app.map("codes")
+    wanted = qc.apply(weights[names[1]].read(), schemes[1])
+    assert shown.min() >= wanted.codes.min()
+    assert set(shown.ravel().tolist()) <= set(wanted.codes.unique().tolist())
+
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    app.expect_parameter("sn_scheme", str(schemes[0]))
+    link = page.url
+    page.goto(link)
+    at_rest(page, HEADING)
+    expect(page.locator(".st-key-sn_why")).to_contain_text(f"{names[1]} under {schemes[0]}")
