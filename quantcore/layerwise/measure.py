@@ -19,7 +19,7 @@ from quantcore.numerics import Stochastic, rounding
 from quantcore.qparams import QParams, parameters, ranges
 from quantcore.range_setting import Given, MinMax
 from quantcore.scheme import Scheme, storage
-from quantcore.wording import count
+from quantcore.wording import count, short
 
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
 
@@ -221,17 +221,28 @@ def by_range(scheme: Scheme, shape: Shape) -> bool:
 
 
 class Inputs:
-    """The mean squared inputs of weights, from an imatrix opened as a checkpoint."""
+    """The mean squared inputs of weights, from an imatrix opened as a checkpoint.
+
+    Raises:
+        QuantError: it is not an imatrix, or an entry can't be read or is not a mean of squares.
+    """
 
     def __init__(self, tensors: Mapping[str, CheckpointTensor], architecture: Any = None) -> None:
-        self._tensors, self._names = tensors, GgufNames.of(architecture)
+        self._tensors = {name: tensor for name, tensor in tensors.items() if tensor.storage == "imatrix"}
+        self._names = GgufNames.of(architecture)
+        if not self._tensors:
+            raise QuantError("This is not an imatrix: it has no entries. Give a .gguf or .dat file that llama-imatrix wrote.")
+        for name, tensor in self._tensors.items():
+            wrong = tensor.read().double()
+            wrong = wrong[~(torch.isfinite(wrong) & (wrong >= 0))]
+            if len(wrong):
+                raise QuantError(
+                    f"The imatrix's entry {short(name, 120)} contains {float(wrong[0]):g}, which is not a mean of squares; "
+                    "compute the imatrix again."
+                )
 
     def of(self, name: str, shape: Shape) -> tuple[Tensor | None, str]:
-        """Return weights that broadcast with a weight of ``shape``, None if there are none, and a sentence on them.
-
-        Raises:
-            QuantError: its entry can't be read.
-        """
+        """Return weights that broadcast with a weight of ``shape``, None if there are none, and a sentence on them."""
         keys = [(name, None), *self._names.of_name(name)]
         found, expert = next(((n, e) for n, e in keys if n in self._tensors), ("", None))
         if not found:

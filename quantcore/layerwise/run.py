@@ -54,7 +54,7 @@ def sensitivity(
         threads: how many weights are read and measured at the same time; see `Comparison.steps`.
 
     Raises:
-        QuantError: there are no schemes, or too many, or the table belongs to another run.
+        QuantError: there are no schemes, or too many, the table belongs to another run, or the imatrix is not one.
     """
     chosen = _schemes(schemes)
     index, parts = part

@@ -158,6 +158,17 @@ def test_the_output_error_is_that_of_a_product(rows, tmp_path, monkeypatch):
         layerwise.plan(table, 1e9, "output")
 
 
+@pytest.mark.parametrize(("value", "said"), [(-0.5, "-0.5"), (math.nan, "nan"), (math.inf, "inf")])
+def test_an_imatrix_that_is_none_is_refused(value, said, tmp_path, whole):
+    checkpoint, _ = whole
+    means = torch.ones(64)
+    means[5] = value
+    with pytest.raises(qc.QuantError, match=f"entry 'blk.0.attn_q.weight' contains {said}, which is not a mean of squares"):
+        finished(checkpoint, imatrix=imatrix(tmp_path / "bad.imatrix", {"fine": torch.ones(3), "blk.0.attn_q.weight": means}))
+    with pytest.raises(qc.QuantError, match="not an imatrix"):
+        finished(checkpoint, imatrix=checkpoint)
+
+
 def drawn(kind, rng, shape=(640, 128)):
     """Weights that samples find easy, and harder ones."""
     x = rng.standard_t(3, shape) if kind == "student_t(3)" else rng.normal(size=shape)
