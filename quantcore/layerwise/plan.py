@@ -35,7 +35,7 @@ def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mappi
     Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also stay as it is stored.
 
     Args:
-        error: what is summed over weights: "relative", Σe² / Σx² of each; "absolute", Σe²; "output" and "output_relative", with an imatrix.
+        error: what is summed over weights: "relative", Σe² / Σx² of each, so that all count alike whatever their size; "absolute", Σe²; "output" and "output_relative", with an imatrix.
         factors: by which a weight's error is multiplied, by name; 1 for others.
 
     Raises:

@@ -56,6 +56,12 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     text = " ".join(said(at.markdown))
     *_, step = sensitivity(open_checkpoint(EXAMPLES["minilm"]).as_matrices(), texts)
     assert f"{QUERY}** under `{step.table.schemes[1]}`: SQNR {qc.decibels(reports[0][1].sqnr_db)}." in text
+    x = tensors[QUERY].read().double().numpy()
+    sizes = abs(x).max(0)
+    assert not (sizes > 3 * np.sort(sizes)[(len(sizes) - 1) // 2]).any()
+    assert f"in none of {len(sizes)} is max |x| above 3 times that of the median column" in text
+    assert f"Kurtosis {((x - x.mean()) ** 4).mean() / x.var() ** 2:.3g} (" in text
+    assert f"The largest |x| is {sizes.max() / (x**2).mean() ** 0.5:.3g} times the RMS. Clipped: {reports[0][1].clipped:,} of" in text
     chosen = plan(step.table, sum(row.elements for row in step.table.ordered))
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
     assert f"summed error {chosen.error:.4g}" in text

@@ -221,6 +221,17 @@ def test_short_groups_go_the_fast_way(shape):
     assert magnitude(torch.tensor(3.0), ()) is None
 
 
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("shape", "block"), [((64, 6), (64, 1)), ((192, 3, 2), (64, 1, 1)), ((63, 5), (63, 1))])
+def test_ends_of_tall_blocks(shape, block, value):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    x.view(-1)[20] = value
+    rows = qc.to_blocks(x, block)
+    low, high = extremes(x, block)
+    assert torch.equal(low.reshape(-1).nan_to_num(9), rows.amin(1).nan_to_num(9))
+    assert torch.equal(high.reshape(-1).nan_to_num(9), rows.amax(1).nan_to_num(9))
+
+
 @pytest.mark.parametrize("at", [0, 5, 16, 31, 40])
 def test_nan_stays_in_its_group(at):
     x = torch.ones(2, 64)
