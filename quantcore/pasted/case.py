@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import Chain, dtype_of, number_of, other, type_limits
+from quantcore.pasted.quantizer import Chain, dtype_of, is_half, number_of, other, type_limits
 from quantcore.pasted.trace import Val, numbers
 
 TO_NEAREST = ("round", "rint", "around")
@@ -94,7 +94,7 @@ class Case:
         """The zero point, if it is a number that the code has."""
         given = any(other(step).varies or other(step).handed for step in self.chain.zeros)
         known = not given and self.chain.zero.numel() == 1 and bool(self.chain.zero.isfinite())
-        return float(self.chain.zero) - (0.5 if self.rule == "half up" else 0.0) if known else None
+        return float(self.chain.zero) - (0.5 if self.is_raised else 0.0) if known else None
 
     @property
     def random(self) -> bool:
@@ -107,12 +107,22 @@ class Case:
         return [s for s in self.chain.zeros if s.index < self.chain.round.index]
 
     @property
+    def is_raised(self) -> bool:
+        """Whether a half is added and the sum rounded down."""
+        added = any(number_of(other(s)) == 0.5 and s.op == "add" for s in self.early)
+        return added and self.chain.round.name == "floor"
+
+    @property
     def rule(self) -> str:
-        """How it rounds: "round", "half up", "floor", "ceil" or "truncate"."""
-        name = self.chain.round.name
-        if name == "floor" and any(number_of(other(s)) == 0.5 and s.op == "add" for s in self.early):
-            return "half up"
-        return "round" if name in TO_NEAREST else name if name in ("floor", "ceil") else "truncate"
+        """How it rounds: "round", "half up", "half away", "floor", "ceil" or "truncate"."""
+        name, steps = self.chain.round.name, self.chain.codes
+        signed = any(s.op == "signed" for s in steps)  # what is rounded is a magnitude
+        if any(is_half(s, self.chain.round) for s in steps):
+            return "half away"
+        if self.is_raised:
+            return "half away" if signed else "half up"
+        found = "round" if name in TO_NEAREST else name if name in ("floor", "ceil") else "truncate"
+        return "truncate" if signed and found == "floor" else found
 
     @property
     def zero_line(self) -> int:
@@ -129,7 +139,7 @@ class Case:
     def kernel(self) -> str:
         """The letter of the convention's kernel that has the code's order of division, rounding and zero point."""
         inverse = not self.form.multiplied and any(s.op == "mul" for s in self.chain.scalings)
-        return ("BD" if inverse else "AC")[bool(self.early) and self.rule != "half up"]
+        return ("BD" if inverse else "AC")[bool(self.early) and not self.is_raised]
 
     @cached_property
     def divided(self) -> Val:

@@ -54,7 +54,7 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
 
 def _rounding(case: Case) -> Iterator[CodeFinding]:
     node = case.chain.round
-    if case.rule in ("round", "half up") or case.random:
+    if case.rule in ("round", "half up", "half away") or case.random:
         return
     how = _ROUNDS.get(node.name, "trunc rounds toward zero")
     if node.op == "cast":
@@ -175,7 +175,7 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
     chain, scale = case.chain, {id(node) for node in case.chain.scale_nodes}
     for i, step in enumerate(chain.codes if not case.random else ()):
         zero = other(step)
-        if step.op not in SHIFTS or not zero.varies or zero.handed:
+        if step not in chain.zeros or not zero.varies or zero.handed:
             continue
         cut = next((a for a in ancestors(zero) if id(a) not in scale and _drops_fraction(a)), None)
         whole = all(is_integral(other(c.codes[i])) for c in case.chains if len(c.codes) > i)

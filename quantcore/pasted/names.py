@@ -20,8 +20,9 @@ _OPERATIONS = {  # what the trace calls them
     "neg": "neg negative",
     "shift": "lshift",
     "cast": "to type astype float half double bfloat16 int long short char byte bool",
-    "unary": "sqrt rsqrt exp exp2 log log2 log10 square sign reciprocal tanh sigmoid isnan isinf isfinite logical_not "
+    "unary": "sqrt rsqrt exp exp2 log log2 log10 square reciprocal tanh sigmoid isnan isinf isfinite logical_not "
     "nan_to_num",
+    "sign": "sign copysign",
     "copy": "clone detach copy contiguous cpu pos data",
     "add": "add",
     "sub": "sub subtract",

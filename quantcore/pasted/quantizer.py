@@ -67,8 +67,8 @@ class Chain:
 
     @property
     def zeros(self) -> list[Val]:
-        """The sums and differences up to the codes that are stored."""
-        return [s for s in self.codes if s.op in SHIFTS]
+        """The sums and differences up to the codes that are stored, but for a half that makes truncation round."""
+        return [s for s in self.codes if s.op in SHIFTS and not is_half(s, self.round)]
 
     @cached_property
     def scale_nodes(self) -> list[Val]:
@@ -98,6 +98,15 @@ def added(shift: Val) -> Tensor:
 def is_flipped(node: Val) -> bool:
     """Whether the data is subtracted or divides."""
     return node.op in ("sub", "div", "floor_divide") and node.args[0] is not node.flow
+
+
+def is_half(step: Val, rounding: Val) -> bool:
+    """Whether a step moves every number by a half away from zero, before a rounding that truncates."""
+    if step.op not in SHIFTS or not step.flow or not (rounding.name in ("trunc", "fix") or rounding.op == "cast"):
+        return False
+    by, before = added(step), numbers(step.flow.value)
+    there = before.isfinite()
+    return step.index < rounding.index and by.shape == before.shape and torch.equal(by[there], before[there].sign() / 2)
 
 
 def dtype_of(node: Val | None) -> str:
@@ -160,7 +169,7 @@ def _along(way: list[Val]) -> Iterator[Chain]:
             scalings, pending = [], True
     chain = None
     for (first, rounding), end in zip(places, [*(place for place, _ in places[1:]), len(way)], strict=False):
-        steps = [s for s in way[first:end] if s.op in (*SCALINGS, *SHIFTS, *_CLAMPS, "round", "cast")]
+        steps = [s for s in way[first:end] if s.op in (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")]
         found = _chain(way[first].flow or way[first], steps, steps.index(way[rounding]), chain)
         if found is not None:
             yield found
@@ -177,6 +186,8 @@ def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) ->
     """The quantizer of these steps; None if its scale does not fit the data."""
     unit, offset = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
     factor, zero, last = unit, offset, _last(steps, rounding)
+    while data.op == "abs" and data.flow and any(s.op == "signed" for s in steps):
+        data = data.flow  # whose signs come back
     for i, step in enumerate(steps):
         try:
             if step.op in SCALINGS:
@@ -184,7 +195,7 @@ def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) ->
                 unit = unit / by if step.op == "mul" else unit * by
                 if bool(offset.any()):
                     offset = offset * by if step.op == "mul" else offset / by
-            elif step.op in SHIFTS:
+            elif step.op in SHIFTS and not is_half(step, steps[rounding]):
                 offset = offset + added(step)
             if i == last:
                 factor, zero = unit, offset
@@ -207,7 +218,7 @@ def _last(steps: list[Val], rounding: int) -> int:
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
     casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
     last = max(
-        i for i in range(rounding, until) if i == rounding or steps[i].op in (*_CLAMPS, "round") or casts[i]
+        i for i in range(rounding, until) if i == rounding or steps[i].op in (*_CLAMPS, "signed", "round") or casts[i]
     )
     later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
     # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
@@ -229,6 +240,8 @@ def _clamped(steps: list[Val]) -> tuple[Ends, Val | None, Val | None]:
             new = _ends(step)
             low, high = new[0] if new[0] is not None else low, new[1] if new[1] is not None else high
             clamp, late = (clamp, late) if new == (None, None) else (step, None)
+        elif step.op == "signed":
+            low = None if high is None else -high
         elif step.op in SHIFTS and clamp is not None:
             by = added(step)
             if other(step).varies or other(step).handed or by.numel() > 1:

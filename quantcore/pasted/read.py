@@ -53,7 +53,7 @@ class CodeReading:
         if not self.quantizers and self.unread:
             return "No quantizer could be followed to its codes, because some lines are not evaluated."
         if not self.quantizers:
-            return "No quantizer found: nothing here divides a tensor by a scale and rounds it."
+            return "No quantizer is recognized: no steps that divide a tensor by a scale and then round it were found."
         checked = "; ".join(self.recognized)
         if not self.mistakes:
             return f"No known mistake found in: {checked}."
@@ -164,7 +164,7 @@ def _arithmetic(case: Case) -> str:
     chain, rule = case.chain, case.rule
     product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
     product = "x · scale" if case.form.multiplied else product
-    early = [] if rule == "half up" else case.early
+    early = [] if case.is_raised else case.early
     late = [s for s in chain.zeros if s not in case.early]
     if all(number_of(other(s)) == 0 for s in (*early, *late)):
         return f"{rule}({product})"

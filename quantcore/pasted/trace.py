@@ -13,7 +13,7 @@ NUMBERS = (bool, int, float, *ARRAYS)
 # operations whose result holds the elements of their data, one by one
 _ELEMENTWISE = (
     "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask",
-    "where", "shape", "getitem", "library",
+    "signed", "where", "shape", "getitem", "library",
 )  # fmt: skip
 
 
@@ -60,6 +60,9 @@ class Trace:
 
     def add(self, value: Any, op: str = "number", args: Vals = (), line: int = 0, name: str = "") -> Val:
         """Append a value, or its repair if there is one, and note what it depends on."""
+        # a magnitude that gets its sign back is not scaled by it
+        signs = op == "mul" and any(a.op == "sign" for a in args)
+        op = "signed" if signs or (op == "sign" and len(args) > 1 and args[0].data) else op
         val = Val(value, op, args, line, name, len(self.vals))
         val.varies, val.handed = any(a.varies for a in args), any(a.handed for a in args)
         val.flow = _flow(val) if op in _ELEMENTWISE else None
@@ -76,7 +79,7 @@ def _flow(val: Val) -> Val | None:
     data = [a for a in val.args if a.data and not is_mask(a.value)]
     if is_mask(val.value) or not data:
         return None
-    return data[0] if len(data) == 1 or val.op in ("mask", "where") else None
+    return data[0] if len(data) == 1 or val.op in ("mask", "where", "signed") else None
 
 
 def is_mask(value: object) -> bool:

@@ -197,7 +197,7 @@ def test_what_is_not_recognized_is_said():
         reading.summary
         == "No quantizer could be followed to its codes, because some lines are not evaluated."
     )
-    assert read("print('hello')").summary.startswith("No quantizer found")
+    assert read("print('hello')").summary.startswith("No quantizer is recognized")
 
 
 @pytest.mark.parametrize(
@@ -442,6 +442,38 @@ def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, sch
     reading = qc.read_code(text)
     assert named(reading.mistakes) == []
     assert set(expected) <= set(named(reading.notes))
+
+
+AWAY = {
+    "trunc": "torch.trunc(x / s + 0.5 * torch.sign(x))",
+    "sign of the quotient": "torch.fix(x / s + torch.sign(x / s) * 0.5)",
+    "cast": "(x / s + 0.5 * torch.sign(x)).to(torch.int8)",
+    "copysign": "torch.trunc(x / s + torch.copysign(torch.tensor(0.5), x))",
+    "magnitude": "torch.sign(x) * torch.floor(x.abs() / s + 0.5)",
+    "magnitude of the quotient": "torch.floor((x / s).abs() + 0.5) * torch.sign(x)",
+    "magnitude clamped": "torch.floor(x.abs() / s + 0.5).clamp(0, 127) * torch.sign(x)",
+    "magnitude, copysign": "torch.copysign(torch.floor(x.abs() / s + 0.5), x)",
+}
+
+
+@pytest.mark.parametrize("rounded", AWAY.values(), ids=AWAY)
+def test_half_away_from_zero_is_a_rounding(rounded):
+    text = f"s = x.abs().max() / 127\nq = {rounded}"
+    x = torch.tensor([127.0, 0.5, -0.5, 1.5, -2.5, 2.25, 0.0])  # s is 1
+    assert executed(text, x=x)["q"].tolist() == [127, 1, -1, 2, -3, 2, 0]
+    reading = read(text)
+    assert named(reading.mistakes) == []
+    assert "half away(x / scale)" in reading.summary
+    assert "scale (line 1) max|x| / 127, per-tensor" in reading.summary
+    assert " 0..127" not in reading.summary
+
+
+def test_what_only_looks_like_half_away_is_not():
+    down, magnitude = "torch.trunc(x / s - 0.5 * torch.sign(x))", "torch.floor(x.abs() / s) * torch.sign(x)"
+    for rounded in (down, magnitude):
+        assert "half away" not in read(f"s = x.abs().max() / 127\nq = {rounded}").summary
+    (mistake,) = read(f"s = x.abs().max() / 127\nq = {magnitude}").mistakes
+    assert (mistake.line, mistake.kind) == (2, "truncated")
 
 
 # written otherwise than the snippets, with the (line, kind) of their mistakes
