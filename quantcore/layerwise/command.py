@@ -206,8 +206,7 @@ def _print(table: Table, chosen: Plan | None) -> None:
         print(f"{scheme}: {said}")
     _print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
     if chosen is not None:
-        gap = "the least possible" if not chosen.gap else f"at most {chosen.gap:.3g} above the least possible"
-        print(f"{megabytes(math.ceil(chosen.num_bytes))}, {chosen.bits_per_weight:.4g} bits per weight, summed error {chosen.error:.4g}, {gap}:")
+        print(f"{megabytes(math.ceil(chosen.num_bytes))}, {chosen.bits_per_weight:.4g} bits per weight, summed error {chosen.error:.4g}, {chosen.optimality}:")
         _print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
 
 
@@ -217,8 +216,7 @@ def _print_estimates(table: Table) -> None:
     lines = []
     for row in table.estimates.values():
         for scheme, cell in zip(table.schemes, row.cells, strict=False):
-            own = f"{decibels(cell.sqnr_db)} ({decibels(cell.sqnr_low)} to {decibels(cell.sqnr_high)})"
-            lines.append(f"{short(row.name, 80)}, {scheme}: {cell.problem or own}")
+            lines.append(f"{short(row.name, 80)}, {scheme}: {cell.said}")
     _print_some(lines)
     for number, scheme in enumerate(table.schemes):
         seconds = sum(row.cells[number].seconds for row in table.estimates.values() if row.cells and row.cells[number].seconds > 0)

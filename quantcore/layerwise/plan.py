@@ -28,6 +28,11 @@ class Plan:
     error: float
     gap: float
 
+    @property
+    def optimality(self) -> str:
+        """How far the error is from the least one, in words."""
+        return f"at most {self.gap:.3g} above the least possible" if self.gap else "the least possible"
+
 
 def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mapping[str, float] | None = None) -> Plan:
     """Return the schemes with the least summed error for which all weights together take at most ``num_bytes``.
@@ -35,7 +40,8 @@ def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mappi
     Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also stay as it is stored.
 
     Args:
-        error: what is summed over weights: "relative", Σe² / Σx² of each, so that all count alike whatever their size; "absolute", Σe²; "output" and "output_relative", with an imatrix.
+        error: what is summed over weights: "relative", Σe² / Σx² of each, so that all count alike whatever their size; "absolute", Σe²;
+            "output" and "output_relative", with an imatrix; where it has no entry, "output_relative" counts all inputs alike.
         factors: by which a weight's error is multiplied, by name; 1 for others.
 
     Raises:
@@ -48,11 +54,8 @@ def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mappi
     groups = _groups(table)
     check_size(table, num_bytes)
     fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
-    options = [_options(rows, table.schemes, error, factors or {}) for rows in groups.values()]
-    width = max(map(len, options), default=1)
-    padded = [own + own[-1:] * (width - len(own)) for own in options]
-    errors, costs = ([[each[field] for each in own] for own in padded] for field in (0, 1))
-    chosen = bit_budget(errors, costs, num_bytes - fixed) if options else None
+    padded, errors, costs = _table_of(groups, table.schemes, error, factors or {})
+    chosen = bit_budget(errors, costs, num_bytes - fixed) if groups else None
     schemes = {row.name: AS_STORED for row in table.ordered}
     for rows, own, at in zip(groups.values(), padded, chosen or (), strict=True):
         schemes |= {row.name: own[at][2] for row in rows}
@@ -77,10 +80,8 @@ def trade_off(table: Table, error: str = "relative") -> TradeOff:
         QuantError: the table has no such error.
     """
     fixed = float(sum(row.num_bytes for row in table.ordered if not row.cells))
-    options = [_options(rows, table.schemes, error, {}) for rows in _groups(table).values()]
-    width = max(map(len, options), default=1)
-    padded = [own + own[-1:] * (width - len(own)) for own in options]
-    found = budget_curve(*([[each[field] for each in own] for own in padded] for field in (0, 1))) if options else []
+    options, errors, costs = _table_of(_groups(table), table.schemes, error, {})
+    found = budget_curve(errors, costs) if options else []
     uniform = {}
     for scheme in table.schemes:
         used = [next((each for each in own if each[2] == scheme), own[0]) for own in options]
@@ -122,8 +123,21 @@ def _costs(rows: list[Row]) -> list[tuple[float, int]]:
     return found
 
 
-def _options(rows: list[Row], schemes: tuple[str, ...], error: str, factors: Mapping[str, float]) -> list[tuple[float, float, str]]:
-    """Return the error, the bytes and the scheme of each option of a group."""
+_Options = list[tuple[float, float, str]]  # error, bytes and scheme
+
+
+def _table_of(
+    groups: Mapping[str, list[Row]], schemes: tuple[str, ...], error: str, factors: Mapping[str, float]
+) -> tuple[list[_Options], list[list[float]], list[list[float]]]:
+    """Return the options of every group, equally many by repeating the last, with their errors and their bytes alone."""
+    options = [_options(rows, schemes, error, factors) for rows in groups.values()]
+    width = max(map(len, options), default=1)
+    padded = [own + own[-1:] * (width - len(own)) for own in options]
+    return padded, [[each[0] for each in own] for own in padded], [[each[1] for each in own] for own in padded]
+
+
+def _options(rows: list[Row], schemes: tuple[str, ...], error: str, factors: Mapping[str, float]) -> _Options:
+    """Return the options of a group."""
     found = []
     for cost, i in _costs(rows):
         errors = [factors.get(row.name, 1.0) * _error(row, i, error) for row in rows] if i >= 0 else []
@@ -137,6 +151,8 @@ def _error(row: Row, scheme: int, error: str) -> float:
         "relative": cell.sse / row.power if row.power else 0.0, "absolute": cell.sse,
         "output": cell.output_error, "output_relative": cell.output_relative,
     }[error]  # fmt: skip
+    if error == "output_relative" and row.coverage and math.isnan(value):  # imatrix files have no entries of embeddings
+        return _error(row, scheme, "relative")
     if math.isnan(value):
         raise QuantError(f"{row.name} has no {error.replace('_', ' ')} error ({row.coverage or 'no imatrix was given'}); choose relative or absolute.")
     return value

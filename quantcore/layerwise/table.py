@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from quantcore.analysis import decibels
 from quantcore.errors import QuantError
 
 FORMAT = 1  # version of a table as plain data
@@ -33,6 +34,12 @@ class Cell:
     sqnr_low: float = math.nan
     sqnr_high: float = math.nan
     seconds: float = math.nan
+
+    @property
+    def said(self) -> str:
+        """The SQNR with its interval, or why there is none."""
+        between = f" (95 % interval {decibels(self.sqnr_low)} to {decibels(self.sqnr_high)})" if self.sqnr_low < self.sqnr_high else ""
+        return self.problem or f"SQNR {decibels(self.sqnr_db)}{between}"
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,10 @@ def draw(found: SharedTable, chosen: Plan | None, size: float, error: str) -> No
 
 
 def _sentence(chosen: Plan, size: float, error: str) -> None:
-    gap = "the least possible" if not chosen.gap else f"at most {chosen.gap:.3g} above the least possible"
     st.markdown(
         messages.plain(
             f"{chosen.bits_per_weight:.4g} bits per weight, {megabytes(int(chosen.num_bytes))} of {megabytes(int(size))}: summed error "
-            f"{chosen.error:.4g} ({controls.MEANT[error]}), {gap}."
+            f"{chosen.error:.4g} ({controls.MEANT[error]}), {chosen.optimality}."
         )
     )
 

@@ -10,7 +10,6 @@ from pages.models import opening
 from pages.models.opening.addresses import EXAMPLE
 from pages.models.opening.controls import SLOTS
 from pages.models.sensitivity import controls
-from pages.models.sensitivity.picture import sqnr_text
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import messages
 from pages.shared.computing import cache
@@ -32,7 +31,7 @@ def draw(found: SharedTable) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader("Why this one", anchor=False)
         st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help="This weight as it is stored, down to the bits")
-    st.markdown(f"**{messages.plain(row.name)}** under `{found.table.schemes[at]}`: {messages.plain(sqnr_text(row.cells[at]))}.")
+    st.markdown(f"**{messages.plain(row.name)}** under `{found.table.schemes[at]}`: {messages.plain(row.cells[at].said)}.")
     if row.cells[at].problem:
         return
     if row.elements > MAPPED:
@@ -57,7 +56,7 @@ def why(found: Traits, row: Row, at: int) -> str:
     )
     said = [outliers]
     if not math.isnan(found.kurtosis):
-        said.append(f"Kurtosis {found.kurtosis:.3g} (normal distribution: 3).")
+        said.append(f"Kurtosis {found.kurtosis:#.3g} (normal distribution: 3).")
     if not math.isnan(found.peak):
         said.append(f"The largest |x| is {found.peak:.3g} times the RMS.")
     if cell.clipped is not None:

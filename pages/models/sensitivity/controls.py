@@ -24,7 +24,7 @@ ERRORS = {
 }  # fmt: skip
 MEANT = {
     "relative": "Σe² / Σx² of each weight, summed", "absolute": "Σe², summed",
-    "output": "Σ hⱼ·e², summed", "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed",
+    "output": "Σ hⱼ·e², summed", "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed, with all hⱼ = 1 where the imatrix has no entry",
 }  # fmt: skip
 FIRST = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
 DEFAULTS: dict[str, Any] = {

@@ -46,6 +46,9 @@ def draw(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
         return
     guessed = sum(row.name in estimates for row in rows)
     said = [f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(found.schemes), 'scheme')}."]
+    tensors = found.opened.checkpoint.tensors
+    if not all(tensors[row.name].layout.is_plain for row in rows):
+        said.append("This checkpoint is quantized already: errors are against the values that it stores.")
     if order.by_harm:
         said.append("Sorted by the first scheme.")
     if guessed:
@@ -106,7 +109,7 @@ def _cell(cell: Cell, style: str, mark: str) -> str:
     if cell.problem or math.isnan(cell.sqnr_db):
         number, hint = "–", cell.problem or "not defined"
     elif half > 0 and math.isfinite(half):
-        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", sqnr_text(cell)
+        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", cell.said
     else:
         number, hint = decibels(cell.sqnr_db).removesuffix(" dB"), ""
     title = f' title="{_text(hint)}"' if hint else ""
@@ -115,14 +118,6 @@ def _cell(cell: Cell, style: str, mark: str) -> str:
 
 def _text(text: str) -> str:
     return html.escape(printable(text, 400))
-
-
-def sqnr_text(cell: Cell) -> str:
-    """The SQNR with its interval, or why there is none."""
-    if cell.problem:
-        return cell.problem
-    between = f" (95 % interval {decibels(cell.sqnr_low)} to {decibels(cell.sqnr_high)})"
-    return f"SQNR {decibels(cell.sqnr_db)}{between if cell.sqnr_low < cell.sqnr_high else ''}"
 
 
 def left_alone(found: SharedTable) -> None:
@@ -147,4 +142,5 @@ def _coverage(found: SharedTable) -> None:
     rows = [row for row in found.table.ordered if row.cells]
     lacking = [row for row in rows if all(math.isnan(cell.output_error) for cell in row.cells)]
     with st.popover(f"imatrix: {len(rows) - len(lacking):,} of {count(len(rows), 'weight')}"):
-        st.markdown("\n".join(f"- {messages.plain(printable(f'{row.name}: {row.coverage}', 400))}" for row in [*lacking, *rows][:LISTED]))
+        listed = [printable(f"{row.name}: {row.coverage or 'has an entry'}", 400) for row in [*lacking, *rows][:LISTED]]
+        st.markdown("\n".join(f"- {messages.plain(line)}" for line in listed))

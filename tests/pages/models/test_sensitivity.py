@@ -60,7 +60,7 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     sizes = abs(x).max(0)
     assert not (sizes > 3 * np.sort(sizes)[(len(sizes) - 1) // 2]).any()
     assert f"in none of {len(sizes)} is max |x| above 3 times that of the median column" in text
-    assert f"Kurtosis {((x - x.mean()) ** 4).mean() / x.var() ** 2:.3g} (" in text
+    assert f"Kurtosis {((x - x.mean()) ** 4).mean() / x.var() ** 2:#.3g} (" in text
     assert f"The largest |x| is {sizes.max() / (x**2).mean() ** 0.5:.3g} times the RMS. Clipped: {reports[0][1].clipped:,} of" in text
     chosen = plan(step.table, sum(row.elements for row in step.table.ordered))
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
@@ -84,6 +84,8 @@ def test_the_example_comes_first_and_a_budget_below_the_floor_is_refused() -> No
     kinds = [[float(value) for value in re.findall(r'<tr data-row=.*?<td.*?>(.*?)<', part)] for part in picture(at).split('class="qs-kind"')[1:]]
     assert sum(map(len, kinds)) == 52 > len(kinds)
     assert all(kind == sorted(kind) for kind in kinds)
+    headings = re.findall(r'class="qs-kind"><th.*?>(.*?)<', picture(at))
+    assert len(headings) == len(set(headings)) == len(kinds)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,14 @@ def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
     at = change(opened(ck="example:minilm", sn_sort="harm"), "sn_more", more)
     assert problem in said(at.error)[0]
     assert widget(change(at, "sn_more", "int8"), "sn_sort").value == "harm"
+
+
+def test_of_a_quantized_checkpoint_the_stored_values_are_the_original() -> None:
+    at = opened(ck="example:minilm-gptq", sn_more="int8")
+    assert "errors are against the values that it stores" in " ".join(said(at.caption))
+    stored = open_checkpoint(EXAMPLES["minilm-gptq"]).as_matrices().tensors
+    error = [qc.report(qc.apply(stored[name].read(), qc.Scheme.parse("int8"))).sqnr_db for name in (QUERY, DENSE)]
+    assert sorted(cells(at).values()) == sorted([f"{each:.1f}"] for each in error)
 
 
 def test_a_click_leads_to_the_checkpoint() -> None:

@@ -156,6 +156,11 @@ def test_the_output_error_is_that_of_a_product(rows, tmp_path, monkeypatch):
     assert table.rows["model.embed_tokens.weight"].coverage == "its entry has 7 inputs, the weight 64"
     with pytest.raises(qc.QuantError, match="has no output error"):
         layerwise.plan(table, 1e9, "output")
+    cells = [(row, row.cells[0]) for row in table.ordered]
+    summed = sum(cell.sse / row.power if math.isnan(cell.output_relative) else cell.output_relative for row, cell in cells)
+    assert layerwise.trade_off(table, "output_relative").uniform[table.schemes[0]][1] == pytest.approx(summed)
+    with pytest.raises(qc.QuantError, match="no imatrix was given"):
+        layerwise.plan(finished(saved(tmp_path / "model", tensors), texts), 1e9, "output_relative")
 
 
 @pytest.mark.parametrize(("value", "said"), [(-0.5, "-0.5"), (math.nan, "nan"), (math.inf, "inf")])
