@@ -155,7 +155,7 @@ def test_large_is_for_every_page(projector: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    ["ranges", "formats", "libraries", "schemes", "match", "checkpoint", "compare-checkpoints", "learn"],
+    ["ranges", "formats", "libraries", "schemes", "match", "checkpoint", "compare-checkpoints", "sensitivity", "learn"],
 )
 def test_text_of_every_page_is_large(projector: Any, page: str) -> None:
     projector.page.goto(f"{projector.address}/{page}?learn_large=true")

@@ -62,8 +62,9 @@ def draw(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
     chosen = controls.chosen_cell(found.table.schemes, rows)
 
     def picked() -> None:
-        row, column = map(int, st.session_state["sn_picture"].picked)
-        controls.choose(shown[row].name, found.table.schemes[column])
+        if place := st.session_state["sn_picture"].picked:
+            row, column = map(int, place)
+            controls.choose(shown[row].name, found.table.schemes[column])
 
     data = {"table": _table(found, shown, order.by_kind, chosen, taken), "chosen": st.session_state.get(controls.TENSOR) or ""}
     _COMPONENT(key="sn_picture", data=data, on_picked_change=picked)

@@ -14,6 +14,7 @@ from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
+from pages.models.sensitivity import run
 from pages.serving import settings
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
 from quantcore.layerwise import plan, sensitivity, trade_off, traits
@@ -96,6 +97,33 @@ def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
     at = change(opened(ck="example:minilm", sn_sort="harm"), "sn_more", more)
     assert problem in said(at.error)[0]
     assert widget(change(at, "sn_more", "int8"), "sn_sort").value == "harm"
+
+
+def test_a_large_checkpoint_is_estimated_stops_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "AT_ONCE", 0)
+    monkeypatch.setattr(run, "EXACT_AT_ONCE", 0.0)
+    at = opened(ck="example:minilm", sn_more="int8 percentile(99.5); int4 per_group(16)")
+    assert not [c for c in at.get("bidi_component") if "qs-layers" in (c.proto.json or "")]
+    assert not said(at.warning)
+    at = widget(at, "sn_sample_go").click().run()
+    estimates = cells(at)
+    assert all(" ± " in own[1] for own in estimates.values())
+    assert estimates[DENSE.removesuffix(".weight")][0] == "–"  # no interval can be given
+    (found,) = at.session_state["_shared_records"]["sensitivity"].values()
+    steps = sensitivity(found.opened.checkpoint, found.schemes, table=found.table)  # another visitor, who then pressed Stop
+    while len(found.table.rows) < 2:
+        next(steps)
+    steps.close()
+    at = at.run()
+    assert widget(at, "sn_exact_go").label == "Continue"
+    assert any(text.startswith(f"2 of {len(found.table.names)} tensors done; ") for text in said(at.caption))
+    assert "The choice needs the exact errors of all weights." in said(at.caption)
+    at = widget(at, "sn_exact_go").click().run()
+    assert not [b for b in at.button if b.key == "sn_exact_go"]
+    tensors = open_checkpoint(EXAMPLES["minilm"]).tensors
+    for name in (QUERY, DENSE):
+        reports = [qc.report(qc.apply(tensors[name].read(), scheme)) for scheme in found.schemes]
+        assert cells(at)[name.removesuffix(".weight")] == [f"{report.sqnr_db:.1f}" for report in reports]
 
 
 def test_of_a_quantized_checkpoint_the_stored_values_are_the_original() -> None:
