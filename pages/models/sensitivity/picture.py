@@ -110,7 +110,7 @@ def _cell(cell: Cell, style: str, mark: str) -> str:
     if cell.problem or math.isnan(cell.sqnr_db):
         number, hint = "–", cell.problem or "not defined"
     elif half > 0 and math.isfinite(half):
-        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", cell.said
+        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", f"{cell.said}; the exact number takes about {cell.seconds:.2g} s on one core"
     else:
         number, hint = decibels(cell.sqnr_db).removesuffix(" dB"), ""
     title = f' title="{_text(hint)}"' if hint else ""

@@ -110,6 +110,8 @@ def test_a_large_checkpoint_is_estimated_stops_and_continues(monkeypatch: pytest
     assert all(" ± " in own[1] for own in estimates.values())
     assert estimates[DENSE.removesuffix(".weight")][0] == "–"  # no interval can be given
     (found,) = at.session_state["_shared_records"]["sensitivity"].values()
+    seconds = found.table.estimates[QUERY].cells[1].seconds
+    assert f"the exact number takes about {seconds:.2g} s on one core" in picture(at)
     steps = sensitivity(found.opened.checkpoint, found.schemes, table=found.table)  # another visitor, who then pressed Stop
     while len(found.table.rows) < 2:
         next(steps)
