@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pages.maps import pointed
-from pages.serving import log, metrics, models_folder, remote, settings, tensor_store
+from pages.serving import classroom, log, metrics, models_folder, remote, settings, tensor_store
 from pages.serving.middleware import origins, preview
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
@@ -58,9 +58,10 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     log.configure()
     await warm_up()
     log.announce()
-    tidying = asyncio.create_task(tensor_store.keep_tidy())
+    tidying = [asyncio.create_task(keep_tidy()) for keep_tidy in (tensor_store.keep_tidy, classroom.keep_tidy)]
     yield {}
-    tidying.cancel()
+    for task in tidying:
+        task.cancel()
 
 
 app = st.App(
@@ -69,6 +70,7 @@ app = st.App(
     routes=[
         Mount(f"{BELOW}/vendor", StaticFiles(directory=PLOTLY_JS)),
         pointed.route(BELOW),
+        *classroom.routes(BELOW),
         Route(f"{BELOW}/{preview.NAME}", preview.picture),
     ],
     middleware=[

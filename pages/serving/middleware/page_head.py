@@ -50,7 +50,7 @@ class Pages:
 
         async def send_with_scripts(message: Message) -> None:
             nonlocal start
-            if message["type"] == "http.response.start" and (b"content-type", HTML) in message["headers"]:
+            if message["type"] == "http.response.start" and _is_streamlits(message["headers"]):
                 start = message
                 return
             if start is not None:
@@ -73,3 +73,8 @@ class Pages:
             return
         asked = [(name, value) for name, value in scope["headers"] if name not in CONDITIONS]
         await self.app({**scope, "headers": asked}, receive, send_with_scripts)
+
+
+def _is_streamlits(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a response is a page of Streamlit's; one that has a policy of its own is complete."""
+    return (b"content-type", HTML) in headers and all(name != POLICY for name, _ in headers)

@@ -1,0 +1,12 @@
+"""A class that answers together: its questions and answers, and what students' phones ask for.
+
+Students have no account and no name. What is kept, for less than a day: each class's code, when it began and was last used,
+its questions, and the answers of each browser under a random name that only this browser knows.
+"""
+
+from pages.serving.classroom.phones import PATH, routes
+from pages.serving.classroom.place import current, keep_tidy
+from pages.serving.classroom.question import Question
+from pages.serving.classroom.store import ACTS, ClassError, ClassStore, Round, Tally, code_of
+
+__all__ = ["ACTS", "PATH", "ClassError", "ClassStore", "Question", "Round", "Tally", "code_of", "current", "keep_tidy", "routes"]  # fmt: skip

@@ -1,0 +1,84 @@
+"""Where the database of classes is: in the store's folder, if that is on a local disk."""
+
+import asyncio
+import functools
+import os
+import sqlite3
+from pathlib import Path
+
+from pages.serving import settings
+from pages.serving.classroom.store import ClassError, ClassStore
+from pages.serving.log import log
+
+NAME = "classes-1.sqlite3"  # with another layout of its tables it gets another number
+# On these, processes can't share memory, through which SQLite's WAL shows each what the others wrote
+NETWORK = {
+    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs",
+    "smb3", "smbfs",
+}  # fmt: skip
+_MOUNTS = Path("/proc/self/mountinfo")  # Linux only; elsewhere a folder counts as local
+
+
+def file_system(folder: Path, mounts: str) -> str:
+    """The type of the file system that a folder is on, by the content of /proc/self/mountinfo; "" if that does not say.
+
+    >>> file_system(Path("/store/a"), "36 35 98:0 / /store rw,noatime master:1 - nfs4 host:/export rw")
+    'nfs4'
+    """
+    found, depth = "", -1
+    for line in mounts.splitlines():
+        fields, _, kind = line.partition(" - ")
+        columns = fields.split()
+        if len(columns) < 5 or not kind:
+            continue
+        point = Path(columns[4].encode().decode("unicode_escape"))  # a space is written as \040
+        if folder.is_relative_to(point) and len(point.parts) >= depth:  # a later mount hides an earlier one
+            found, depth = kind.split()[0], len(point.parts)
+    return found
+
+
+def opened_at(chosen: settings.Settings) -> ClassStore:
+    """Return the store of classes of these settings.
+
+    Raises:
+        ClassError: there can be none, in one sentence.
+    """
+    if chosen.store.lower() == settings.OFF:
+        raise ClassError(503, "There are no classes here, since QUANTSCOPE_STORE is off; set it to a local folder.")
+    if "://" in chosen.store:
+        raise ClassError(503, "There are no classes here, since QUANTSCOPE_STORE is a URL; set it to a local folder.")
+    folder = Path(os.path.expanduser(chosen.store)).resolve()
+    kind = file_system(folder, _MOUNTS.read_text("utf-8", "replace") if _MOUNTS.exists() else "")
+    if kind in NETWORK or kind.startswith("fuse."):
+        raise ClassError(
+            503,
+            f"There are no classes here, since QUANTSCOPE_STORE is on a network file system ({kind}), where answers could "
+            "get lost; set it to a folder on a local disk.",
+        )
+    try:
+        return ClassStore(folder / NAME)
+    except (OSError, sqlite3.Error, ClassError) as error:
+        log.error("Classes can't be stored: %s: %s", type(error).__name__, error)
+        raise ClassError(
+            503, "There are no classes here, since QUANTSCOPE_STORE can't be written; its administrator finds why in the log."
+        ) from error
+
+
+@functools.cache
+def current() -> ClassStore:
+    """The store of classes of this process.
+
+    Raises:
+        ClassError: as `opened_at`.
+    """
+    return opened_at(settings.current())
+
+
+async def keep_tidy() -> None:
+    """Delete classes that have ended, at once and then every hour."""
+    while True:
+        try:
+            await asyncio.to_thread(lambda: current().tidy())
+        except ClassError as error:
+            log.info("%s", error)
+        await asyncio.sleep(3600)

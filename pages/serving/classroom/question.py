@@ -1,0 +1,89 @@
+"""A question to a class, and how what students type is read."""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from decimal import Context, Decimal
+from typing import Self
+
+from quantcore.errors import QuantError
+
+MOST_FIELDS, MOST_TYPED = 8, 12  # answers to one question, and characters of one
+ROOM = 900  # bytes of what a phone is sent, which has 1,024 with its frame
+_NUMBER = re.compile(r"[-−]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a class predicts.
+
+    Attributes:
+        prompt: the question.
+        facts: what is given, in one line.
+        fields: the names of the numbers asked for, such as "x = 0.3".
+        right: the right number of each, as `read` returns it.
+        digits: significant digits to which answers are rounded; 0: they are integers.
+        source: what the presenter's page makes the question from; phones never see it.
+
+    Raises:
+        QuantError: it has no field, a field has no right number, or phones can't be sent all of it.
+    """
+
+    prompt: str
+    facts: str
+    fields: tuple[str, ...]
+    right: tuple[str, ...]
+    digits: int = 0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.fields) <= MOST_FIELDS or len(self.fields) != len(self.right):
+            raise QuantError(
+                f"This question asks for {len(self.fields)} numbers and has {len(self.right)} right ones; ask for 1 to "
+                f"{MOST_FIELDS}, each with its right number."
+            )
+        if tuple(map(self.read, self.right)) != self.right:
+            raise QuantError(f"{', '.join(self.right)[:100]} can't be typed on a phone; choose another tensor.")
+        size = len(as_json(self.shown() | {"right": self.right}).encode()) + len(self.fields) * (MOST_TYPED + 3)
+        if size > ROOM:
+            raise QuantError(
+                f"This question takes {size} bytes, and phones are sent at most {ROOM}: ask for fewer numbers."
+            )
+
+    def shown(self) -> dict[str, object]:
+        """What students see before the answers are revealed."""
+        return {"prompt": self.prompt, "facts": self.facts, "fields": self.fields, "digits": self.digits}
+
+    def read(self, text: str) -> str:
+        """Return a typed number in the one form in which equal numbers are equal texts.
+
+        >>> question = Question("Which code?", "", ("x = 0.3",), ("1",))
+        >>> question.read("−07"), question.read("-0")
+        ('-7', '0')
+
+        Raises:
+            QuantError: it is not a number, or too long, or not an integer where one is asked for.
+        """
+        plain = text.strip()
+        if len(plain) > MOST_TYPED or not _NUMBER.fullmatch(plain):
+            raise QuantError(f"{plain[:20]!r} is not a number of at most {MOST_TYPED} characters; type one.")
+        value = Decimal(plain.replace("−", "-").replace(",", "."))
+        if not self.digits and value != value.to_integral_value():
+            raise QuantError(f"{plain!r} is not an integer; type one.")
+        rounded = Context(prec=self.digits).plus(value) if self.digits else value
+        return f"{rounded.normalize() or Decimal():f}"
+
+    def to_text(self) -> str:
+        """The question as it is stored."""
+        return as_json(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what `to_text` returned."""
+        found = json.loads(text)
+        return cls(**found | {name: tuple(found[name]) for name in ("fields", "right")})
+
+
+def as_json(content: object) -> str:
+    """JSON without spaces, in which a letter of any alphabet stands for itself."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))

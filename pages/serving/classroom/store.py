@@ -1,0 +1,331 @@
+"""Classes, their questions and answers, in one SQLite database that several processes on one machine may use.
+
+A class asks one question at a time. Each time one is asked is a *round*, with a number of its own: a second vote on the same
+question is a new round, and so is a question whose answers were reset, so that an answer that arrives late can't count for
+another one.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from pages.serving.classroom.question import Question, as_json
+from quantcore.errors import QuantError
+
+IDLE, LONGEST = 2 * 3600, 23 * 3600  # seconds; the upkeep runs every hour, and nothing is kept for more than a day
+MOST_BROWSERS, MOST_ROUNDS, MOST_CLASSES = 1000, 200, 1000
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: nothing in it looks like something else
+LENGTH = 8  # characters, 40 bits
+_READ_AS = str.maketrans("oil", "011", " -")
+_WAIT = 5.0  # seconds for another process's write
+READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"  # while one process writes, the others wait
+_TABLES = """
+CREATE TABLE IF NOT EXISTS classes (
+    code TEXT PRIMARY KEY, secret BLOB, began REAL, touched REAL, last_round INTEGER
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rounds (
+    code TEXT, round INTEGER, vote INTEGER, phase TEXT, question TEXT, PRIMARY KEY (code, round)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS browsers (
+    code TEXT, browser BLOB, PRIMARY KEY (code, browser)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answers (
+    code TEXT, round INTEGER, browser BLOB, typed TEXT, PRIMARY KEY (code, round, browser)
+) WITHOUT ROWID;
+"""
+
+Phase = Literal["open", "locked", "revealed"]
+Act = Literal["open", "lock", "reveal", "revote", "reset"]
+ACTS: tuple[Act, ...] = get_args(Act)
+
+
+class ClassError(QuantError):
+    """What a class refuses. ``status``: of the response that says so, as HTTP numbers them."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Round:
+    """One vote on a question. ``number``: in the class; ``vote``: 1, or 2 after a revote, and so on."""
+
+    number: int
+    vote: int
+    phase: Phase
+    question: Question
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The answers of a round: how many students answered, and how often each number was given, for each field."""
+
+    round: Round
+    answered: int
+    counts: tuple[Counter[str], ...]
+
+
+def code_of(text: str) -> str:
+    """Return a class's code as it is stored, however it was typed; "" if it is not one.
+
+    >>> code_of(" K3F7-9OXM "), code_of("k3f7")
+    ('k3f790xm', '')
+    """
+    plain = text[:40].lower().translate(_READ_AS)
+    return plain if len(plain) == LENGTH and set(plain) <= set(ALPHABET) else ""
+
+
+class ClassStore:
+    """The classes in a database.
+
+    Args:
+        path: the file of the database, on a local disk.
+        now: the clock, in seconds since 1970.
+
+    Methods raise a `ClassError` if the class has ended, the secret is not the presenter's, or the database can't be used.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self._now, self._lock = now, threading.Lock()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # else SQLite makes it readable for other users
+        self._db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+        self._db.executescript("PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;")
+        with self._transaction(WRITE) as db:  # not in the log yet: a second process waits until the tables exist
+            for table in _TABLES.split(";"):
+                db.execute(table)
+        self._db.execute("PRAGMA journal_mode = WAL")
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def begin(self) -> tuple[str, str]:
+        """Begin a class; return its code, and the secret with which its presenter steers it."""
+        code, secret = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH)), secrets.token_urlsafe(16)
+        self.tidy()
+        with self._transaction(WRITE) as db:
+            if db.execute("SELECT count(*) FROM classes").fetchone()[0] >= MOST_CLASSES:
+                raise ClassError(503, f"{MOST_CLASSES:,} classes are open here, the limit; try again in an hour.")
+            now = self._now()
+            db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0)", (code, _digest(secret), now, now))
+        return code, secret
+
+    def join(self, code: str, browser: str = "") -> str:
+        """Let a browser into a class; return the name under which it answers: its own, if it has joined before."""
+        with self._transaction(WRITE) as db:
+            self._touch(db, code)
+            if browser and self._joined(db, code, browser):
+                return browser
+            if self._count(db, "browsers", code) >= MOST_BROWSERS:
+                raise ClassError(
+                    503, f"This class is full: {MOST_BROWSERS:,} browsers have joined. Ask your teacher."
+                )
+            browser = secrets.token_urlsafe(12)
+            db.execute("INSERT INTO browsers VALUES (?, ?)", (code, _digest(browser)))
+        return browser
+
+    def state(self, code: str, browser: str) -> tuple[Round | None, tuple[str, ...] | None]:
+        """Return the current round, None before the first question, and this browser's answer to it, if it gave one."""
+        with self._transaction(READ) as db:
+            self._check_joined(db, code, browser)
+            self._find(db, code)
+            now = self._current(db, code)
+            return now, self._answer(db, code, now.number, browser) if now else None
+
+    def answer(self, code: str, browser: str, number: int, typed: Sequence[str]) -> Round:
+        """Count a browser's answer to a round, in place of an earlier one; return the round.
+
+        Raises:
+            ClassError: also if the round is over or locked, or an answer is not a number.
+        """
+        with self._transaction(WRITE) as db:
+            self._check_joined(db, code, browser)
+            self._touch(db, code)
+            now = self._current(db, code)
+            if now is None or now.number != number:
+                raise ClassError(
+                    409, "That question is over, so this answer was not counted; answer the one shown now."
+                )
+            if now.phase != "open":
+                raise ClassError(409, f"The answers are {now.phase}, so this one was not counted.")
+            if len(typed) != len(now.question.fields):
+                raise ClassError(
+                    400, f"The question asks for {len(now.question.fields)} numbers, not {len(typed)}."
+                )
+            try:
+                values = [now.question.read(text) for text in typed]
+            except QuantError as error:
+                raise ClassError(400, str(error)) from None
+            row = code, number, _digest(browser), as_json(values)
+            db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
+            return now
+
+    def ask(self, code: str, secret: str, question: Question) -> int:
+        """Ask the class a question; return the number of the round."""
+        with self._steering(code, secret) as db:
+            return self._begin_round(db, code, 1, question)
+
+    def steer(self, code: str, secret: str, act: Act) -> None:
+        """Change the current round.
+
+        ``open`` a locked one, ``lock`` its answers, ``reveal`` them, which locks them for good; ``revote``: ask the same
+        question again and keep the answers so far; ``reset``: ask it again and delete the answers of this round.
+        """
+        with self._steering(code, secret) as db:
+            now = self._current(db, code)
+            if now is None:
+                raise ClassError(409, "No question has been asked yet; ask one first.")
+            if act in ("revote", "reset"):
+                if act == "reset":
+                    for table in ("answers", "rounds"):
+                        db.execute(f"DELETE FROM {table} WHERE code = ? AND round = ?", (code, now.number))
+                self._begin_round(db, code, now.vote + (act == "revote"), now.question)
+                return
+            if now.phase == "revealed" and act != "reveal":
+                raise ClassError(409, "The answers are revealed; ask the question again for new ones.")
+            phases: dict[str, Phase] = {"open": "open", "lock": "locked", "reveal": "revealed"}
+            db.execute(
+                "UPDATE rounds SET phase = ? WHERE code = ? AND round = ?", (phases[act], code, now.number)
+            )
+
+    def end(self, code: str, secret: str) -> None:
+        """End a class and delete all that was kept of it."""
+        with self._steering(code, secret) as db:
+            _delete(db, code)
+        self._forget()
+
+    def counters(self, code: str, secret: str) -> tuple[int, int]:
+        """Return how many browsers have joined, and how many of them have answered the current round."""
+        with self._transaction(READ) as db:
+            last = self._find(db, code, secret)
+            return self._count(db, "browsers", code), self._count(db, "answers", code, last)
+
+    def tallies(self, code: str, secret: str) -> list[Tally]:
+        """Return the answers of every round, in order."""
+        with self._transaction(READ) as db:
+            self._find(db, code, secret)
+            found = []
+            for row in db.execute(
+                "SELECT round, vote, phase, question FROM rounds WHERE code = ? ORDER BY round", (code,)
+            ):
+                now = _round(row)
+                query = "SELECT typed FROM answers WHERE code = ? AND round = ?"
+                given = [json.loads(typed) for (typed,) in db.execute(query, (code, now.number))]
+                columns = tuple(Counter(values[i] for values in given) for i in range(len(now.question.fields)))
+                found.append(Tally(now, len(given), columns))
+            return found
+
+    def tidy(self) -> None:
+        """Delete the classes that have ended by themselves."""
+        with self._transaction(WRITE) as db:
+            query = "SELECT code FROM classes WHERE touched < ? OR began < ?"
+            ended = db.execute(query, (self._now() - IDLE, self._now() - LONGEST)).fetchall()
+            for (code,) in ended:
+                _delete(db, code)
+        if ended:
+            self._forget()
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """All that happens in it happens or nothing, and it sees one moment."""
+        with self._lock:
+            try:
+                self._db.execute(begin)
+                try:
+                    yield self._db
+                    self._db.execute("COMMIT")
+                finally:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise ClassError(
+                    503, f"The class can't be reached now ({error}); nothing was counted. Try again in a moment."
+                ) from error
+
+    @contextmanager
+    def _steering(self, code: str, secret: str) -> Iterator[sqlite3.Connection]:
+        with self._transaction(WRITE) as db:
+            self._touch(db, code, secret)
+            yield db
+
+    def _find(self, db: sqlite3.Connection, code: str, secret: str | None = None) -> int:
+        """The last round of a class that has not ended; with a secret, only if that is its presenter's."""
+        row = db.execute("SELECT secret, began, touched, last_round FROM classes WHERE code = ?", (code,)).fetchone()
+        now = self._now()
+        if row is None or row[1] < now - LONGEST or row[2] < now - IDLE:
+            raise ClassError(
+                404, "There is no class with this code now: check the code, or ask your teacher whether it has ended."
+            )
+        if secret is not None and not secrets.compare_digest(row[0], _digest(secret)):
+            raise ClassError(403, "Only the presenter's own link can steer this class; open it from there.")
+        return int(row[3])
+
+    def _touch(self, db: sqlite3.Connection, code: str, secret: str | None = None) -> None:
+        self._find(db, code, secret)
+        db.execute("UPDATE classes SET touched = ? WHERE code = ?", (self._now(), code))
+
+    def _begin_round(self, db: sqlite3.Connection, code: str, vote: int, question: Question) -> int:
+        number = self._find(db, code) + 1
+        if number > MOST_ROUNDS:
+            raise ClassError(409, f"This class has asked {MOST_ROUNDS} times, the limit; begin a new class.")
+        row = code, number, vote, "open", question.to_text()
+        db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", row)
+        db.execute("UPDATE classes SET last_round = ? WHERE code = ?", (number, code))
+        return number
+
+    @staticmethod
+    def _current(db: sqlite3.Connection, code: str) -> Round | None:
+        query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? ORDER BY round DESC LIMIT 1"
+        row = db.execute(query, (code,)).fetchone()
+        return row and _round(row)
+
+    @staticmethod
+    def _joined(db: sqlite3.Connection, code: str, browser: str) -> bool:
+        query = "SELECT 1 FROM browsers WHERE code = ? AND browser = ?"
+        return db.execute(query, (code, _digest(browser))).fetchone() is not None
+
+    def _check_joined(self, db: sqlite3.Connection, code: str, browser: str) -> None:
+        """Comes first: whether there is a class with this code learns only who joins, which the limits count."""
+        if not self._joined(db, code, browser):
+            raise ClassError(403, "This browser has not joined the class; reload the page to join.")
+
+    @staticmethod
+    def _answer(db: sqlite3.Connection, code: str, number: int, browser: str) -> tuple[str, ...] | None:
+        query = "SELECT typed FROM answers WHERE code = ? AND round = ? AND browser = ?"
+        row = db.execute(query, (code, number, _digest(browser))).fetchone()
+        return row and tuple(json.loads(row[0]))
+
+    @staticmethod
+    def _count(db: sqlite3.Connection, table: str, code: str, number: int | None = None) -> int:
+        query = f"SELECT count(*) FROM {table} WHERE code = ?" + " AND round = ?" * (number is not None)
+        return int(db.execute(query, (code,) if number is None else (code, number)).fetchone()[0])
+
+    def _forget(self) -> None:
+        """Empty the log of changes, in which deleted answers could still be read."""
+        with self._lock:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _round(row: tuple[int, int, Phase, str]) -> Round:
+    return Round(*row[:3], Question.from_text(row[3]))
+
+
+def _delete(db: sqlite3.Connection, code: str) -> None:
+    for table in ("answers", "browsers", "rounds", "classes"):
+        db.execute(f"DELETE FROM {table} WHERE code = ?", (code,))
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,218 @@
+"""What phones are answered: by the routes alone, and by the whole server with a class of 300."""
+
+import concurrent.futures
+import http.client
+import json
+import re
+import threading
+import time
+
+import pytest
+from served import ROOT, serve
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.testclient import TestClient
+
+from pages.serving.classroom import ClassStore, Question, phones, place
+from pages.serving.middleware.headers import SecurityHeaders, content_security_policy
+from pages.serving.middleware.limits import Rate
+from pages.serving.middleware.page_head import Pages
+from quantcore.errors import QuantError
+
+ASKED = Question("Which codes does this row get?", "int4", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed")
+STUDENTS, SECONDS = 300, 10
+
+
+@pytest.fixture
+def classes(tmp_path, monkeypatch):
+    opened = ClassStore(tmp_path / "classes")
+    monkeypatch.setattr(place, "current", lambda: opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def phone(classes):
+    def opens(url_path, query):
+        raise AssertionError("the page of a student is not one of Streamlit's")
+
+    middleware = [Middleware(SecurityHeaders), Middleware(Pages, opens=opens)]
+    app = Starlette(routes=phones.routes("/below"), middleware=middleware)
+    with TestClient(app, "http://quant.example") as client:
+        yield client
+
+
+def send(phone, code, name, **content):
+    return phone.post(f"/below/class/{code}/{name}", json=content)
+
+
+def problem(response, status):
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["problem"]
+    assert response.json()["problem"].endswith(".")
+    assert len(response.content) <= 1024
+    return response.json()["problem"]
+
+
+def test_a_student_joins_answers_and_sees_what_is_right(phone, classes):
+    code, secret = classes.begin()
+    joined = send(phone, f" {code[:4].upper()}-{code[4:]}", "join")
+    assert joined.headers["cache-control"] == "no-store"
+    me = joined.json()["browser"]
+    assert joined.json() == {"code": code, "round": 0, "browser": me}
+    number = classes.ask(code, secret, ASKED)
+    shown = send(phone, code, "state", browser=me).json()
+    question = {"prompt": ASKED.prompt, "facts": "int4", "fields": list(ASKED.fields), "digits": 0}
+    assert shown == {"code": code, "round": number, "vote": 1, "phase": "open", "mine": None} | question
+    after = send(phone, code, "answer", browser=me, round=number, typed=["1", "−3"])
+    assert after.json() == shown | {"mine": ["1", "-3"]}
+    classes.steer(code, secret, "lock")
+    locked = send(phone, code, "answer", browser=me, round=number, typed=["1", "-2"])
+    assert "locked" in problem(locked, 409)
+    classes.steer(code, secret, "reveal")
+    last = send(phone, code, "join", browser=me).json()  # it opens the page again
+    assert last == shown | {"phase": "revealed", "mine": ["1", "-3"], "right": ["1", "-2"], "browser": me}
+    classes.end(code, secret)
+    problem(send(phone, code, "state", browser=me), 403)
+    problem(send(phone, code, "join", browser=me), 404)
+
+
+def test_the_largest_question_fits_into_one_kilobyte(phone, classes):
+    code, secret = classes.begin()
+    fields, right = tuple(f"ẍ = {i}.123" for i in range(8)), ("-1000000",) * 8
+    with pytest.raises(QuantError, match="bytes") as caught:
+        Question("p" * 1000, "", fields, right)
+    size, most = map(int, re.findall(r"\d+", str(caught.value)))
+    largest = Question("p" * (1000 - size + most), "", fields, right)
+    number, me = classes.ask(code, secret, largest), classes.join(code)
+    classes.answer(code, me, number, ["-99999999999"] * 8)
+    classes.steer(code, secret, "reveal")
+    size = len(send(phone, code, "join", browser=me).content)
+    assert 900 < size <= 1024
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"", 400), (b"[]", 400), (b"{", 400), (b"[" * 1000, 400), (b"\xff", 400), (b" " * 1025, 413), (b'{"browser": 1}', 400),
+     (b'{"browser": "\\ud800"}', 400), (b'{"browser": ""}', 400), (b'{"browser": "' + b"a" * 41 + b'"}', 400)],
+)  # fmt: skip
+def test_what_no_phone_sends_is_one_sentence(phone, classes, body, status):
+    code, _ = classes.begin()
+    problem(phone.post(f"/below/class/{code}/state", content=body), status)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{}, {"round": "1"}, {"round": True, "typed": []}, {"typed": "12"}, {"round": 1.0}, {"typed": ["1"] * 9}, {"typed": [1, 2]},
+     {"typed": [["1"], "2"]}, {"typed": ["1", "\ud800"]}, {"typed": ["1", "<img src=x>"]}],
+)  # fmt: skip
+def test_what_is_not_an_answer_is_one_sentence(phone, classes, sent):
+    code, secret = classes.begin()
+    number, me = classes.ask(code, secret, ASKED), classes.join(code)
+    content = {"browser": me, "round": number} | sent
+    problem(phone.post(f"/below/class/{code}/answer", content=json.dumps(content)), 400)
+    assert classes.counters(code, secret) == (1, 0)
+
+
+@pytest.mark.parametrize("code", ["short", "uuuuuuuu", "zzzzzzzz", "%00", "é" * 8])
+def test_a_code_without_a_class_is_one_sentence(phone, code):
+    assert "code" in problem(send(phone, code, "join"), 404)
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://quant.example:81"])
+def test_other_sites_pages_take_no_part(phone, classes, origin):
+    code, _ = classes.begin()
+    address = f"/below/class/{code}/join"
+    problem(phone.post(address, json={}, headers={"origin": origin}), 403)
+    assert phone.post(address, json={}, headers={"origin": "http://quant.example"}).status_code == 200
+
+
+def test_trying_codes_is_limited_and_a_class_is_not_held_up_by_it(phone, classes, monkeypatch):
+    code, secret = classes.begin()
+    number, me = classes.ask(code, secret, ASKED), classes.join(code)
+    monkeypatch.setattr(phones, "_joins", Rate(burst=5, per_second=0))
+    for _ in range(5):
+        problem(send(phone, "zzzzzzzz", "join"), 404)
+    problem(send(phone, code, "join"), 429)
+    answer = send(phone, code, "answer", browser=me, round=number, typed=["1", "1"])
+    assert answer.status_code == 200
+    monkeypatch.setattr(phones, "_requests", Rate(burst=1, per_second=0))
+    assert send(phone, code, "state", browser=me).status_code == 200
+    problem(send(phone, code, "state", browser=me), 429)
+
+
+def test_the_page_is_ours_alone_and_its_policy_allows_its_script(phone):
+    for address in ("/below/class", "/below/class/k3f7-9qxm"):
+        page = phone.get(address)
+        assert page.status_code == 200
+        assert page.headers.get_list("content-security-policy") == [content_security_policy(page.content).decode()]
+        (digest,) = re.findall(r"'sha256-[^']+'", page.headers["content-security-policy"])
+        assert digest
+        assert not re.findall(rb"""(?:src|href)=["'](?!data:)""", page.content)
+        assert b"innerHTML" not in page.content
+    assert phone.get("/below/class/k3f79qxm/join").status_code == 405
+
+
+def percentile(values, fraction):
+    return sorted(values)[min(len(values) - 1, int(fraction * len(values)))]
+
+
+@pytest.mark.slow
+def test_a_class_of_300_answers_within_ten_seconds(tmp_path):
+    """Every student joins, then sees the question at some moment of ten seconds, and polls every two; other pages stay well."""
+    with serve(tmp_path, ROOT / "app.py", QUANTSCOPE_STORE=str(tmp_path / "store")) as server:
+        classes = ClassStore(tmp_path / "store" / place.NAME)
+        code, secret = classes.begin()
+        times, pages, local, over = [], [], threading.local(), threading.Event()
+
+        def post(name, content):
+            if not hasattr(local, "link"):
+                local.link = http.client.HTTPConnection(server.host, timeout=30)
+            began = time.perf_counter()
+            local.link.request("POST", f"/class/{code}/{name}", json.dumps(content))
+            response = local.link.getresponse()
+            found = json.loads(response.read())
+            assert response.status == 200, found
+            times.append(time.perf_counter() - began)
+            return found
+
+        def student(i):
+            me = names[i]
+            time.sleep(max(0.0, began + SECONDS * 0.9 * i / STUDENTS - time.monotonic()))
+            number = post("state", {"browser": me})["round"]
+            post("answer", {"browser": me, "round": number, "typed": [str(i % 5), str(i % 7)]})
+            for _ in range(2):
+                time.sleep(2)
+                post("state", {"browser": me})
+
+        def visitor():
+            while not over.wait(0.25):
+                link = http.client.HTTPConnection(server.host, timeout=30)
+                at = time.perf_counter()
+                link.request("GET", "/")
+                assert link.getresponse().read()
+                pages.append(time.perf_counter() - at)
+                link.close()
+
+        with concurrent.futures.ThreadPoolExecutor(STUDENTS + 1) as pool:
+            names = [found["browser"] for found in pool.map(lambda _: post("join", {}), range(STUDENTS))]
+            assert len(set(names)) == STUDENTS
+            times.clear()
+            classes.ask(code, secret, ASKED)
+            other, began = pool.submit(visitor), time.monotonic()
+            students = [pool.submit(student, i) for i in range(STUDENTS)]
+            time.sleep(SECONDS)
+            counted = classes.counters(code, secret)
+            for each in students:
+                each.result()
+            over.set()
+            other.result()
+        assert counted == (STUDENTS, STUDENTS)
+        (tally,) = classes.tallies(code, secret)
+        assert tally.answered == STUDENTS
+        assert tally.counts[0] == {str(v): STUDENTS // 5 for v in range(5)}
+        assert sum(tally.counts[1].values()) == STUDENTS
+        print(f"acknowledged: p95 {percentile(times, 0.95):.3f} s of {len(times)}; pages: p95 {percentile(pages, 0.95):.3f} s")
+        assert percentile(times, 0.95) <= 0.3
+        assert percentile(pages, 0.95) <= 1
+        classes.close()

@@ -1,0 +1,329 @@
+"""The store of classes in real databases; only the clock is simulated."""
+
+import multiprocessing
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pages.serving import settings
+from pages.serving.classroom import ClassError, ClassStore, Question, code_of, place, store
+from quantcore.errors import QuantError
+
+ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed 3")
+SCALE = Question("Which scale?", "int4", ("scale",), ("0.0314",), digits=3)
+
+
+class Clock:
+    time = 1_800_000_000.0
+
+    def __call__(self):
+        return self.time
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def classes(tmp_path, clock):
+    opened = ClassStore(tmp_path / "made" / "classes", clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def begun(classes):
+    return classes, *classes.begin()
+
+
+def refused(status, work, *arguments):
+    with pytest.raises(ClassError) as caught:
+        work(*arguments)
+    assert caught.value.status == status
+    assert str(caught.value).endswith(".")
+    return str(caught.value)
+
+
+def answered(classes, code, secret):
+    return classes.tallies(code, secret)[-1]
+
+
+def test_a_code_has_40_random_bits_and_is_read_as_people_write_it(classes):
+    codes = {classes.begin()[0] for _ in range(50)}
+    assert len(codes) == 50
+    assert {len(code) for code in codes} == {8}
+    assert len(store.ALPHABET) == 32
+    assert set("".join(codes)) <= set(store.ALPHABET)
+    assert all(code_of(f" {code[:4].upper()}-{code[4:]}") == code for code in codes)
+    assert code_of("OIL0-zzzz") == "0110zzzz"
+    assert [code_of(text) for text in ("", "k3f7", "k3f79qxmm", "k3f7-9qxu", "k3f79qx٣", "'; DROP")] == [""] * 6
+
+
+def test_an_answer_is_counted_once_per_browser_and_may_be_changed(begun):
+    classes, code, secret = begun
+    anna, ben = classes.join(code), classes.join(code)
+    assert classes.join(code, anna) == anna
+    assert classes.join(code, "made up") not in (anna, ben, "made up")
+    assert classes.state(code, anna) == (None, None)
+    number = classes.ask(code, secret, ASKED)
+    classes.answer(code, anna, number, ["1", "-1"])
+    classes.answer(code, anna, number, ["01", "−02"])
+    classes.answer(code, ben, number, ["0", "-2"])
+    assert classes.state(code, anna)[1] == ("1", "-2")
+    assert classes.counters(code, secret) == (3, 2)
+    tally = answered(classes, code, secret)
+    assert (tally.answered, tally.counts) == (2, (Counter({"1": 1, "0": 1}), Counter({"-2": 2})))
+
+
+def test_locked_and_revealed_answers_stay_as_they_are(begun):
+    classes, code, secret = begun
+    anna = classes.join(code)
+    refused(409, classes.steer, code, secret, "lock")
+    first = classes.ask(code, secret, ASKED)
+    classes.answer(code, anna, first, ["1", "-2"])
+    for act, phase in (("lock", "locked"), ("reveal", "revealed"), ("reveal", "revealed")):
+        classes.steer(code, secret, act)
+        assert classes.state(code, anna)[0].phase == phase
+        assert phase in refused(409, classes.answer, code, anna, first, ["0", "0"])
+    refused(409, classes.steer, code, secret, "open")
+    refused(409, classes.steer, code, secret, "lock")
+    assert classes.state(code, anna)[1] == ("1", "-2")
+
+
+def test_a_locked_question_can_be_opened_again(begun):
+    classes, code, secret = begun
+    anna, number = classes.join(code), classes.ask(code, secret, ASKED)
+    classes.steer(code, secret, "lock")
+    classes.steer(code, secret, "open")
+    classes.answer(code, anna, number, ["1", "1"])
+    assert classes.counters(code, secret) == (1, 1)
+
+
+def test_a_revote_keeps_both_votes_and_a_reset_deletes_one(begun):
+    classes, code, secret = begun
+    anna, first = classes.join(code), classes.ask(code, secret, ASKED)
+    classes.answer(code, anna, first, ["0", "0"])
+    classes.steer(code, secret, "revote")
+    now, mine = classes.state(code, anna)
+    assert (now.vote, now.phase, mine, now.question) == (2, "open", None, ASKED)
+    refused(409, classes.answer, code, anna, first, ["5", "5"])  # it arrives late
+    classes.answer(code, anna, now.number, ["1", "1"])
+    classes.steer(code, secret, "reset")
+    again, mine = classes.state(code, anna)
+    assert (again.vote, mine) == (2, None)
+    assert again.number not in (first, now.number)
+    classes.answer(code, anna, again.number, ["1", "-2"])
+    tallies = classes.tallies(code, secret)
+    assert [(tally.round.vote, tally.answered) for tally in tallies] == [(1, 1), (2, 1)]
+    assert [tally.counts[1] for tally in tallies] == [Counter({"0": 1}), Counter({"-2": 1})]
+    classes.ask(code, secret, SCALE)
+    assert classes.state(code, anna)[0].vote == 1
+
+
+def test_only_the_presenters_secret_steers(begun):
+    classes, code, secret = begun
+    other = classes.begin()[1]
+    for wrong in ("", other, secret[:-1]):
+        refused(403, classes.ask, code, wrong, ASKED)
+        refused(403, classes.steer, code, wrong, "lock")
+        refused(403, classes.tallies, code, wrong)
+        refused(403, classes.counters, code, wrong)
+        refused(403, classes.end, code, wrong)
+
+
+def test_who_has_not_joined_does_not_learn_whether_there_is_a_class(begun):
+    classes, code, _ = begun
+    assert refused(403, classes.state, code, "x") == refused(403, classes.state, "zzzzzzzz", "x")
+    assert refused(403, classes.answer, code, "x", 1, []) == refused(403, classes.answer, "zzzzzzzz", "x", 1, [])
+    refused(404, classes.join, "zzzzzzzz")
+
+
+@pytest.mark.parametrize(
+    ("typed", "status"),
+    [(["1"], 400), (["1", "2", "3"], 400), (["1", ""], 400), (["1", "two"], 400), (["1", "2.5"], 400), (["1", "1e5"], 400),
+     (["1", "٣"], 400), (["1", "9" * 13], 400), (["1", "NaN"], 400), (["1", "<b>"], 400), (["1", "--2"], 400)],
+)  # fmt: skip
+def test_what_is_not_an_answer_is_refused_and_changes_nothing(begun, typed, status):
+    classes, code, secret = begun
+    anna, number = classes.join(code), classes.ask(code, secret, ASKED)
+    classes.answer(code, anna, number, ["1", "-2"])
+    refused(status, classes.answer, code, anna, number, typed)
+    assert classes.state(code, anna)[1] == ("1", "-2")
+
+
+def test_equal_numbers_are_counted_as_equal():
+    assert {ASKED.read(text) for text in ("-7", "−7", " -07 ", "-7.0", "-7,")} == {"-7"}
+    assert {ASKED.read(text) for text in ("0", "-0", "00")} == {"0"}
+    assert ASKED.read("100") == "100"
+    assert {SCALE.read(text) for text in ("0.0314", ".0314", "0,03140", "0.031400", "0.03142")} == {"0.0314"}
+    assert [SCALE.read("0.03149"), SCALE.read("12345")] == ["0.0315", "12300"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"fields": (), "right": ()}, {"right": ("1",)}, {"right": ("1", "2.5")}, {"right": ("1", "-0")},
+     {"prompt": "ä" * 500}, {"fields": tuple("abcdefghi"), "right": tuple("123456789")}],
+)  # fmt: skip
+def test_a_question_that_phones_can_not_show_is_refused(change):
+    with pytest.raises(QuantError, match=r"\.$"):
+        Question(**vars(ASKED) | change)
+
+
+def test_a_class_ends_after_two_idle_hours_and_after_a_day(classes, clock):
+    code, secret = classes.begin()
+    for _ in range(11):  # in use
+        clock.time += store.IDLE - 1
+        classes.join(code)
+    clock.time += store.IDLE + 1
+    assert "code" in refused(404, classes.join, code)
+    refused(404, classes.ask, code, secret, ASKED)
+    code, secret = classes.begin()
+    began = clock.time
+    while clock.time + 3600 <= began + store.LONGEST:
+        clock.time += 3600
+        classes.ask(code, secret, ASKED)
+    clock.time += 3600
+    refused(404, classes.ask, code, secret, ASKED)
+    assert clock.time - began <= 86400
+
+
+def test_polling_phones_do_not_keep_a_class(classes, clock):
+    code, _ = classes.begin()
+    anna = classes.join(code)
+    clock.time += store.IDLE - 1
+    classes.state(code, anna)
+    clock.time += 2
+    refused(404, classes.state, code, anna)
+
+
+def test_nothing_stays_in_the_files_of_a_class_that_has_ended(classes, clock, tmp_path):
+    def content():
+        return b"".join(path.read_bytes() for path in (tmp_path / "made").iterdir())
+
+    for by_itself in (False, True):
+        code, secret = classes.begin()
+        anna = classes.join(code)
+        number = classes.ask(code, secret, ASKED)
+        classes.answer(code, anna, number, ["1", "-2"])
+        assert code.encode() in content()
+        assert b"Which codes" in content()
+        assert anna.encode() not in content()
+        assert secret.encode() not in content()
+        if by_itself:
+            clock.time += store.IDLE + 1
+            classes.tidy()
+        else:
+            classes.end(code, secret)
+        assert code.encode() not in content()
+        assert b"Which codes" not in content()
+    assert (tmp_path / "made" / "classes").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "made").stat().st_mode & 0o077 == 0
+
+
+def test_what_a_class_may_take_is_limited(begun, monkeypatch):
+    classes, code, secret = begun
+    monkeypatch.setattr(store, "MOST_BROWSERS", 2)
+    monkeypatch.setattr(store, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(store, "MOST_CLASSES", 1)
+    anna, _ = classes.join(code), classes.join(code)
+    refused(503, classes.join, code)
+    assert classes.join(code, anna) == anna
+    classes.ask(code, secret, ASKED)
+    classes.steer(code, secret, "reset")
+    refused(409, classes.ask, code, secret, ASKED)
+    refused(503, classes.begin)
+
+
+def test_a_damaged_database_is_one_sentence(tmp_path):
+    (tmp_path / place.NAME).write_bytes(b"no database" * 1000)
+    refused(503, place.opened_at, settings.Settings(store=str(tmp_path)))
+    (tmp_path / "file").write_text("")
+    refused(503, place.opened_at, settings.Settings(store=str(tmp_path / "file")))
+
+
+@pytest.mark.parametrize("chosen", ["off", "OFF", "s3://bucket/folder", "memory://x"])
+def test_without_a_local_folder_there_are_no_classes(chosen):
+    assert "QUANTSCOPE_STORE" in refused(503, place.opened_at, settings.Settings(store=chosen))
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "fuse.sshfs", "9p", "ext4", "overlay"])
+def test_a_network_file_system_is_refused(tmp_path, monkeypatch, kind):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 8:2 / {tmp_path}/a\\040b rw shared:1 - {kind} server:/x rw\n"
+        f"3 1 8:3 / {tmp_path}/a rw - nfs4 server:/y rw\n"
+    )
+    monkeypatch.setattr(place, "_MOUNTS", mounts)
+    chosen = settings.Settings(store=str(tmp_path / "a b" / "store"))
+    if kind in ("ext4", "overlay"):
+        place.opened_at(chosen).close()
+    else:
+        assert f"({kind})" in refused(503, place.opened_at, chosen)
+        assert not (tmp_path / "a b").exists()
+
+
+def test_the_last_of_several_mounts_at_one_place_counts():
+    mounts = "1 0 8:1 / / rw - ext4 a rw\n2 1 8:2 / /s rw - ext4 b rw\n3 1 8:3 / /s rw - nfs c rw\ndamaged\n"
+    assert [place.file_system(Path(path), mounts) for path in ("/s/t", "/st", "/")] == ["nfs", "ext4", "ext4"]
+    assert place.file_system(Path("/s"), "") == ""
+
+
+STUDENTS = 40
+
+
+def take_part(path, code, number, first, failures):
+    """What one of two processes does: half the class joins and answers twice, from several threads."""
+    classes = ClassStore(path)
+
+    def student(i):
+        try:
+            browser = classes.join(code)
+            classes.answer(code, browser, number, ["0", "0"])
+            classes.answer(code, browser, number, [str(i % 3), str(i % 2)])
+        except Exception as error:
+            failures.put(repr(error))
+
+    threads = [threading.Thread(target=student, args=(i,)) for i in range(first, first + STUDENTS // 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_two_processes_count_the_same_class(tmp_path):
+    path, context = tmp_path / "classes", multiprocessing.get_context("fork")
+    classes = ClassStore(path, Clock())
+    classes.close()
+    classes = ClassStore(path)
+    code, secret = classes.begin()
+    number, failures = classes.ask(code, secret, ASKED), context.Queue()
+    halves = [
+        context.Process(target=take_part, args=(path, code, number, first, failures))
+        for first in (0, STUDENTS // 2)
+    ]
+    for process in halves:
+        process.start()
+    for process in halves:
+        process.join(30)
+        assert process.exitcode == 0
+    assert failures.empty(), failures.get()
+    tally = answered(classes, code, secret)
+    assert classes.counters(code, secret) == (STUDENTS, STUDENTS)
+    assert tally.answered == STUDENTS
+    assert tally.counts == (
+        Counter(str(i % 3) for i in range(STUDENTS)),
+        Counter(str(i % 2) for i in range(STUDENTS)),
+    )
+
+
+def test_processes_that_start_together_make_one_database(tmp_path):
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=lambda: ClassStore(tmp_path / "classes").begin()) for _ in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
