@@ -55,7 +55,7 @@ def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str])
     _check(result, places, typed)
     traces = [trace(result, place) for place in places]
     found = [
-        _mark_integer(text, t.code, "a code", wrong(t, result, "codes"), _correct_steps(t))
+        _mark_integer(text, t.code, "a code", wrong(t, result, "codes"), correct_steps(t))
         for t, text in zip(traces, typed, strict=True)
     ]
     return _likeliest(found)
@@ -128,7 +128,7 @@ def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], giv
         )
 
 
-def _correct_steps(t: Trace) -> str:
+def correct_steps(t: Trace) -> str:
     """The correct steps to a code, in one sentence."""
     steps = [f"x / s = {number(t.quotient)}"]
     if t.summed is None:

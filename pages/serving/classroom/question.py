@@ -42,8 +42,11 @@ class Question:
                 f"This question asks for {len(self.fields)} numbers and has {len(self.right)} right ones; ask for 1 to "
                 f"{MOST_FIELDS}, each with its right number."
             )
-        if tuple(map(self.read, self.right)) != self.right:
-            raise QuantError(f"{', '.join(self.right)[:100]} can't be typed on a phone; choose another tensor.")
+        for text in self.right:
+            if len(text) > MOST_TYPED or self.read(text) != text:
+                raise QuantError(
+                    f"The right number {text[:40]} can't be typed in {MOST_TYPED} characters; choose another tensor."
+                )
         size = len(as_json(self.shown() | {"right": self.right}).encode()) + len(self.fields) * (MOST_TYPED + 3)
         if size > ROOM:
             raise QuantError(
