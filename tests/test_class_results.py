@@ -1,0 +1,79 @@
+"""What the answers of a class show: counts, and the mistakes that give exactly what was answered."""
+
+import csv
+import io
+from collections import Counter
+
+import pytest
+
+import quantcore as qc
+from pages.learn.classroom.questions import ask_about
+from pages.learn.classroom.results import NO_MISTAKE, as_csv, as_html, results
+from pages.serving.classroom import ClassStore, Round, Tally
+from pages.shared.lesson_plan import LESSONS
+from quantcore.mistakes import giving
+
+X = [[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]]  # scale 0.5: 0.75 and -1.25 are ties
+RESULT = qc.apply(X, qc.Scheme(qc.INT4, range_setting=qc.Fixed(-3.5, 3.5)))
+ASKED = ask_about(RESULT, "codes", "seed=<3>&a=1")
+
+
+@pytest.fixture
+def tallies(tmp_path):
+    """Seven students, two votes; the first number is answered wrongly by most."""
+    classes = ClassStore(tmp_path / "classes")
+    code, secret = classes.begin()
+    students = [classes.join(code) for _ in range(7)]
+    for wrong in (5, 1):
+        number = classes.state(code, students[0])[0].number if wrong == 1 else classes.ask(code, secret, ASKED)
+        for i, student in enumerate(students):
+            first = str(int(ASKED.right[0]) - 1) if i < wrong - 1 else "99" if i == wrong - 1 else ASKED.right[0]
+            classes.answer(code, student, number, [first, *ASKED.right[1:]])
+        classes.steer(code, secret, "revote" if wrong == 5 else "reveal")
+    found = classes.tallies(code, secret)
+    classes.close()
+    return found
+
+
+def test_each_wrong_answer_is_counted_and_has_exactly_its_mistakes(tallies):
+    before, after = (results(tally) for tally in tallies)
+    first = before[0]
+    assert (first.right_count, first.answered, first.fraction_right) == (2, 7, 2 / 7)
+    assert [(given.value, given.count) for given in first.wrong] == [(str(int(ASKED.right[0]) - 1), 4), ("99", 1)]
+    place = next((0, i) for i, x in enumerate(X[0]) if ASKED.fields[0] == f"x = {x:g}")
+    for given in first.wrong:
+        expected = {answer.mistake.name for answer in giving(RESULT, "codes", place, int(given.value))}
+        assert {why.mistake for why in given.why} == expected
+    assert first.wrong[0].why
+    assert not first.wrong[1].why
+    assert after[0].right_count == 6
+    assert all(result.right_count == 7 and not result.wrong for result in before[1:])
+
+
+def test_a_mistake_names_the_lesson_that_treats_it(tallies):
+    steps = [why.step for result in results(tallies[0]) for given in result.wrong for why in given.why]
+    assert any(steps)
+    assert all(not step or any(lesson.title in step for lesson in LESSONS.values()) for step in steps)
+
+
+def test_a_question_that_nobody_answered(tallies):
+    tally = Tally(Round(3, 1, "revealed", ASKED), 0, tuple(Counter() for _ in ASKED.fields))
+    assert [result.fraction_right for result in results(tally)] == [0.0] * len(ASKED.fields)
+
+
+def test_the_table_has_every_answer(tallies):
+    rows = list(csv.DictReader(io.StringIO(as_csv(tallies))))
+    for vote, wrong in (("1", 5), ("2", 1)):
+        mine = [row for row in rows if row["vote"] == vote and row["asked for"] == ASKED.fields[0]]
+        assert sum(int(row["students"]) for row in mine) == 7
+        assert sum(int(row["students"]) for row in mine if row["is right"] == "no") == wrong
+        assert {row["mistakes"] for row in mine if row["answer"] == "99"} == {NO_MISTAKE}
+
+
+def test_the_page_has_every_answer_and_its_text_is_no_markup(tallies):
+    page = as_html(tallies, "https://quant.example/learn-predict")
+    assert page.count("4 of 7") == 1
+    assert "(vote 2)" in page
+    assert 'href="https://quant.example/learn-predict?seed=&lt;3&gt;&amp;a=1"' in page
+    assert "<script" not in page
+    assert "src=" not in page
