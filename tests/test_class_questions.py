@@ -49,6 +49,14 @@ def test_a_class_is_told_what_it_needs():
     assert Source.of(scale).link == "scheme=int4"
 
 
+@pytest.mark.parametrize(
+    ("scheme", "asked"), [("int4 given(0.5)", "scale"), ("int4 given(0.5)", "zero_point"), ("uint4 asymmetric hqq", "zero_point")]
+)
+def test_what_is_not_computed_is_not_asked(scheme, asked):
+    with pytest.raises(qc.QuantError, match=r"(given|integers).*\.$"):
+        ask_about(qc.apply(FOUND.x, qc.Scheme.parse(scheme)), asked)
+
+
 @pytest.mark.parametrize("scheme", ["nf4 per_block([1, 64])", "e4m3", "int4 per_flat_group(5)"])
 def test_what_can_not_be_asked_is_one_sentence(scheme):
     with pytest.raises(qc.QuantError, match=r"\.$"):

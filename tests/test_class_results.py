@@ -39,7 +39,7 @@ def test_each_wrong_answer_is_counted_and_has_exactly_its_mistakes(tallies):
     before, after = (results(tally) for tally in tallies)
     first = before[0]
     assert (first.right_count, first.answered, first.fraction_right) == (2, 7, 2 / 7)
-    assert [(given.value, given.count) for given in first.wrong] == [(str(int(ASKED.right[0]) - 1), 4), ("99", 1)]
+    assert [(given.value, given.students) for given in first.wrong] == [(str(int(ASKED.right[0]) - 1), 4), ("99", 1)]
     place = next((0, i) for i, x in enumerate(X[0]) if ASKED.fields[0] == f"x = {x:g}")
     for given in first.wrong:
         expected = {answer.mistake.name for answer in giving(RESULT, "codes", place, int(given.value))}

@@ -244,6 +244,18 @@ def test_a_damaged_database_is_one_sentence(tmp_path):
     refused(503, place.opened_at, settings.Settings(store=str(tmp_path / "file")))
 
 
+def test_upkeep_deletes_what_an_ended_process_left(tmp_path, monkeypatch):
+    chosen = settings.Settings(store=str(tmp_path / "store"))
+    monkeypatch.setattr(settings, "current", lambda: chosen)
+    monkeypatch.setattr(place, "current", lambda: place.opened_at(chosen))
+    place._tidy()
+    assert not (tmp_path / "store").exists()
+    long_ago = ClassStore(tmp_path / "store" / place.NAME, lambda: 1_000_000_000.0)
+    code, _ = long_ago.begin()
+    place._tidy()
+    refused(404, long_ago.join, code)
+
+
 @pytest.mark.parametrize("chosen", ["off", "OFF", "s3://bucket/folder", "memory://x"])
 def test_without_a_local_folder_there_are_no_classes(chosen):
     assert "QUANTSCOPE_STORE" in refused(503, place.opened_at, settings.Settings(store=chosen))

@@ -17,13 +17,14 @@ import quantcore as qc
 from pages.serving.classroom import Question
 from quantcore.mistakes import answers, first_of
 from quantcore.numerics import decimal
-from quantcore.prediction.grade import correct_steps
+from quantcore.prediction import grade
 from quantcore.tracing import number, scale_formula, trace, zero_point_formula
 
 Place = tuple[int, ...]
 CELLS = 6  # numbers asked for at once
 SEARCHED = 64  # elements of a block among which they are chosen
 DIGITS = 3  # significant digits of a scale
+MARKERS = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
 NAMES = {"codes": "code", "scale": "scale", "zero_point": "zero point"}
 
 
@@ -74,7 +75,7 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         at: an element of the block whose codes are asked for; by default the first.
 
     Raises:
-        QuantError: the format is not an integer format, blocks cross row boundaries, or phones can't show the numbers.
+        QuantError: the numbers can't be predicted, as `grade.mark_codes` and the others say, or phones can't show them.
     """
     fmt = result.scheme.format
     if not isinstance(fmt, qc.IntFormat):
@@ -85,6 +86,7 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
     else:
         places = [tuple(map(int, place)) for place in np.ndindex(tuple(result.scale.shape))][:CELLS]
         block = places[0]
+    MARKERS[asked](result, places, [""] * len(places))  # raises if they can't be predicted
     t = trace(result, first_of(result, block))
     facts = [f"{fmt}: codes {fmt.qmin} to {fmt.qmax}", "symmetric" if result.scheme.symmetric else "asymmetric"]
     if asked != "scale" and (asked == "codes" or len(places) == 1):
@@ -153,13 +155,14 @@ def _alone(result: qc.Quantized, place: Place) -> set[str]:
 def _right(result: qc.Quantized, asked: str, place: Place) -> float:
     if asked == "codes":
         return float(result.codes[place])
-    return float((result.scale if asked == "scale" else result.zero_point)[place])
+    t = trace(result, first_of(result, place))
+    return t.scale if asked == "scale" else float(t.zero_point)
 
 
 def _explained(result: qc.Quantized, asked: str, place: Place, digits: int) -> Explained:
     t = trace(result, place if asked == "codes" else first_of(result, place))
     how = {
-        "codes": lambda: correct_steps(t),
+        "codes": lambda: grade.correct_steps(t),
         "scale": lambda: f"It is {scale_formula(t)} = {number(t.scale)}.",
         "zero_point": lambda: f"It is {zero_point_formula(t)} = {number(t.zero_point)}.",
     }[asked]()

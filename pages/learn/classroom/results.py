@@ -36,10 +36,10 @@ class Why(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A number that ``count`` students gave; ``why``: the known mistakes that give exactly it."""
+    """A number that so many ``students`` gave; ``why``: the known mistakes that give exactly it."""
 
     value: str
-    count: int
+    students: int
     why: tuple[Why, ...]
 
 
@@ -89,7 +89,7 @@ def as_csv(tallies: Iterable[Tally]) -> str:
             lines.writerow([*head, result.right, "yes", result.right_count, result.answered, "", link])
             for given in result.wrong:
                 why = "; ".join(each.mistake for each in given.why) or NO_MISTAKE
-                lines.writerow([*head, given.value, "no", given.count, result.answered, why, link])
+                lines.writerow([*head, given.value, "no", given.students, result.answered, why, link])
     return written.getvalue()
 
 
@@ -119,7 +119,7 @@ def _section(tally: Tally, address: str) -> Iterator[str]:
         yield _row(result.name, result.right, result.right_count, result, f"Right. {html.escape(result.how)}")
         for given in result.wrong:
             why = "<br>".join(html.escape(f"{w.sentence} {w.step}".strip()) for w in given.why)
-            yield _row("", given.value, given.count, result, why or NO_MISTAKE)
+            yield _row("", given.value, given.students, result, why or NO_MISTAKE)
     yield "</table>"
 
 

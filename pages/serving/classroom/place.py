@@ -77,8 +77,13 @@ def current() -> ClassStore:
 async def keep_tidy() -> None:
     """Delete classes that have ended, at once and then every hour."""
     while True:
-        try:
-            await asyncio.to_thread(lambda: current().tidy())
-        except ClassError as error:
-            log.info("%s", error)
+        await asyncio.to_thread(_tidy)
         await asyncio.sleep(3600)
+
+
+def _tidy() -> None:
+    if (Path(os.path.expanduser(settings.current().store)) / NAME).exists():  # else no class has begun
+        try:
+            current().tidy()
+        except ClassError as error:
+            log.error("Classes that have ended can't be deleted: %s", error)
