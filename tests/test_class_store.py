@@ -339,3 +339,15 @@ def test_processes_that_start_together_make_one_database(tmp_path):
     for process in processes:
         process.join(30)
         assert process.exitcode == 0
+
+
+def test_who_writes_waits_for_another_process_from_its_first_look(tmp_path):
+    first, second = ClassStore(tmp_path / "classes"), ClassStore(tmp_path / "classes")
+    code, secret = first.begin()
+    waiting = threading.Thread(target=second.join, args=(code,))
+    with first._transaction(store.WRITE):
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+    waiting.join()
+    assert first.counters(code, secret) == (1, 0)
