@@ -1,10 +1,11 @@
 // A click on Link copies the address at once and says so. Where the browser forbids that, the address stands there, selected.
 //
-// The address is that of the window, less what only concerns this reader: the size of text, and how the app is embedded.
+// The address is that of the window, less what only concerns this reader: the size of text, the keys to a class, and how
+// the app is embedded.
 (() => {
   if (document.qsLink) return;
   document.qsLink = true;
-  const OWN = ["learn_large", "embed", "embed_options"];
+  const OWN = ["learn_large", "presenter", "projector", "embed", "embed_options"];
   const SHOWN = 4000; // ms
   const address = document.qsAddress = () => {
     const url = new URL(window.location.href);

@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.browser import streamlit_dom
 from pages.learn import class_plan, progress
-from pages.learn.lesson_pages import LESSON_URL, OVERVIEW
+from pages.learn.lesson_pages import LESSON_URLS, OVERVIEW
 from pages.shared import small_print
 from pages.shared.large import is_large
 from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
@@ -27,8 +27,8 @@ _CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
 
 def is_lesson(page: Page) -> bool:
-    """Whether the page is one of the lessons (the overview is not)."""
-    return page.url_path.startswith(LESSON_URL)
+    """Whether the page is one of the lessons (the overview and Class are not)."""
+    return page.url_path in LESSON_URLS.values()
 
 
 def plot_style() -> dict[str, Any]:

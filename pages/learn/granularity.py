@@ -6,13 +6,11 @@ import torch
 
 import quantcore as qc
 from pages.learn import choices, frame, views
+from pages.learn.material import OUTLIER_ROW as X
 from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state import selection
 
-ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "9.60 -4.10 7.20 2.50 -8.80 5.30",
-        "-0.06 0.24 0.37 -0.19 0.12 -0.41"]  # fmt: skip
-X = np.array([row.split() for row in ROWS], np.float32)
 TENSOR = views.own("outlier row", X)
 BITS = qc.INT4
 

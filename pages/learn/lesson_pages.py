@@ -6,7 +6,8 @@ from pages.shared.lesson_plan import LESSONS, PLAN, script, step_key
 from pages.shared.page import SCHEME, TENSOR, Page, While
 
 ORDER = 100  # of the overview in the navigation; the lessons follow
-LESSON_URL, OVERVIEW_URL, OVERVIEW = "learn-", "learn", "learn/overview.py"
+OVERVIEW_URL, OVERVIEW = "learn", "learn/overview.py"
+LESSON_URLS = {name: f"learn-{name.replace('_', '-')}" for name in LESSONS}
 
 
 def lesson_page(
@@ -22,7 +23,7 @@ def lesson_page(
         script=script(name),
         title=LESSONS[name].title,
         icon=LESSONS[name].icon,
-        url_path=LESSON_URL + name.replace("_", "-"),
+        url_path=LESSON_URLS[name],
         section="Learn",
         order=ORDER + 1 + list(LESSONS).index(name),
         uses=uses,

@@ -1,6 +1,5 @@
 """Lesson 6: be the quantizer. Type codes, scales or zero points before they are shown."""
 
-import dataclasses
 import hashlib
 
 import numpy as np
@@ -8,36 +7,17 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.learn import frame, views
+from pages.learn import frame, material, views
 from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from quantcore.numerics import decimal
-from quantcore.prediction import grade, practice
+from quantcore.prediction import grade
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
 ACROSS = 8  # elements asked for per row
-
-
-def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[Tensor, qc.Scheme]:
-    """A small tensor, made from the seed, whose numbers divide easily, and the scheme to quantize it with.
-
-    The step "codes" uses a fixed range, so that some values are clipped.
-    """
-    fmt = scheme.format
-    fmt = fmt if isinstance(fmt, qc.IntFormat) else qc.INT4  # other formats are not asked about
-    if step == "zero_point":  # with a symmetric scheme there is nothing to compute
-        scheme = dataclasses.replace(scheme, symmetric=False)
-    plain = dataclasses.replace(scheme, range_setting=qc.MinMax()) == qc.Scheme(
-        scheme.format, scheme.symmetric
-    )
-    clipping = step == "codes" and plain and scheme.range_setting == qc.MinMax()
-    found = practice.practice(fmt, scheme.symmetric, seed, clipping)
-    if clipping:
-        scheme = dataclasses.replace(scheme, range_setting=qc.Fixed(found.low, found.high))
-    return views.own(f"predict {fmt} {scheme.symmetric} {seed} {clipping}", found.x), scheme
 
 
 def next_seed() -> None:
@@ -204,7 +184,7 @@ if chosen is not None:
     tensor = chosen[0]
     try:
         if not mine:
-            tensor, scheme = exercise(int(seed), scheme, step)
+            tensor, scheme = material.exercise(int(seed), scheme, step)
         result = cache.result(tensor, scheme)
         rows = max(1, result.x.numel() // (tensor.shape[-1] if tensor.shape else 1))
         row = min(int(row), rows - 1)

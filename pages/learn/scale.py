@@ -4,11 +4,11 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import choices, frame, views
+from pages.learn.material import READINGS
 from pages.shared.computing import cache
 from quantcore.figures import lessons
 
 CHOSEN = 2  # the reading that the thermometer shows
-READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]
 
 step = frame.head("scale")
 words, picture = views.side_by_side(views.for_maps() if step == "yours" else (2, 3))

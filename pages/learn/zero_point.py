@@ -6,13 +6,13 @@ import streamlit as st
 
 import quantcore as qc
 from pages.learn import choices, frame, views
+from pages.learn.material import RELU
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
 from quantcore import tensors
 from quantcore.figures import lessons
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
-RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
 KINDS = {
     "1,024 values around 0 (normal)": views.generated(tensors.Generated("normal", (32, 32))),

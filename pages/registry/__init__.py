@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pages
-from pages.learn.lesson_pages import LESSON_URL
+from pages.learn.lesson_pages import LESSON_URLS
 from pages.maps import four_maps
 from pages.serving.middleware.page_head import Opening
 from pages.shared import identity, large
@@ -36,6 +36,6 @@ _AT = {page.url_path: page for page in PAGES}
 def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
     """What a link opens, by the last part of its path and its parameters."""
     page = _AT.get(url_path, _AT[""])
-    is_folded = url_path.startswith(LESSON_URL) and "true" in query.get(large.LARGE, ())
+    is_folded = url_path in LESSON_URLS.values() and "true" in query.get(large.LARGE, ())
     sidebar = (None if is_folded else True) if page.used(query) else False
     return Opening(identity.title(page), sidebar, page.awaits_plotly(query))

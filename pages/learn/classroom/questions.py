@@ -9,19 +9,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 import quantcore as qc
 from pages.serving.classroom import Question
+from quantcore.granularity import block_name
 from quantcore.mistakes import answers, first_of
 from quantcore.numerics import decimal
 from quantcore.prediction import grade
-from quantcore.tracing import number, scale_formula, trace, zero_point_formula
+from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
 
 Place = tuple[int, ...]
 CELLS = 6  # numbers asked for at once
+SIDE = 8  # rows and columns that a projector shows
 SEARCHED = 64  # elements of a block among which they are chosen
 DIGITS = 3  # significant digits of a scale
 MARKERS = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
@@ -44,12 +46,29 @@ class Explained:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """The part of a tensor that the projector shows, numbers as text.
+
+    ``rows``, ``columns``: their indices; ``marked``: (row, column) of the elements asked for, counted in this part.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    texts: tuple[tuple[str, ...], ...]
+    marked: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Source:
-    """What stands behind a question; phones never see it. ``link``: query of the view that shows its tensor."""
+    """What stands behind a question; phones never see it.
+
+    ``link``: page and query that show its tensor, "" if no link can; ``part``: None if the question does without the tensor.
+    """
 
     asked: str
     link: str
     fields: tuple[Explained, ...]
+    part: Shown | None
 
     def to_text(self) -> str:
         """As a question stores it."""
@@ -60,10 +79,11 @@ class Source:
         """The source of a question that `ask_about` made."""
         found = json.loads(question.source)
         fields = tuple(
-            Explained(tuple(each["place"]), each["how"], tuple(map(tuple, each["wrong"])))
+            Explained(tuple(each["place"]), each["how"], _tuples(each["wrong"]))
             for each in found["fields"]
         )
-        return cls(found["asked"], found["link"], fields)
+        part = found["part"] and Shown(**{name: _tuples(value) for name, value in found["part"].items()})
+        return cls(found["asked"], found["link"], fields, part)
 
 
 def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None = None) -> Question:
@@ -71,13 +91,13 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
 
     Args:
         asked: "codes", "scale" or "zero_point".
-        link: query of the view that shows the tensor.
+        link: page and query that show the tensor.
         at: an element of the block whose codes are asked for; by default the first.
 
     Raises:
         QuantError: the numbers can't be predicted, as `grade.mark_codes` and the others say, or phones can't show them.
     """
-    fmt = result.scheme.format
+    scheme, fmt = result.scheme, result.scheme.format
     if not isinstance(fmt, qc.IntFormat):
         raise qc.QuantError(f"{fmt} is not an integer format; choose one, such as int8.")
     if asked == "codes":
@@ -85,46 +105,81 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         places = telling(result, block)
     else:
         places = [tuple(map(int, place)) for place in np.ndindex(tuple(result.scale.shape))][:CELLS]
-        block = places[0]
     MARKERS[asked](result, places, [""] * len(places))  # raises if they can't be predicted
-    t = trace(result, first_of(result, block))
-    facts = [f"{fmt}: codes {fmt.qmin} to {fmt.qmax}", "symmetric" if result.scheme.symmetric else "asymmetric"]
-    if asked != "scale" and (asked == "codes" or len(places) == 1):
-        facts.append(f"scale {decimal(t.scale)}")
-    if asked == "codes":
-        facts.append(f"zero point {number(t.zero_point)}")
-    elif asked == "zero_point" and len(places) > 1:
-        facts.append("the scales are on the projector")
-    many, what = "s" * (len(places) > 1), NAMES[asked]
+    if not places:
+        raise qc.QuantError("This block has no finite value; choose an element of another one.")
+    traces = [trace(result, place if asked == "codes" else first_of(result, place)) for place in places]
+    part = _part(result, places if asked == "codes" else [])
+    facts = [f"{fmt}: codes {fmt.qmin} to {fmt.qmax}", "symmetric" if scheme.symmetric else "asymmetric"]
+    if scheme.convention != qc.TEXTBOOK:
+        facts.append(f"as {scheme.convention.library}")
+    given = [_given(result, asked, t, part is not None) for t in traces]
+    one = asked == "codes" or len(places) == 1
+    facts += (given[0] if one else []) + ([f"{DIGITS} significant digits"] if asked == "scale" else [])
     digits = DIGITS if asked == "scale" else 0
-    right = [_right(result, asked, place) for place in places]
-    question = Question(
-        f"Which {what}{many}" + (f" do these {len(places)} values get?" if asked == "codes" and many else
-                                 " does this value get?" if asked == "codes" else
-                                 " do these blocks get?" if many else " does this tensor get?"),
+    right = [{"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked] for t in traces]
+    explained = tuple(_explained(result, asked, t, place, digits) for t, place in zip(traces, places, strict=True))
+    return Question(
+        _prompt(asked, len(places), result.scale.numel() == 1),
         " · ".join(facts),
-        tuple(_name(result, asked, place) for place in places),
+        tuple(_name(result, asked, t, [] if one else more) for t, more in zip(traces, given, strict=True)),
         tuple(as_typed(value, digits) for value in right),
         digits,
-    )  # fmt: skip
-    explained = tuple(_explained(result, asked, place, digits) for place in places)
-    return Question(**vars(question) | {"source": Source(asked, link, explained).to_text()})
+        Source(asked, link, explained, part).to_text(),
+    )
+
+
+def _prompt(asked: str, many: int, is_whole: bool) -> str:
+    what = f"{NAMES[asked]}{'s' * (many > 1)}"
+    if asked == "codes":
+        return f"Which {what} do these {many} values get?" if many > 1 else f"Which {what} does this value get?"
+    return f"Which {what} does this tensor get?" if is_whole else f"Which {what} do these blocks get?"
+
+
+def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[str]:
+    """What is given of a block: what the arithmetic of the number asked for begins with."""
+    known = []
+    if asked != "codes" and not (is_shown and isinstance(result.scheme.range_setting, qc.MinMax)):
+        known.append(f"range {number(t.low)} to {number(t.high)}" if t.low is not None and t.high is not None else "")
+    if asked != "scale":
+        known.append(f"scale {decimal(t.scale)}")
+    if asked == "codes":
+        known.append(f"zero point {number(t.zero_point)}")
+    return [*filter(None, known)]
+
+
+def _part(result: qc.Quantized, places: Sequence[Place]) -> Shown | None:
+    """The part with these elements; without any, the whole tensor; None if that is too large for a projector."""
+    shape = tuple(result.x.shape)
+    plane = result.x.reshape(-1, shape[-1] if shape else 1)
+    flat = [int(np.ravel_multi_index(place, shape)) if place else 0 for place in places]
+    at = [divmod(i, plane.shape[1]) for i in flat]
+    if not at and max(plane.shape) > SIDE:
+        return None
+    axes = [
+        [*range(size)] if size <= SIDE else sorted({each[axis] for each in at}) for axis, size in enumerate(plane.shape)
+    ]
+    leading = [", ".join(map(str, np.unravel_index(row, shape[:-1]))) if shape[:-1] else "" for row in axes[0]]
+    texts = tuple(tuple(decimal(float(plane[row, column])) for column in axes[1]) for row in axes[0])
+    marked = tuple((axes[0].index(row), axes[1].index(column)) for row, column in at)
+    return Shown(tuple(leading), tuple(map(str, axes[1])), texts, marked)
 
 
 def telling(result: qc.Quantized, block: Place) -> list[Place]:
-    """Return the elements of a block whose codes tell the most mistakes apart, in reading order.
+    """Return elements of a block whose codes tell mistakes apart, in reading order, each of another value.
 
-    At an element, a mistake is told apart if no other gives the same code. Elements are added while each tells another
-    mistake apart; at least two are, if the block has them.
+    At an element, a mistake is told apart if no other gives the same code. The element that tells the most apart is taken, and
+    others while each tells further ones apart; at least two, if the block has two values.
     """
     elements = _elements(result, block)
     apart = {place: _alone(result, place) for place in elements}
     chosen: list[Place] = []
     seen: set[str] = set()
-    while len(chosen) < min(CELLS, len(elements)):
-        best = max((place for place in elements if place not in chosen), key=lambda p: len(apart[p] - seen))
+    while elements and len(chosen) < CELLS:
+        best = max(elements, key=lambda place: (len(apart[place] - seen), len(apart[place])))
         if not apart[best] - seen and len(chosen) >= 2:
             break
+        elements = [place for place in elements if result.x[place] != result.x[best]]
         chosen.append(best)
         seen |= apart[best]
     return sorted(chosen)
@@ -152,15 +207,7 @@ def _alone(result: qc.Quantized, place: Place) -> set[str]:
     return {next(iter(names)) for names in by_value.values() if len(names) == 1}
 
 
-def _right(result: qc.Quantized, asked: str, place: Place) -> float:
-    if asked == "codes":
-        return float(result.codes[place])
-    t = trace(result, first_of(result, place))
-    return t.scale if asked == "scale" else float(t.zero_point)
-
-
-def _explained(result: qc.Quantized, asked: str, place: Place, digits: int) -> Explained:
-    t = trace(result, place if asked == "codes" else first_of(result, place))
+def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits: int) -> Explained:
     how = {
         "codes": lambda: grade.correct_steps(t),
         "scale": lambda: f"It is {scale_formula(t)} = {number(t.scale)}.",
@@ -173,7 +220,13 @@ def _explained(result: qc.Quantized, asked: str, place: Place, digits: int) -> E
     return Explained(place, how, tuple((*key, sentence) for key, sentence in wrong.items()))
 
 
-def _name(result: qc.Quantized, asked: str, place: Sequence[int]) -> str:
+def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> str:
     if asked == "codes":
-        return f"x = {decimal(float(result.x[tuple(place)]))}"
-    return NAMES[asked] if result.scale.numel() == 1 else f"block {tuple(place)}"
+        return f"x = {decimal(t.x)}"
+    name = NAMES[asked] if result.scale.numel() == 1 else block_name(t.bounds, result.x.shape)
+    return ", ".join([name, *given])
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, however deep."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

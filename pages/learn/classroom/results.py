@@ -3,16 +3,18 @@
 import csv
 import html
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pages.learn.classroom.questions import Source
+from pages.learn.lesson_pages import LESSON_URLS
 from pages.serving.classroom import Tally
-from pages.shared.lesson_plan import LESSONS, step_words
+from pages.shared.lesson_plan import LESSONS, step_key, step_words
 from quantcore.mistakes import MISTAKES
 
 SHOWN = 4  # wrong numbers per field
 NO_MISTAKE = "no known mistake"
+Writer = Callable[[Sequence[Tally], str], str]  # of a file
 
 
 class Why(NamedTuple):
@@ -33,6 +35,16 @@ class Why(NamedTuple):
             return ""
         name, step = self.lesson
         return f"lesson {list(LESSONS).index(name) + 1} · {LESSONS[name].title}: {step_words(step.replace('-', ' '))}"
+
+    @property
+    def link(self) -> str:
+        """Page and query that open it; "" without one."""
+        return lesson_link(*self.lesson) if self.lesson else ""
+
+
+def lesson_link(name: str, step: str) -> str:
+    """Page and query that open a step of a lesson."""
+    return f"{LESSON_URLS[name]}?{step_key(name)}={step}"
 
 
 class Given(NamedTuple):
@@ -77,13 +89,17 @@ def results(tally: Tally) -> list[Result]:
     return found
 
 
-def as_csv(tallies: Iterable[Tally]) -> str:
-    """Every number that was given, one per line, with how often, and the known mistakes that give it."""
+def as_csv(tallies: Sequence[Tally], address: str) -> str:
+    """Every number that was given, one per line, with how often, and the known mistakes that give it.
+
+    Args:
+        address: of the app, for the links, with its slash.
+    """
     written = io.StringIO()
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(["round", "vote", "question", "facts", "asked for", "answer", "is right", "students", "answered", "mistakes", "link"])  # fmt: skip
     for tally in tallies:
-        now, link = tally.round, Source.of(tally.round.question).link
+        now, link = tally.round, _linked(address, Source.of(tally.round.question).link)
         for result in results(tally):
             head = [now.number, now.vote, now.question.prompt, now.question.facts, result.name]
             lines.writerow([*head, result.right, "yes", result.right_count, result.answered, "", link])
@@ -97,7 +113,7 @@ def as_html(tallies: Sequence[Tally], address: str) -> str:
     """One page that needs nothing else: the questions, the answers, and why.
 
     Args:
-        address: of the app, for the links; each ends with a question's own query.
+        address: as for `as_csv`.
     """
     body = "".join(part for tally in tallies for part in _section(tally, address))
     return (
@@ -109,18 +125,28 @@ def as_html(tallies: Sequence[Tally], address: str) -> str:
 
 
 def _section(tally: Tally, address: str) -> Iterator[str]:
-    now, link = tally.round, Source.of(tally.round.question).link
+    now, link = tally.round, _linked(address, Source.of(tally.round.question).link)
     vote = f" (vote {now.vote})" if now.vote > 1 else ""
     yield f"<h2>{html.escape(now.question.prompt)}{vote}</h2><p>{html.escape(now.question.facts)}"
     if link:
-        yield f' · <a href="{html.escape(address)}?{html.escape(link)}">Open it in Quantscope</a>'
+        yield f' · <a href="{html.escape(link)}">Open it in Quantscope</a>'
     yield "</p><table><tr><th>Asked for</th><th>Answer</th><th>Students</th><th>Why</th></tr>"
     for result in results(tally):
         yield _row(result.name, result.right, result.right_count, result, f"Right. {html.escape(result.how)}")
         for given in result.wrong:
-            why = "<br>".join(html.escape(f"{w.sentence} {w.step}".strip()) for w in given.why)
+            why = "<br>".join(reason(each, address) for each in given.why)
             yield _row("", given.value, given.students, result, why or NO_MISTAKE)
     yield "</table>"
+
+
+def reason(why: Why, address: str = "") -> str:
+    """HTML of a mistake's sentence, and of a link to the step that treats it."""
+    step = f' <a href="{html.escape(address + why.link)}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
+    return html.escape(why.sentence) + step
+
+
+def _linked(address: str, link: str) -> str:
+    return link and address + link
 
 
 def _row(name: str, value: str, count: int, result: Result, why: str) -> str:

@@ -4,11 +4,16 @@ import asyncio
 import functools
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from pages.serving import settings
+from pages.serving.classroom.question import Question
 from pages.serving.classroom.store import ClassError, ClassStore
 from pages.serving.log import log
+from pages.serving.metrics import REFUSED
+from pages.serving.middleware.limits import Rate
+from pages.serving.network import network
 
 NAME = "classes-1.sqlite3"  # with another layout of its tables it gets another number
 # On these, processes can't share memory, through which SQLite's WAL shows each what the others wrote
@@ -16,6 +21,7 @@ NETWORK = {
     "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs",
     "smb3", "smbfs",
 }  # fmt: skip
+_begins = Rate(burst=20, per_second=1 / 60)  # of one network, such as a school's
 _MOUNTS = Path("/proc/self/mountinfo")  # Linux only; elsewhere a folder counts as local
 
 
@@ -72,6 +78,21 @@ def current() -> ClassStore:
         ClassError: as `opened_at`.
     """
     return opened_at(settings.current())
+
+
+def begin(visitor: str, plan: Sequence[Question]) -> tuple[str, str]:
+    """Begin a class as `ClassStore.begin`.
+
+    Args:
+        visitor: network address of who begins it; "" if unknown.
+
+    Raises:
+        ClassError: also if too many were begun from there.
+    """
+    if not _begins.allows(network(visitor)):
+        REFUSED.labels("classes").inc()
+        raise ClassError(429, "Too many classes were begun from your network; try again in a minute.")
+    return current().begin(plan)
 
 
 async def keep_tidy() -> None:

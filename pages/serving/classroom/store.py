@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple
 
 from pages.serving.classroom.question import Question, as_json
 from quantcore.errors import QuantError
 
 IDLE, LONGEST = 2 * 3600, 23 * 3600  # seconds; the upkeep runs every hour, and nothing is kept for more than a day
 MOST_BROWSERS, MOST_ROUNDS, MOST_CLASSES = 1000, 200, 1000
+MOST_PLANNED, PLAN_BYTES = 40, 400_000  # questions of a plan, and their size
+BOUNCE = 0.6  # seconds after a press within which another one is the same press: a double click, a worn clicker
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: nothing in it looks like something else
 LENGTH = 8  # characters, 40 bits
 _READ_AS = str.maketrans("oil", "011", " -")
@@ -31,7 +33,7 @@ _WAIT = 5.0  # seconds for another process's write
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"  # while one process writes, the others wait
 _TABLES = """
 CREATE TABLE IF NOT EXISTS classes (
-    code TEXT PRIMARY KEY, secret BLOB, began REAL, touched REAL, last_round INTEGER
+    code TEXT PRIMARY KEY, secret BLOB, began REAL, touched REAL, last_round INTEGER, shown INTEGER, steered REAL, plan TEXT
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rounds (
     code TEXT, round INTEGER, vote INTEGER, phase TEXT, question TEXT, PRIMARY KEY (code, round)
@@ -46,7 +48,6 @@ CREATE TABLE IF NOT EXISTS answers (
 
 Phase = Literal["open", "locked", "revealed"]
 Act = Literal["open", "lock", "reveal", "revote", "reset"]
-ACTS: tuple[Act, ...] = get_args(Act)
 
 
 class ClassError(QuantError):
@@ -65,6 +66,19 @@ class Round:
     vote: int
     phase: Phase
     question: Question
+
+
+class Board(NamedTuple):
+    """What presenter and projector see: how many browsers have ``joined``, and how many of them have ``answered`` the round
+    that is ``current`` for phones; ``shown``, ``first``: the numbers of the round on the projector and of the first one that was
+    not reset, 0 before that.
+    """
+
+    joined: int
+    answered: int
+    current: Round | None
+    shown: int
+    first: int
 
 
 @dataclass(frozen=True)
@@ -86,8 +100,15 @@ def code_of(text: str) -> str:
     return plain if len(plain) == LENGTH and set(plain) <= set(ALPHABET) else ""
 
 
+def viewing(secret: str) -> str:
+    """The key of the projector's link: it reads what the presenter's secret reads, and steers nothing."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:32]
+
+
 class ClassStore:
     """The classes in a database.
+
+    ``secret`` is the presenter's; ``key`` is that or the projector's.
 
     Args:
         path: the file of the database, on a local disk.
@@ -111,15 +132,16 @@ class ClassStore:
         """Close the database."""
         self._db.close()
 
-    def begin(self) -> tuple[str, str]:
-        """Begin a class; return its code, and the secret with which its presenter steers it."""
+    def begin(self, plan: Sequence[Question] = ()) -> tuple[str, str]:
+        """Begin a class with these questions; return its code, and the secret with which its presenter steers it."""
         code, secret = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH)), secrets.token_urlsafe(16)
         self.tidy()
         with self._transaction(WRITE) as db:
             if db.execute("SELECT count(*) FROM classes").fetchone()[0] >= MOST_CLASSES:
                 raise ClassError(503, f"{MOST_CLASSES:,} classes are open here, the limit; try again in an hour.")
             now = self._now()
-            db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0)", (code, _digest(secret), now, now))
+            row = code, _digest(viewing(secret)), now, now, _plan_text(plan)
+            db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0, 0, 0, ?)", row)
         return code, secret
 
     def join(self, code: str, browser: str = "") -> str:
@@ -172,18 +194,30 @@ class ClassStore:
             db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
             return now
 
-    def ask(self, code: str, secret: str, question: Question) -> int:
-        """Ask the class a question; return the number of the round."""
-        with self._steering(code, secret) as db:
-            return self._begin_round(db, code, 1, question)
+    def ask(self, code: str, secret: str, question: Question, after: int | None = None) -> int:
+        """Ask the class a question; return the number of the round.
 
-    def steer(self, code: str, secret: str, act: Act) -> None:
+        Args:
+            after: number of the round, 0 before the first, on which the presenter pressed; a press that was meant for another
+                one changes nothing, and neither does one that follows another within `BOUNCE`.
+        """
+        with self._steering(code, secret) as db:
+            if self._meant(db, code, after):
+                return self._begin_round(db, code, 1, question)
+            return self._find(db, code)
+
+    def steer(self, code: str, secret: str, act: Act, number: int | None = None) -> None:
         """Change the current round.
 
         ``open`` a locked one, ``lock`` its answers, ``reveal`` them, which locks them for good; ``revote``: ask the same
         question again and keep the answers so far; ``reset``: ask it again and delete the answers of this round.
+
+        Args:
+            number: of the round on which the presenter pressed, as for `ask`.
         """
         with self._steering(code, secret) as db:
+            if not self._meant(db, code, number):
+                return
             now = self._current(db, code)
             if now is None:
                 raise ClassError(409, "No question has been asked yet; ask one first.")
@@ -200,26 +234,53 @@ class ClassStore:
                 "UPDATE rounds SET phase = ? WHERE code = ? AND round = ?", (phases[act], code, now.number)
             )
 
+    def look(self, code: str, secret: str, back: bool, number: int) -> None:
+        """Show the previous or the next round on the projector; phones stay at the current one. ``number``: as for `ask`, of
+        the round on the projector.
+        """
+        query = f"SELECT {'max' if back else 'min'}(round) FROM rounds WHERE code = ? AND round {'<' if back else '>'} ?"
+        with self._steering(code, secret) as db:
+            (found,) = db.execute(query, (code, number)).fetchone()
+            if found and self._meant(db, code, number, "shown"):
+                db.execute("UPDATE classes SET shown = ? WHERE code = ?", (found, code))
+
+    def set_plan(self, code: str, secret: str, plan: Sequence[Question]) -> None:
+        """Replace the questions that the class will be asked."""
+        with self._steering(code, secret) as db:
+            db.execute("UPDATE classes SET plan = ? WHERE code = ?", (_plan_text(plan), code))
+
+    def plan(self, code: str, key: str) -> list[Question]:
+        """The questions that the class will be asked, in order, those that it was asked included."""
+        with self._transaction(READ) as db:
+            self._find(db, code, key)
+            (text,) = db.execute("SELECT plan FROM classes WHERE code = ?", (code,)).fetchone()
+            return [Question.from_text(each) for each in json.loads(text)]
+
     def end(self, code: str, secret: str) -> None:
         """End a class and delete all that was kept of it."""
         with self._steering(code, secret) as db:
             _delete(db, code)
         self._forget()
 
-    def counters(self, code: str, secret: str) -> tuple[int, int]:
-        """Return how many browsers have joined, and how many of them have answered the current round."""
+    def board(self, code: str, key: str) -> Board:
+        """What presenter and projector see."""
         with self._transaction(READ) as db:
-            last = self._find(db, code, secret)
-            return self._count(db, "browsers", code), self._count(db, "answers", code, last)
+            last = self._find(db, code, key)
+            (shown,) = db.execute("SELECT shown FROM classes WHERE code = ?", (code,)).fetchone()
+            (first,) = db.execute("SELECT min(round) FROM rounds WHERE code = ?", (code,)).fetchone()
+            counts = self._count(db, "browsers", code), self._count(db, "answers", code, last)
+            return Board(*counts, self._current(db, code), shown, first or 0)
 
-    def tallies(self, code: str, secret: str) -> list[Tally]:
-        """Return the answers of every round, in order."""
+    def tallies(self, code: str, key: str, number: int | None = None) -> list[Tally]:
+        """Return the answers of every round, in order; with a number, only of that one and of earlier votes on its question."""
         with self._transaction(READ) as db:
-            self._find(db, code, secret)
+            first, last = 0, self._find(db, code, key)
+            if number is not None:
+                query = "SELECT max(round) FROM rounds WHERE code = ? AND round <= ? AND vote = 1"
+                first, last = db.execute(query, (code, number)).fetchone()[0] or 0, number
             found = []
-            for row in db.execute(
-                "SELECT round, vote, phase, question FROM rounds WHERE code = ? ORDER BY round", (code,)
-            ):
+            query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? AND round BETWEEN ? AND ? ORDER BY round"
+            for row in db.execute(query, (code, first, last)):
                 now = _round(row)
                 query = "SELECT typed FROM answers WHERE code = ? AND round = ?"
                 given = [json.loads(typed) for (typed,) in db.execute(query, (code, now.number))]
@@ -257,23 +318,35 @@ class ClassStore:
     @contextmanager
     def _steering(self, code: str, secret: str) -> Iterator[sqlite3.Connection]:
         with self._transaction(WRITE) as db:
-            self._touch(db, code, secret)
+            self._find(db, code, viewing(secret))
+            self._touch(db, code)
             yield db
 
-    def _find(self, db: sqlite3.Connection, code: str, secret: str | None = None) -> int:
-        """The last round of a class that has not ended; with a secret, only if that is its presenter's."""
+    def _meant(self, db: sqlite3.Connection, code: str, number: int | None, column: str = "last_round") -> bool:
+        """Whether a press was meant for the round that is there, and is not the one before it again."""
+        if number is None:
+            return True
+        there, steered = db.execute(f"SELECT {column}, steered FROM classes WHERE code = ?", (code,)).fetchone()
+        if number != there or 0 <= self._now() - steered < BOUNCE:
+            return False
+        db.execute("UPDATE classes SET steered = ? WHERE code = ?", (self._now(), code))
+        return True
+
+    def _find(self, db: sqlite3.Connection, code: str, key: str | None = None) -> int:
+        """The last round of a class that has not ended; with a key, only if that may read it."""
         row = db.execute("SELECT secret, began, touched, last_round FROM classes WHERE code = ?", (code,)).fetchone()
         now = self._now()
         if row is None or row[1] < now - LONGEST or row[2] < now - IDLE:
             raise ClassError(
                 404, "There is no class with this code now: check the code, or ask your teacher whether it has ended."
             )
-        if secret is not None and not secrets.compare_digest(row[0], _digest(secret)):
+        # stored is what can be computed from the projector's key, which can be computed from the secret, and not back
+        if key is not None and not any(secrets.compare_digest(row[0], _digest(each)) for each in (key, viewing(key))):
             raise ClassError(403, "Only the presenter's own link can steer this class; open it from there.")
         return int(row[3])
 
-    def _touch(self, db: sqlite3.Connection, code: str, secret: str | None = None) -> None:
-        self._find(db, code, secret)
+    def _touch(self, db: sqlite3.Connection, code: str) -> None:
+        self._find(db, code)
         db.execute("UPDATE classes SET touched = ? WHERE code = ?", (self._now(), code))
 
     def _begin_round(self, db: sqlite3.Connection, code: str, vote: int, question: Question) -> int:
@@ -282,7 +355,7 @@ class ClassStore:
             raise ClassError(409, f"This class has asked {MOST_ROUNDS} times, the limit; begin a new class.")
         row = code, number, vote, "open", question.to_text()
         db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", row)
-        db.execute("UPDATE classes SET last_round = ? WHERE code = ?", (number, code))
+        db.execute("UPDATE classes SET last_round = ?, shown = ? WHERE code = ?", (number, number, code))
         return number
 
     @staticmethod
@@ -320,6 +393,15 @@ class ClassStore:
 
 def _round(row: tuple[int, int, Phase, str]) -> Round:
     return Round(*row[:3], Question.from_text(row[3]))
+
+
+def _plan_text(plan: Sequence[Question]) -> str:
+    text = as_json([question.to_text() for question in plan])
+    if len(plan) > MOST_PLANNED or len(text.encode()) > PLAN_BYTES:
+        raise ClassError(
+            400, f"A plan holds at most {MOST_PLANNED} questions of {PLAN_BYTES:,} bytes together; take one out."
+        )
+    return text
 
 
 def _delete(db: sqlite3.Connection, code: str) -> None:

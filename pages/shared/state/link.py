@@ -28,6 +28,9 @@ _UNDERSTOOD = "_link_understood"  # parameters whose words stand for an option
 # What links carry for each shared tensor, by its key; what this link carries, if that tensor can't be opened
 _IN_STORE, _FAILED = "_link_in_store", "_link_failed"
 _STREAMLIT = {"embed", "embed_options"}
+# What only concerns this reader: the size of text, and the keys to a class. As in pages/browser/link.js.
+PRESENTER, PROJECTOR = "presenter", "projector"
+_OWN = {LARGE, PRESENTER, PROJECTOR}
 
 
 def raw_parameters() -> dict[str, str]:
@@ -262,11 +265,13 @@ def forget() -> None:
 
 
 def address() -> str:
-    """The address of the page with its parameters, except the size of text: whoever opens it may hold a phone."""
+    """The address of the page with its parameters, except those for this reader alone: whoever opens it may hold a phone, and
+    is no presenter of a class.
+    """
     parts = urlsplit(st.context.url or "")
     # a multiple choice repeats its parameter, and to_dict() keeps only the last
     pairs = [
-        (key, value) for key in st.query_params if key != LARGE for value in st.query_params.get_all(key)
+        (key, value) for key in st.query_params if key not in _OWN for value in st.query_params.get_all(key)
     ]
     return urlunsplit((parts.scheme, parts.netloc, parts.path or "/", urlencode(pairs), ""))
 

@@ -120,14 +120,17 @@ def _put(store: TensorStore, tensor: Tensor) -> bool:
 
 @st.dialog("QR code of this link", width="large")
 def show_qr(address: str) -> None:
-    """Show a QR code as large as the window allows, black on white even in a dark theme, and the address beneath."""
+    """Show a QR code as large as the window allows, and the address beneath."""
     if len(address.encode()) > MAX_QR:
         messages.error(
             f"This link has {len(address):,} characters, and a QR code holds at most {MAX_QR:,}: choose a smaller tensor, or "
             "send the link as text."
         )
         return
+    st.html(f'{qr(address)}<p class="qs-address">{html.escape(address)}</p>')
+
+
+def qr(address: str, name: str = "QR code of this link") -> str:
+    """HTML of the QR code of an address, black on white even in a dark theme."""
     image = segno.make_qr(address, error="l").svg_data_uri(border=4, light="#fff", omitsize=True)
-    st.html(
-        f'<img class="qs-qr" alt="QR code of this link" src="{image}"><p class="qs-address">{html.escape(address)}</p>'
-    )
+    return f'<img class="qs-qr" alt="{html.escape(name)}" src="{image}">'

@@ -73,7 +73,7 @@ def test_an_answer_is_counted_once_per_browser_and_may_be_changed(begun):
     classes.answer(code, anna, number, ["01", "−02"])
     classes.answer(code, ben, number, ["0", "-2"])
     assert classes.state(code, anna)[1] == ("1", "-2")
-    assert classes.counters(code, secret) == (3, 2)
+    assert classes.board(code, secret)[:2] == (3, 2)
     tally = answered(classes, code, secret)
     assert (tally.answered, tally.counts) == (2, (Counter({"1": 1, "0": 1}), Counter({"-2": 2})))
 
@@ -99,7 +99,7 @@ def test_a_locked_question_can_be_opened_again(begun):
     classes.steer(code, secret, "lock")
     classes.steer(code, secret, "open")
     classes.answer(code, anna, number, ["1", "1"])
-    assert classes.counters(code, secret) == (1, 1)
+    assert classes.board(code, secret)[:2] == (1, 1)
 
 
 def test_a_revote_keeps_both_votes_and_a_reset_deletes_one(begun):
@@ -130,7 +130,7 @@ def test_only_the_presenters_secret_steers(begun):
         refused(403, classes.ask, code, wrong, ASKED)
         refused(403, classes.steer, code, wrong, "lock")
         refused(403, classes.tallies, code, wrong)
-        refused(403, classes.counters, code, wrong)
+        refused(403, classes.board, code, wrong)
         refused(403, classes.end, code, wrong)
 
 
@@ -323,7 +323,7 @@ def test_two_processes_count_the_same_class(tmp_path):
         assert process.exitcode == 0
     assert failures.empty(), failures.get()
     tally = answered(classes, code, secret)
-    assert classes.counters(code, secret) == (STUDENTS, STUDENTS)
+    assert classes.board(code, secret)[:2] == (STUDENTS, STUDENTS)
     assert tally.answered == STUDENTS
     assert tally.counts == (
         Counter(str(i % 3) for i in range(STUDENTS)),
@@ -350,4 +350,4 @@ def test_who_writes_waits_for_another_process_from_its_first_look(tmp_path):
         waiting.join(0.2)
         assert waiting.is_alive()
     waiting.join()
-    assert first.counters(code, secret) == (1, 0)
+    assert first.board(code, secret)[:2] == (1, 0)

@@ -1,0 +1,159 @@
+"""What steers a class: the links to it, the presenter's presses, and the teacher's own questions."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import streamlit as st
+
+import quantcore as qc
+from pages.learn import views
+from pages.learn.classroom import plan
+from pages.learn.classroom.questions import NAMES, ask_about
+from pages.maps.places import read_element
+from pages.serving import classroom
+from pages.serving.classroom import Board, ClassError, Question
+from pages.shared import messages
+from pages.shared.computing import cache
+from pages.shared.state import choice, link
+from pages.sidebar import sidebar
+
+MINE, ASKED, ELEMENT = "class_mine", "class_asked", "class_element"
+FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT}
+KEYS = {MINE, ASKED, *FREE_TEXT}
+MOST_LINK = 8000  # characters of a link that a question keeps
+_PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
+
+
+class Opened(NamedTuple):
+    """A class that is open: its code, and the presenter's secret or the projector's key."""
+
+    code: str
+    key: str
+    steers: bool
+
+    def as_text(self) -> str:
+        """As an address carries it."""
+        return f"{self.code}.{self.key}"
+
+
+def opened() -> Opened | None:
+    """The class that the address names, or the one that this session presents, which is put into the address again."""
+    text = st.query_params.get(link.PROJECTOR)
+    if text is not None:
+        return _read(text, False)
+    text = st.query_params.get(link.PRESENTER) or st.session_state.get(_PRESENTED)
+    if text is None:
+        return None
+    st.session_state[_PRESENTED] = text
+    link.write(link.PRESENTER, text)
+    return _read(text, True)
+
+
+def _read(text: str, steers: bool) -> Opened:
+    code, _, key = text[:100].partition(".")
+    return Opened(classroom.code_of(code), key, steers)
+
+
+def begin() -> None:
+    """Begin a class with the questions of the plan (a callback)."""
+
+    def do() -> None:
+        code, secret = classroom.begin(st.context.ip_address or "", plan.questions())
+        st.session_state[_PRESENTED] = Opened(code, secret, True).as_text()
+        link.write(link.PRESENTER, None)  # of a class that has ended
+
+    press(do)
+
+
+def end(mine: Opened) -> None:
+    """End the class (a callback)."""
+    press(partial(classroom.current().end, mine.code, mine.key))
+    forget()
+
+
+def forget() -> None:
+    """Present no class any more."""
+    st.session_state.pop(_PRESENTED, None)
+    link.write(link.PRESENTER, None)
+
+
+def press(do: Callable[[], object]) -> None:
+    """Do what a press asks for (a callback); `show_problem` says why that is not possible."""
+    try:
+        do()
+    except ClassError as error:
+        st.session_state[_PROBLEM] = str(error)
+
+
+def show_problem() -> None:
+    """Show why the last press did nothing."""
+    if _PROBLEM in st.session_state:
+        messages.error(st.session_state.pop(_PROBLEM))
+
+
+def address() -> str:
+    """The address of the app, with its slash."""
+    parts = urlsplit(st.context.url or "")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
+
+
+def forward(mine: Opened, board: Board, chosen: Question | None) -> tuple[str, Callable[[], object] | None]:
+    """The label of Next and what it does, in two steps: it reveals the answers, then it asks the question ``chosen``.
+
+    Before that, it brings the projector back from an earlier round.
+    """
+    classes, now, (code, secret, _) = classroom.current(), board.current, mine
+    if now and board.shown < now.number:
+        return "Forward to the next answers", partial(classes.look, code, secret, False, board.shown)
+    if now and now.phase != "revealed":
+        return "Reveal the answers", partial(classes.steer, code, secret, "reveal", now.number)
+    if chosen is None:
+        return "No further question", None
+    label = "Ask the next question" if now else "Ask the first question"
+    return label, partial(classes.ask, code, secret, chosen, now.number if now else 0)
+
+
+def following(board: Board, questions: Sequence[Question]) -> int:
+    """The index of the question after the current one; 0 before the first, and if that is not on the list any more."""
+    if board.current is None or board.current.question not in questions:
+        return 0
+    return questions.index(board.current.question) + 1
+
+
+def own_question(mine: Opened, questions: Sequence[Question]) -> None:
+    """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme."""
+    names = {asked: f"{name.capitalize()}s" for asked, name in NAMES.items()}
+    asked = choice.segmented("Ask for", ASKED, names)
+    chosen = views.yours()
+    if chosen is None:
+        return
+    tensor, scheme = chosen
+    try:
+        at = None
+        if asked == "codes":
+            typed = st.text_input("Element", key=ELEMENT, bind="query-params", placeholder=", ".join("0" * len(tensor.shape)),
+                                  help="The codes asked for are of elements in the block of this one")  # fmt: skip
+            at = read_element(typed, tensor.shape)
+        query, note = _view(link.carries_all(tensor))
+        question = ask_about(cache.result(tensor, scheme), asked, query, at)
+    except qc.QuantError as error:
+        messages.error(str(error))
+        return
+    st.markdown(f"**{messages.plain(question.prompt)}** {messages.plain(question.facts)}")
+    st.markdown(messages.plain(", ".join(question.fields)))
+    if note:
+        st.caption(note)
+    added = partial(classroom.current().set_plan, mine.code, mine.key, [*questions, question])
+    there = question in questions
+    st.button("On the list already" if there else "Add to the questions", disabled=there, on_click=press, args=(added,))
+
+
+def _view(is_whole: bool) -> tuple[str, str]:
+    """Page and query of the view in Explore, and why there is none."""
+    carried = sidebar.KEYS | {link.TENSOR, link.FILE, link.DIGEST}
+    query = urlencode([(k, v) for k, v in parse_qsl(urlsplit(link.address()).query) if k in carried])
+    if is_whole and len(query) <= MOST_LINK:
+        return f"?{query}", ""
+    return "", "What you download after class will have no link for it: this tensor's values are too many for one."

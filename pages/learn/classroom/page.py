@@ -1,0 +1,198 @@
+"""A class that answers together: the presenter's page and, at the projector's link, what the class sees."""
+
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+
+from pages.browser import streamlit_dom
+from pages.learn import frame
+from pages.learn.classroom import controls, results, views
+from pages.learn.classroom.controls import Opened, press
+from pages.serving import classroom
+from pages.serving.classroom import Board, ClassError, Question
+from pages.serving.network import is_loopback
+from pages.shared import messages
+from pages.shared.state import link, sharing
+
+EVERY = 1.0  # seconds: Streamlit has no push
+HELP = {
+    "lock": "Phones can't change their answers",
+    "open": "Phones can change their answers again",
+    "revote": "Asks the same question again and keeps the answers so far: both votes are shown",
+    "reset": "Asks the question again and deletes its answers",
+}
+AGAIN: dict[str, classroom.Act] = {"Vote again": "revote", "Reset": "reset"}
+PROJECTED = "html{font-size:clamp(18px,1.4vw,32px) !important}"  # as in large mode
+CSS = streamlit_dom.read(Path(__file__).parent / "class.css")
+
+
+def start() -> None:
+    """Draw what a class is, and the button that begins one."""
+    st.markdown("# Class: everyone predicts on a phone, then sees why")
+    st.markdown(
+        "- Students join on their phones by a QR code or a short code, without an account or a name, and answer one question at "
+        "a time: which codes, scales or zero points does this tensor get?\n"
+        "- The projector shows the question and how many have answered, then every answer: how many gave it, and the known "
+        "mistakes that give exactly this number.\n"
+        "- Begin with the questions of the lessons, and add your own about any tensor and scheme.\n"
+        "- Reveal, talk, and vote again: both votes are shown side by side."
+    )
+    try:
+        classroom.current()
+    except ClassError as error:
+        messages.error(str(error))
+        return
+    st.button("Begin a class", type="primary", key="class_begin", on_click=controls.begin)
+    st.caption(
+        "Students who predict before a demonstration understand it better than those who only watch (Crouch et al. 2004, "
+        "American Journal of Physics 72, 835; Miller et al. 2013, Physical Review ST Physics Education Research 9, 020113). "
+        "Only answers are kept, without names or addresses, until the class ends: when you end it, after two hours without use, "
+        "or after a day at most."
+    )
+
+
+@st.fragment(run_every=EVERY)
+def project(mine: Opened) -> None:
+    """Draw what the class sees, and keep it up to date."""
+    try:
+        board = classroom.current().board(mine.code, mine.key)
+        votes = classroom.current().tallies(mine.code, mine.key, board.shown)
+    except ClassError as error:
+        messages.error(str(error))
+        return
+    join = views.joining(mine.code, controls.address())
+    if not votes:
+        st.html(f'<div class="qs-class qs-before-first"><h1>Join the class</h1>{join}{views.counter(board)}</div>')
+        return
+    now = votes[-1].round
+    if now.phase == "revealed":
+        main = views.answers(votes)
+    else:
+        main = f'<div class="qs-open">{views.asked(now)}{join}</div>'
+    st.html(f'<div class="qs-class">{views.heading(now)}{main}{views.counter(board)}</div>')
+
+
+@st.fragment(run_every=EVERY)
+def follow(mine: Opened, drawn: Board, peek: bool) -> None:
+    """Draw how many have answered and what, and keep it up to date; if another window steers too, draw the page again."""
+    try:
+        board = classroom.current().board(mine.code, mine.key)
+        votes = classroom.current().tallies(mine.code, mine.key, board.shown)
+    except ClassError as error:
+        messages.error(str(error))
+        return
+    if (board.current, board.shown) != (drawn.current, drawn.shown):
+        st.rerun()
+    st.html(views.counter(board))
+    if votes:
+        now = votes[-1].round
+        shown = views.answers(votes) if peek or now.phase == "revealed" else views.asked(now)
+        st.html(f'<div class="qs-class">{views.heading(now, 2)}{shown}</div>')
+
+
+def head(mine: Opened) -> None:
+    """Draw the code, and what goes with the class as a whole."""
+    title, more = st.columns([2, 5], vertical_alignment="center")
+    title.markdown(f"# Class {views.spelled(mine.code)}")
+    at, code = controls.address(), mine.code
+    projector = {link.PROJECTOR: f"{code}.{classroom.viewing(mine.key)}"}
+    with more.container(horizontal=True, horizontal_alignment="right", key="class_more"):
+        st.link_button("Projector", f"{at}learn-class?{urlencode(projector)}", icon=":material/slideshow:",
+                       help="Opens what the class sees; it can't steer the class")  # fmt: skip
+        with st.popover("Join", icon=":material/qr_code_2:"):
+            st.html(views.joining(code, at))
+        with st.popover("Download", icon=":material/download:"):
+            st.write("Questions, answers and links, for as long as the class lasts:")
+            for name, write in (("csv", results.as_csv), ("html", results.as_html)):
+                st.download_button(f"class.{name}", partial(written, mine, write, at), f"class-{code}.{name}", on_click="ignore")
+        with st.popover("End", icon=":material/stop_circle:"):
+            st.write("Ends the class for everyone and deletes its answers. Download them first.")
+            st.button("End the class", key="class_end", on_click=controls.end, args=(mine,))
+
+
+def written(mine: Opened, write: results.Writer, at: str) -> str:
+    """A file of all answers so far."""
+    return write(classroom.current().tallies(mine.code, mine.key), at)
+
+
+def steer(mine: Opened, board: Board, chosen: Question | None) -> None:
+    """Draw the buttons that steer. Their keys name the round that they are for, so that a press too many finds none."""
+    now, (code, secret, _), classes = board.current, mine, classroom.current()
+    stands = f"{board.shown}_{now.number if now else 0}_{now.phase if now else ''}"
+    with st.container(key="lesson_previous", width=120):
+        back = partial(classes.look, code, secret, True, board.shown)
+        st.button("Previous", key=f"class_back_{stands}", on_click=press, args=(back,), disabled=board.shown <= board.first,
+                  help="Shows the answers to the previous question again; phones stay at this one", width="stretch")  # fmt: skip
+    with st.container(key="lesson_next", width=260):
+        label, do = controls.forward(mine, board, chosen)
+        st.button(label, key=f"class_next_{stands}", type="primary", on_click=press, args=(do,), disabled=do is None, width="stretch")
+    for label, act in (("Unlock", "open") if now and now.phase == "locked" else ("Lock", "lock"), *AGAIN.items()):
+        do = partial(classes.steer, code, secret, act, now.number if now else 0)
+        off = now is None or (act in ("lock", "open") and now.phase == "revealed")
+        st.button(label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act])
+
+
+def choose(mine: Opened, board: Board, questions: list[Question]) -> Question | None:
+    """Draw the choice of the next question; return it, None if there is no further one."""
+    after = controls.following(board, questions)
+    index = st.selectbox(
+        "Next question",
+        range(len(questions)),
+        index=after if after < len(questions) else None,
+        format_func=lambda i: f"{i + 1} of {len(questions)} · {questions[i].prompt} {questions[i].facts}",
+        key=f"class_choice_{board.current.number if board.current else 0}_{len(questions)}",
+        placeholder="No further question: choose one, or add your own",
+    )
+    if index is None:
+        return None
+    rest = [question for i, question in enumerate(questions) if i != index]
+    less = partial(classroom.current().set_plan, mine.code, mine.key, rest)
+    st.button("Remove it from the list", key=f"class_remove_{index}_{len(questions)}", type="tertiary", on_click=press, args=(less,))
+    return questions[index]
+
+
+def present(mine: Opened) -> None:
+    """Draw the presenter's page."""
+    board, questions = classroom.current().board(mine.code, mine.key), classroom.current().plan(mine.code, mine.key)
+    head(mine)
+    controls.show_problem()
+    if is_loopback(urlsplit(st.context.url or "").hostname or ""):
+        messages.warning("Phones can't reach this address: open this page at the machine's own name or address.")
+    steering = st.container(horizontal=True, key="class_steer")
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        chosen = choose(mine, board, questions)
+        if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params",
+                     help="About the tensor and scheme in the sidebar, which are those of the other pages"):  # fmt: skip
+            controls.own_question(mine, questions)
+        peek = st.toggle("Show me the answers before they are revealed", key="class_peek")
+        st.caption(
+            "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous. Each browser has one answer to "
+            "a question, but a private window can vote twice. Only this window's address steers the class; Link leaves it out."
+        )
+    with right:
+        follow(mine, board, peek)
+    with steering:
+        steer(mine, board, chosen)
+
+
+st.html(f"<style>{CSS}</style>")
+frame.plain()
+mine = controls.opened()
+try:
+    if mine is None:
+        start()
+    elif mine.steers:
+        sharing.note("The link leaves out your class: students join at its code, and only this window's address steers it.")
+        present(mine)
+    else:
+        sharing.note("The link leaves out the class: its answers can be seen only at the projector's own address.")
+        st.html(f"<style>{PROJECTED}</style>")
+        with st.container(key="class_projected"):
+            project(mine)
+except ClassError as error:
+    controls.forget()
+    start()
+    messages.error(str(error))

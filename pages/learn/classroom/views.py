@@ -1,0 +1,131 @@
+"""What projector and presenter see of a class, as HTML; all text in it is escaped."""
+
+import html
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pages.learn.classroom.questions import Shown, Source
+from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Given, Result, reason, results
+from pages.serving.classroom import Board, Round, Tally
+from pages.shared.state.sharing import qr
+
+PHASES = {"open": "open", "locked": "locked", "revealed": "answers revealed"}
+
+
+def spelled(code: str) -> str:
+    """A class's code as people read it to each other."""
+    return f"{code[:4]}-{code[4:]}".upper()
+
+
+def joining(code: str, address: str) -> str:
+    """How to join: QR code, address, code."""
+    whole = f"{address}class/{code}"
+    shown = html.escape(f"{address}class".partition("://")[2])
+    return (
+        f'<div class="qs-join">{qr(whole, "QR code of the address where students join")}'
+        f"<p>{shown}<br><b>{spelled(code)}</b></p></div>"
+    )
+
+
+def counter(board: Board) -> str:
+    """How many have answered, and whether they still can."""
+    if board.current is None:
+        return f'<div class="qs-count"><b>{board.joined}</b> joined</div>'
+    fraction = board.answered / board.joined if board.joined else 0
+    return (
+        f'<div class="qs-count"><b>{board.answered} of {board.joined}</b> answered · {PHASES[board.current.phase]}'
+        f'<i class="qs-bar" style="--qs-share:{fraction:.1%}"></i></div>'
+    )
+
+
+def heading(now: Round, level: int = 1) -> str:
+    """The question, and what is given."""
+    vote = f" (vote {now.vote})" if now.vote > 1 else ""
+    prompt = f"<h{level}>{html.escape(now.question.prompt)}{vote}</h{level}>"
+    return f'{prompt}<p class="qs-facts">{_minus(now.question.facts)}</p>'
+
+
+def asked(now: Round) -> str:
+    """The tensor, with the elements asked for, and the names of the numbers asked for."""
+    part = Source.of(now.question).part
+    names = "".join(f"<li>{_minus(name)}</li>" for name in now.question.fields)
+    return f'<div class="qs-asked">{_table(part) if part else ""}<ul>{names}</ul></div>'
+
+
+def answers(votes: Sequence[Tally]) -> str:
+    """Each number with its answers as bars, and beside them the commonest wrong ones with the mistakes that give exactly them.
+
+    Args:
+        votes: on one question; of the last two, the earlier one is shown too.
+    """
+    now = results(votes[-1])
+    before: list[Result | None] = [*results(votes[-2])] if len(votes) > 1 else [None] * len(now)
+    cards = "".join(_card(*pair) for pair in zip(now, before, strict=True))
+    key = "<p>Pale: the vote before.</p>" if len(votes) > 1 else ""
+    return f'<div class="qs-answers"><div class="qs-cards">{cards}</div><div class="qs-why">{_reasons(now)}{key}</div></div>'
+
+
+def _table(part: Shown) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *part.columns))
+    rows = "".join(
+        f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
+    )
+    return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+def _cells(part: Shown, row: int) -> Iterator[str]:
+    for column, text in enumerate(part.texts[row]):
+        yield f"<td{' class=qs-marked' * ((row, column) in part.marked)}>{_minus(text)}</td>"
+
+
+def _card(now: Result, before: Result | None) -> str:
+    """One number: the right answer, how it is computed, and the commonest wrong answers."""
+    earlier = {given.value: given.students for given in before.wrong} if before else {}
+    wrong = {given.value: given.students for given in now.wrong}
+    values = sorted({**earlier, **wrong}, key=lambda v: (-wrong.get(v, 0), -earlier.get(v, 0), float(v)))
+    right = _row(now.right, now.right_count, now, before and before.right_count, before, "qs-right")
+    rows = "".join(
+        _row(value, wrong.get(value, 0), now, earlier.get(value, 0) if before else None, before) for value in values[:SHOWN]
+    )
+    more = f"<small>and {len(values) - SHOWN} other numbers</small>" if len(values) > SHOWN else ""
+    shares = " → ".join(f"{result.fraction_right:.0%}" for result in (before, now) if result)
+    return (
+        f'<div class="qs-card"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}<small>{_minus(now.how)}</small>'
+        f"{rows}{more}</div>"
+    )
+
+
+def _row(
+    value: str, count: int, now: Result, earlier: int | None, before: Result | None, name: str = "qs-wrong"
+) -> str:
+    bars, shown = f'<i style="--qs-share:{_share(count, now)}"></i>', f"{count}"
+    if before is not None and earlier is not None:
+        bars = f'<i class="qs-before" style="--qs-share:{_share(earlier, before)}"></i>{bars}'
+        shown = f"{earlier} → {count}"
+    return f'<div class="qs-given {name}"><b>{_minus(value)}</b><div>{bars}</div><span>{shown}</span></div>'
+
+
+def _share(count: int, result: Result) -> str:
+    return f"{count / result.answered if result.answered else 0:.1%}"
+
+
+def _reasons(found: Sequence[Result]) -> str:
+    """The wrong answers that the bars show, the commonest first, and why somebody gives each."""
+    every: list[tuple[Result, Given]] = [
+        (result, given) for result in found for given in islice(result.wrong, SHOWN)
+    ]
+    if not every:
+        return "<p>No wrong answers.</p>" if any(result.answered for result in found) else "<p>No answers.</p>"
+    every.sort(key=lambda pair: -pair[1].students)
+    return "<dl>" + "".join(_reason(*pair) for pair in every) + "</dl>"
+
+
+def _reason(result: Result, given: Given) -> str:
+    students = f"{given.students} student{'s' * (given.students != 1)}"
+    why = "".join(f"<dd>{reason(each)}</dd>" for each in given.why) or f"<dd>{NO_MISTAKE}</dd>"
+    return f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>{why}"
+
+
+def _minus(text: str) -> str:
+    """Escaped, with a minus sign before numbers."""
+    return html.escape(text).replace("-", "−")
