@@ -7,7 +7,6 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn import frame
 from pages.learn.classroom import controls, results, views
 from pages.learn.classroom.controls import Opened, press
 from pages.serving import classroom
@@ -63,15 +62,7 @@ def project(mine: Opened) -> None:
         messages.error(str(error))
         return
     join = views.joining(mine.code, controls.address())
-    if not votes:
-        st.html(f'<div class="qs-class qs-before-first"><h1>Join the class</h1>{join}{views.counter(board)}</div>')
-        return
-    now = votes[-1].round
-    if now.phase == "revealed":
-        main = views.answers(votes)
-    else:
-        main = f'<div class="qs-open">{views.asked(now)}{join}</div>'
-    st.html(f'<div class="qs-class">{views.heading(now)}{main}{views.counter(board)}</div>')
+    st.html(views.scene(board, votes, join) if votes else views.waiting(board, join))
 
 
 @st.fragment(run_every=EVERY)
@@ -85,11 +76,7 @@ def follow(mine: Opened, drawn: Board, peek: bool) -> None:
         return
     if (board.current, board.shown) != (drawn.current, drawn.shown):
         st.rerun()
-    st.html(views.counter(board))
-    if votes:
-        now = votes[-1].round
-        shown = views.answers(votes) if peek or now.phase == "revealed" else views.asked(now)
-        st.html(f'<div class="qs-class">{views.heading(now, 2)}{shown}</div>')
+    st.html(views.scene(board, votes, peek=peek, level=2) if votes else f"<p>{board.joined} joined.</p>")
 
 
 def head(mine: Opened) -> None:
@@ -149,7 +136,7 @@ def choose(mine: Opened, board: Board, questions: list[Question]) -> Question | 
         return None
     rest = [question for i, question in enumerate(questions) if i != index]
     less = partial(classroom.current().set_plan, mine.code, mine.key, rest)
-    st.button("Remove it from the list", key=f"class_remove_{index}_{len(questions)}", type="tertiary", on_click=press, args=(less,))
+    st.button("Remove", key=f"class_remove_{index}_{len(questions)}", on_click=press, args=(less,), help="From the list of questions")
     return questions[index]
 
 
@@ -163,7 +150,8 @@ def present(mine: Opened) -> None:
     steering = st.container(horizontal=True, key="class_steer")
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        chosen = choose(mine, board, questions)
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            chosen = choose(mine, board, questions)
         if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params",
                      help="About the tensor and scheme in the sidebar, which are those of the other pages"):  # fmt: skip
             controls.own_question(mine, questions)
@@ -179,7 +167,6 @@ def present(mine: Opened) -> None:
 
 
 st.html(f"<style>{CSS}</style>")
-frame.plain()
 mine = controls.opened()
 try:
     if mine is None:

@@ -216,7 +216,8 @@ def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits:
     wrong: dict[tuple[str, str], str] = {}
     for answer in answers(result, asked, place):
         if digits or answer.value == round(answer.value):
-            wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), answer.sentence)
+            sentence = answer.sentence.removesuffix(f" It is {scale_formula(t)}.")  # which ``how`` says once
+            wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), sentence)
     return Explained(place, how, tuple((*key, sentence) for key, sentence in wrong.items()))
 
 

@@ -2,14 +2,14 @@
 
 import html
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import zip_longest
 
 from pages.learn.classroom.questions import Shown, Source
 from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Given, Result, reason, results
-from pages.serving.classroom import Board, Round, Tally
+from pages.serving.classroom import Board, Question, Tally
 from pages.shared.state.sharing import qr
 
-PHASES = {"open": "open", "locked": "locked", "revealed": "answers revealed"}
+FEW = 3  # numbers that a projector shows in larger type
 
 
 def spelled(code: str) -> str:
@@ -27,42 +27,45 @@ def joining(code: str, address: str) -> str:
     )
 
 
-def counter(board: Board) -> str:
-    """How many have answered, and whether they still can."""
-    if board.current is None:
-        return f'<div class="qs-count"><b>{board.joined}</b> joined</div>'
-    fraction = board.answered / board.joined if board.joined else 0
+def waiting(board: Board, join: str) -> str:
+    """What the class sees before the first question."""
+    return f'<div class="qs-class qs-wait"><h1>Join the class</h1>{join}<div class="qs-count"><b>{board.joined}</b> joined</div></div>'
+
+
+def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1) -> str:
+    """A question with what is given and how many have answered; then the tensor and how to ``join``, or the answers.
+
+    Args:
+        votes: on the question; of the last two, the earlier one is shown too.
+        peek: whether to show the answers before they are revealed.
+        level: of the heading.
+    """
+    now, question = votes[-1].round, votes[-1].round.question
+    vote, joined = f" (vote {now.vote})" if now.vote > 1 else "", max(board.joined, votes[-1].answered)
+    share = f"{votes[-1].answered / joined if joined else 0:.1%}"
+    main = _answers(votes) if peek or now.phase == "revealed" else f'<div class="qs-open">{_asked(question)}{join}</div>'
     return (
-        f'<div class="qs-count"><b>{board.answered} of {board.joined}</b> answered · {PHASES[board.current.phase]}'
-        f'<i class="qs-bar" style="--qs-share:{fraction:.1%}"></i></div>'
+        f'<div class="qs-class{" qs-few" * (len(question.fields) <= FEW)}"><div class="qs-top"><div><h{level}>{html.escape(question.prompt)}{vote}</h{level}>'
+        f'<p class="qs-facts">{_minus(question.facts)}</p></div><div class="qs-count"><b>{votes[-1].answered} of {joined}</b> '
+        f'answered · {now.phase}<i class="qs-bar" style="--qs-share:{share}"></i></div></div>{main}</div>'
     )
 
 
-def heading(now: Round, level: int = 1) -> str:
-    """The question, and what is given."""
-    vote = f" (vote {now.vote})" if now.vote > 1 else ""
-    prompt = f"<h{level}>{html.escape(now.question.prompt)}{vote}</h{level}>"
-    return f'{prompt}<p class="qs-facts">{_minus(now.question.facts)}</p>'
+def _asked(question: Question) -> str:
+    """The tensor, with the elements asked for, or the names of the numbers asked for."""
+    part = Source.of(question).part
+    if part is not None and part.marked:
+        return _table(part)
+    names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
+    return f"{_table(part) if part else ''}<ul>{names}</ul>"
 
 
-def asked(now: Round) -> str:
-    """The tensor, with the elements asked for, and the names of the numbers asked for."""
-    part = Source.of(now.question).part
-    names = "".join(f"<li>{_minus(name)}</li>" for name in now.question.fields)
-    return f'<div class="qs-asked">{_table(part) if part else ""}<ul>{names}</ul></div>'
-
-
-def answers(votes: Sequence[Tally]) -> str:
-    """Each number with its answers as bars, and beside them the commonest wrong ones with the mistakes that give exactly them.
-
-    Args:
-        votes: on one question; of the last two, the earlier one is shown too.
-    """
-    now = results(votes[-1])
-    before: list[Result | None] = [*results(votes[-2])] if len(votes) > 1 else [None] * len(now)
-    cards = "".join(_card(*pair) for pair in zip(now, before, strict=True))
-    key = "<p>Pale: the vote before.</p>" if len(votes) > 1 else ""
-    return f'<div class="qs-answers"><div class="qs-cards">{cards}</div><div class="qs-why">{_reasons(now)}{key}</div></div>'
+def _answers(votes: Sequence[Tally]) -> str:
+    """Each number with its answers as bars, and beside them the commonest wrong ones with the mistakes that give exactly them."""
+    now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
+    cards = "".join(_card(*pair) for pair in zip_longest(now, before))
+    key = "<p>Pale bars: the vote before.</p>" if before else ""
+    return f'<div class="qs-answers"><div class="qs-cards">{cards}</div><div class="qs-why">{key}{_reasons(now)}</div></div>'
 
 
 def _table(part: Shown) -> str:
@@ -90,7 +93,7 @@ def _card(now: Result, before: Result | None) -> str:
     more = f"<small>and {len(values) - SHOWN} other numbers</small>" if len(values) > SHOWN else ""
     shares = " → ".join(f"{result.fraction_right:.0%}" for result in (before, now) if result)
     return (
-        f'<div class="qs-card"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}<small>{_minus(now.how)}</small>'
+        f'<div class="qs-answer"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}<small>{_minus(now.how)}</small>'
         f"{rows}{more}</div>"
     )
 
@@ -111,9 +114,7 @@ def _share(count: int, result: Result) -> str:
 
 def _reasons(found: Sequence[Result]) -> str:
     """The wrong answers that the bars show, the commonest first, and why somebody gives each."""
-    every: list[tuple[Result, Given]] = [
-        (result, given) for result in found for given in islice(result.wrong, SHOWN)
-    ]
+    every = [(result, given) for result in found for given in result.wrong[:SHOWN]]
     if not every:
         return "<p>No wrong answers.</p>" if any(result.answered for result in found) else "<p>No answers.</p>"
     every.sort(key=lambda pair: -pair[1].students)
