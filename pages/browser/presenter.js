@@ -1,11 +1,11 @@
 // A lesson or the plan is presented with the keys that a clicker sends: PageDown and → go forward, PageUp and ← back.
 //
 // They press the page's own Next and Previous. Where the focus is in something that has a use for these keys, they are left
-// to it, and Space and Enter always are. The focus stays on Next or Previous when the last step turns the button into a link.
+// to it, and Enter always is; Space too, except that it goes forward in a class when nothing has the focus. The focus stays on Next or Previous when the last step turns the button into a link.
 (() => {
   if (document.qsPresenter) return;
   document.qsPresenter = true;
-  const KEYS = { PageDown: "next", ArrowRight: "next", PageUp: "previous", ArrowLeft: "previous" };
+  const KEYS = { PageDown: "next", ArrowRight: "next", " ": "next", PageUp: "previous", ArrowLeft: "previous" };
   const FIELD = "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable=true], [role=combobox]";
   const OWN = `${FIELD}, [role=slider], [role=tab], [role=listbox], [role=menu], [role=grid], %data_frame%, .qs-maps, .js-plotly-plot`;
   const OPEN = "[role=dialog], %popover_body%, [role=listbox]"; // while one is open, the page behind it stays
@@ -15,6 +15,7 @@
     const name = KEYS[event.key], at = document.activeElement ?? document.body;
     if (!name || event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
     if (!control(name) || at.closest(OWN) || document.querySelector(OPEN)) return;
+    if (event.key === " " && !(document.querySelector(".st-key-class_steer") && at.matches("body, %main%"))) return;
     if (event.key.startsWith("Arrow") && at.closest("[role=radiogroup], [type=radio]")) return; // they choose
     event.preventDefault(); // or the page would scroll
     event.stopPropagation();

@@ -69,8 +69,12 @@ def begin() -> None:
 
 def end(mine: Opened) -> None:
     """End the class (a callback)."""
-    press(partial(classroom.current().end, mine.code, mine.key))
-    forget()
+
+    def do() -> None:
+        classroom.current().end(mine.code, mine.key)
+        forget()
+
+    press(do)
 
 
 def forget() -> None:

@@ -16,6 +16,7 @@ from pages.shared import messages
 from pages.shared.state import link, sharing
 
 EVERY = 1.0  # seconds: Streamlit has no push
+GONE = (403, 404)  # what is answered where there is no class, or none that this key opens
 HELP = {
     "lock": "Phones can't change their answers",
     "open": "Phones can change their answers again",
@@ -53,30 +54,25 @@ def start() -> None:
 
 
 @st.fragment(run_every=EVERY)
-def project(mine: Opened) -> None:
-    """Draw what the class sees, and keep it up to date."""
+def show(mine: Opened, drawn: Board | None = None, peek: bool = False) -> None:
+    """Draw what the class sees, or the presenter, and keep it up to date.
+
+    Args:
+        drawn: for the presenter: where another window has steered further, the whole page is drawn again.
+        peek: whether the presenter sees answers before they are revealed.
+    """
     try:
         board = classroom.current().board(mine.code, mine.key)
         votes = classroom.current().tallies(mine.code, mine.key, board.shown)
     except ClassError as error:
+        if drawn and error.status in GONE:
+            st.rerun()
         messages.error(str(error))
         return
-    join = views.joining(mine.code, controls.address())
-    st.html(views.scene(board, votes, join) if votes else views.waiting(board, join))
-
-
-@st.fragment(run_every=EVERY)
-def follow(mine: Opened, drawn: Board, peek: bool) -> None:
-    """Draw how many have answered and what, and keep it up to date; if another window steers too, draw the page again."""
-    try:
-        board = classroom.current().board(mine.code, mine.key)
-        votes = classroom.current().tallies(mine.code, mine.key, board.shown)
-    except ClassError as error:
-        messages.error(str(error))
-        return
-    if (board.current, board.shown) != (drawn.current, drawn.shown):
+    if drawn and (board.current, board.shown) != (drawn.current, drawn.shown):
         st.rerun()
-    st.html(views.scene(board, votes, peek=peek, level=2) if votes else f"<p>{board.joined} joined.</p>")
+    join = "" if drawn else views.joining(mine.code, controls.address())
+    st.html(views.scene(board, votes, join, peek, 2 if drawn else 1) if votes else views.waiting(board, join))
 
 
 def head(mine: Opened) -> None:
@@ -152,16 +148,16 @@ def present(mine: Opened) -> None:
     with left:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             chosen = choose(mine, board, questions)
-        if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params",
-                     help="About the tensor and scheme in the sidebar, which are those of the other pages"):  # fmt: skip
-            controls.own_question(mine, questions)
         peek = st.toggle("Show me the answers before they are revealed", key="class_peek")
         st.caption(
             "Keys and clickers: →, PageDown and Space press the blue button, ← and PageUp Previous. Each browser has one answer to "
             "a question, but a private window can vote twice. Only this window's address steers the class; Link leaves it out."
         )
+        if st.toggle("Add a question about my tensor", key=controls.MINE, bind="query-params",
+                     help="About the tensor and scheme in the sidebar, which are those of the other pages"):  # fmt: skip
+            controls.own_question(mine, questions)
     with right:
-        follow(mine, board, peek)
+        show(mine, board, peek)
     with steering:
         steer(mine, board, chosen)
 
@@ -178,8 +174,9 @@ try:
         sharing.note("The link leaves out the class: its answers can be seen only at the projector's own address.")
         st.html(f"<style>{PROJECTED}</style>")
         with st.container(key="class_projected"):
-            project(mine)
+            show(mine)
 except ClassError as error:
-    controls.forget()
-    start()
     messages.error(str(error))
+    if error.status in GONE:
+        controls.forget()
+        start()

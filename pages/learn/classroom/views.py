@@ -28,8 +28,9 @@ def joining(code: str, address: str) -> str:
 
 
 def waiting(board: Board, join: str) -> str:
-    """What the class sees before the first question."""
-    return f'<div class="qs-class qs-wait"><h1>Join the class</h1>{join}<div class="qs-count"><b>{board.joined}</b> joined</div></div>'
+    """What is shown before the first question."""
+    heading = "<h1>Join the class</h1>" if join else ""
+    return f'<div class="qs-class{" qs-wait" * bool(join)}">{heading}{join}<div class="qs-count"><b>{board.joined}</b> joined</div></div>'
 
 
 def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1) -> str:
@@ -64,8 +65,12 @@ def _answers(votes: Sequence[Tally]) -> str:
     """Each number with its answers as bars, and beside them the commonest wrong ones with the mistakes that give exactly them."""
     now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
     cards = "".join(_card(*pair) for pair in zip_longest(now, before))
+    across = 2 if len(now) == 4 else min(len(now), 3)
     key = "<p>Pale bars: the vote before.</p>" if before else ""
-    return f'<div class="qs-answers"><div class="qs-cards">{cards}</div><div class="qs-why">{key}{_reasons(now)}</div></div>'
+    return (
+        f'<div class="qs-answers"><div class="qs-cards" style="--qs-across:{across}">{cards}</div>'
+        f'<div class="qs-why">{key}{_reasons(now)}</div></div>'
+    )
 
 
 def _table(part: Shown) -> str:
