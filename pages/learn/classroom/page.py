@@ -44,6 +44,7 @@ def start() -> None:
     except ClassError as error:
         messages.error(str(error))
         return
+    controls.show_problem()
     st.button("Begin a class", type="primary", key="class_begin", on_click=controls.begin)
     st.caption(
         "Students who predict before a demonstration understand it better than those who only watch (Crouch et al. 2004, "
@@ -113,7 +114,7 @@ def steer(mine: Opened, board: Board, chosen: Question | None) -> None:
         st.button(label, key=f"class_next_{stands}", type="primary", on_click=press, args=(do,), disabled=do is None, width="stretch")
     for label, act in (("Unlock", "open") if now and now.phase == "locked" else ("Lock", "lock"), *AGAIN.items()):
         do = partial(classes.steer, code, secret, act, now.number if now else 0)
-        off = now is None or (act in ("lock", "open") and now.phase == "revealed")
+        off = now is None or board.shown != now.number or (act == "lock" and now.phase == "revealed")
         st.button(label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act])
 
 

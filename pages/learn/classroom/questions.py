@@ -118,6 +118,8 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
     facts += (given[0] if one else []) + ([f"{DIGITS} significant digits"] if asked == "scale" else [])
     digits = DIGITS if asked == "scale" else 0
     right = [{"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked] for t in traces]
+    if not np.isfinite(right).all():
+        raise qc.QuantError(f"A {NAMES[asked]} asked for is not finite; remove NaN and infinities from the tensor.")
     explained = tuple(_explained(result, asked, t, place, digits) for t, place in zip(traces, places, strict=True))
     return Question(
         _prompt(asked, len(places), result.scale.numel() == 1),

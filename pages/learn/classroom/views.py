@@ -44,11 +44,12 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
     now, question = votes[-1].round, votes[-1].round.question
     vote, joined = f" (vote {now.vote})" if now.vote > 1 else "", max(board.joined, votes[-1].answered)
     share = f"{votes[-1].answered / joined if joined else 0:.1%}"
-    main = _answers(votes) if peek or now.phase == "revealed" else f'<div class="qs-open">{_asked(question)}{join}</div>'
+    told = peek or now.phase == "revealed"
+    main = _answers(votes) if told else f'<div class="qs-open">{_asked(question)}{join}</div>'
     return (
         f'<div class="qs-class{" qs-few" * (len(question.fields) <= FEW)}"><div class="qs-top"><div><h{level}>{html.escape(question.prompt)}{vote}</h{level}>'
         f'<p class="qs-facts">{_minus(question.facts)}</p></div><div class="qs-count"><b>{votes[-1].answered} of {joined}</b> '
-        f'answered · {now.phase}<i class="qs-bar" style="--qs-share:{share}"></i></div></div>{main}</div>'
+        f'answered · {now.phase}<i class="qs-bar" style="--qs-share:{share}"></i>{join * told}</div></div>{main}</div>'
     )
 
 

@@ -1,11 +1,18 @@
 """Questions to a class: what they ask for is told apart by the catalogue of mistakes, whose answers they carry."""
 
+import itertools
+from collections import Counter
+
+import numpy as np
 import pytest
 
 import quantcore as qc
+from pages.learn.classroom import questions
 from pages.learn.classroom.questions import Source, as_typed, ask_about
-from quantcore.mistakes import giving
+from quantcore.mistakes import answers, giving
+from quantcore.numerics import decimal
 from quantcore.prediction.practice import practice
+from quantcore.tracing import number
 
 FOUND = practice(qc.INT4, False, 3, clipping=True)
 RESULT = qc.apply(FOUND.x, qc.Scheme(qc.INT4, False, range_setting=qc.Fixed(FOUND.low, FOUND.high)))
@@ -28,16 +35,48 @@ def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked)
     assert explained > len(question.fields)
 
 
-def test_the_elements_asked_for_tell_mistakes_apart():
-    question = ask_about(RESULT, "codes")
-    told = set()
-    for each in Source.of(question).fields:
-        values = [text for text, _, _ in each.wrong]
-        alone = {name for text, name, _ in each.wrong if values.count(text) == 1}
-        assert alone - told or len(question.fields) == 2
-        told |= alone
-    assert len(told) >= 4
-    assert len(set(question.fields)) > 1
+TENSORS = {
+    "lesson": (RESULT, (0, 0)),
+    "rows": (ROWS, (1, 0)),
+    "reading": (qc.apply([3.2, 17.0, 36.6, 58.4, 71.9, 99.0], qc.Scheme.parse("uint3 asymmetric fixed(0, 100)")), (0,)),
+    "zeros": (qc.apply([0.0, 0.0, 0.0, 1.0, 0.0, -2.5], qc.Scheme.parse("int4")), (0,)),
+    "one": (qc.apply(3.0, qc.Scheme.parse("int8")), ()),
+    "symmetric": (qc.apply(practice(qc.INT8, True, 5).x, qc.Scheme.parse("int8")), (0, 0)),
+    "wrap": (qc.apply(FOUND.x, qc.Scheme.parse("int4 fixed(-7, 7) textbook(overflow=wrap)")), (0, 0)),
+    "library": (qc.apply(FOUND.x, qc.Scheme.parse("uint8 asymmetric onnxruntime")), (0, 0)),
+}
+
+
+def told(result, places):
+    """The mistakes that alone give one of these elements' codes."""
+    found = set()
+    for place in places:
+        given = {(answer.value, answer.mistake.name) for answer in answers(result, "codes", place)}
+        often = Counter(value for value, _ in given)
+        found |= {name for value, name in given if often[value] == 1}
+    return found
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_no_other_elements_tell_more_mistakes_apart(name):
+    """As many as all elements of the block together, and no element could be left out."""
+    result, block = TENSORS[name]
+    t = qc.trace(result, tuple(block))
+    chosen = questions.telling(result, t.block)
+    inside = list(itertools.product(*(range(*bounds) for bounds in t.bounds)))
+    assert set(chosen) <= set(inside)
+    assert chosen == sorted(chosen)
+    alone = {place: told(result, [place]) for place in inside}
+    every, mine = set().union(*alone.values()), set().union(*(alone[place] for place in chosen))
+    if len(chosen) < questions.CELLS:
+        assert mine == every
+    values = {float(result.x[place]) for place in chosen}
+    assert len(values) == len(chosen)
+    assert len(chosen) >= min(2, len({float(result.x[place]) for place in inside}))
+    assert len(max(alone.values(), key=len)) == max(len(alone[place]) for place in chosen)
+    if len(chosen) > 2:
+        smaller = [set().union(*(alone[p] for p in few)) for few in itertools.combinations(chosen, len(chosen) - 1)]
+        assert max(map(len, smaller)) < len(mine) or len(chosen) == questions.CELLS
 
 
 def test_a_class_is_told_what_it_needs():
@@ -67,3 +106,49 @@ def test_a_scale_that_no_phone_can_type_is_one_sentence():
     assert as_typed(1.25e-9, 3) == "0.00000000125"
     with pytest.raises(qc.QuantError, match=r"typed in 12 characters; .*\.$"):
         ask_about(qc.apply(FOUND.x * 1e-12, qc.Scheme.parse("int4")), "scale")
+
+
+def test_a_large_tensor_is_asked_about_without_being_shown():
+    x = np.arange(-64, 64, dtype=np.float32).reshape(8, 16) / 10
+    result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_channel(0)"))
+    codes, scales, zeros = (ask_about(result, asked, at=(3, 5)) for asked in ("codes", "scale", "zero_point"))
+    part = Source.of(codes).part
+    assert part
+    assert len(part.columns) <= questions.CELLS
+    assert [part.texts[row][column] for row, column in part.marked] == [name.removeprefix("x = ") for name in codes.fields]
+    for row, column in part.marked:
+        assert float(part.texts[row][column]) == pytest.approx(float(x[int(part.rows[row]), int(part.columns[column])]))
+    assert Source.of(scales).part is None
+    assert scales.fields[1] == "row 1, range -4.8 to 0"  # a range has 0 in it
+    assert zeros.fields[1] == f"row 1, range -4.8 to 0, scale {decimal(float(result.scale[1, 0]))}"
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
+def test_a_tensor_of_any_rank_is_shown_by_its_indices(shape):
+    x = np.linspace(-1, 2, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    part = Source.of(ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes")).part
+    assert [name for row in part.texts for name in row] == [decimal(float(v)) for v in x.ravel()]
+    assert part.rows == {(): ("",), (5,): ("",)}.get(shape, tuple(f"{i}, {j}" for i in range(2) for j in range(3)))
+
+
+def test_what_a_library_does_differently_is_said():
+    question = ask_about(TENSORS["library"][0], "codes")
+    assert "as onnxruntime" in question.facts
+    assert "textbook" not in ask_about(RESULT, "codes").facts
+
+
+def test_a_range_that_is_not_min_max_is_given():
+    result = qc.apply(FOUND.x, qc.Scheme.parse("int4 asymmetric percentile(90)"))
+    t = qc.trace(result, (0, 0))
+    assert f"range {number(t.low)} to {number(t.high)}" in ask_about(result, "scale").facts
+
+
+def test_a_block_without_a_finite_value_is_one_sentence():
+    x = np.array([[1.0, 2.0], [np.nan, np.inf]], np.float32)
+    with pytest.warns(UserWarning, match="NaN"):
+        codes = qc.apply(x, qc.Scheme.parse("int4 per_channel(0) torch.fake_quantize"))
+    assert {each.place[0] for each in Source.of(ask_about(codes, "codes")).fields} == {0}
+    with pytest.raises(qc.QuantError, match=r"finite.*\.$"):
+        ask_about(codes, "codes", at=(1, 0))
+    with pytest.raises(qc.QuantError, match=r"finite.*\.$"):
+        ask_about(codes, "scale")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 
 import pytest
@@ -15,7 +16,8 @@ from quantcore.mistakes import giving
 
 X = [[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]]  # scale 0.5: 0.75 and -1.25 are ties
 RESULT = qc.apply(X, qc.Scheme(qc.INT4, range_setting=qc.Fixed(-3.5, 3.5)))
-ASKED = ask_about(RESULT, "codes", "seed=<3>&a=1")
+ASKED = ask_about(RESULT, "codes", "learn-predict?seed=<3>&a=1")
+AT = "https://quant.example/app/"
 
 
 @pytest.fixture
@@ -62,7 +64,8 @@ def test_a_question_that_nobody_answered(tallies):
 
 
 def test_the_table_has_every_answer(tallies):
-    rows = list(csv.DictReader(io.StringIO(as_csv(tallies))))
+    rows = list(csv.DictReader(io.StringIO(as_csv(tallies, AT))))
+    assert {row["link"] for row in rows} == {f"{AT}learn-predict?seed=<3>&a=1"}
     for vote, wrong in (("1", 5), ("2", 1)):
         mine = [row for row in rows if row["vote"] == vote and row["asked for"] == ASKED.fields[0]]
         assert sum(int(row["students"]) for row in mine) == 7
@@ -71,9 +74,10 @@ def test_the_table_has_every_answer(tallies):
 
 
 def test_the_page_has_every_answer_and_its_text_is_no_markup(tallies):
-    page = as_html(tallies, "https://quant.example/learn-predict")
+    page = as_html(tallies, AT)
     assert page.count("4 of 7") == 1
     assert "(vote 2)" in page
-    assert 'href="https://quant.example/learn-predict?seed=&lt;3&gt;&amp;a=1"' in page
+    assert re.search(rf'href="{AT}learn-\w+\?learn_\w+_step=', page)
+    assert 'href="https://quant.example/app/learn-predict?seed=&lt;3&gt;&amp;a=1"' in page
     assert "<script" not in page
     assert "src=" not in page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pages.serving import settings
-from pages.serving.classroom import ClassError, ClassStore, Question, code_of, place, store
+from pages.serving.classroom import ClassError, ClassStore, Question, code_of, place, store, viewing
 from quantcore.errors import QuantError
 
 ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed 3")
@@ -132,6 +132,76 @@ def test_only_the_presenters_secret_steers(begun):
         refused(403, classes.tallies, code, wrong)
         refused(403, classes.board, code, wrong)
         refused(403, classes.end, code, wrong)
+
+
+def test_the_projectors_key_reads_and_steers_nothing(begun):
+    classes, code, secret = begun
+    key = viewing(secret)
+    classes.ask(code, secret, ASKED)
+    assert classes.board(code, key) == classes.board(code, secret)
+    assert classes.tallies(code, key) == classes.tallies(code, secret)
+    assert classes.plan(code, key) == []
+    for wrong in (key, viewing(key)):
+        refused(403, classes.ask, code, wrong, ASKED)
+        refused(403, classes.steer, code, wrong, "reveal")
+        refused(403, classes.set_plan, code, wrong, [ASKED])
+        refused(403, classes.look, code, wrong, True, 1)
+        refused(403, classes.end, code, wrong)
+    refused(403, classes.board, code, viewing(key))
+
+
+def test_the_projector_goes_back_and_on_while_phones_stay(begun, clock):
+    classes, code, secret = begun
+    anna = classes.join(code)
+    for question in (ASKED, SCALE, ASKED):
+        classes.ask(code, secret, question)
+    classes.steer(code, secret, "reset")  # round 3 is gone
+    shown = [classes.board(code, secret).shown]
+    for back in (True, True, True, False, False, False):
+        clock.time += store.BOUNCE * 2
+        classes.look(code, secret, back, shown[-1])
+        classes.look(code, secret, back, classes.board(code, secret).shown)  # the same press again
+        shown.append(classes.board(code, secret).shown)
+    assert shown == [4, 2, 1, 1, 2, 4, 4]
+    assert classes.state(code, anna)[0].number == 4
+    classes.look(code, secret, True, 4)
+    classes.ask(code, secret, SCALE)
+    assert classes.board(code, secret).shown == 5
+
+
+def test_a_press_for_another_round_or_a_bounce_changes_nothing(begun, clock):
+    classes, code, secret = begun
+    assert classes.ask(code, secret, ASKED, after=0) == 1
+    assert classes.ask(code, secret, SCALE, after=0) == 1  # a double click on Next
+    classes.steer(code, secret, "reveal", 1)  # within the bounce of the press that asked
+    assert classes.board(code, secret).current.phase == "open"
+    clock.time += store.BOUNCE * 2
+    classes.steer(code, secret, "reveal", 0)
+    assert classes.board(code, secret).current.phase == "open"
+    classes.steer(code, secret, "reveal", 1)
+    assert classes.board(code, secret).current.phase == "revealed"
+    clock.time -= 3600  # the clock is set back: not a bounce
+    assert classes.ask(code, secret, SCALE, after=1) == 2
+
+
+def test_the_votes_on_one_question_are_told_from_those_on_the_one_before(begun):
+    classes, code, secret = begun
+    for question, votes in ((ASKED, 2), (SCALE, 3), (ASKED, 1)):
+        classes.ask(code, secret, question)
+        for _ in range(votes - 1):
+            classes.steer(code, secret, "revote")
+    found = [[tally.round.number for tally in classes.tallies(code, secret, n)] for n in range(1, 7)]
+    assert found == [[1], [1, 2], [3], [3, 4], [3, 4, 5], [6]]
+    assert classes.tallies(code, secret, 0) == []
+
+
+def test_the_plan_is_kept_with_its_class_and_limited(begun):
+    classes, code, secret = begun
+    classes.set_plan(code, secret, [ASKED, SCALE])
+    assert classes.plan(code, secret) == [ASKED, SCALE]
+    refused(400, classes.set_plan, code, secret, [ASKED] * (store.MOST_PLANNED + 1))
+    refused(400, classes.set_plan, code, secret, [Question(**vars(ASKED) | {"source": "x" * store.PLAN_BYTES})])
+    assert classes.plan(code, secret) == [ASKED, SCALE]
 
 
 def test_who_has_not_joined_does_not_learn_whether_there_is_a_class(begun):
