@@ -3,7 +3,16 @@
 from quantcore.layerwise import command
 from quantcore.layerwise.budget import Choice, bit_budget, budget_curve
 from quantcore.layerwise.measure import WHOLE, measured, rows_together
-from quantcore.layerwise.plan import AS_STORED, ERRORS, Plan, TradeOff, check_size, plan, trade_off
+from quantcore.layerwise.plan import (
+    AS_STORED,
+    ERRORS,
+    Plan,
+    TradeOff,
+    check_size,
+    minimum_of,
+    plan,
+    trade_off,
+)
 from quantcore.layerwise.roles import group_of, kind_of
 from quantcore.layerwise.run import SensitivityStep, outline, sensitivity
 from quantcore.layerwise.sample import estimated
@@ -11,6 +20,6 @@ from quantcore.layerwise.table import Cell, Row, Table, by_harm, merged
 from quantcore.layerwise.why import Traits, traits
 
 __all__ = [
-    "AS_STORED", "Cell", "Choice", "ERRORS", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "group_of", "kind_of", "measured", "merged", "outline", "plan",
+    "AS_STORED", "Cell", "Choice", "ERRORS", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "group_of", "kind_of", "measured", "merged", "minimum_of", "outline", "plan",
     "rows_together", "sensitivity", "trade_off", "traits", "TradeOff", "Traits", "WHOLE",
 ]  # fmt: skip

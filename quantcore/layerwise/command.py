@@ -17,7 +17,7 @@ import torch
 from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
-from quantcore.layerwise.plan import ERRORS, Plan, check_size, plan
+from quantcore.layerwise.plan import ERRORS, Plan, check_size, minimum_of, plan
 from quantcore.layerwise.run import outline, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
 from quantcore.wording import count, megabytes, short
@@ -56,6 +56,7 @@ def add_parser(commands: Any, threads: int) -> None:
     budget.add_argument("--bits", type=float, help="likewise, in bits per weight")
     parser.add_argument("--error", choices=ERRORS, default="relative", help="what is summed over weights to choose schemes (default: %(default)s)")
     parser.add_argument("--factors", metavar="FILE", help="a JSON file with a factor by which a weight's error is multiplied, by name")
+    parser.add_argument("--minimum", default="", help='least bits per weight by patterns of names, such as "*lm_head*=8; *=4"')
     for name, what in (("json", "everything as JSON"), ("csv", "one line per weight and scheme"), ("html", "a heat map")):
         parser.add_argument(f"--{name}", metavar="FILE", help=f"write {what}")
     parser.add_argument("--table", metavar="FILE", help="write the table after every weight")
@@ -69,14 +70,14 @@ def add_parser(commands: Any, threads: int) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command and return the exit code."""
     try:
-        factors = _factors(options.factors)
+        factors, minimum = _factors(options.factors), minimum_of(options.minimum)
         table = merged([_read_table(file) for file in options.merge]) if options.merge else _measure(options)
         limit = _limit(options, table)
     except QuantError as reason:
         print(reason, file=sys.stderr)
         return 2
     try:
-        chosen = None if limit is None else plan(table, limit, options.error, factors)
+        chosen = None if limit is None else plan(table, limit, options.error, factors, minimum)
     except QuantError as reason:
         print(reason, file=sys.stderr)
         chosen, failed = None, True
@@ -97,7 +98,7 @@ def _measure(options: argparse.Namespace) -> Table:
     outlined = outline(checkpoint, schemes)
     limit = _limit(options, outlined)
     if limit is not None:
-        check_size(outlined, limit)
+        check_size(outlined, limit, minimum_of(options.minimum))
     imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
     found = re.fullmatch(r"(\d+)/(\d+)", options.part)
     if found is None:

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from quantcore.errors import QuantError
 from quantcore.layerwise.budget import bit_budget, budget_curve
 from quantcore.layerwise.roles import group_of
 from quantcore.layerwise.table import Row, Table
-from quantcore.wording import count, megabytes
+from quantcore.wording import count, megabytes, short
 
 AS_STORED = "as stored"
 ERRORS = ("relative", "absolute", "output", "output_relative")
@@ -34,7 +35,30 @@ class Plan:
         return f"at most {self.gap:.3g} above the least possible" if self.gap else "the least possible"
 
 
-def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mapping[str, float] | None = None) -> Plan:
+def minimum_of(text: str) -> dict[str, float]:
+    """Read the least bits per weight by patterns of names, with * for any characters, separated by ;.
+
+    >>> minimum_of("*lm_head*=8; *=4")
+    {'*lm_head*': 8.0, '*': 4.0}
+
+    Raises:
+        QuantError: the text is not that.
+    """
+    found = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        pattern, _, bits = part.rpartition("=")
+        try:
+            found[pattern.strip()] = float(bits)
+        except ValueError:
+            found[pattern.strip()] = math.nan
+        if not pattern.strip() or not 0 <= found[pattern.strip()] < math.inf:
+            raise QuantError(f"The minimum {short(part, 60)} is not a pattern of names with bits per weight; write for example *lm_head*=8.")
+    return found
+
+
+def plan(
+    table: Table, num_bytes: float, error: str = "relative", factors: Mapping[str, float] | None = None, minimum: Mapping[str, float] | None = None
+) -> Plan:
     """Return the schemes with the least summed error for which all weights together take at most ``num_bytes``.
 
     Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also stay as it is stored.
@@ -43,18 +67,20 @@ def plan(table: Table, num_bytes: float, error: str = "relative", factors: Mappi
         error: what is summed over weights: "relative", Σe² / Σx² of each, so that all count alike whatever their size; "absolute", Σe²;
             "output" and "output_relative", with an imatrix; where it has no entry, "output_relative" counts all inputs alike.
         factors: by which a weight's error is multiplied, by name; 1 for others.
+        minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see `minimum_of`; of several that
+            fit a name, the largest holds.
 
     Raises:
-        QuantError: the table is not finished, no choice is within the size, or the table has no such error.
+        QuantError: the table is not finished, no choice is within the size, the table has no such error, or a pattern fits no weight.
     """
     if not table.is_finished:
         raise QuantError(f"{count(len(table.names) - len(table.rows), 'weight')} of the table are not measured yet; finish it first.")
     if error not in ERRORS:
         raise QuantError(f"There is no error {error!r}; choose one of {', '.join(ERRORS)}.")
     groups = _groups(table)
-    check_size(table, num_bytes)
+    check_size(table, num_bytes, minimum)
     fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
-    padded, errors, costs = _table_of(groups, table.schemes, error, factors or {})
+    padded, errors, costs = _table_of(groups, table.schemes, error, factors or {}, minimum or {})
     chosen = bit_budget(errors, costs, num_bytes - fixed) if groups else None
     schemes = {row.name: AS_STORED for row in table.ordered}
     for rows, own, at in zip(groups.values(), padded, chosen or (), strict=True):
@@ -73,14 +99,14 @@ class TradeOff:
     uniform: Mapping[str, tuple[float, float]]
 
 
-def trade_off(table: Table, error: str = "relative") -> TradeOff:
-    """Return the error against the size; ``error``: as for `plan`.
+def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float] | None = None) -> TradeOff:
+    """Return the error against the size; arguments: as for `plan`.
 
     Raises:
         QuantError: the table has no such error.
     """
     fixed = float(sum(row.num_bytes for row in table.ordered if not row.cells))
-    options, errors, costs = _table_of(_groups(table), table.schemes, error, {})
+    options, errors, costs = _table_of(_groups(table), table.schemes, error, {}, minimum or {})
     found = budget_curve(errors, costs) if options else []
     uniform = {}
     for scheme in table.schemes:
@@ -89,18 +115,21 @@ def trade_off(table: Table, error: str = "relative") -> TradeOff:
     return TradeOff(tuple((fixed + choice.cost, choice.error) for choice in found), uniform)
 
 
-def check_size(table: Table, num_bytes: float) -> None:
+def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | None = None) -> None:
     """Check that some choice takes at most ``num_bytes``; `outline` gives a table for this before anything is read.
 
     Raises:
-        QuantError: none does; the sentence says what the cheapest takes.
+        QuantError: none does, and the sentence says what the cheapest takes; or a pattern of ``minimum`` fits no weight.
     """
+    for pattern in minimum or {}:
+        if not any(row.cells and fnmatchcase(row.name, pattern) for row in table.ordered):
+            raise QuantError(f"The minimum for {short(pattern, 60)} fits no weight that is measured; write a part of its name between *.")
     fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
-    least = fixed + sum(min(cost for cost, _ in _costs(rows)) for rows in _groups(table).values())
+    least = fixed + sum(min(cost for cost, _ in _costs(rows, minimum or {})) for rows in _groups(table).values())
     if least > num_bytes:
         raise QuantError(
             f"No choice takes at most {megabytes(int(num_bytes))}: the cheapest takes {megabytes(math.ceil(least))}, "
-            f"{megabytes(fixed)} of it for weights that are left alone. Raise the size, or add schemes with fewer bits."
+            f"{megabytes(fixed)} of it for weights that are left alone. Raise the size, {'lower the minimum, ' if minimum else ''}or add schemes with fewer bits."
         )
 
 
@@ -113,12 +142,13 @@ def _groups(table: Table) -> dict[str, list[Row]]:
     return groups
 
 
-def _costs(rows: list[Row]) -> list[tuple[float, int]]:
-    """Return the bytes of a group as it is stored, with -1, and with each scheme that all of its weights support, with its number."""
+def _costs(rows: list[Row], minimum: Mapping[str, float]) -> list[tuple[float, int]]:
+    """Return the bytes of a group as it is stored, with -1, and with each scheme that all of its weights may take, with its number."""
     found = [(float(sum(row.num_bytes for row in rows)), -1)]
+    least = [max((bits for pattern, bits in minimum.items() if fnmatchcase(row.name, pattern)), default=0.0) / 8 * row.elements for row in rows]
     for i in range(len(rows[0].cells)):
         cells = [row.cells[i] for row in rows]
-        if not any(cell.problem for cell in cells):
+        if all(not cell.problem and cell.num_bytes >= own for cell, own in zip(cells, least, strict=True)):
             found.append((sum(cell.num_bytes for cell in cells), i))
     return found
 
@@ -127,25 +157,22 @@ _Options = list[tuple[float, float, str]]  # error, bytes and scheme
 
 
 def _table_of(
-    groups: Mapping[str, list[Row]], schemes: tuple[str, ...], error: str, factors: Mapping[str, float]
+    groups: Mapping[str, list[Row]], schemes: tuple[str, ...], error: str, factors: Mapping[str, float], minimum: Mapping[str, float]
 ) -> tuple[list[_Options], list[list[float]], list[list[float]]]:
     """Return the options of every group, equally many by repeating the last, with their errors and their bytes alone."""
-    options = [_options(rows, schemes, error, factors) for rows in groups.values()]
+    options = [
+        [(sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows), cost, schemes[i] if i >= 0 else AS_STORED)
+         for cost, i in _costs(rows, minimum)]
+        for rows in groups.values()
+    ]  # fmt: skip
     width = max(map(len, options), default=1)
     padded = [own + own[-1:] * (width - len(own)) for own in options]
     return padded, [[each[0] for each in own] for own in padded], [[each[1] for each in own] for own in padded]
 
 
-def _options(rows: list[Row], schemes: tuple[str, ...], error: str, factors: Mapping[str, float]) -> _Options:
-    """Return the options of a group."""
-    found = []
-    for cost, i in _costs(rows):
-        errors = [factors.get(row.name, 1.0) * _error(row, i, error) for row in rows] if i >= 0 else []
-        found.append((float(sum(errors)), cost, schemes[i] if i >= 0 else AS_STORED))
-    return found
-
-
 def _error(row: Row, scheme: int, error: str) -> float:
+    if scheme < 0:
+        return 0.0
     cell = row.cells[scheme]
     value = {
         "relative": cell.sse / row.power if row.power else 0.0, "absolute": cell.sse,

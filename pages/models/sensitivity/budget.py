@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.models.sensitivity import controls
+from pages.models.sensitivity.controls import Budget
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import charts, messages, tables
 from pages.shared.computing import cache
@@ -13,39 +14,42 @@ from pages.shared.theme import theme
 from quantcore.errors import QuantError
 from quantcore.figures import short_scheme
 from quantcore.figures.checkpoints import size_curve
-from quantcore.layerwise import Plan, TradeOff, check_size, group_of, plan, trade_off
+from quantcore.layerwise import Plan, TradeOff, check_size, group_of, minimum_of, plan, trade_off
 from quantcore.wording import megabytes, printable
 
 
-def asked(found: SharedTable) -> tuple[float, str]:
-    """Draw the budget and check its floor, from headers alone; return it in bytes (0 if nothing fits), and the error."""
+def asked(found: SharedTable) -> tuple[Budget, bool]:
+    """Draw the budget and check its floor, from headers alone; return it, and whether something fits."""
     elements = sum(row.elements for row in found.outlined.ordered)
-    size, error = controls.budget(elements, found.imatrix is not None)
+    own = controls.budget(elements, found.imatrix is not None)
     try:
-        check_size(found.outlined, size)
+        check_size(found.outlined, own.size, minimum_of(own.minimum))
     except QuantError as reason:
         messages.error(str(reason))
-        return 0.0, error
-    return size, error
+        return own, False
+    return own, True
 
 
-def best(found: SharedTable, size: float, error: str) -> Plan | None:
-    """The choice within the budget, once everything is measured and if anything fits."""
-    if not size or not found.table.is_finished:
+def best(found: SharedTable, own: Budget) -> Plan | None:
+    """The choice within the budget, in which something fits, once everything is measured."""
+    if not found.table.is_finished:
         return None
+    make = lambda: plan(found.table, own.size, own.error, minimum=minimum_of(own.minimum))  # noqa: E731
     try:
-        return cache.cached_small(cache.CacheKey(found.key), f"plan {error} {size!r}", lambda: plan(found.table, size, error))
+        return cache.cached_small(cache.CacheKey(found.key), f"plan {own}", make)
     except QuantError:  # the table has no such error, as `draw` says
         return None
 
 
-def draw(found: SharedTable, chosen: Plan | None, size: float, error: str) -> None:
+def draw(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
     """Draw the choice within the budget and the curve, once everything is measured."""
     if not found.table.is_finished:
         st.caption("The choice needs the exact errors of all weights.")
         return
+    size, error = own.size, own.error
+    make = lambda: trade_off(found.table, error, minimum_of(own.minimum) if chosen else {})  # noqa: E731
     try:
-        curve = cache.cached_small(cache.CacheKey(found.key), f"curve {error}", lambda: trade_off(found.table, error))
+        curve = cache.cached_small(cache.CacheKey(found.key), f"curve {error} {own.minimum if chosen else ''}", make)
     except QuantError as reason:
         messages.error(str(reason))
         return
@@ -72,7 +76,7 @@ def _curve(curve: TradeOff, chosen: Plan | None, error: str) -> None:
     ring = None if chosen is None else (chosen.num_bytes, chosen.error)
     figure = size_curve(curve.best, curve.uniform, ring, label=controls.MEANT[error], theme=theme())
     charts.draw(figure, theme=None, key="sn_curve")
-    st.caption("One scheme for all: weights that it does not fit stay as they are stored.")
+    st.caption("One scheme for all: weights that it does not fit, or that must have more bits, stay as they are stored.")
 
 
 def _table(found: SharedTable, chosen: Plan) -> None:

@@ -14,7 +14,7 @@ from quantcore.layerwise import Row, by_harm
 EXAMPLE = "chgnet"  # measured until a checkpoint is chosen
 PRESETS, MORE, SORT, KINDS = "sn_presets", "sn_more", "sn_sort", "sn_kinds"
 TENSOR, SCHEME = "sn_tensor", "sn_scheme"
-UNIT, BITS, SIZE, ERROR = "sn_unit", "sn_bits", "sn_gb", "sn_error"
+UNIT, BITS, SIZE, ERROR, MINIMUM = "sn_unit", "sn_bits", "sn_gb", "sn_error", "sn_minimum"
 MODEL, HARM = "model", "harm"
 SORTS = {MODEL: "as in the model", HARM: "lowest SQNR first"}
 PER_WEIGHT, GIGABYTES = "bits", "gb"
@@ -28,12 +28,12 @@ MEANT = {
 }  # fmt: skip
 FIRST = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
 DEFAULTS: dict[str, Any] = {
-    PRESETS: [], MORE: FIRST, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative",
+    PRESETS: [], MORE: FIRST, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative", MINIMUM: "",
 }  # fmt: skip
 KEYS = set(DEFAULTS)
 FIRST_DRAWN = {PRESETS, MORE, TENSOR, SCHEME}
 REQUIRED = {SORT, UNIT, ERROR}
-FREE_TEXT = {MORE, TENSOR, SCHEME}
+FREE_TEXT = {MORE, TENSOR, SCHEME, MINIMUM}
 
 
 def schemes() -> list[qc.Scheme]:
@@ -97,8 +97,17 @@ def keep_cell() -> None:
             st.text_input(key, key=key, bind="query-params", max_chars=4000)
 
 
-def budget(elements: int, has_inputs: bool) -> tuple[float, str]:
-    """Draw the budget; return it in bytes, and the error that is summed.
+@dataclass(frozen=True)
+class Budget:
+    """What schemes are chosen for: at most ``size`` bytes, the summed ``error``, and the least bits by name, as text."""
+
+    size: float
+    error: str
+    minimum: str
+
+
+def budget(elements: int, has_inputs: bool) -> Budget:
+    """Draw the budget and return it.
 
     Args:
         elements: of all weights.
@@ -122,4 +131,8 @@ def budget(elements: int, has_inputs: bool) -> tuple[float, str]:
         names = ERRORS if has_inputs else {name: ERRORS[name] for name in ("relative", "absolute")}
         help_ = "; ".join(f"{ERRORS[name]}: {MEANT[name]}" for name in names)
         error = choice.segmented("Keep low", ERROR, names, width="content", help=f"{help_}. Divided, every weight counts alike, whatever its size.")
-    return size, error
+        minimum = st.text_input(
+            "At least (bits per weight)", key=MINIMUM, bind="query-params", max_chars=1000, width=260, placeholder="*lm_head*=8; *=4",
+            help="Schemes with fewer bits are not chosen for weights whose names fit a pattern, in which * stands for any characters.",
+        )  # fmt: skip
+    return Budget(size, error, minimum or "")

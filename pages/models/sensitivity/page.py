@@ -31,7 +31,7 @@ with page_frame(
     results, limit = st.container(), st.container()
     with limit:
         st.subheader("Within the budget", anchor=False)
-        size, error = budget.asked(found)
+        own, fits = budget.asked(found)
     with results:
         progress = st.empty()
         with st.container(horizontal=True, key="sn_beside", gap="medium"):
@@ -39,11 +39,11 @@ with page_frame(
         with layers:
             order = controls.order()
             run.proceed(found, progress, lambda: picture.live(found, order))
-            chosen = budget.best(found, size, error)
+            chosen = budget.best(found, own) if fits else None
             if found.rows:
                 picture.draw(found, order, chosen.schemes if chosen else {})
                 picture.left_alone(found)
         with why:
             cell.draw(found)
     with limit:
-        budget.draw(found, chosen, size, error)
+        budget.draw(found, chosen, own)

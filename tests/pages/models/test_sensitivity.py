@@ -46,7 +46,8 @@ def cells(at: AppTest) -> dict[str, list[str]]:
 
 def test_the_picture_the_cell_and_the_budget() -> None:
     texts = ["int8 per_channel(0)", "gguf.Q8_0", "int4 per_group(32)"]
-    at = opened(ck="example:minilm", sn_more="; ".join(texts), sn_tensor=QUERY, sn_scheme="gguf.Q8_0", sn_bits="8.0")
+    more = {"sn_bits": "8.0", "sn_minimum": "*query*=6"}
+    at = opened(ck="example:minilm", sn_more="; ".join(texts), sn_tensor=QUERY, sn_scheme="gguf.Q8_0", **more)
     tensors = open_checkpoint(EXAMPLES["minilm"]).tensors
     reports = [
         [qc.report(qc.apply(tensors[name].read(), qc.PRESETS.get(text) or qc.Scheme.parse(text))) for text in texts]
@@ -63,7 +64,8 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     assert f"in none of {len(sizes)} is max |x| above 3 times that of the median column" in text
     assert f"Kurtosis {((x - x.mean()) ** 4).mean() / x.var() ** 2:#.3g} (" in text
     assert f"The largest |x| is {sizes.max() / (x**2).mean() ** 0.5:.3g} times the RMS. Clipped: {reports[0][1].clipped:,} of" in text
-    chosen = plan(step.table, sum(row.elements for row in step.table.ordered))
+    chosen = plan(step.table, sum(row.elements for row in step.table.ordered), minimum={"*query*": 6})
+    assert chosen.schemes != plan(step.table, sum(row.elements for row in step.table.ordered)).schemes
     assert f"{chosen.bits_per_weight:.4g} bits per weight" in text
     assert f"summed error {chosen.error:.4g}" in text
     marked = re.findall(r'class="(qs-chosen |)(qs-taken|)"', picture(at))
@@ -97,6 +99,13 @@ def test_schemes_that_cannot_be_used(more: str, problem: str) -> None:
     at = change(opened(ck="example:minilm", sn_sort="harm"), "sn_more", more)
     assert problem in said(at.error)[0]
     assert widget(change(at, "sn_more", "int8"), "sn_sort").value == "harm"
+
+
+def test_a_minimum_that_is_not_understood_is_one_sentence() -> None:
+    at = opened(ck="example:minilm", sn_minimum="query=8")
+    assert said(at.error) == ["The minimum for 'query' fits no weight that is measured; write a part of its name between *."]
+    assert "qs-taken" not in picture(at)
+    assert "qs-taken" in picture(change(at, "sn_minimum", "*query*=8"))
 
 
 def test_a_large_checkpoint_is_estimated_stops_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,6 +291,16 @@ def test_a_plan_is_never_over_its_size(whole):
     kept = {name: 1e6 for name in table.rows if "down_proj" in name}
     factors = layerwise.plan(table, 60_000, factors=kept).schemes
     assert all(factors[name] in (layerwise.AS_STORED, table.schemes[0]) for name in kept)
+    minimum = layerwise.minimum_of("*down_proj*=7; *.0.*=5;*=4.2 ; ")
+    bits = {name: [8 * cell.num_bytes / row.elements for cell in row.cells] for name, row in table.rows.items()}
+    for name, scheme in layerwise.plan(table, 70_000, minimum=minimum).schemes.items():
+        least = 7 if "down_proj" in name else 5 if ".0." in name else 4.2
+        assert scheme == layerwise.AS_STORED or bits[name][by_text[scheme]] >= least
+    assert layerwise.trade_off(table, minimum=minimum).best[0][0] > layerwise.trade_off(table).best[0][0]
+    with pytest.raises(qc.QuantError, match="lower the minimum"):
+        layerwise.plan(table, 44_000, minimum=minimum)
+    with pytest.raises(qc.QuantError, match="'up_proj' fits no weight"):
+        layerwise.plan(table, 70_000, minimum={"up_proj": 4})
     with pytest.raises(qc.QuantError, match=r"No choice takes at most 30.0 kB: the cheapest takes"):
         layerwise.plan(table, 30_000)
     with pytest.raises(qc.QuantError, match="There is no error 'importance'"):
@@ -354,6 +364,7 @@ def test_the_command(whole, tmp_path, capsys):
         (["--size", "10kB"], "No choice takes at most 10.0 kB: the cheapest takes"), (["--size", "4.2"], "--size 4.2 is not a size"), (["--part", "2"], "--part 2 is not a part"),
         (["--part", "3/2"], "There is no part 3 of 2"), (["--schemes", "int99"], "99"), (["--resume"], "--resume needs the file"), (["--merge", "none.json"], "none.json can't be read"),
         (["--imatrix", "none.dat"], "none.dat"), (["--factors", "none.json"], "none.json can't be read"), (["--bits", "nan"], "--bits nan is not a number of bits"),
+        (["--minimum", "8"], "The minimum '8' is not a pattern"), (["--minimum", "*=x"], "*=x"), (["--minimum", "*=-1"], "*=-1"), (["--bits", "8.5", "--minimum", "head=4"], "'head' fits no weight"),
     ],
 )  # fmt: skip
 def test_what_the_command_does_not_understand(arguments, said, tmp_path, capsys, monkeypatch):
