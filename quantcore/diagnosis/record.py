@@ -14,6 +14,9 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 MAX_BOXES = 256  # all cells of the largest map that shows numbers
 
 
+Measure = Literal["SQNR", "bits per element", "error at 0"]
+
+
 @dataclass(frozen=True)
 class Gain:
     """What the proposed scheme improves, computed on the same tensor.
@@ -22,7 +25,7 @@ class Gain:
     (less is better).
     """
 
-    what: str
+    what: Measure
     before: float
     after: float
 

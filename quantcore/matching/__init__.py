@@ -9,7 +9,7 @@
 from quantcore.matching.answer import answer, rules
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.expected import mismatches, nearest
-from quantcore.matching.explanations import NEGATIVES_LOST
+from quantcore.matching.explanations import NegativesLost
 from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, Transposed
 from quantcore.matching.hypotheses.reproduce import reproduce
 from quantcore.matching.record import Candidate, Cell, KnownMistake, Matches, Progress
@@ -21,7 +21,7 @@ __all__ = [
     "Corruption",
     "KnownMistake",
     "Matches",
-    "NEGATIVES_LOST",
+    "NegativesLost",
     "Progress",
     "Reinterpreted",
     "Transposed",

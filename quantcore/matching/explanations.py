@@ -27,7 +27,12 @@ from quantcore.scheme import Scheme
 from quantcore.wording import count
 
 SHOWN = 2  # elements that a sentence names
-NEGATIVES_LOST = "there are no codes for negative values"
+
+
+class NegativesLost(str):
+    """The sentence on negative values that became 0."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +181,9 @@ def _negatives(t: _Explained) -> str:
     n = int(torch.count_nonzero(lost))
     if not n:
         return ""
-    return f"{NEGATIVES_LOST}: {n:,} of {t.x.numel():,} elements became 0"
+    return NegativesLost(
+        f"there are no codes for negative values: {n:,} of {t.x.numel():,} elements became 0"
+    )
 
 
 def _allowed(t: _Explained) -> str:

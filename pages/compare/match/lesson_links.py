@@ -5,7 +5,7 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import lesson_plan
 from pages.shared.state import leaving
-from quantcore.matching import NEGATIVES_LOST, Candidate, Reinterpreted, Transposed
+from quantcore.matching import Candidate, NegativesLost, Reinterpreted, Transposed
 from quantcore.mistakes import CASES, MISTAKES, STAGES
 
 
@@ -22,7 +22,7 @@ def explained_by(candidate: Candidate) -> tuple[str, str] | None:
         return shown[0]
     if any(isinstance(step, Reinterpreted) and step.signed for step in stored):
         return "mistakes", "clamp-of-another-type"
-    if any(NEGATIVES_LOST in sentence for sentence in candidate.explanations):
+    if any(isinstance(sentence, NegativesLost) for sentence in candidate.explanations):
         return "mistakes", "negatives-lost"
     transposed = any(isinstance(step, Transposed) for step in stored)
     return lessons[0] if lessons else ("granularity", "") if transposed else None
