@@ -1,0 +1,236 @@
+"""A class as it is held: a presenter, a projector and phones against one server; and a student's page in a phone's window."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_rest import at_rest
+from playwright.sync_api import expect
+
+from pages.learn.classroom import plan
+from pages.learn.classroom.questions import Source
+from pages.serving.classroom import ClassStore, Question, place
+from pages.serving.classroom.store import BOUNCE
+
+FIELDS = ("x = 0.3", "x = -1.25", "x = 12.5", "x = 100", "x = -0.75", "x = 3")
+ASKED = Question("Which codes do these 6 values get?", "int4: codes -8 to 7 · symmetric · scale 0.5 · zero point 0",
+                 FIELDS, ("1", "-2", "7", "7", "-2", "6"))  # fmt: skip
+SCRIPT = Question("<img src=x onerror=alert(1)>", "<b>bold</b>", ("<i>x</i>",), ("0.5",), 3)
+# what is cut off at the window's edges, and whether the page can be scrolled
+OVERFLOWS = """() => {
+    const main = document.querySelector("[data-testid=stMain]"), wide = document.documentElement.clientWidth;
+    const out = [...document.querySelectorAll(".qs-class *")].filter((e) => e.getBoundingClientRect().right > wide + 1);
+    return [...out.map((e) => e.textContent.slice(0, 40)), ...(main.scrollHeight > main.clientHeight + 1 ? ["scrolls"] : [])];
+}"""
+
+
+@pytest.fixture
+def classes() -> Iterator[ClassStore]:
+    """The store of the server's classes."""
+    opened = ClassStore(Path(os.environ["QUANTSCOPE_STORE"]) / place.NAME)
+    yield opened
+    opened.close()
+
+
+class Phone:
+    """A student's page. At an address of its own, which makes it another browser: each origin keeps its own."""
+
+    def __init__(self, app: Any, code: str) -> None:
+        self.app, self.page = app, app.page
+        self.page.set_viewport_size({"width": 390, "height": 844})
+        self.page.goto(f"{app.address}/class/{code}")
+
+    @property
+    def status(self) -> Any:
+        return self.page.get_by_role("status")
+
+    def type(self, *answers: str) -> None:
+        self.page.bring_to_front()  # of a tab in the background, the browser draws nothing
+        self.app.wait("document.querySelector('#keys button')?.checkVisibility() && !document.querySelector('#fields button').disabled")
+        self.page.evaluate(
+            """(answers) => answers.forEach((answer, i) => {
+                document.querySelectorAll("#fields button")[i].click();
+                for (const key of answer) document.querySelector(`#keys [data-key="${key}"]`).click();
+            })""",
+            list(answers),
+        )
+
+    def send(self) -> None:
+        self.page.locator("#keys .send").click()
+
+    def answer(self, *answers: str) -> None:
+        self.type(*answers)
+        self.send()
+        self.app.wait("document.querySelector('#status').textContent.startsWith('Counted')")
+
+
+@pytest.fixture
+def phones(new_app: Callable[..., Any], server: str) -> Callable[..., Phone]:
+    numbers = iter(range(2, 200))
+
+    def open_one(code: str) -> Phone:
+        return Phone(new_app(server.replace("127.0.0.1", f"127.0.0.{next(numbers)}"), width=390), code)
+
+    return open_one
+
+
+class Presenter:
+    """The presenter's page of a class that it began, and the projector's."""
+
+    def __init__(self, new_app: Callable[..., Any], server: str) -> None:
+        self.app = new_app(server)
+        self.app.page.goto(f"{server}/learn-class")
+        at_rest(self.app.page, "Class")
+        self.app.button("Begin a class")
+        self.app.page.locator(".st-key-class_steer").wait_for()
+        at_rest(self.app.page)
+        self.code, self.secret = re.search(r"presenter=(\w+)\.([\w-]+)", self.app.page.url).groups()  # type: ignore[union-attr]
+        self.link = self.app.page.get_by_role("link", name="Projector").get_attribute("href")
+        self.projector = new_app(server)
+        self.projector.page.goto(self.link)
+
+    def press(self, key: str, then: str) -> None:
+        """Press a key as a clicker does, and wait for the label that the blue button then has."""
+        self.app.page.bring_to_front()
+        self.app.page.wait_for_timeout(1000 * BOUNCE)  # between two presses that are meant
+        self.app.page.evaluate("document.activeElement.blur()")
+        self.app.page.keyboard.press(key)
+        self.expect_next(then)
+
+    def expect_next(self, label: str) -> None:
+        self.app.page.bring_to_front()
+        self.app.wait(
+            "(label) => document.querySelector('.st-key-lesson_next button')?.textContent.includes(label)", label
+        )
+
+    def expect_shown(self, text: str) -> None:
+        """Wait until the projector shows this."""
+        self.projector.page.bring_to_front()
+        shown = "document.querySelector('.qs-class')?.textContent.replaceAll('−', '-').includes(text)"
+        self.projector.wait(f"(text) => {shown}", text)
+
+
+def test_a_class_is_asked_answers_and_sees_why(
+    new_app: Callable[..., Any], server: str, phones: Callable[..., Phone]
+) -> None:
+    presenter = Presenter(new_app, server)
+    assert presenter.secret not in presenter.link
+    assert presenter.code not in presenter.app.page.evaluate("document.qsAddress()")
+    assert presenter.code not in presenter.projector.page.evaluate("document.qsAddress()")
+    anna, ben = phones(presenter.code), phones(presenter.code)
+    first = plan.questions()[0]
+    presenter.expect_shown("2 joined")
+    presenter.press("PageDown", "Reveal")
+    presenter.app.page.keyboard.press("PageDown")  # the same press again
+    anna.answer(*first.right)
+    wrong = Source.of(first).fields[1].wrong[0]
+    ben.answer(first.right[0], wrong[0])
+    presenter.expect_shown("2 of 2 answered · open")
+    presenter.press(" ", "next question")
+    presenter.expect_shown(wrong[2])
+    presenter.expect_shown("50% right")
+    presenter.press("ArrowRight", "Reveal")
+    presenter.press("PageUp", "Forward")
+
+
+@pytest.mark.slow
+def test_twelve_phones_and_a_projector(
+    new_app: Callable[..., Any], server: str, phones: Callable[..., Phone], classes: ClassStore
+) -> None:
+    """Every question of the plan, with a second vote; nothing is lost, and the projector shows it without scrolling."""
+    presenter = Presenter(new_app, server)
+    students = [phones(presenter.code) for _ in range(12)]
+    label = "Ask the first question"
+    for number, question in enumerate(plan.questions(), 1):
+        presenter.expect_next(label)
+        label = "Ask the next question" if number < len(plan.questions()) else "No further question"
+        presenter.press("PageDown", "Reveal")
+        given = []
+        for i, student in enumerate(students):
+            fields = zip(Source.of(question).fields, question.right, strict=True)
+            typed = [f.wrong[i % len(f.wrong)][0] if i % 3 and f.wrong else right for f, right in fields]
+            given.append([text[:12] for text in typed])
+            if not i % 4:
+                student.page.reload()
+            student.answer(*given[-1])
+        presenter.expect_shown("12 of 12 answered · open")
+        presenter.press("PageDown", label)
+        presenter.expect_shown("12 of 12 answered · revealed")
+        tally = classes.tallies(presenter.code, presenter.secret)[-1]
+        assert tally.answered == 12
+        for i, counts in enumerate(tally.counts):
+            assert counts == {v: [g[i] for g in given].count(v) for v in {g[i] for g in given}}
+        for width, height in ((1280, 720), (1366, 768), (1920, 1080)):
+            for theme in ("light", "dark"):
+                presenter.projector.page.set_viewport_size({"width": width, "height": height})
+                presenter.projector.page.emulate_media(color_scheme=theme)
+                assert presenter.projector.page.evaluate(OVERFLOWS) == [], (question, width)
+    presenter.app.button("Vote again")
+    presenter.expect_next("Reveal")
+    for student in students:
+        student.page.bring_to_front()
+        student.app.wait("document.querySelector('h1').textContent.includes('vote 2')")
+        student.answer(*plan.questions()[-1].right)
+    presenter.press("PageDown", label)
+    presenter.expect_shown("→ 100% right")
+
+
+@pytest.mark.slow
+def test_a_student_answers_on_a_phone(phones: Callable[..., Phone], classes: ClassStore) -> None:
+    code, secret = classes.begin()
+    phone = phones("")
+    page = phone.page
+    page.get_by_label("code").fill(f"{code[:4]}-{code[4:]}".upper())
+    page.get_by_role("button", name="Join").click()
+    expect(phone.status).to_contain_text("You have joined")
+    number = classes.ask(code, secret, ASKED)
+    expect(page.locator("h1")).to_have_text(ASKED.prompt)
+    phone.type("1", "2-", "7", "7", "-2", "5")
+    heights = [box.bounding_box() for box in page.locator("button:visible").all()]
+    assert all(box["height"] >= 48 and box["width"] >= 48 for box in heights)
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight && document.documentElement.scrollWidth <= 390")
+    page.reload()  # nothing was sent yet
+    expect(page.locator("#fields b").nth(1)).to_have_text("−2")
+    phone.app.expected.append("Failed to load resource")
+    page.route("**/class/**", lambda route: route.abort())
+    phone.send()
+    expect(phone.status).to_contain_text("Your answer is kept here")
+    assert classes.board(code, secret)[:2] == (1, 0)
+    page.unroute_all()
+    expect(phone.status).to_contain_text("Counted")
+    assert classes.board(code, secret)[:2] == (1, 1)
+    page.reload()
+    expect(phone.status).to_contain_text("Counted")
+    page.locator("#fields button").nth(5).click()
+    page.locator("[data-key=back]").click()
+    page.locator("[data-key='6']").click()
+    expect(phone.status).to_contain_text("Press Send to count the change")
+    page.keyboard.press("Enter")
+    expect(phone.status).to_contain_text("Counted")
+    (tally,) = classes.tallies(code, secret)
+    assert [list(counts) for counts in tally.counts] == [["1"], ["-2"], ["7"], ["7"], ["-2"], ["6"]]
+    classes.steer(code, secret, "reveal")
+    expect(page.locator(".right")).to_have_count(6)
+    expect(page.locator("#keys")).to_be_hidden()
+    classes.steer(code, secret, "revote")
+    expect(page.locator("h1")).to_contain_text("vote 2")
+    expect(page.locator("#fields b").first).to_have_text("·")
+    classes.end(code, secret)
+    expect(phone.status).to_contain_text("There is no class with this code now")
+    assert number == 1
+
+
+@pytest.mark.slow
+def test_text_is_never_markup(phones: Callable[..., Phone], classes: ClassStore) -> None:
+    code, secret = classes.begin()
+    classes.ask(code, secret, SCRIPT)
+    phone = phones(code)
+    expect(phone.page.locator("h1")).to_have_text(SCRIPT.prompt)
+    assert phone.page.locator("img, i, #facts b").count() == 0
+    phone.answer(".5")
+    assert classes.tallies(code, secret)[0].counts[0] == {"0.5": 1}
+    assert json.loads(phone.page.evaluate("localStorage.getItem('quantscope-class')"))["code"] == code
