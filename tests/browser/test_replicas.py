@@ -1,6 +1,7 @@
 """Two replicas behind the nginx of deploy/: visitors stay where they are, and go on elsewhere when a replica goes."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import io
 import signal
@@ -20,6 +21,7 @@ from playwright.sync_api import expect
 from replicas import NGINX, SKIP, Replica, cluster
 from visitor import COOKIE, Visitor
 
+from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.settings import Settings
 from pages.serving.tensor_store import configured as tensor_store
 from quantcore import tensors
@@ -247,6 +249,66 @@ def test_visitors_go_on_when_a_replica_is_killed_and_when_the_other_is_restarted
         assert slowest < GOES_ON + opened
 
     do(check())
+
+
+def students(address: str, code: str, over: threading.Event) -> tuple[int, int, list[str]]:
+    """One student who changes the answer until it is over; returns how many were acknowledged, how many were not, and the last
+    one that may have been counted: the last acknowledged, or one sent later.
+    """
+    acknowledged = refused = 0
+    counted: list[str] = []
+    with requests.Session() as http:
+
+        def post(name: str, **content: object) -> dict[str, Any] | None:
+            try:
+                answer = http.post(f"{address}/class/{code}/{name}", json=content, timeout=LIMIT)
+            except requests.ConnectionError:
+                return None
+            return dict(answer.json()) if answer.status_code == 200 else None
+
+        joined = post("join")
+        assert joined
+        value = 0
+        while not over.is_set():
+            value += 1
+            found = post("answer", browser=joined["browser"], round=joined["round"], typed=[str(value)])
+            if found:
+                acknowledged, counted = acknowledged + 1, [str(value)]
+            else:
+                refused, counted = refused + 1, [*counted, str(value)]
+        last = post("state", browser=joined["browser"])
+        assert last
+        assert last["mine"][0] in counted
+        return acknowledged, refused, counted
+
+
+@pytest.mark.slow
+def test_no_acknowledged_answer_of_a_class_is_lost_when_a_replica_is_killed(behind_nginx: Cluster) -> None:
+    """Twelve classes, so that the proxy sends some to either replica."""
+    address, (first, second) = behind_nginx
+    classes = ClassStore(first.store / place.NAME)
+    asked = Question("Which code?", "", ("x = 0.3",), ("1",))
+    begun = [classes.begin() for _ in range(12)]
+    for code, secret in begun:
+        classes.ask(code, secret, asked)
+    over = threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(36) as pool:
+        working = [pool.submit(students, address, code, over) for code, _ in begun for _ in range(3)]
+        time.sleep(3)
+        first.kill()
+        time.sleep(3)
+        over.set()
+        found = [each.result() for each in working]
+    print(f"{sum(each[0] for each in found)} acknowledged, {sum(each[1] for each in found)} refused")
+    assert second.process
+    assert second.process.poll() is None
+    assert all(acknowledged > 2 for acknowledged, _, _ in found)
+    for number, (code, secret) in enumerate(begun):
+        (tally,) = classes.tallies(code, secret)
+        assert tally.answered == 3
+        may = [counted for _, _, counted in found[3 * number : 3 * number + 3]]
+        assert all(any(value in counted for counted in may) for value in tally.counts[0])
+    classes.close()
 
 
 # Notes when the connection was lost, and when the first run after it had ended
