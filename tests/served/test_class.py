@@ -32,8 +32,13 @@ def test_a_class_of_300_answers_within_ten_seconds(tmp_path):
             if not hasattr(local, "link"):
                 local.link = http.client.HTTPConnection(server.host, timeout=30)
             began = time.perf_counter()
-            local.link.request("POST", f"/class/{code}/{name}", json.dumps(content))
-            response = local.link.getresponse()
+            try:
+                local.link.request("POST", f"/class/{code}/{name}", json.dumps(content))
+                response = local.link.getresponse()
+            except ConnectionError:  # the server has closed it while it was idle: browsers open another one too
+                local.link.close()
+                local.link.request("POST", f"/class/{code}/{name}", json.dumps(content))
+                response = local.link.getresponse()
             found = json.loads(response.read())
             assert response.status == 200, found
             times.append(time.perf_counter() - began)
@@ -63,12 +68,14 @@ def test_a_class_of_300_answers_within_ten_seconds(tmp_path):
             times.clear()
             classes.ask(code, secret, ASKED)
             other, began = pool.submit(visitor), time.monotonic()
-            students = [pool.submit(student, i) for i in range(STUDENTS)]
-            time.sleep(SECONDS)
-            counted = classes.board(code, secret)[:2]
-            for each in students:
-                each.result()
-            over.set()
+            try:
+                students = [pool.submit(student, i) for i in range(STUDENTS)]
+                time.sleep(SECONDS)
+                counted = classes.board(code, secret)[:2]
+                for each in students:
+                    each.result()
+            finally:
+                over.set()
             other.result()
         assert counted == (STUDENTS, STUDENTS)
         (tally,) = classes.tallies(code, secret)
