@@ -51,6 +51,7 @@ with plan:
     st.markdown(
         "- **Link**, in the header, copies the address of the current view, without Large. Anyone who opens it sees the same "
         "step and settings; below it stands a QR code for phones.\n"
+        "- In *Class*, students answer on their phones, and the projector shows their answers, and why wrong ones are given.\n"
         "- In *Predict*, everyone with the same seed gets the same tensor. Answers stay in each person's browser "
         "session."
     )

@@ -1,14 +1,16 @@
 """The store of classes in real databases; only the clock is simulated."""
 
 import multiprocessing
+import re
 import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from pages.serving import settings
-from pages.serving.classroom import ClassError, ClassStore, Question, code_of, place, store, viewing
+from pages.serving.classroom import ClassError, ClassStore, Question, code_of, phones, place, store, viewing
 from quantcore.errors import QuantError
 
 ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed 3")
@@ -351,6 +353,22 @@ def test_the_last_of_several_mounts_at_one_place_counts():
     mounts = "1 0 8:1 / / rw - ext4 a rw\n2 1 8:2 / /s rw - ext4 b rw\n3 1 8:3 / /s rw - nfs c rw\ndamaged\n"
     assert [place.file_system(Path(path), mounts) for path in ("/s/t", "/st", "/")] == ["nfs", "ext4", "ext4"]
     assert place.file_system(Path("/s"), "") == ""
+
+
+def test_the_limits_are_documented():
+    text = (ROOT / "docs" / "hosting.md").read_text("utf-8")
+    for what, said in {
+        "classes begun from one": f"{place._begins.burst:g} at once, then one per minute",
+        "classes at a time": f"{store.MOST_CLASSES:,}",
+        "browsers in a class": f"{store.MOST_BROWSERS:,}",
+        "students joining from": f"{phones._joins.burst:g} at once, then {phones._joins.per_second:g} per second",
+        "requests of phones": f"{phones._requests.burst:,} at once, then {phones._requests.per_second:g} per second",
+        "votes included": f"{store.MOST_ROUNDS}",
+        "on a class's list": f"{store.MOST_PLANNED}, of {store.PLAN_BYTES // 1000} kB together",
+    }.items():
+        assert re.search(rf"\| [^|]*{what}[^|]*\| {re.escape(said)}", text), what
+    assert 60 * place._begins.per_second == 1
+    assert (store.IDLE, store.LONGEST <= 24 * 3600, phones.MOST_BYTES) == (2 * 3600, True, 1024)
 
 
 STUDENTS = 40
