@@ -1,6 +1,7 @@
 """What projector and presenter see of a class, as HTML; all text in it is escaped."""
 
 import html
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -96,7 +97,8 @@ def _card(now: Result, before: Result | None) -> str:
     rows = "".join(
         _row(value, wrong.get(value, 0), now, earlier.get(value, 0) if before else None, before) for value in values[:SHOWN]
     )
-    more = f"<small>and {len(values) - SHOWN} other numbers</small>" if len(values) > SHOWN else ""
+    rest = len(values) - SHOWN
+    more = f"<small>and {rest} other number{'s' * (rest > 1)}</small>" if rest > 0 else ""
     shares = " → ".join(f"{result.fraction_right:.0%}" for result in (before, now) if result)
     return (
         f'<div class="qs-answer"><p>{_minus(now.name)} <span>{shares} right</span></p>{right}<small>{_minus(now.how)}</small>'
@@ -134,5 +136,5 @@ def _reason(result: Result, given: Given) -> str:
 
 
 def _minus(text: str) -> str:
-    """Escaped, with a minus sign before numbers."""
-    return html.escape(text).replace("-", "−")
+    """Escaped, with a minus sign for each hyphen that is none between letters."""
+    return re.sub(r"(?<!\w)-", "−", html.escape(text))

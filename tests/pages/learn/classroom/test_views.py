@@ -1,0 +1,92 @@
+"""What the projector shows: counts, both votes, and text that is never markup."""
+
+import html
+import re
+from collections import Counter
+
+import pytest
+
+import quantcore as qc
+from pages.learn.classroom import views
+from pages.learn.classroom.questions import Source, ask_about
+from pages.serving.classroom import Board, Round, Tally
+
+RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
+ASKED = ask_about(RESULT, "codes")
+
+
+def tally(phase, vote=1, **counts):
+    columns = [Counter({right: counts.get("right", 0)}) for right in ASKED.right]
+    columns[0] += Counter(counts.get("first", {}))
+    return Tally(Round(vote, vote, phase, ASKED), sum(columns[0].values()), tuple(+counter for counter in columns))
+
+
+def text(body):
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", body)).split())
+
+
+def board(*votes, joined=9):
+    return Board(joined, votes[-1].answered, votes[-1].round, votes[-1].round.number, 1)
+
+
+def test_each_wrong_number_has_its_bar_and_its_mistakes():
+    wrong = {value: [] for value, _, _ in Source.of(ASKED).fields[0].wrong}
+    for value, _, sentence in Source.of(ASKED).fields[0].wrong:
+        wrong[value].append(sentence)
+    (value, sentences), *_ = wrong.items()
+    votes = [tally("revealed", right=3, first={value: 2, "77": 1})]
+    shown = text(views.scene(board(*votes), votes))
+    assert "6 of 9 answered · revealed" in shown
+    assert "50% right" in shown
+    plain = shown.replace("−", "-")
+    assert all(sentence in plain for sentence in sentences)
+    assert f"{value} 2 students" in plain
+    assert "77 1 student no known mistake" in plain
+    shares = re.findall(r"--qs-share:([\d.]+)%", views.scene(board(*votes), votes))
+    assert shares[:4] == ["66.7", "50.0", "33.3", "16.7"]  # who answered; right; wrong
+
+
+def test_of_two_votes_both_are_shown():
+    votes = [tally("revealed", right=1, first={"77": 3}), tally("revealed", 2, right=3, first={"5": 1})]
+    shown = text(views.scene(board(*votes), votes))
+    assert "(vote 2)" in shown
+    assert "25% → 75% right" in shown
+    assert "3 → 0" in shown
+    assert "0 → 1" in shown
+    assert "Pale bars" in shown
+    assert "Pale bars" not in text(views.scene(board(votes[0]), votes[:1]))
+
+
+@pytest.mark.parametrize("phase", ["open", "locked"])
+def test_answers_are_hidden_until_they_are_revealed(phase):
+    votes = [tally(phase, right=3, first={"91": 4})]
+    hidden = views.scene(board(*votes), votes, "<b>join</b>")
+    assert "91" not in hidden
+    assert "qs-answer" not in hidden
+    assert "<b>join</b>" in hidden
+    assert hidden.count("qs-marked") == len(ASKED.fields)
+    assert "91" in views.scene(board(*votes), votes, peek=True)
+
+
+def test_rare_numbers_are_counted_together():
+    votes = [tally("revealed", right=1, first={str(n): 50 - n for n in range(20, 25)})]
+    assert "and 1 other number" in text(views.scene(board(*votes), votes))
+    assert "24: " not in text(views.scene(board(*votes), votes))
+
+
+def test_hyphens_stay_and_minus_signs_are_drawn():
+    votes = [tally("open")]
+    shown = text(views.scene(board(*votes), votes))
+    assert "compressed-tensors" in shown
+    assert "codes −8 to 7" in shown
+    assert "0 of 9 answered" in shown
+
+
+def test_text_is_never_markup():
+    asked = type(ASKED)(**vars(ASKED) | {"prompt": "<img src=x>", "facts": "<b>", "fields": ("<i>",) * len(ASKED.fields)})
+    for phase in ("open", "revealed"):
+        one = tally(phase, right=1)
+        votes = [Tally(Round(1, 1, phase, asked), one.answered, one.counts)]
+        shown = views.scene(board(*votes), votes)
+        assert not re.search("<img|<b></|<i>", shown)
+        assert "&lt;img src=x&gt;" in shown
