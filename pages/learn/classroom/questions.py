@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Self
 
 import numpy as np
+import torch
 
 import quantcore as qc
 from pages.serving.classroom import Question
@@ -23,7 +24,7 @@ from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_fo
 
 Place = tuple[int, ...]
 CELLS = 6  # numbers asked for at once
-SIDE = 8  # rows and columns that a projector shows
+SIDE, WIDE = 8, 48  # rows and columns that a projector shows, and characters in a row
 SEARCHED = 64  # elements of a block among which they are chosen
 DIGITS = 3  # significant digits of a scale
 MARKERS = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
@@ -156,15 +157,18 @@ def _part(result: qc.Quantized, places: Sequence[Place]) -> Shown | None:
     plane = result.x.reshape(-1, shape[-1] if shape else 1)
     flat = [int(np.ravel_multi_index(place, shape)) if place else 0 for place in places]
     at = [divmod(i, plane.shape[1]) for i in flat]
-    if not at and max(plane.shape) > SIDE:
+    is_large = max(plane.shape) > SIDE or max(map(len, map("".join, _texts(plane)))) > WIDE
+    if not at and is_large:
         return None
-    axes = [
-        [*range(size)] if size <= SIDE else sorted({each[axis] for each in at}) for axis, size in enumerate(plane.shape)
-    ]
+    axes = [sorted({each[axis] for each in at}) if is_large else [*range(size)] for axis, size in enumerate(plane.shape)]
     leading = [", ".join(map(str, np.unravel_index(row, shape[:-1]))) if shape[:-1] else "" for row in axes[0]]
-    texts = tuple(tuple(decimal(float(plane[row, column])) for column in axes[1]) for row in axes[0])
+    texts = _texts(plane[axes[0]][:, axes[1]])
     marked = tuple((axes[0].index(row), axes[1].index(column)) for row, column in at)
     return Shown(tuple(leading), tuple(map(str, axes[1])), texts, marked)
+
+
+def _texts(plane: torch.Tensor) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(decimal, row)) for row in plane.tolist())
 
 
 def telling(result: qc.Quantized, block: Place) -> list[Place]:

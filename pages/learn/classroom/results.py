@@ -24,27 +24,22 @@ class Why(NamedTuple):
     sentence: str
 
     @property
-    def lesson(self) -> tuple[str, str] | None:
-        """The lesson and step that treat it."""
-        return MISTAKES[self.mistake].lesson
-
-    @property
     def step(self) -> str:
-        """The same in words; "" without one."""
-        if self.lesson is None:
-            return ""
-        name, step = self.lesson
-        return f"lesson {list(LESSONS).index(name) + 1} · {LESSONS[name].title}: {step_words(step.replace('-', ' '))}"
+        """The lesson, and the step if it is one alone, that treat it, in words; "" without one."""
+        name, step = MISTAKES[self.mistake].lesson or ("", "")
+        words = f"lesson {list(LESSONS).index(name) + 1} · {LESSONS[name].title}" if name else ""
+        return words + (f": {step_words(step.replace('-', ' '))}" if step else "")
 
     @property
     def link(self) -> str:
         """Page and query that open it; "" without one."""
-        return lesson_link(*self.lesson) if self.lesson else ""
+        lesson = MISTAKES[self.mistake].lesson
+        return lesson_link(*lesson) if lesson else ""
 
 
 def lesson_link(name: str, step: str) -> str:
-    """Page and query that open a step of a lesson."""
-    return f"{LESSON_URLS[name]}?{step_key(name)}={step}"
+    """Page and query that open a step of a lesson; without a step, the lesson."""
+    return LESSON_URLS[name] + (f"?{step_key(name)}={step}" if step else "")
 
 
 class Given(NamedTuple):

@@ -10,7 +10,7 @@ from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Given, Result, reas
 from pages.serving.classroom import Board, Question, Tally
 from pages.shared.state.sharing import qr
 
-FEW = 3  # numbers that a projector shows in larger type
+FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown in larger type
 
 
 def spelled(code: str) -> str:
@@ -80,7 +80,8 @@ def _table(part: Shown) -> str:
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
     )
-    return f"<table><tr>{head}</tr>{rows}</table>"
+    big = " class=qs-big" * (max(map(len, map("".join, part.texts))) <= BIG)
+    return f"<table{big}><tr>{head}</tr>{rows}</table>"
 
 
 def _cells(part: Shown, row: int) -> Iterator[str]:
@@ -131,10 +132,15 @@ def _reasons(found: Sequence[Result]) -> str:
 
 def _reason(result: Result, given: Given) -> str:
     students = f"{given.students} student{'s' * (given.students != 1)}"
-    why = "".join(f"<dd>{reason(each)}</dd>" for each in given.why) or f"<dd>{NO_MISTAKE}</dd>"
+    why = "".join(f"<dd>{_signed(reason(each))}</dd>" for each in given.why) or f"<dd>{NO_MISTAKE}</dd>"
     return f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>{why}"
 
 
 def _minus(text: str) -> str:
-    """Escaped, with a minus sign for each hyphen that is none between letters."""
-    return re.sub(r"(?<!\w)-", "−", html.escape(text))
+    """Escaped, with minus signs."""
+    return _signed(html.escape(text))
+
+
+def _signed(body: str) -> str:
+    """HTML with a minus sign for each hyphen that does not follow a letter or digit."""
+    return re.sub(r"(?<!\w)-", "−", body)

@@ -125,10 +125,20 @@ def test_a_large_tensor_is_asked_about_without_being_shown():
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
 def test_a_tensor_of_any_rank_is_shown_by_its_indices(shape):
-    x = np.linspace(-1, 2, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    x = (np.arange(int(np.prod(shape)), dtype=np.float32) / 4 - 1).reshape(shape)
     part = Source.of(ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes")).part
     assert [name for row in part.texts for name in row] == [decimal(float(v)) for v in x.ravel()]
     assert part.rows == {(): ("",), (5,): ("",)}.get(shape, tuple(f"{i}, {j}" for i in range(2) for j in range(3)))
+
+
+def test_numbers_too_long_for_a_projector_are_not_shown():
+    x = np.random.default_rng(0).normal(0, 1234, (8, 8)).astype(np.float32)
+    result = qc.apply(x, qc.Scheme.parse("int8 per_channel(0)"))
+    scales = ask_about(result, "scale")
+    assert Source.of(scales).part is None
+    assert scales.fields[2].startswith("row 2, range -")
+    codes = Source.of(ask_about(result, "codes")).part
+    assert len(codes.columns) == len(codes.marked)
 
 
 def test_what_a_library_does_differently_is_said():

@@ -4,15 +4,17 @@ import csv
 import io
 import re
 from collections import Counter
+from urllib.parse import parse_qsl
 
 import pytest
 
 import quantcore as qc
 from pages.learn.classroom.questions import ask_about
-from pages.learn.classroom.results import NO_MISTAKE, as_csv, as_html, results
+from pages.learn.classroom.results import NO_MISTAKE, Why, as_csv, as_html, results
+from pages.registry import PAGES
 from pages.serving.classroom import ClassStore, Round, Tally
 from pages.shared.lesson_plan import LESSONS
-from quantcore.mistakes import giving
+from quantcore.mistakes import MISTAKES, giving
 
 X = [[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]]  # scale 0.5: 0.75 and -1.25 are ties
 RESULT = qc.apply(X, qc.Scheme(qc.INT4, range_setting=qc.Fixed(-3.5, 3.5)))
@@ -56,6 +58,17 @@ def test_a_mistake_names_the_lesson_that_treats_it(tallies):
     steps = [why.step for result in results(tallies[0]) for given in result.wrong for why in given.why]
     assert any(steps)
     assert all(not step or any(lesson.title in step for lesson in LESSONS.values()) for step in steps)
+    assert (Why("floor", "").step, Why("floor", "").link) == (
+        "lesson 5 · Mistakes: truncated", "learn-mistakes?learn_mistakes_step=truncated")  # fmt: skip
+    whole = Why("zero_point_negated", "")  # treated in several steps
+    assert (whole.step, whole.link) == ("lesson 2 · Zero point", "learn-zero-point")
+    assert (Why("decimal_point", "").step, Why("decimal_point", "").link) == ("", "")
+    for name in MISTAKES:
+        url, _, query = Why(name, "").link.partition("?")
+        if url:
+            (page,) = [page for page in PAGES if page.url_path == url]
+            assert {key for key, _ in parse_qsl(query, True)} <= page.keys
+            assert all(value in LESSONS[MISTAKES[name].lesson[0]].steps for _, value in parse_qsl(query, True))
 
 
 def test_a_question_that_nobody_answered(tallies):
