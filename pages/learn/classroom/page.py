@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn.classroom import controls, results, views
+from pages.learn.classroom import controls, plan, results, views
 from pages.learn.classroom.controls import Opened, press
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -31,6 +31,15 @@ CSS = streamlit_dom.read(Path(__file__).parent / "class.css")
 def start() -> None:
     """Draw what a class is, and the button that begins one."""
     st.markdown("# Class: everyone predicts on a phone, then sees why")
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        _offer()
+    with right:
+        st.caption("An example: what a class sees of 24 answers. They are invented; the numbers and reasons are computed.")
+        st.html(views.example(plan.questions()[0]))
+
+
+def _offer() -> None:
     st.markdown(
         "- Students join on their phones by a QR code or a short code, without an account or a name, and answer one question at "
         "a time: which codes, scales or zero points does this tensor get?\n"

@@ -2,12 +2,13 @@
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from pages.learn.classroom.questions import Shown, Source
 from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Given, Result, reason, results
-from pages.serving.classroom import Board, Question, Tally
+from pages.serving.classroom import Board, Question, Round, Tally
 from pages.shared.state.sharing import qr
 
 FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown in larger type
@@ -52,6 +53,17 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
         f'<p class="qs-facts">{_minus(question.facts)}</p></div><div class="qs-count"><b>{votes[-1].answered} of {joined}</b> '
         f'answered · {now.phase}<i class="qs-bar" style="--qs-share:{share}"></i>{join * told}</div></div>{main}</div>'
     )
+
+
+def example(question: Question) -> str:
+    """The answers of a class of 24 that was never held: at most 8 are wrong, and those are what known mistakes give."""
+    everyone, counts = 24, []
+    for right, field in zip(question.right, Source.of(question).fields, strict=True):
+        values = dict.fromkeys(value for value, *_ in field.wrong if value != right)
+        wrong = Counter(dict(zip(values, (5, 2, 1), strict=False)))
+        counts.append(wrong + Counter({right: everyone - wrong.total()}))
+    held = Round(1, 1, "revealed", question)
+    return scene(Board(everyone, everyone, held, 1, 1), [Tally(held, everyone, tuple(counts))], level=2)
 
 
 def _asked(question: Question) -> str:

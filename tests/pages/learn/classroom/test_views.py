@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 import quantcore as qc
-from pages.learn.classroom import views
+from pages.learn.classroom import plan, views
 from pages.learn.classroom.questions import Source, ask_about
+from pages.learn.classroom.results import NO_MISTAKE
 from pages.serving.classroom import Board, Round, Tally
 
 RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
@@ -90,3 +91,14 @@ def test_text_is_never_markup():
         shown = views.scene(board(*votes), votes)
         assert not re.search("<img|<b></|<i>", shown)
         assert "&lt;img src=x&gt;" in shown
+
+
+@pytest.mark.parametrize("number", range(len(plan.questions())))
+def test_the_example_has_only_answers_that_known_mistakes_give(number):
+    shown = views.example(plan.questions()[number])
+    assert NO_MISTAKE not in shown
+    assert "24 of 24" in shown
+    for card in shown.split('class="qs-answer"')[1:]:
+        counts = [int(n) for n in re.findall(r"</div><span>(\d+)</span>", card.partition('class="qs-why"')[0])]
+        assert sum(counts) == 24
+        assert counts[0] >= 16
