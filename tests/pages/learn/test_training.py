@@ -1,7 +1,7 @@
 """Lesson 7 without a browser: what it shows, compared with quantcore, and trainings that stop."""
 
 import functools
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 import streamlit as st
@@ -170,14 +170,28 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> Non
     assert any(caption.startswith(f"{changed} of 640 codes") for caption in said(again.caption))
 
 
-def test_the_curve_shows_the_rows_of_quantcore() -> None:
+def test_the_curve_shows_the_rows_of_quantcore(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[training.Row] = []
+    asked: list[tuple[object, ...]] = []
+
+    def noted(real: Callable[..., Generator[training.Row]], *given: object, **more: object) -> Generator[training.Row]:
+        asked.append((*given, more.get("weights"), more.get("activations")))
+        for row in real(*given, **more):
+            rows.append(row)
+            yield row
+
+    monkeypatch.setattr(training, "accuracy_curve", functools.partial(noted, training.accuracy_curve))
     at = opened("curve", train_bits="2", train_seeds="2")
     assert len(at.table) == 0  # no work before it is asked for
     assert widget(at, "train_compute").label == "Compute 8 accuracies"
     widget(at, "train_compute").click().run()
     assert_clean(at)
     assert "train_compute" not in keys(at)
-    points = {p.method: p for p in training.summary(training.accuracy_curve([2], [0, 1]))}
+    assert [(row.method, row.bits, row.seed) for row in rows] == [
+        (method, bits, seed) for seed in (0, 1) for method, bits in (("float", 32), ("ptq", 2), ("qat", 2), ("lsq", 2))
+    ]
+    assert {call[2:] for call in asked} == {(qc.Scheme(qc.INT4), None)}
+    points = {p.method: p for p in training.summary(rows)}
     (shown,) = at.table
     for method, column in zip(training.METHODS, shown.value.columns[1:], strict=True):
         p = points[method]
