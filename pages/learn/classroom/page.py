@@ -49,7 +49,7 @@ def _offer() -> None:
         "- Reveal, talk, and vote again: both votes are shown side by side."
     )
     try:
-        classroom.current()
+        classroom.check()
     except ClassError as error:
         messages.error(str(error))
         return

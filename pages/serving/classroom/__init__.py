@@ -5,11 +5,11 @@ its questions, and the answers of each browser under a random name that only thi
 """
 
 from pages.serving.classroom.phones import PATH, routes
-from pages.serving.classroom.place import begin, current, keep_tidy
+from pages.serving.classroom.place import begin, check, current, keep_tidy
 from pages.serving.classroom.question import Question
 from pages.serving.classroom.store import Act, Board, ClassError, ClassStore, Round, Tally, code_of, viewing
 
 __all__ = [
-    "Act", "Board", "ClassError", "ClassStore", "PATH", "Question", "Round", "Tally", "begin", "code_of", "current", "keep_tidy",
+    "Act", "Board", "ClassError", "ClassStore", "PATH", "Question", "Round", "Tally", "begin", "check", "code_of", "current", "keep_tidy",
     "routes", "viewing",
 ]  # fmt: skip

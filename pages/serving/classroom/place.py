@@ -43,11 +43,11 @@ def file_system(folder: Path, mounts: str) -> str:
     return found
 
 
-def opened_at(chosen: settings.Settings) -> ClassStore:
-    """Return the store of classes of these settings.
+def path_at(chosen: settings.Settings) -> Path:
+    """Where the database is, or will be once a class begins.
 
     Raises:
-        ClassError: there can be none, in one sentence.
+        ClassError: these settings allow none, in one sentence.
     """
     if chosen.store.lower() == settings.OFF:
         raise ClassError(503, "There are no classes here, since QUANTSCOPE_STORE is off; set it to a local folder.")
@@ -61,13 +61,28 @@ def opened_at(chosen: settings.Settings) -> ClassStore:
             f"There are no classes here, since QUANTSCOPE_STORE is on a network file system ({kind}), where answers could "
             "get lost; set it to a folder on a local disk.",
         )
+    return folder / NAME
+
+
+def opened_at(chosen: settings.Settings) -> ClassStore:
+    """Return the store of classes of these settings.
+
+    Raises:
+        ClassError: there can be none, in one sentence.
+    """
+    path = path_at(chosen)
     try:
-        return ClassStore(folder / NAME)
+        return ClassStore(path)
     except (OSError, sqlite3.Error, ClassError) as error:
         log.error("Classes can't be stored: %s: %s", type(error).__name__, error)
         raise ClassError(
             503, "There are no classes here, since QUANTSCOPE_STORE can't be written; its administrator finds why in the log."
         ) from error
+
+
+def check() -> None:
+    """Raise a `ClassError` if this server's settings allow no classes; opens nothing."""
+    path_at(settings.current())
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.learn.classroom import plan
 from pages.learn.classroom.questions import Source
+from pages.serving import settings
 from pages.serving.classroom import ClassStore, place, store, viewing
 from pages.serving.middleware.limits import Rate
 
@@ -246,11 +247,16 @@ def test_who_ends_a_class_can_begin_another(classes):
     assert any("Too many classes" in text for text in said(at))
 
 
-def test_without_a_store_there_is_one_sentence(monkeypatch):
-    def none():
-        raise store.ClassError(503, "There are no classes here, since QUANTSCOPE_STORE is off; set it to a local folder.")
+def test_who_only_looks_at_the_page_stores_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(settings, "current", lambda: settings.Settings(store=str(tmp_path / "store")))
+    place.current.cache_clear()
+    assert button(opened(), "Begin a class")
+    assert not (tmp_path / "store").exists()
 
-    monkeypatch.setattr("pages.serving.classroom.current", none)
+
+@pytest.mark.parametrize("chosen", ["off", "s3://bucket/folder"])
+def test_without_a_store_there_is_one_sentence(monkeypatch, chosen):
+    monkeypatch.setattr(settings, "current", lambda: settings.Settings(store=chosen))
     at = opened()
     assert any("QUANTSCOPE_STORE" in text for text in said(at))
     assert not [b for b in at.button if b.label == "Begin a class"]
