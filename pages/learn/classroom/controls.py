@@ -33,10 +33,6 @@ class Opened(NamedTuple):
     key: str
     steers: bool
 
-    def as_text(self) -> str:
-        """As an address carries it."""
-        return f"{self.code}.{self.key}"
-
 
 def opened() -> Opened | None:
     """The class that the address names, or the one that this session presents, which is put into the address again."""
@@ -61,7 +57,7 @@ def begin() -> None:
 
     def do() -> None:
         code, secret = classroom.begin(st.context.ip_address or "", plan.questions())
-        st.session_state[_PRESENTED] = Opened(code, secret, True).as_text()
+        st.session_state[_PRESENTED] = f"{code}.{secret}"
         link.write(link.PRESENTER, None)  # of a class that has ended
 
     press(do)

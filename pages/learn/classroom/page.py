@@ -90,9 +90,9 @@ def head(mine: Opened) -> None:
     title, more = st.columns([2, 5], vertical_alignment="center")
     title.markdown(f"# Class {views.spelled(mine.code)}")
     at, code = controls.address(), mine.code
-    projector = {link.PROJECTOR: f"{code}.{classroom.viewing(mine.key)}"}
+    projector = urlencode({link.PROJECTOR: f"{code}.{classroom.viewing(mine.key)}"})
     with more.container(horizontal=True, horizontal_alignment="right", key="class_more"):
-        st.link_button("Projector", f"{at}learn-class?{urlencode(projector)}", icon=":material/slideshow:",
+        st.link_button("Projector", f"{at}learn-class?{projector}", icon=":material/slideshow:",
                        help="Opens what the class sees; it can't steer the class")  # fmt: skip
         with st.popover("Join", icon=":material/qr_code_2:"):
             st.html(views.joining(code, at))

@@ -5,10 +5,11 @@ without the tensor.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Self
 
 import numpy as np
@@ -198,19 +199,17 @@ def as_typed(value: float, digits: int) -> str:
 
 
 def _elements(result: qc.Quantized, block: Place) -> list[Place]:
-    first = first_of(result, block)
-    ends = [min(start + size, most) for start, size, most in zip(first, result.block, result.x.shape, strict=True)]
-    every: Iterator[Place] = np.ndindex(*(end - start for start, end in zip(first, ends, strict=True)))
-    found = (tuple(start + step for start, step in zip(first, place, strict=True)) for place in islice(every, SEARCHED))
-    return [place for place in found if np.isfinite(float(result.x[place]))]
+    """The first elements of a block that are finite."""
+    spans = trace(result, first_of(result, block)).bounds
+    every = product(*(range(*span) for span in spans))
+    return [place for place in islice(every, SEARCHED) if np.isfinite(float(result.x[place]))]
 
 
 def _alone(result: qc.Quantized, place: Place) -> set[str]:
     """The mistakes that alone give their code at an element."""
-    by_value: dict[float, set[str]] = {}
-    for answer in answers(result, "codes", place):
-        by_value.setdefault(answer.value, set()).add(answer.mistake.name)
-    return {next(iter(names)) for names in by_value.values() if len(names) == 1}
+    given = {(answer.value, answer.mistake.name) for answer in answers(result, "codes", place)}
+    often = Counter(value for value, _ in given)
+    return {name for value, name in given if often[value] == 1}
 
 
 def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits: int) -> Explained:
