@@ -12,6 +12,7 @@ from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import Tensor
+from quantcore.granularity import block_name
 from quantcore.numerics import decimal
 from quantcore.prediction import grade
 
@@ -37,21 +38,13 @@ def question(
     places = places if tensor.shape else [()]
     if step == "codes":
         return places, [f"x = {decimal(float(result.x[place]))}" for place in places], places
-    blocks: dict[tuple[int, ...], tuple[int, ...]] = {}
+    blocks: dict[tuple[int, ...], tuple[tuple[int, ...], str]] = {}
     for place in places:
-        blocks.setdefault(qc.trace(result, place).block, place)
+        t = qc.trace(result, place)
+        whole = result.scale.numel() == 1
+        blocks.setdefault(t.block, (place, "the tensor" if whole else block_name(t.bounds, result.x.shape)))
     what = step.replace("_", " ")
-    return list(blocks), [f"{what} of {_block(result, block)}" for block in blocks], list(blocks.values())
-
-
-def _block(result: qc.Quantized, block: tuple[int, ...]) -> str:
-    """Return a readable name of a block."""
-    shape, grid = tuple(result.x.shape), tuple(result.scale.shape)
-    if result.scale.numel() == 1:
-        return "the tensor"
-    if len(shape) == 2 and grid == (shape[0], 1):
-        return f"row {block[0]}"
-    return f"column {block[1]}" if len(shape) == 2 and grid == (1, shape[1]) else f"block {block}"
+    return list(blocks), [f"{what} of {name}" for _, name in blocks.values()], [place for place, _ in blocks.values()]
 
 
 def given(result: qc.Quantized, step: str, places: list[tuple[int, ...]]) -> None:

@@ -130,14 +130,14 @@ def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], giv
 
 def correct_steps(t: Trace) -> str:
     """The correct steps to a code, in one sentence."""
-    steps = [f"x / s = {number(t.quotient)}"]
+    steps, rounded = [f"x / s = {number(t.quotient)}"], f"rounded to {number(t.rounded + 0.0)}"  # 0 for -0
     if t.summed is None:
-        steps.append(f"rounded to {number(t.rounded)}")
+        steps.append(rounded)
     if t.zero_point:
         total = t.shifted if t.summed is None else t.summed
         steps.append(f"plus the zero point {number(t.zero_point)} is {number(total)}")
     if t.summed is not None:
-        steps.append(f"rounded to {number(t.rounded)}")
+        steps.append(rounded)
     if t.overflow:
         steps.append(f"{'wrapped' if t.overflow == 'wrap' else 'clamped'} to {t.code}")
     return f"{', '.join(steps)}."

@@ -310,3 +310,9 @@ def test_low_in_steps_is_that_of_the_library():
     assert (mark.kind, mark.answer) == ("off by one", "-1")  # and not rounded up
     (mark,) = mark_zero_points(result, [(0, 0)], ["7"])
     assert "round(-7)" in mark.sentence
+
+
+def test_a_small_negative_value_is_rounded_to_0_without_a_sign():
+    """Students know no -0."""
+    result = of("int4 fixed(-7, 7)", [[-0.2, 3.0]])
+    assert grade.correct_steps(qc.trace(result, (0, 0))) == "x / s = -0.2, rounded to 0."
