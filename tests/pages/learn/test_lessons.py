@@ -15,11 +15,9 @@ from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.learn import predict
 from pages.registry import KEYS
 from pages.shared import lesson_plan
 from pages.shared.lesson_plan import CLASS
-from pages.shared.state.selection import Tensor
 from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import CASES, compare
@@ -553,15 +551,14 @@ def test_predict_explains_the_element_that_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "names"),
+    ("link", "names"),
     [
-        ("int4", ["scale of the tensor"]),
-        ("int4 per_channel(0)", ["scale of row 1"]),
-        ("int4 per_channel(1)", [f"scale of column {i}" for i in range(4)]),
-        ("int4 per_group(2)", ["scale of row 1, columns 0–1", "scale of row 1, columns 2–3"]),
+        ({}, ["scale of the tensor"]),
+        ({"per": "channel", "axis": "0"}, ["scale of row 0"]),
+        ({"per": "channel", "axis": "1"}, [f"scale of column {i}" for i in range(6)]),
+        ({"per": "group", "group": "2"}, [f"scale of row 0, columns {i}–{i + 1}" for i in (0, 2, 4)]),
     ],
 )
-def test_a_block_is_asked_for_by_its_name(scheme: str, names: list[str]) -> None:
-    x = np.arange(8.0, dtype=np.float32).reshape(2, 4)
-    asked = predict.question(Tensor("x", "x", (2, 4), lambda: x), qc.apply(x, qc.Scheme.parse(scheme)), "scale", 1)
-    assert asked[1] == names
+def test_a_block_is_asked_for_by_its_name(link: dict[str, str], names: list[str]) -> None:
+    at = opened("predict", "scale", **link)
+    assert [e.label for e in at.text_input if str(e.key).startswith("learn_predict_answer_")] == names
