@@ -24,6 +24,7 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.location import Location
 from quantcore.checkpoints.row_loss import RowLoss, row_loss
 from quantcore.checkpoints.rows import ready, results_in_order, rows_per_box
+from quantcore.checkpoints.statement import plain
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.checkpoints.window import Window, plane_shape
 
@@ -58,6 +59,7 @@ __all__ = [
     "is_inside",
     "listing",
     "open_checkpoint",
+    "plain",
     "plane_shape",
     "ready",
     "results_in_order",

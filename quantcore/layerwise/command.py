@@ -8,7 +8,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,23 @@ from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise.plan import ERRORS, Plan, check_size, minimum_of, plan
-from quantcore.layerwise.run import outline, sensitivity
+from quantcore.layerwise.run import outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
 from quantcore.wording import count, megabytes, short
 
 DEFAULT = ("int8 per_channel(0)", "int4 per_group(128)", "int4 per_group(32)", "uint4 asymmetric per_group(32)", "e4m3fn per_channel(0)")
 SHOWN = 20  # weights that are printed
+_EVERY = 5.0  # seconds between two states of the file of --json
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EPILOG = """exit code:
   0  every weight was measured, or left alone for a reason that is printed
   1  a weight can't be read, a file can't be written, or no choice of schemes is within the size once all are measured
-  2  a file can't be opened, a scheme or size is not understood, or no choice can be within the size: nothing is measured
+  2  a file can't be opened, that of --json can't be written, a scheme or size is not understood, or no choice can be within the size: nothing is measured
 
 examples:
   python -m quantcore sensitivity path/to/model --schemes "int8 per_channel(0); int4 per_group(32)" --csv errors.csv
   python -m quantcore sensitivity path/to/model --imatrix model.imatrix --error output --size 4.2GB --html errors.html
-  python -m quantcore sensitivity path/to/model --part 1/2 --table first.json
+  python -m quantcore sensitivity path/to/model --part 1/2 --json first.json
   python -m quantcore sensitivity path/to/model --merge first.json second.json --bits 4.5
 """
 
@@ -57,13 +59,13 @@ def add_parser(commands: Any, threads: int) -> None:
     parser.add_argument("--error", choices=ERRORS, default="relative", help="what is summed over weights to choose schemes (default: %(default)s)")
     parser.add_argument("--factors", metavar="FILE", help="a JSON file with a factor by which a weight's error is multiplied, by name")
     parser.add_argument("--minimum", default="", help='least bits per weight by patterns of names, such as "*lm_head*=8; *=4"')
-    for name, what in (("json", "everything as JSON"), ("csv", "one line per weight and scheme"), ("html", "a heat map")):
-        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {what}")
-    parser.add_argument("--table", metavar="FILE", help="write the table after every weight")
-    parser.add_argument("--resume", action="store_true", help="continue with the table that FILE of --table holds")
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON, every few seconds and at the end")
+    parser.add_argument("--csv", metavar="FILE", help="write one line per weight and scheme")
+    parser.add_argument("--html", metavar="FILE", help="write a picture of all weights and schemes")
+    parser.add_argument("--resume", action="store_true", help="continue with what FILE of --json holds")
     parser.add_argument("--sample", action="store_true", help="first print estimates of the SQNR from some rows of each weight, with 95 %% intervals")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="measure only part I of N")
-    parser.add_argument("--merge", nargs="+", default=(), metavar="FILE", help="read the tables of these files instead of measuring")
+    parser.add_argument("--merge", nargs="+", default=(), metavar="FILE", help="read what these files of --json hold instead of measuring")
     parser.add_argument("--threads", type=int, default=threads, metavar="N", help="number of threads (default: one per core)")
 
 
@@ -71,18 +73,17 @@ def run(options: argparse.Namespace) -> int:
     """Run the command and return the exit code."""
     try:
         factors, minimum = _factors(options.factors), minimum_of(options.minimum)
-        table = merged([_read_table(file) for file in options.merge]) if options.merge else _measure(options)
+        table = merged(list(map(_table_in, options.merge))) if options.merge else _measure(options)
         limit = _limit(options, table)
     except QuantError as reason:
         print(reason, file=sys.stderr)
         return 2
+    chosen, failed = None, any(row.reason.startswith("can't be read") for row in table.ordered)
     try:
         chosen = None if limit is None else plan(table, limit, options.error, factors, minimum)
     except QuantError as reason:
         print(reason, file=sys.stderr)
-        chosen, failed = None, True
-    else:
-        failed = any(row.reason.startswith("can't be read") for row in table.ordered)
+        failed = True
     _print(table, chosen)
     try:
         _write(options, table, chosen)
@@ -93,28 +94,28 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> Table:
-    checkpoint = open_checkpoint(options.path)
-    schemes = [text.strip() for text in options.schemes.split(";") if text.strip()]
+    checkpoint, schemes = open_checkpoint(options.path), schemes_of(options.schemes)
     outlined = outline(checkpoint, schemes)
     limit = _limit(options, outlined)
     if limit is not None:
         check_size(outlined, limit, minimum_of(options.minimum))
     imatrix = None if options.imatrix is None else open_checkpoint(options.imatrix)
-    found = re.fullmatch(r"(\d+)/(\d+)", options.part)
-    if found is None:
+    part = re.fullmatch(r"(\d+)/(\d+)", options.part)
+    if part is None:
         raise QuantError(f"--part {options.part} is not a part; give I/N, such as 1/4.")
-    if options.resume and not options.table:
-        raise QuantError("--resume needs the file of --table to continue from; give --table FILE.")
-    table = _read_table(options.table) if options.resume else None
+    if options.resume and not options.json:
+        raise QuantError("--resume needs the file to continue with; give --json FILE.")
+    table = _table_in(options.json) if options.resume else None
     torch.set_num_threads(1)  # parallel across weights, not within them
-    part = int(found[1]), int(found[2])
-    shows, shown, was_estimate = sys.stderr.isatty(), -1, False
-    for step in sensitivity(checkpoint, schemes, imatrix, table, part, max(1, options.threads), options.sample):
+    steps = sensitivity(checkpoint, schemes, imatrix, table, (int(part[1]), int(part[2])), max(1, options.threads), options.sample)
+    shows, shown, was_estimate, due = sys.stderr.isatty(), -1, False, 0.0
+    for step in steps:
         if was_estimate and not step.is_estimate:
             _print_estimates(step.table)
         was_estimate = step.is_estimate
-        if options.table and not step.is_estimate and (step.row is not None or step.done == step.total):
-            _replace(Path(options.table), json.dumps(step.table.as_dict(), allow_nan=False))
+        if options.json and time.monotonic() >= due:
+            _replace(options.json, _as_json(step.table))
+            due = time.monotonic() + _EVERY
         percent = 100 * step.done // max(1, step.total)
         if shows and percent > shown:
             print(f"\r{percent} % of {megabytes(step.total)}", end="", file=sys.stderr, flush=True)
@@ -124,7 +125,7 @@ def _measure(options: argparse.Namespace) -> Table:
     return step.table
 
 
-def _read_table(file: str) -> Table:
+def _table_in(file: str) -> Table:
     return Table.of_dict(_read_json(file))
 
 
@@ -135,14 +136,17 @@ def _read_json(file: str) -> Any:
         raise QuantError(f"{file} can't be read as JSON: {reason}") from None
 
 
-def _replace(path: Path, text: str) -> None:
+def _as_json(table: Table, chosen: Plan | None = None) -> str:
+    return json.dumps(table.as_dict() | {"plan": chosen and vars(chosen)}, ensure_ascii=False, allow_nan=False)
+
+
+def _replace(file: str, text: str) -> None:
     """Write a file so that it is never found half written."""
-    beside = path.with_name(f"{path.name}.new")
     try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
+        Path(f"{file}.new").write_text(text, encoding="utf-8")
+        os.replace(f"{file}.new", file)
     except OSError as reason:
-        raise QuantError(f"{path} can't be written: {reason}") from None
+        raise QuantError(f"{file} can't be written: {reason}") from None
 
 
 def _factors(file: str | None) -> dict[str, float]:
@@ -171,43 +175,32 @@ def _limit(options: argparse.Namespace, table: Table) -> float | None:
 
 def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> None:
     """Write the files that were asked for."""
-    plain = table.as_dict() | {"plan": None if chosen is None else vars(chosen)}
-    writers: dict[str, Callable[[], str]] = {
-        "json": lambda: json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False), "html": lambda: _html(table),
-    }  # fmt: skip
-    for name, text in writers.items():
-        if getattr(options, name):
-            _replace(Path(getattr(options, name)), text())
+    if options.json:
+        _replace(options.json, _as_json(table, chosen))
+    if options.html:
+        from quantcore.layerwise import picture  # plotly is slow to import
+
+        rows = [row for row in table.ordered if row.cells]
+        _replace(options.html, picture.document(rows, table.schemes, taken=chosen.schemes if chosen else None))
     if options.csv:
-        lines = table.as_rows()
-        out = io.StringIO()
+        lines, out = table.as_rows(), io.StringIO()
         writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(lines)
-        if options.csv == "-":
-            print(out.getvalue(), end="")
-        else:
-            _replace(Path(options.csv), out.getvalue())
-
-
-def _html(table: Table) -> str:
-    from quantcore.figures.checkpoints import layers  # plotly is slow to import
-
-    rows = [row for row in table.ordered if row.cells]
-    figure = layers([row.name for row in rows], table.schemes, [[cell.sqnr_db for cell in row.cells] for row in rows])
-    return str(figure.to_html(include_plotlyjs=True))
+        _replace(options.csv, out.getvalue())
 
 
 def _print(table: Table, chosen: Plan | None) -> None:
     rows = [row for row in table.ordered if row.cells]
     print(f"{count(len(rows), 'weight')} measured, {len(table.rows) - len(rows):,} left alone, {len(table.names) - len(table.rows):,} not yet measured.")
     for number, scheme in enumerate(table.schemes):
-        worst = [row for row in by_harm(rows, number) if not math.isnan(row.cells[number].sqnr_db)]
-        said = "no weight can be measured" if not worst else _ends(worst, number)
+        known = [row for row in by_harm(rows, number) if not math.isnan(row.cells[number].sqnr_db)]
+        ends = [f"{decibels(row.cells[number].sqnr_db)} ({short(row.name, 80)})" for row in (*known[:1], *known[-1:])]
+        said = f"SQNR {ends[0]} to {ends[1]}" if known else "no weight can be measured"
         print(f"{scheme}: {said}")
     _print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
     if chosen is not None:
-        print(f"{megabytes(math.ceil(chosen.num_bytes))}, {chosen.bits_per_weight:.4g} bits per weight, summed error {chosen.error:.4g}, {chosen.optimality}:")
+        print(f"{chosen.said}:")
         _print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
 
 
@@ -224,12 +217,6 @@ def _print_estimates(table: Table) -> None:
         if seconds >= 1:
             print(f"{scheme}: the exact answer takes about {seconds:.0f} s on one core.")
     print(flush=True)
-
-
-def _ends(worst: Sequence[Any], number: int) -> str:
-    """Say which weight loses most and which least."""
-    low, high = worst[0], worst[-1]
-    return f"SQNR {decibels(low.cells[number].sqnr_db)} ({short(low.name, 80)}) to {decibels(high.cells[number].sqnr_db)} ({short(high.name, 80)})"
 
 
 def _print_some(lines: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """The error of one weight of a checkpoint under several schemes: read once, in boxes of rows if it is large, with no codes kept."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from quantcore.range_setting import Given, MinMax
 from quantcore.scheme import Scheme, storage
 from quantcore.wording import count, short
 
+Result = TypeVar("Result")
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
 
 
@@ -93,6 +94,14 @@ class Column:
             return None
         return parameters(*self.ends, self.scheme.symmetric, self.scheme.format, self.scheme.rules)
 
+    def divide(self, shape: Shape, undivided: str) -> None:
+        """Find how many rows stay together; ``undivided``: the problem of a scheme that needs all at once and not just their ranges."""
+        try:
+            self.rows = rows_together(self.scheme, shape)
+            self.problem = "" if self.rows or by_range(self.scheme, shape) else undivided
+        except QuantError as reason:
+            self.problem = str(reason)
+
     def add_ranges(self, x: Tensor) -> None:
         """Extend the ranges to those of a box."""
         low, high = ranges(x, self.scheme)
@@ -133,21 +142,14 @@ class Work:
         self.columns = [Column(scheme) for scheme in schemes]
         self._is_whole = math.prod(self.shape) <= WHOLE
         for column in () if self._is_whole else self.columns:
-            try:
-                column.rows = rows_together(column.scheme, self.shape)
-            except QuantError as reason:
-                column.problem = str(reason)
+            column.divide(self.shape, f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts")
 
     def run(self) -> float:
         """Measure all schemes, and return Σx²."""
-        across = [c for c in self.columns if not c.problem and c.rows == 0]
-        for column in across:
-            if not by_range(column.scheme, self.shape):
-                column.problem = f"needs all elements at once, and a weight of more than {WHOLE:,} is read in parts"
-        across = [c for c in across if not c.problem]
+        across = [column for column in self.columns if column.rows == 0 and not column.problem]
         for x, _ in self._boxes() if across else ():
             for column in across:
-                attempt(column, lambda column=column, x=x: column.add_ranges(x))
+                attempt(column, column.add_ranges, x)
         for x, weights in self._boxes():
             self.power += power_of(x)
             if not math.isfinite(self.power):
@@ -155,7 +157,7 @@ class Work:
             if weights is not None:
                 self.output_power += float(x.double().square_().mul_(weights).sum())
             for column in self.columns:
-                attempt(column, lambda column=column, x=x, weights=weights: column.add(x, weights))
+                attempt(column, column.add, x, weights)
         return self.power
 
     def _boxes(self) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -173,14 +175,13 @@ class Work:
             yield self._layout.values(box), weights
 
 
-def attempt(column: Column, work: Any) -> None:
-    """Run a part of a column's work unless it has failed; keep the reason if it fails."""
-    if column.problem:
-        return
+def attempt(column: Column, work: Callable[..., Result], *given: Any) -> Result | None:
+    """Do a part of a column's work unless one has failed; keep the reason and return None if it fails."""
     try:
-        work()
+        return None if column.problem else work(*given)
     except QuantError as reason:
         column.problem = str(reason)
+        return None
 
 
 def rows_together(scheme: Scheme, shape: Shape) -> int:

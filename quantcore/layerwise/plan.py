@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from quantcore.errors import QuantError
-from quantcore.layerwise.budget import bit_budget, budget_curve
+from quantcore.layerwise.budget import Choice, bit_budget, budget_curve
 from quantcore.layerwise.roles import group_of
 from quantcore.layerwise.table import Row, Table
 from quantcore.wording import count, megabytes, short
@@ -30,9 +30,10 @@ class Plan:
     gap: float
 
     @property
-    def optimality(self) -> str:
-        """How far the error is from the least one, in words."""
-        return f"at most {self.gap:.3g} above the least possible" if self.gap else "the least possible"
+    def said(self) -> str:
+        """The size, and how far the error is from the least one."""
+        optimality = f"at most {self.gap:.3g} above the least possible" if self.gap else "the least possible"
+        return f"{self.bits_per_weight:.4g} bits per weight, {megabytes(math.ceil(self.num_bytes))}: summed error {self.error:.4g}, {optimality}"
 
 
 def minimum_of(text: str) -> dict[str, float]:
@@ -77,18 +78,16 @@ def plan(
         raise QuantError(f"{count(len(table.names) - len(table.rows), 'weight')} of the table are not measured yet; finish it first.")
     if error not in ERRORS:
         raise QuantError(f"There is no error {error!r}; choose one of {', '.join(ERRORS)}.")
-    groups = _groups(table)
     check_size(table, num_bytes, minimum)
-    fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
-    padded, errors, costs = _table_of(groups, table.schemes, error, factors or {}, minimum or {})
-    chosen = bit_budget(errors, costs, num_bytes - fixed) if groups else None
+    fixed = _bytes_left_alone(table)
+    options, errors, costs = _options(table, error, factors or {}, minimum or {})
+    chosen = bit_budget(errors, costs, num_bytes - fixed) if options else Choice.of((), 0.0, 0.0)
     schemes = {row.name: AS_STORED for row in table.ordered}
-    for rows, own, at in zip(groups.values(), padded, chosen or (), strict=True):
+    for rows, own, at in zip(groups_of(table).values(), options, chosen, strict=True):
         schemes |= {row.name: own[at][2] for row in rows}
-    total = fixed + (chosen.cost if chosen is not None else 0.0)
+    total = fixed + chosen.cost
     elements = sum(row.elements for row in table.ordered)
-    found = (chosen.error, chosen.gap) if chosen is not None else (0.0, 0.0)
-    return Plan(schemes, total, 8 * total / max(1, elements), *found)
+    return Plan(schemes, total, 8 * total / max(1, elements), chosen.error, chosen.gap)
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,12 @@ def trade_off(table: Table, error: str = "relative", minimum: Mapping[str, float
     Raises:
         QuantError: the table has no such error.
     """
-    fixed = float(sum(row.num_bytes for row in table.ordered if not row.cells))
-    options, errors, costs = _table_of(_groups(table), table.schemes, error, {}, minimum or {})
+    fixed = _bytes_left_alone(table)
+    options, errors, costs = _options(table, error, {}, minimum or {})
     found = budget_curve(errors, costs) if options else []
     uniform = {}
-    for scheme in table.schemes:
-        used = [next((each for each in own if each[2] == scheme), own[0]) for own in options]
-        uniform[scheme] = (fixed + sum(each[1] for each in used), sum(each[0] for each in used))
+    for i, scheme in enumerate(table.schemes, 1):
+        uniform[scheme] = (fixed + sum(own[i] for own in costs), sum(own[i] for own in errors))
     return TradeOff(tuple((fixed + choice.cost, choice.error) for choice in found), uniform)
 
 
@@ -124,8 +122,8 @@ def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | No
     for pattern in minimum or {}:
         if not any(row.cells and fnmatchcase(row.name, pattern) for row in table.ordered):
             raise QuantError(f"The minimum for {short(pattern, 60)} fits no weight that is measured; write a part of its name between *.")
-    fixed = sum(row.num_bytes for row in table.ordered if not row.cells)
-    least = fixed + sum(min(cost for cost, _ in _costs(rows, minimum or {})) for rows in _groups(table).values())
+    fixed = _bytes_left_alone(table)
+    least = fixed + sum(min(cost for cost, _ in _costs(rows, minimum or {})) for rows in groups_of(table).values())
     if least > num_bytes:
         raise QuantError(
             f"No choice takes at most {megabytes(int(num_bytes))}: the cheapest takes {megabytes(math.ceil(least))}, "
@@ -133,7 +131,7 @@ def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | No
         )
 
 
-def _groups(table: Table) -> dict[str, list[Row]]:
+def groups_of(table: Table) -> dict[str, list[Row]]:
     """Return the weights that have cells, by the groups that get one scheme."""
     groups: dict[str, list[Row]] = {}
     for row in table.ordered:
@@ -142,32 +140,35 @@ def _groups(table: Table) -> dict[str, list[Row]]:
     return groups
 
 
+def _bytes_left_alone(table: Table) -> int:
+    return sum(row.num_bytes for row in table.ordered if not row.cells)
+
+
 def _costs(rows: list[Row], minimum: Mapping[str, float]) -> list[tuple[float, int]]:
-    """Return the bytes of a group as it is stored, with -1, and with each scheme that all of its weights may take, with its number."""
-    found = [(float(sum(row.num_bytes for row in rows)), -1)]
+    """Return the bytes of a group as it is stored, with -1, and under each scheme, with its number; again as stored if not all may take it."""
+    stored = float(sum(row.num_bytes for row in rows)), -1
+    found = [stored]
     least = [max((bits for pattern, bits in minimum.items() if fnmatchcase(row.name, pattern)), default=0.0) / 8 * row.elements for row in rows]
     for i in range(len(rows[0].cells)):
         cells = [row.cells[i] for row in rows]
-        if all(not cell.problem and cell.num_bytes >= own for cell, own in zip(cells, least, strict=True)):
-            found.append((sum(cell.num_bytes for cell in cells), i))
+        fits = all(not cell.problem and cell.num_bytes >= own for cell, own in zip(cells, least, strict=True))
+        found.append((sum(cell.num_bytes for cell in cells), i) if fits else stored)
     return found
 
 
-_Options = list[tuple[float, float, str]]  # error, bytes and scheme
+_Options = list[list[tuple[float, float, str]]]  # error, bytes and scheme
 
 
-def _table_of(
-    groups: Mapping[str, list[Row]], schemes: tuple[str, ...], error: str, factors: Mapping[str, float], minimum: Mapping[str, float]
-) -> tuple[list[_Options], list[list[float]], list[list[float]]]:
-    """Return the options of every group, equally many by repeating the last, with their errors and their bytes alone."""
+def _options(
+    table: Table, error: str, factors: Mapping[str, float], minimum: Mapping[str, float]
+) -> tuple[_Options, list[list[float]], list[list[float]]]:
+    """Return the options of every group, see `_costs`, and their errors and their bytes alone."""
     options = [
-        [(sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows), cost, schemes[i] if i >= 0 else AS_STORED)
+        [(sum(factors.get(row.name, 1.0) * _error(row, i, error) for row in rows), cost, table.schemes[i] if i >= 0 else AS_STORED)
          for cost, i in _costs(rows, minimum)]
-        for rows in groups.values()
+        for rows in groups_of(table).values()
     ]  # fmt: skip
-    width = max(map(len, options), default=1)
-    padded = [own + own[-1:] * (width - len(own)) for own in options]
-    return padded, [[each[0] for each in own] for own in padded], [[each[1] for each in own] for own in padded]
+    return options, [[each[0] for each in own] for own in options], [[each[1] for each in own] for own in options]
 
 
 def _error(row: Row, scheme: int, error: str) -> float:

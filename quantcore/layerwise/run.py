@@ -57,16 +57,11 @@ def sensitivity(
         QuantError: there are no schemes, or too many, the table belongs to another run, or the imatrix is not one.
     """
     chosen = _schemes(schemes)
-    index, parts = part
-    if not 1 <= index <= parts:
-        raise QuantError(f"There is no part {index} of {parts}; give a part from 1 to the number of parts.")
+    mine = _part(checkpoint, *part)
     fresh = Table(_identity(checkpoint, imatrix), tuple(map(_label, chosen)), tuple(checkpoint.tensors))
-    if table is None:
-        table = fresh
+    table = table or fresh
     table.check(fresh)
-    architecture = checkpoint.config.get("general.architecture")
-    inputs = None if imatrix is None else Inputs(imatrix.tensors, architecture)
-    mine = _part(checkpoint, index, parts)
+    inputs = None if imatrix is None else Inputs(imatrix.tensors, checkpoint.config.get("general.architecture"))
     total = sum(checkpoint.tensors[name].num_bytes for name in mine)
     left = [name for name in mine if name not in table.rows]
     done = total - sum(checkpoint.tensors[name].num_bytes for name in left)
@@ -95,6 +90,15 @@ def outline(checkpoint: Checkpoint, schemes: Sequence[Scheme | str]) -> Table:
     return table
 
 
+def schemes_of(text: str) -> list[Scheme]:
+    """Return the schemes and presets of a text that separates them with ``;``, each once.
+
+    Raises:
+        QuantError: one is not a scheme.
+    """
+    return list(dict.fromkeys(PRESETS.get(part) or Scheme.parse(part) for part in map(str.strip, text.split(";")) if part))
+
+
 def _schemes(schemes: Sequence[Scheme | str]) -> list[Scheme]:
     if not 1 <= len(schemes) <= MOST_SCHEMES:
         raise QuantError(f"Give 1 to {MOST_SCHEMES} schemes, not {len(schemes)}.")
@@ -107,14 +111,11 @@ def _label(scheme: Scheme) -> str:
 
 
 def _part(checkpoint: Checkpoint, index: int, parts: int) -> list[str]:
-    """Return the names of the weights of a part: the largest first, each to the part with the fewest bytes so far."""
-    sizes, found = [0] * parts, list[str]()
-    for name in sorted(checkpoint.tensors, key=lambda name: -checkpoint.tensors[name].num_bytes):
-        least = sizes.index(min(sizes))
-        sizes[least] += checkpoint.tensors[name].num_bytes
-        if least == index - 1:
-            found.append(name)
-    mine = set(found)
+    """Return the names of the weights of a part; by falling size, the parts take turns, so that their bytes differ by at most one weight's."""
+    if not 1 <= index <= parts:
+        raise QuantError(f"There is no part {index} of {parts}; give a part from 1 to the number of parts.")
+    by_size = sorted(checkpoint.tensors, key=lambda name: -checkpoint.tensors[name].num_bytes)
+    mine = set(by_size[index - 1 :: parts])
     return [name for name in checkpoint.tensors if name in mine]
 
 

@@ -9,18 +9,17 @@ import math
 import time
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from quantcore.analysis import errors_by_region, sqnr_of
 from quantcore.checkpoints import CheckpointTensor, Layout, ready, rows_per_box
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, split_axes
-from quantcore.layerwise.measure import Column, attempt, by_range, measured, outlined, rows_together
+from quantcore.layerwise.measure import Column, attempt, measured, outlined
 from quantcore.layerwise.table import Cell, Row
 from quantcore.scheme import Scheme
 
@@ -51,15 +50,6 @@ def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> Row:
     return replace(own, power=found.power, cells=cells)
 
 
-@dataclass
-class _Drawn:
-    """The units that are measured: their rows together in ``x``, the first row of each in it, and which were drawn."""
-
-    x: Tensor
-    starts: npt.NDArray[np.int64]
-    is_drawn: npt.NDArray[np.bool_]
-
-
 class _Sample:
     """A sample of units of ``unit`` rows, that many as stay together under every scheme."""
 
@@ -67,12 +57,7 @@ class _Sample:
         self._layout, self.shape = layout, layout.shape
         self.columns = [Column(scheme) for scheme in schemes]
         for column in self.columns:
-            try:
-                column.rows = rows_together(column.scheme, self.shape)
-                if not column.rows and not by_range(column.scheme, self.shape):
-                    column.problem = "no interval can be given: the scheme needs all elements at once"
-            except QuantError as reason:
-                column.problem = str(reason)
+            column.divide(self.shape, "no interval can be given: the scheme needs all elements at once")
         self.unit = math.lcm(*(max(1, c.rows) for c in self.columns if not c.problem))
         self.units = -(-self.shape[0] // self.unit)
         self.power = 0.0
@@ -90,7 +75,7 @@ class _Sample:
             largest[box] = torch.maximum(lines.amax(1), -lines.amin(1)).numpy()
             for column in self.columns:
                 if not column.rows and math.isfinite(powers[box].sum()):
-                    attempt(column, lambda column=column, x=x: column.add_ranges(x))
+                    attempt(column, column.add_ranges, x)
         self.power = float(powers.sum())
         first = np.arange(0, rows, self.unit)
         self._powers, self._largest = np.add.reduceat(powers, first), np.maximum.reduceat(largest, first)
@@ -105,39 +90,34 @@ class _Sample:
         drawn = np.random.default_rng(seed).choice(rest, DRAWN, replace=False)
         chosen = np.sort(np.concatenate([np.flatnonzero(always), drawn]))
         parts = [self._layout.values(slice(int(u) * self.unit, min((int(u) + 1) * self.unit, self.shape[0]))) for u in chosen]
-        starts = np.cumsum([0, *map(len, parts[:-1])])
-        self._drawn, self._rest = _Drawn(torch.cat(parts), starts, ~always[chosen]), len(rest)
+        self._x, self._starts = torch.cat(parts), np.cumsum([0, *map(len, parts[:-1])])  # the units together, and where each begins
+        self._is_drawn, self._rest = ~always[chosen], len(rest)
 
     def cell(self, column: Column, own: Cell) -> Cell:
         """Return the estimate of one scheme."""
-        errors, start = np.empty(0), time.perf_counter()
-
-        def measure() -> None:
-            nonlocal errors
-            errors = self._errors(column)
-
-        attempt(column, measure)
-        if column.problem or own.problem:
+        start = time.perf_counter()
+        errors = attempt(column, self._errors, column)
+        if errors is None or own.problem:
             return replace(own, problem=own.problem or column.problem)
         if not np.isfinite(errors).all():
             return replace(own, problem="no interval can be given: an error is not finite")
-        drawn = errors[self._drawn.is_drawn]
+        drawn = errors[self._is_drawn]
         sse = errors.sum() + (self._rest - DRAWN) * drawn.mean()
         spread = _T * self._rest * math.sqrt((1 - DRAWN / self._rest) / DRAWN) * drawn.std(ddof=1)
         least, most = max(errors.sum(), sse - spread), sse + spread
-        seconds = (time.perf_counter() - start) * math.prod(self.shape) / self._drawn.x.numel()
+        seconds = (time.perf_counter() - start) * math.prod(self.shape) / self._x.numel()
         db = [sqnr_of(self.power, float(value)) for value in (sse, least, most)]
         mse = float(sse) / math.prod(self.shape)
         return replace(own, sqnr_db=db[0], sse=float(sse), mse=mse, sqnr_low=db[2], sqnr_high=db[1], seconds=seconds)
 
     def _errors(self, column: Column) -> _Floats:
         """Return the squared error of each unit that is measured."""
-        x, params = self._drawn.x, column.params
+        x, params = self._x, column.params
         blocks = Blocks.of(column.scheme.granularity, tuple(x.shape))
         every = torch.empty(x.shape)
         viewed = blocks.view(every)
         for region, _, error, _ in errors_by_region(x, column.scheme, params=params):
             split_axes(viewed[region.elements], region.block).copy_(error)
         by_row = every.reshape(len(x), -1).double().square_().sum(1).numpy()
-        found: _Floats = np.add.reduceat(by_row, self._drawn.starts)
+        found: _Floats = np.add.reduceat(by_row, self._starts)
         return found

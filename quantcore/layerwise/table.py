@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from quantcore.analysis import decibels
+from quantcore.checkpoints import plain
 from quantcore.errors import QuantError
 
 FORMAT = 1  # version of a table as plain data
@@ -103,24 +104,21 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, in which numbers that are not finite are strings."""
-        rows = [asdict(row) | {"cells": [_plain(asdict(cell)) for cell in row.cells]} for row in self.rows.values()]
-        return {
-            "format": FORMAT, "identity": self.identity, "schemes": list(self.schemes), "names": list(self.names),
-            "rows": [_plain(row) for row in rows],
-        }  # fmt: skip
+        rows = [plain(asdict(row)) for row in self.rows.values()]
+        return {"format": FORMAT, "identity": self.identity, "schemes": list(self.schemes), "names": list(self.names), "rows": rows}
 
     @classmethod
-    def of_dict(cls, plain: Mapping[str, Any]) -> Self:
+    def of_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Return what `as_dict` wrote.
 
         Raises:
             QuantError: it is not such a table.
         """
         try:
-            if plain["format"] != FORMAT:
+            if stored["format"] != FORMAT:
                 raise ValueError
-            found = cls(str(plain["identity"]), tuple(map(str, plain["schemes"])), tuple(map(str, plain["names"])))
-            for each in plain["rows"]:
+            found = cls(str(stored["identity"]), tuple(map(str, stored["schemes"])), tuple(map(str, stored["names"])))
+            for each in stored["rows"]:
                 cells = tuple(Cell(**_numbers(cell, Cell)) for cell in each["cells"])
                 row = replace(Row(**_numbers(each, Row)), cells=cells, shape=tuple(map(int, each["shape"])))
                 if row.name not in found.names or len(cells) not in (0, len(found.schemes)):
@@ -164,10 +162,6 @@ def by_harm(rows: Iterable[Row], scheme: int = 0) -> list[Row]:
         return math.isnan(value), value
 
     return sorted(rows, key=key)
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: str(v) if isinstance(v, float) and not math.isfinite(v) else v for key, v in values.items()}
 
 
 def _numbers(values: Mapping[str, Any], kind: type[Cell] | type[Row]) -> dict[str, Any]:

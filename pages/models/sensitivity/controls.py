@@ -9,7 +9,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.state import choice
-from quantcore.layerwise import Row, by_harm
+from quantcore.layerwise import Row, by_harm, schemes_of
 
 EXAMPLE = "chgnet"  # measured until a checkpoint is chosen
 PRESETS, MORE, SORT, KINDS = "sn_presets", "sn_more", "sn_sort", "sn_kinds"
@@ -49,9 +49,7 @@ def schemes() -> list[qc.Scheme]:
         help="Up to 12 schemes in text form, with any range setting, as shown at the top of Explore.",
     )  # fmt: skip
     presets = right.multiselect("Add presets", list(qc.PRESETS), key=PRESETS, bind="query-params")
-    typed = [text.strip() for text in (more or "").split(";") if text.strip()]
-    found = [qc.PRESETS.get(text) or qc.Scheme.parse(text) for text in (*typed, *presets)]
-    return list(dict.fromkeys(found))
+    return schemes_of("; ".join([more or "", *presets]))
 
 
 @dataclass(frozen=True)

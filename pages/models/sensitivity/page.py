@@ -31,7 +31,7 @@ with page_frame(
     results, limit = st.container(), st.container()
     with limit:
         st.subheader("Within the budget", anchor=False)
-        own, fits = budget.asked(found)
+        own = budget.asked(found)
     with results:
         progress = st.empty()
         with st.container(horizontal=True, key="sn_beside", gap="medium"):
@@ -39,10 +39,11 @@ with page_frame(
         with layers:
             order = controls.order()
             run.proceed(found, progress, lambda: picture.live(found, order))
-            chosen = budget.best(found, own) if fits else None
+            chosen = budget.best(found, own)
             if found.rows:
-                picture.draw(found, order, chosen.schemes if chosen else {})
-                picture.left_alone(found)
+                taken = chosen.schemes if chosen else {}
+                picture.draw(found, order, taken)
+                picture.beneath(found, order, taken)
         with why:
             cell.draw(found)
     with limit:

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import struct
 
 import numpy as np
@@ -14,8 +15,7 @@ import quantcore as qc
 from quantcore import layerwise
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
-from quantcore.figures.checkpoints import layers
-from quantcore.layerwise import measure
+from quantcore.layerwise import measure, picture
 
 SCHEMES = ["int8 per_channel(0)", "int4 per_group(32)", "uint4 asymmetric per_tensor", "int4 symmetric per_channel(1)", "torchao.nvfp4", "e4m3fn per_channel(0)"]
 SHAPES = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "mlp.gate_proj": (128, 64), "mlp.up_proj": (128, 64), "mlp.down_proj": (64, 128)}
@@ -346,12 +346,14 @@ def test_the_command(whole, tmp_path, capsys):
         rows = list(csv.DictReader(lines))
     assert len(rows) == 11 * len(SCHEMES)
     assert float(rows[0]["sqnr_db"]) == table.ordered[0].cells[0].sqnr_db
-    assert "Plotly.newPlot" in files["html"].read_text()
+    numbers = re.findall(r"<td.*?>(.*?)</td>", files["html"].read_text())
+    assert numbers == [f"{cell.sqnr_db:.1f}" for row in table.ordered for cell in row.cells]
+    assert files["html"].read_text().count('"qs-taken"') == sum(each != layerwise.AS_STORED for each in plain["plan"]["schemes"].values())
     parts = [tmp_path / f"{i}.json" for i in (1, 2)]
     for i, part in enumerate(parts, 1):
-        assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--table", part)[0] == 0
+        assert command(capsys, path, "--schemes", texts, "--part", f"{i}/2", "--json", part)[0] == 0
     assert "Estimates with 95 % intervals" in command(capsys, path, "--sample")[1]
-    again = command(capsys, path, "--schemes", texts, "--table", parts[0], "--resume", "--part", "2/2")
+    again = command(capsys, path, "--schemes", texts, "--json", parts[0], "--resume", "--part", "2/2")
     assert (again[0], "11 weights measured" in again[1]) == (0, True)
     merged = command(capsys, path, "--merge", *parts, "--bits", 6)
     assert (merged[0], "11 weights measured" in merged[1]) == (0, True)
@@ -378,13 +380,21 @@ def test_what_the_command_does_not_understand(arguments, said, tmp_path, capsys,
     assert err.count("\n") == 1
 
 
-def test_the_heat_map_has_every_number():
-    """A row per weight and a column per scheme; exact and unknown cells are empty, and names are text."""
-    figure = layers(["a", "<b>"], ["int8 per_tensor", "x"], [[20.0, math.inf], [math.nan, 7.5]])
-    (trace,) = figure.data
-    assert np.array_equal(np.asarray(trace.z, float), [[20.0, math.nan], [math.nan, 7.5]], equal_nan=True)
-    assert (trace.y, trace.x) == (("a", "&lt;b&gt;"), ("int8 per_tensor", "x"))
-    assert [list(row) for row in trace.customdata] == [["20.0 dB", "exact"], ["not defined", "7.5 dB"]]
+def test_the_picture_has_every_number():
+    """A row per weight and a cell per scheme, named, colored by its SQNR; names are text, and the file needs nothing else."""
+    rows = [
+        layerwise.Row(name, (4, 8), "F32", "o", 128, cells=tuple(layerwise.Cell(sqnr_db=value) for value in values))
+        for name, values in (("a.b.weight", [20.0, math.inf]), ("<b>", [math.nan, 7.5]))
+    ]
+    written = picture.document(rows, ["int8 per_tensor", "<x>"], taken={"a.b.weight": "<x>"})
+    table = written[written.index("<table") : written.index("</table>")]
+    assert re.findall(r'<th scope="col" title="(.*?)">', table) == ["int8 per_tensor", "&lt;x&gt;"]
+    assert [re.sub("<wbr>", "", name) for name in re.findall(r'<th scope="row".*?>(.*?)</th>', table)] == ["a.b", "&lt;b&gt;"]
+    cells = re.findall(r'<td class="(.*?)" style="(.*?)".*?>(.*?)</td>', table)
+    assert [(mark, number) for mark, _, number in cells] == [("", "20.0"), ("qs-taken", "exact"), ("", "–"), ("", "7.5")]
+    low, high = (f"background:{color};" for color in ("rgb(253,231,37)", "rgb(68,1,84)"))  # the ends of Viridis
+    assert [style.partition("color")[0] for _, style, _ in cells] == [high, high, "", low]
+    assert not re.search("<script|https?:|<link|<b>|<x>", written)
 
 
 def test_what_the_command_can_t_read_or_write_is_one_sentence(whole, tmp_path, capsys):

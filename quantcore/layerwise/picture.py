@@ -1,0 +1,93 @@
+"""The errors of a model as a table in HTML: weights in rows, schemes in columns, the SQNR as color."""
+
+import html
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from quantcore.analysis import decibels
+from quantcore.figures import palette, short_scheme
+from quantcore.figures.checkpoints import layer_colors
+from quantcore.layerwise.table import Cell, Row
+from quantcore.wording import count, printable
+
+STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
+_DOCUMENT = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Sensitivity</title>
+<style>
+:root {{ color-scheme: light dark; --st-background-color: Canvas; --st-text-color: CanvasText; --st-border-color: GrayText; --qs-small: .875rem; }}
+body {{ font-family: system-ui, sans-serif; }}
+{style}
+.qs-layers {{ max-height: calc(100vh - 6rem); }}
+</style>
+<p>{caption} The error of each weight alone, as if all others were exact.</p>
+<div class="qs-layers" data-live>{table}</div>
+</html>
+"""
+
+
+def document(rows: Sequence[Row], schemes: Sequence[str], is_grouped: bool = False, taken: Mapping[str, str] | None = None) -> str:
+    """Return the picture as a file of its own, for light and dark displays; arguments: as for `layers`."""
+    return _DOCUMENT.format(style=STYLE, caption=caption(rows, schemes, taken), table=layers(rows, schemes, is_grouped, taken=taken))
+
+
+def caption(rows: Sequence[Row], schemes: Sequence[str], taken: Mapping[str, str] | None = None) -> str:
+    """Say what the picture shows."""
+    said = f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(schemes), 'scheme')}."
+    return f"{said} ✓: the choice within the budget; weights without one stay as they are stored." if taken else said
+
+
+def layers(
+    rows: Sequence[Row], schemes: Sequence[str], is_grouped: bool = False, chosen: tuple[Row, int] | None = None, taken: Mapping[str, str] | None = None
+) -> str:
+    """Return the table; `STYLE` is its style, for an element of the class qs-layers around it.
+
+    Args:
+        rows: with a cell per scheme.
+        is_grouped: whether adjacent rows of one kind have a heading.
+        chosen: a row and the position of a scheme; their cell is outlined.
+        taken: the scheme of each weight within a budget, whose cell is marked.
+    """
+    values = [[cell.sqnr_db for cell in row.cells] for row in rows]
+    heads = "".join(f'<th scope="col" title="{_text(scheme)}">{_text(short_scheme(scheme))}</th>' for scheme in schemes)
+    lines, kind = [], None
+    for number, (row, styles) in enumerate(zip(rows, layer_colors(values), strict=True)):
+        if is_grouped and row.kind != kind:
+            kind = row.kind
+            lines.append(f'<tr class="qs-kind"><th colspan="{len(schemes) + 1}">{_text(kind)}</th></tr>')
+        name = re.sub(r"([._])", r"\1<wbr>", _text(row.name.removesuffix(".weight")))
+        lines.append(f'<tr data-row="{number}"><th scope="row" title="{_text(row.kind)}, {"×".join(map(str, row.shape))}">{name}</th>')
+        for i, (scheme, cell, style) in enumerate(zip(schemes, row.cells, styles, strict=True)):
+            mark = ("qs-chosen " if chosen == (row, i) else "") + ("qs-taken" if (taken or {}).get(row.name) == scheme else "")
+            lines.append(_cell(cell, style, mark))
+        lines.append("</tr>")
+    return f'<table role="grid"><thead><tr><th>{_legend(values)}</th>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def _legend(values: Sequence[Sequence[float]]) -> str:
+    """Which colors stand for which SQNR."""
+    finite = [value for row in values for value in row if math.isfinite(value)]
+    if not finite:
+        return "SQNR (dB)"
+    colors = ",".join(color for _, color in reversed(palette("sequential")))
+    return f'SQNR (dB)<i style="background:linear-gradient(90deg,{colors})"></i><small><span>{min(finite):.1f}</span><span>{max(finite):.1f}</span></small>'
+
+
+def _cell(cell: Cell, style: str, mark: str) -> str:
+    half = (cell.sqnr_high - cell.sqnr_low) / 2
+    if cell.problem or math.isnan(cell.sqnr_db):
+        number, hint = "–", cell.problem or "not defined"
+    elif half > 0 and math.isfinite(half):
+        number, hint = f"{cell.sqnr_db:.1f} ± {half:.1f}", f"{cell.said}; the exact number takes about {cell.seconds:.2g} s on one core"
+    else:
+        number, hint = decibels(cell.sqnr_db).removesuffix(" dB"), ""
+    title = f' title="{_text(hint)}"' if hint else ""
+    return f'<td class="{mark}" style="{style}"{title}>{number}</td>'
+
+
+def _text(text: str) -> str:
+    return html.escape(printable(text, 400))
