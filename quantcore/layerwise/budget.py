@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -38,20 +39,12 @@ class Choice(tuple[int, ...]):
         return found
 
 
-class _Option(NamedTuple):
-    """Costs and errors are integers in a common unit."""
-
-    cost: int
-    error: int
-    number: int
-
-
 class _Pick(NamedTuple):
-    """Some groups' summed cost and error, and their options."""
+    """The option of one group or of several; their summed cost and error are integers in common units."""
 
     cost: int
     error: int
-    options: tuple[int, ...]
+    options: tuple[int, ...] = ()
 
 
 def bit_budget(errors: Any, costs: Any, budget: float) -> Choice:
@@ -99,7 +92,7 @@ def budget_curve(errors: Any, costs: Any) -> list[Choice]:
     return [Choice.of(p.options, float(p.error * error_unit), float(p.cost * cost_unit)) for p in found]
 
 
-def _groups(errors: Any, costs: Any) -> tuple[list[list[_Option]], Fraction, Fraction]:
+def _groups(errors: Any, costs: Any) -> tuple[list[list[_Pick]], Fraction, Fraction]:
     """Return the options of each group that can be best, by rising cost and falling error, with the units of error and cost."""
     checked = []
     for name, values in (("errors", errors), ("costs", costs)):
@@ -115,13 +108,10 @@ def _groups(errors: Any, costs: Any) -> tuple[list[list[_Option]], Fraction, Fra
     if checked[0].shape != checked[1].shape:
         raise QuantError(f"errors have shape {checked[0].shape}, but costs have {checked[1].shape}; give one cost per error.")
     (of_errors, error_unit), (of_costs, cost_unit) = map(_integers, checked)
-    groups = []
-    for row in zip(of_errors, of_costs, strict=True):
-        kept: list[_Option] = []
-        for cost, error, number in sorted((c, e, i) for i, (e, c) in enumerate(zip(*row, strict=True))):
-            if not kept or error < kept[-1].error:
-                kept.append(_Option(cost, error, number))
-        groups.append(kept)
+    groups = [
+        _best([_Pick(cost, error, (i,)) for i, (error, cost) in enumerate(zip(*row, strict=True))])
+        for row in zip(of_errors, of_costs, strict=True)
+    ]
     return groups, error_unit, cost_unit
 
 
@@ -143,36 +133,43 @@ def _limit(budget: float, unit: Fraction) -> int:
     return limit if float(limit * unit) <= budget else limit - 1
 
 
-def _middle(groups: Sequence[Sequence[_Option]]) -> int:
+def _middle(groups: Sequence[Sequence[_Pick]]) -> int:
     """Return where to split the groups so that the half with more combinations has as few as possible."""
     sizes = [len(group) for group in groups]
     return min(range(len(sizes) + 1), key=lambda i: max(math.prod(sizes[:i]), math.prod(sizes[i:])))
 
 
-def _picks(groups: Sequence[Sequence[_Option]]) -> list[_Pick]:
+def _picks(groups: Sequence[Sequence[_Pick]]) -> list[_Pick]:
     """Return the combinations that can be best, by rising cost and falling error."""
-    picks = [_Pick(0, 0, ())]
+    picks = [_Pick(0, 0)]
     for group in groups:
-        every = [_Pick(p.cost + o.cost, p.error + o.error, (*p.options, o.number)) for p in picks for o in group]
-        every.sort(key=lambda p: p[:2])
-        picks = []
-        for pick in every:
-            if not picks or pick.error < picks[-1].error:
-                picks.append(pick)
+        picks = _best([_both(pick, option) for pick in picks for option in group])
     return picks
+
+
+def _both(one: _Pick, other: _Pick) -> _Pick:
+    return _Pick(one.cost + other.cost, one.error + other.error, one.options + other.options)
+
+
+def _best(picks: list[_Pick]) -> list[_Pick]:
+    """Return those that can be best, by rising cost and falling error."""
+    kept: list[_Pick] = []
+    for pick in sorted(picks, key=lambda pick: pick[:2]):
+        if not kept or pick.error < kept[-1].error:
+            kept.append(pick)
+    return kept
 
 
 def _best_pair(first: list[_Pick], second: list[_Pick], limit: int) -> _Pick:
     """Return the pair with the least error, then the least cost, within the limit."""
     costs = [pick.cost for pick in second]
-    pairs = ((a, second[at - 1]) for a in first if (at := bisect_right(costs, limit - a.cost)))
-    a, b = min(pairs, key=lambda pair: (pair[0].error + pair[1].error, pair[0].cost + pair[1].cost))
-    return _Pick(a.cost + b.cost, a.error + b.error, a.options + b.options)
+    pairs = (_both(a, second[at - 1]) for a in first if (at := bisect_right(costs, limit - a.cost)))
+    return min(pairs, key=lambda pair: (pair.error, pair.cost))
 
 
-def _hull(options: Sequence[_Option]) -> list[_Option]:
+def _hull(options: Sequence[_Pick]) -> list[_Pick]:
     """Return the options on the lower convex hull of error against cost."""
-    hull: list[_Option] = []
+    hull: list[_Pick] = []
     for option in options:
         while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], option):
             hull.pop()
@@ -180,45 +177,47 @@ def _hull(options: Sequence[_Option]) -> list[_Option]:
     return hull
 
 
-def _slope(one: _Option, other: _Option) -> Fraction:
+def _slope(one: _Pick, other: _Pick) -> Fraction:
     """Return by how much the error falls per cost."""
     return Fraction(one.error - other.error, other.cost - one.cost)
 
 
-def _hull_path(groups: Sequence[Sequence[_Option]]) -> list[tuple[_Pick, Fraction]]:
+def _hull_path(groups: Sequence[Sequence[_Pick]]) -> list[tuple[_Pick, Fraction]]:
     """Return the choices along the hulls, each with the slope of the step that led there."""
     hulls = [_hull(group) for group in groups]
     steps = sorted(
         ((_slope(a, b), i, a, b) for i, hull in enumerate(hulls) for a, b in pairwise(hull)),
         key=lambda step: (-step[0], step[1], step[2].cost),
     )
-    options = [hull[0].number for hull in hulls]
-    cost, error = (sum(hull[0][field] for hull in hulls) for field in (0, 1))
-    path = [(_Pick(cost, error, tuple(options)), Fraction(0))]
+    pick = reduce(_both, (hull[0] for hull in hulls), _Pick(0, 0))
+    path = [(pick, Fraction(0))]
     for slope, i, a, b in steps:
-        options[i] = b.number
-        cost, error = cost + b.cost - a.cost, error + b.error - a.error
-        path.append((_Pick(cost, error, tuple(options)), slope))
+        pick = _changed(pick, i, a, b)
+        path.append((pick, slope))
     return path
 
 
-def _along_hull(groups: Sequence[Sequence[_Option]], limit: int) -> tuple[_Pick, Fraction]:
+def _changed(pick: _Pick, i: int, a: _Pick, b: _Pick) -> _Pick:
+    """Return a pick in which group ``i`` has option b instead of a."""
+    options = pick.options[:i] + b.options + pick.options[i + 1 :]
+    return _Pick(pick.cost + b.cost - a.cost, pick.error + b.error - a.error, options)
+
+
+def _along_hull(groups: Sequence[Sequence[_Pick]], limit: int) -> tuple[_Pick, Fraction]:
     """Return a choice within the limit, and how far its error may be from the least."""
     path = _hull_path(groups)
     at = bisect_right([pick.cost for pick, _ in path], limit) - 1
     pick, bound = path[at][0], Fraction(path[at][0].error)
     if at + 1 < len(path):
         bound -= path[at + 1][1] * (limit - pick.cost)
-    options, cost, error = list(pick.options), pick.cost, pick.error
-    held = [{o.number: o for o in group}[number] for group, number in zip(groups, options, strict=True)]
+    held = [next(o for o in group if o.options == (at,)) for group, at in zip(groups, pick.options, strict=True)]
     while True:  # what is left of the budget goes where the error falls most
         better = [
             (held[i].error - o.error, held[i].cost - o.cost, i, o)
             for i, group in enumerate(groups) for o in group
-            if o.error < held[i].error and cost + o.cost - held[i].cost <= limit
+            if o.error < held[i].error and pick.cost + o.cost - held[i].cost <= limit
         ]  # fmt: skip
         if not better:
-            break
-        gain, saved, i, option = max(better, key=lambda found: found[:2])
-        held[i], cost, error = option, cost - saved, error - gain
-    return _Pick(cost, error, tuple(o.number for o in held)), max(Fraction(0), error - bound)
+            return pick, max(Fraction(0), pick.error - bound)
+        _, _, i, option = max(better, key=lambda found: found[:2])
+        pick, held[i] = _changed(pick, i, held[i], option), option

@@ -19,11 +19,10 @@ from quantcore.analysis import decibels
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.layerwise.plan import ERRORS, Plan, check_size, minimum_of, plan
-from quantcore.layerwise.run import outline, schemes_of, sensitivity
+from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
 from quantcore.wording import count, megabytes, short
 
-DEFAULT = ("int8 per_channel(0)", "int4 per_group(128)", "int4 per_group(32)", "uint4 asymmetric per_group(32)", "e4m3fn per_channel(0)")
 SHOWN = 20  # weights that are printed
 _EVERY = 5.0  # seconds between two states of the file of --json
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -51,7 +50,7 @@ def add_parser(commands: Any, threads: int) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("path", metavar="PATH", help="a file, a folder with its shards, or a URL")
-    parser.add_argument("--schemes", default="; ".join(DEFAULT), help="up to 12 schemes or presets, separated by ; (default: %(default)s)")
+    parser.add_argument("--schemes", default=USUAL, help="up to 12 schemes or presets, separated by ; (default: %(default)s)")
     parser.add_argument("--imatrix", metavar="FILE", help="mean squared inputs of each weight, in .gguf or .dat, for the error of its output")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--size", help="choose schemes so that all weights take at most this size, such as 4.2GB")

@@ -27,7 +27,7 @@ WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a 
 
 def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Inputs | None" = None) -> Row:
     """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
-    own = outlined(tensor, ())
+    own = outlined(tensor, schemes)
     if own.reason:
         return own
     try:
@@ -35,10 +35,10 @@ def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Input
         work = Work(tensor, schemes, weights)
         power = work.run()
     except QuantError as reason:
-        return replace(own, reason=f"can't be read: {reason}")
+        return replace(own, cells=(), reason=f"can't be read: {reason}")
     if not math.isfinite(power):
-        return replace(own, reason="contains NaN or infinite values, and is left alone")
-    return replace(own, power=power, coverage=coverage, cells=tuple(each.cell(work) for each in work.columns))
+        return replace(own, cells=(), reason="contains NaN or infinite values, and is left alone")
+    return replace(own, power=power, coverage=coverage, cells=tuple(map(work.cell, work.columns, own.cells)))
 
 
 def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> Row:
@@ -118,19 +118,6 @@ class Column:
                 self.output += float(error.double().square_().mul_(own).sum())
             self.sums.merge(quick_sums(None, error))
 
-    def cell(self, work: "Work") -> Cell:
-        """Return the cell."""
-        own = _stored_cell(self.scheme, work.shape)
-        if own.problem or self.problem:
-            return replace(own, problem=own.problem or self.problem)
-        self.sums.xx = work.power
-        found, undefined = self.sums.metrics()
-        output = math.nan if work.weights is None else self.output
-        return Cell(
-            found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], self.clipped, own.num_bytes,
-            output, output / work.output_power if work.output_power else math.nan, undefined.get("mse", ""),
-        )  # fmt: skip
-
 
 class Work:
     """One walk over the rows of a weight, for all schemes; ``weights``: of its inputs, to broadcast with its rows."""
@@ -159,6 +146,18 @@ class Work:
             for column in self.columns:
                 attempt(column, column.add, x, weights)
         return self.power
+
+    def cell(self, column: Column, own: Cell) -> Cell:
+        """Return the cell of a scheme, with the bytes of its own."""
+        if own.problem or column.problem:
+            return replace(own, problem=own.problem or column.problem)
+        column.sums.xx = self.power
+        found, undefined = column.sums.metrics()
+        output = math.nan if self.weights is None else column.output
+        return Cell(
+            found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], column.clipped, own.num_bytes,
+            output, output / self.output_power if self.output_power else math.nan, undefined.get("mse", ""),
+        )  # fmt: skip
 
     def _boxes(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Yield boxes of rows, with the weights of their inputs."""

@@ -12,7 +12,10 @@ from quantcore.layerwise.table import Row, Table
 from quantcore.wording import count, megabytes, short
 
 AS_STORED = "as stored"
-ERRORS = ("relative", "absolute", "output", "output_relative")
+ERRORS = {  # what is summed over weights
+    "relative": "Σe² / Σx² of each weight, summed", "absolute": "Σe², summed",
+    "output": "Σ hⱼ·e², summed", "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed, with all hⱼ = 1 where the imatrix has no entry",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,7 @@ def plan(
     Weights that loaders fuse (q, k and v; gate and up; experts of one kind) get one scheme. A group may also stay as it is stored.
 
     Args:
-        error: what is summed over weights: "relative", Σe² / Σx² of each, so that all count alike whatever their size; "absolute", Σe²;
-            "output" and "output_relative", with an imatrix; where it has no entry, "output_relative" counts all inputs alike.
+        error: what is summed over weights, see `ERRORS`; divided, all weights count alike whatever their size, and those of outputs need an imatrix.
         factors: by which a weight's error is multiplied, by name; 1 for others.
         minimum: the least bits per weight that a scheme may have for a weight, by patterns of names, see `minimum_of`; of several that
             fit a name, the largest holds.

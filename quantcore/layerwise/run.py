@@ -13,6 +13,7 @@ from quantcore.layerwise.table import Row, Table
 from quantcore.scheme import PRESETS, Scheme
 
 MOST_SCHEMES = 12
+USUAL = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
 
 
 @dataclass(frozen=True)

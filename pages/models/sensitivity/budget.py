@@ -14,7 +14,7 @@ from pages.shared.theme import theme
 from quantcore.errors import QuantError
 from quantcore.figures import short_scheme
 from quantcore.figures.checkpoints import size_curve
-from quantcore.layerwise import Plan, check_size, groups_of, minimum_of, plan, trade_off
+from quantcore.layerwise import ERRORS, Plan, check_size, groups_of, minimum_of, plan, trade_off
 from quantcore.wording import printable
 
 
@@ -53,11 +53,11 @@ def draw(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
         messages.error(str(reason))
         return
     if chosen is not None:
-        st.markdown(messages.plain(f"{chosen.said}; the error is {controls.MEANT[error]}."))
+        st.markdown(messages.plain(f"{chosen.said}; the error is {ERRORS[error]}."))
     left, right = st.columns([3, 2])
     with left:
         ring = None if chosen is None else (chosen.num_bytes, chosen.error)
-        figure = size_curve(curve.best, curve.uniform, ring, label=controls.MEANT[error], theme=theme())
+        figure = size_curve(curve.best, curve.uniform, ring, label=ERRORS[error], theme=theme())
         charts.draw(figure, theme=None, key="sn_curve")
         st.caption("One scheme for all: weights that it does not fit, or that must have more bits, stay as they are stored.")
     if chosen is not None:

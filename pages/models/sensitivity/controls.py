@@ -9,7 +9,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.state import choice
-from quantcore.layerwise import Row, by_harm, schemes_of
+from quantcore.layerwise import ERRORS, USUAL, Row, by_harm, schemes_of
 
 EXAMPLE = "chgnet"  # measured until a checkpoint is chosen
 PRESETS, MORE, SORT, KINDS = "sn_presets", "sn_more", "sn_sort", "sn_kinds"
@@ -19,16 +19,11 @@ MODEL, HARM = "model", "harm"
 SORTS = {MODEL: "as in the model", HARM: "lowest SQNR first"}
 PER_WEIGHT, GIGABYTES = "bits", "gb"
 UNITS = {PER_WEIGHT: "bits per weight", GIGABYTES: "GB"}
-ERRORS = {
+LABELS = {
     "relative": "error / weight power", "absolute": "error", "output": "output error", "output_relative": "output error / output power",
 }  # fmt: skip
-MEANT = {
-    "relative": "Σe² / Σx² of each weight, summed", "absolute": "Σe², summed",
-    "output": "Σ hⱼ·e², summed", "output_relative": "Σ hⱼ·e² / Σ hⱼ·x² of each weight, summed, with all hⱼ = 1 where the imatrix has no entry",
-}  # fmt: skip
-FIRST = "int8 per_channel(0); int4 per_channel(0); int4 per_group(32); uint4 asymmetric per_group(32); e4m3fn per_channel(0)"
 DEFAULTS: dict[str, Any] = {
-    PRESETS: [], MORE: FIRST, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative", MINIMUM: "",
+    PRESETS: [], MORE: USUAL, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative", MINIMUM: "",
 }  # fmt: skip
 KEYS = set(DEFAULTS)
 FIRST_DRAWN = {PRESETS, MORE, TENSOR, SCHEME}
@@ -126,8 +121,8 @@ def budget(elements: int, has_inputs: bool) -> Budget:
                     help="GB (10⁹ bytes) of all weights, including scales, zero points, and weights that are left alone",
                 )
             )  # fmt: skip
-        names = ERRORS if has_inputs else {name: ERRORS[name] for name in ("relative", "absolute")}
-        help_ = "; ".join(f"{ERRORS[name]}: {MEANT[name]}" for name in names)
+        names = LABELS if has_inputs else {name: LABELS[name] for name in ("relative", "absolute")}
+        help_ = "; ".join(f"{LABELS[name]}: {ERRORS[name]}" for name in names)
         error = choice.segmented("Keep low", ERROR, names, width="content", help=f"{help_}. Divided, every weight counts alike, whatever its size.")
         minimum = st.text_input(
             "At least (bits per weight)", key=MINIMUM, bind="query-params", max_chars=1000, width=260, placeholder="*lm_head*=8; *=4",

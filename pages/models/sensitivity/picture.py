@@ -32,11 +32,11 @@ def draw(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
     Args:
         taken: the scheme of each weight within the budget, if any.
     """
-    rows, estimates = [row for row in found.rows if row.cells], found.estimates()
+    rows = [row for row in found.rows if row.cells]
     if not rows:
         messages.warning("No weight of this checkpoint can be quantized; the reasons are below.")
         return
-    guessed = sum(row.name in estimates for row in rows)
+    guessed = sum(row.name not in found.table.rows for row in rows)
     said = [picture.caption(rows, found.table.schemes, taken)]
     tensors = found.opened.checkpoint.tensors
     if not all(tensors[row.name].layout.is_plain for row in rows):

@@ -57,10 +57,6 @@ class SharedTable:
         """Bytes of all weights."""
         return sum(tensor.num_bytes for tensor in self.opened.checkpoint.tensors.values())
 
-    def estimates(self) -> set[str]:
-        """The weights of which only estimates are known."""
-        return self.table.estimates.keys() - self.table.rows.keys()
-
 
 def of(opened: OpenCheckpoint, imatrix: OpenCheckpoint | None, schemes: list[qc.Scheme]) -> SharedTable:
     """Return the table of a checkpoint, a visitor's or a new one.
