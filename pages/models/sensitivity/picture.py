@@ -81,10 +81,10 @@ def beneath(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
             with st.popover(f"imatrix: {sum(map(_has_entry, measured)):,} of {count(len(measured), 'weight')}"):
                 _listed([f"{row.name}: {row.coverage or 'has an entry'}" for row in sorted(measured, key=_has_entry)])
         if found.table.is_finished:
-            frame = pd.DataFrame(found.table.as_rows())
-            tables.downloads(frame, frame[["tensor", "scheme", "sqnr_db", "mse", "bits_per_weight"]], "sensitivity")
             make = partial(picture.document, order.sort(measured), found.table.schemes, order.by_kind, taken)
             st.download_button("Picture (HTML)", make, "sensitivity.html", "text/html", on_click="ignore")
+            frame = pd.DataFrame(found.table.as_rows())
+            tables.downloads(frame, frame[["tensor", "scheme", "sqnr_db", "mse", "bits_per_weight"]], "sensitivity")
 
 
 def _has_entry(row: Row) -> bool:

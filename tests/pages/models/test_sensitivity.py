@@ -71,6 +71,7 @@ def test_the_picture_the_cell_and_the_budget() -> None:
     marked = re.findall(r'class="(qs-chosen |)(qs-taken|)"', picture(at))
     taken = [chosen.schemes[name] == scheme for name in (QUERY, DENSE) for scheme in step.table.schemes]
     assert marked == [("qs-chosen " if i == 1 else "", "qs-taken" if each else "") for i, each in enumerate(taken)]
+    assert [button.proto.label for button in at.get("download_button")][:3] == ["Picture (HTML)", "CSV", "Markdown"]
     best, uniform = trade_off(step.table).best, trade_off(step.table).uniform
     assert best[0][1] >= best[-1][1] == 0.0
     assert best[0][0] <= min(size for size, _ in uniform.values())
