@@ -193,22 +193,15 @@ def rows_together(scheme: Scheme, shape: Shape) -> int:
         QuantError: the scheme does not fit the shape.
     """
     blocks, setting, rules = Blocks.of(scheme.granularity, shape), scheme.range_setting, scheme.rules
-    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic):
+    has_own = isinstance(setting, Given) and tuple in (type(setting.scale), type(setting.zero_point))  # for each block
+    if rules.scale.center == "mean" or isinstance(rounding(rules.coding.rounding), Stochastic) or has_own:
         return 0
-    given = isinstance(setting, Given) and not isinstance(setting.scale, tuple) and not isinstance(setting.zero_point, tuple)
-    if isinstance(setting, Given) and not given:
-        return 0
+    inner = 1 if scheme.scales is None else rows_together(scheme.scales, blocks.grid)  # in blocks
     if isinstance(scheme.granularity, PerFlatGroup):
         width = math.prod(shape[1:])
-        together = math.lcm(blocks.block[0], width) // width
+        together = math.lcm(blocks.block[0] * inner, width) // width
     else:
-        together = 1 if given else blocks.block[0]
-    if scheme.scales is not None:
-        inner = rows_together(scheme.scales, blocks.grid)
-        if isinstance(scheme.granularity, PerFlatGroup) and inner:  # so many blocks, in elements, in rows
-            together = math.lcm(together, math.lcm(blocks.block[0] * inner, width) // width)
-        else:
-            together *= inner
+        together = inner if isinstance(setting, Given) else blocks.block[0] * inner
     return together if together < shape[0] else 0
 
 

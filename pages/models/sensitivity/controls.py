@@ -109,18 +109,13 @@ def budget(elements: int, has_inputs: bool) -> Budget:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         unit = choice.segmented("Budget in", UNIT, UNITS, width="content")
         if unit == PER_WEIGHT:
-            bits = st.number_input(
-                "At most", 0.1, 64.0, DEFAULTS[BITS], 0.25, key=BITS, bind="query-params", width=140,
-                help="Bits per weight of the whole model, including scales, zero points, and weights that are left alone",
-            )  # fmt: skip
-            size = float(bits) * elements / 8
+            key, least, most, step, shown, what = BITS, 0.1, 64.0, 0.25, None, "Bits per weight of the whole model"
         else:
-            size = 1e9 * float(
-                st.number_input(
-                    "At most", 1e-6, 1e5, DEFAULTS[SIZE], 0.1, format="%.6g", key=SIZE, bind="query-params", width=140,
-                    help="GB (10⁹ bytes) of all weights, including scales, zero points, and weights that are left alone",
-                )
-            )  # fmt: skip
+            key, least, most, step, shown, what = SIZE, 1e-6, 1e5, 0.1, "%.6g", "GB (10⁹ bytes) of all weights"
+        limit = st.number_input(
+            "At most", least, most, DEFAULTS[key], step, format=shown, key=key, bind="query-params", width=140,
+            help=f"{what}, including scales, zero points, and weights that are left alone",
+        )  # fmt: skip
         names = LABELS if has_inputs else {name: LABELS[name] for name in ("relative", "absolute")}
         help_ = "; ".join(f"{LABELS[name]}: {ERRORS[name]}" for name in names)
         error = choice.segmented("Keep low", ERROR, names, width="content", help=f"{help_}. Divided, every weight counts alike, whatever its size.")
@@ -128,4 +123,4 @@ def budget(elements: int, has_inputs: bool) -> Budget:
             "At least (bits per weight)", key=MINIMUM, bind="query-params", max_chars=1000, width=260, placeholder="*lm_head*=8; *=4",
             help="Schemes with fewer bits are not chosen for weights whose names fit a pattern, in which * stands for any characters.",
         )  # fmt: skip
-    return Budget(size, error, minimum or "")
+    return Budget(limit * (elements / 8 if unit == PER_WEIGHT else 1e9), error, minimum or "")

@@ -24,7 +24,7 @@ _PER_CELL = 100  # floats
 
 @dataclass
 class SharedTable:
-    """The table of a checkpoint under some schemes; ``lock``: held by whoever continues it."""
+    """The table of a checkpoint under some schemes; ``done`` of ``total`` bytes are measured; ``lock``: held by whoever continues it."""
 
     key: str
     opened: OpenCheckpoint
@@ -32,6 +32,7 @@ class SharedTable:
     schemes: tuple[qc.Scheme, ...]
     table: Table
     outlined: Table
+    total: int
     done: int = 0
     lock: Any = field(default_factory=threading.Lock)
 
@@ -52,11 +53,6 @@ class SharedTable:
         left = (row for name, row in self.table.estimates.items() if name not in self.table.rows)
         return sum(cell.seconds for row in left for cell in row.cells if not math.isnan(cell.seconds))
 
-    @property
-    def total(self) -> int:
-        """Bytes of all weights."""
-        return sum(tensor.num_bytes for tensor in self.opened.checkpoint.tensors.values())
-
 
 def of(opened: OpenCheckpoint, imatrix: OpenCheckpoint | None, schemes: list[qc.Scheme]) -> SharedTable:
     """Return the table of a checkpoint, a visitor's or a new one.
@@ -69,7 +65,7 @@ def of(opened: OpenCheckpoint, imatrix: OpenCheckpoint | None, schemes: list[qc.
     def make() -> SharedTable:
         checkpoint, inputs = opened.checkpoint, imatrix.checkpoint if imatrix else None
         first = next(sensitivity(checkpoint, schemes, inputs))
-        return SharedTable(key, opened, imatrix, tuple(schemes), first.table, outline(checkpoint, schemes))
+        return SharedTable(key, opened, imatrix, tuple(schemes), first.table, outline(checkpoint, schemes), first.total)
 
     size = _PER_CELL * len(schemes) * len(opened.checkpoint.tensors)
     return cache.shared_record(cache.CacheKey(key, size), "sensitivity", make)
@@ -108,11 +104,11 @@ def _steps(found: SharedTable, threads: int, sample: bool, is_done: Callable[[],
         inputs = found.imatrix.checkpoint if found.imatrix else None
         with closing(sensitivity(found.opened.checkpoint, found.schemes, inputs, found.table, threads=threads, sample=sample)) as steps:
             for step in steps:
-                if sample and (is_done() or not step.is_estimate) and step.row is not None:
-                    break
                 found.done = step.done
                 if step.row is not None:
                     yield _step(found, sample, step.row.name)
+                if sample and is_done():
+                    break
     finally:
         found.lock.release()
 

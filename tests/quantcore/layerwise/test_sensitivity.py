@@ -360,6 +360,29 @@ def test_the_command(whole, tmp_path, capsys):
     assert "bits per weight" in merged[1]
 
 
+def test_a_command_that_was_stopped_continues(tmp_path, capsys, monkeypatch):
+    """With what its file of --json holds, which is written while it measures."""
+    saved(tmp_path / "model", weights())
+    kept = tmp_path / "kept.json"
+    arguments = [tmp_path / "model", "--schemes", SCHEMES[0], "--threads", 1, "--json", kept]
+    done = []
+
+    def interrupted(tensor, *more):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(tensor.name)
+        return measure.measured(tensor, *more)
+
+    monkeypatch.setattr("quantcore.layerwise.command._EVERY", 0.0)
+    monkeypatch.setattr("quantcore.layerwise.run.measured", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        command(capsys, *arguments)
+    assert [row["name"] for row in json.loads(kept.read_text())["rows"]] == done
+    monkeypatch.setattr("quantcore.layerwise.run.measured", lambda tensor, *more: done.append(tensor.name) or measure.measured(tensor, *more))
+    assert "11 weights measured" in command(capsys, *arguments, "--resume")[1]
+    assert len(done) == len(set(done)) == 11
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
