@@ -7,7 +7,8 @@ its questions, and the answers of each browser under a random name that only thi
 from pages.serving.classroom.phones import PATH, routes
 from pages.serving.classroom.place import begin, check, current, keep_tidy
 from pages.serving.classroom.question import Question
-from pages.serving.classroom.store import Act, Board, ClassError, ClassStore, Round, Tally, code_of, viewing
+from pages.serving.classroom.record import Act, Board, ClassError, Round, Tally
+from pages.serving.classroom.store import ClassStore, code_of, viewing
 
 __all__ = [
     "Act", "Board", "ClassError", "ClassStore", "PATH", "Question", "Round", "Tally", "begin", "check", "code_of", "current", "keep_tidy",

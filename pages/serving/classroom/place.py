@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pages.serving import settings
 from pages.serving.classroom.question import Question
-from pages.serving.classroom.store import ClassError, ClassStore
+from pages.serving.classroom.record import ClassError
+from pages.serving.classroom.store import ClassStore
 from pages.serving.log import log
 from pages.serving.metrics import REFUSED
 from pages.serving.middleware.limits import Rate

@@ -15,11 +15,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from pages.serving.classroom.question import Question, as_json
+from pages.serving.classroom.record import Act, Board, ClassError, Phase, Round, Tally
 from quantcore.errors import QuantError
 
 IDLE, LONGEST = 2 * 3600, 23 * 3600  # seconds; the upkeep runs every hour, and nothing is kept for more than a day
@@ -45,49 +44,6 @@ CREATE TABLE IF NOT EXISTS answers (
     code TEXT, round INTEGER, browser BLOB, typed TEXT, PRIMARY KEY (code, round, browser)
 ) WITHOUT ROWID;
 """
-
-Phase = Literal["open", "locked", "revealed"]
-Act = Literal["open", "lock", "reveal", "revote", "reset"]
-
-
-class ClassError(QuantError):
-    """What a class refuses. ``status``: of the response that says so, as HTTP numbers them."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
-@dataclass(frozen=True)
-class Round:
-    """One vote on a question. ``number``: in the class; ``vote``: 1, or 2 after a revote, and so on."""
-
-    number: int
-    vote: int
-    phase: Phase
-    question: Question
-
-
-class Board(NamedTuple):
-    """What presenter and projector see: how many browsers have ``joined``, and how many of them have ``answered`` the round
-    that is ``current`` for phones; ``shown``, ``first``: the numbers of the round on the projector and of the first one that was
-    not reset, 0 before that.
-    """
-
-    joined: int
-    answered: int
-    current: Round | None
-    shown: int
-    first: int
-
-
-@dataclass(frozen=True)
-class Tally:
-    """The answers of a round: how many students answered, and how often each number was given, for each field."""
-
-    round: Round
-    answered: int
-    counts: tuple[Counter[str], ...]
 
 
 def code_of(text: str) -> str:
