@@ -79,3 +79,13 @@ def _components_are_found_once() -> Any:
         scan = functools.cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", scan)
         yield
+
+
+@pytest.fixture
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found in pasted code does not depend on how fast the machine is; how long code may take is tested with
+    hostile code."""
+    from quantcore.pasted import bounds
+
+    monkeypatch.setattr(bounds, "SECONDS", 60)
+    monkeypatch.setattr(bounds, "SECONDS_IN_ALL", 60)

@@ -12,6 +12,7 @@ import quantcore as qc
 from quantcore import tensors
 from quantcore.mistakes import CASES
 
+pytestmark = pytest.mark.usefixtures("no_hurry")
 SAMPLE = "randn-seed-0-4x4"
 WRAPS = "s = (x.max() - x.min()) / 255\nq = torch.round(x / s).to(torch.int8)\nx_hat = q.float() * s"
 

@@ -12,19 +12,13 @@ import torch
 import quantcore as qc
 from quantcore.mistakes import CASES as MISTAKES
 from quantcore.mistakes import lines, run
-from quantcore.pasted import KINDS, bounds, intended, show_code
+from quantcore.pasted import KINDS, intended, show_code
 from quantcore.pasted.probes import ordinary
 from quantcore.pasted.walk import evaluate
 
 read = functools.cache(qc.read_code)  # what several tests read
 MARK = re.compile(r"  #! (\S+)")
-
-
-@pytest.fixture(autouse=True)
-def _no_hurry(monkeypatch):
-    """What is found does not depend on how fast the machine is; how long code may take is tested with hostile code."""
-    monkeypatch.setattr(bounds, "SECONDS", 60)
-    monkeypatch.setattr(bounds, "SECONDS_IN_ALL", 60)
+pytestmark = pytest.mark.usefixtures("no_hurry")
 
 
 def marked(text):
