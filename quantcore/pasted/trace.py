@@ -61,7 +61,7 @@ class Trace:
     def add(self, value: Any, op: str = "number", args: Vals = (), line: int = 0, name: str = "") -> Val:
         """Append a value, or its repair if there is one, and note what it depends on."""
         # a magnitude that gets its sign back is not scaled by it
-        signs = op == "mul" and any(a.op == "sign" for a in args)
+        signs = op == "mul" and any(a.op == "sign" for a in args) and any(a.data and _is_magnitude(a) for a in args)
         op = "signed" if signs or (op == "sign" and len(args) > 1 and args[0].data) else op
         val = Val(value, op, args, line, name, len(self.vals))
         val.varies, val.handed = any(a.varies for a in args), any(a.handed for a in args)
@@ -77,9 +77,17 @@ def _flow(val: Val) -> Val | None:
     """The argument whose elements a value holds; None if there is none, or if there are two."""
     # a mask chooses elements, it does not hold them
     data = [a for a in val.args if a.data and not is_mask(a.value)]
-    if is_mask(val.value) or not data:
+    if is_mask(val.value) or not data or (val.op == "mul" and any(a.op == "sign" for a in val.args)):
         return None
     return data[0] if len(data) == 1 or val.op in ("mask", "where", "signed") else None
+
+
+def _is_magnitude(val: Val) -> bool:
+    """Whether the elements lost their signs on the way here."""
+    one: Val | None = val
+    while one is not None and one.op != "abs":
+        one = one.flow
+    return one is not None
 
 
 def is_mask(value: object) -> bool:

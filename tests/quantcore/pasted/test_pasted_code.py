@@ -466,6 +466,8 @@ def test_what_only_looks_like_half_away_is_not():
     down, magnitude = "torch.trunc(x / s - 0.5 * torch.sign(x))", "torch.floor(x.abs() / s) * torch.sign(x)"
     for rounded in (down, magnitude):
         assert "half away" not in read(f"s = x.abs().max() / 127\nq = {rounded}").summary
+    assert not read("s = x.abs().max() / 127\nq = torch.round(x / s) * torch.sign(x)").quantizers[1:]
+    assert "dequantize" not in read("s = x.abs().max() / 127\nq = torch.round(x / s) * torch.sign(x)").summary
     (mistake,) = read(f"s = x.abs().max() / 127\nq = {magnitude}").mistakes
     assert (mistake.line, mistake.kind) == (2, "truncated")
 
