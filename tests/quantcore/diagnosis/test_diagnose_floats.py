@@ -88,18 +88,20 @@ def test_clipping_by_a_narrow_range_is_fixed(name):
 def test_zeros_constants_and_subnormals_are_named(name):
     x = normal()
     x[2] = 0.0
-    assert "row 2" in found(x, f"{name} per_channel")["zero_block"].sentence
+    row = (((2, 3), (0, x.shape[1])),)
+    assert found(x, f"{name} per_channel")["zero_block"].boxes == row
     x[2] = 4.0
-    assert "are 4:" in found(x, f"{name} per_channel")["constant_block"].sentence
+    assert found(x, f"{name} per_channel")["constant_block"].facts["value"] == 4
     x[2] = normal((64,)) * 1e-40
-    assert "subnormal" in found(x, f"{name} per_channel")["tiny_block"].sentence
+    tiny = found(x, f"{name} per_channel")["tiny_block"]
+    assert tiny.facts["scale"] < torch.finfo(torch.float32).tiny
 
 
 def test_what_a_format_cannot_hold_is_named():
     x = torch.tensor([[1.0, -2.0, 3.0]])
     finding = found(x, "e8m0")["nan"]
     assert finding.severity == "error"
-    assert "1 element dequantizes to NaN or infinity, first at (0, 1), where x is -2" in finding.sentence
+    assert finding.facts == {"elements": 1, "tensor": "x̂", "at": (0, 1), "value": -2}
     assert finding.boxes == (((0, 1), (1, 2)),)
     assert "nan" not in found(x.abs(), "e8m0")
 
@@ -131,4 +133,4 @@ def test_zero_that_is_shifted_away():
 def test_0_is_on_neither_side(fmt, wasted, of, sign, side):
     x = sign * torch.rand(64, 64, generator=torch.Generator().manual_seed(0))
     (found,) = [f for f in qc.diagnose(qc.apply(x, qc.Scheme.parse(f"{fmt} per_channel(0)"))) if f.kind == "one_sided"]
-    assert f"{wasted} of the {of} values of {fmt} are {side} 0" in found.sentence
+    assert [found.facts[name] for name in ("unused", "codes", "side")] == [wasted, of, side]
