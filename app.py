@@ -56,7 +56,7 @@ def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     """Visit every page before the first visitor does."""
     log.configure()
-    await warm_up()
+    await warm_up(only_first=options.warm_up == "first")
     log.announce()
     tidying = [asyncio.create_task(keep_tidy()) for keep_tidy in (tensor_store.keep_tidy, classroom.keep_tidy)]
     yield {}

@@ -50,6 +50,8 @@ class Settings:
         model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
             "off": none.
         code: "off": code pasted into Match is not evaluated.
+        warm_up: the pages that the server opens before it answers: "all", or "first", which starts in half the time and
+            lets the first visitor of each other page wait for its imports.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 
@@ -69,6 +71,7 @@ class Settings:
         metadata={"pattern": "[!-~]{16,256}", "words": "16 to 256 visible ASCII characters", "secret": True},
     )
     code: str = field(default="on", metadata={"pattern": "on|off", "words": "on or off"})
+    warm_up: str = field(default="all", metadata={"pattern": "all|first", "words": "all or first"})
     replica: str = field(
         default="",
         metadata={"pattern": "[a-z0-9-]{1,32}", "words": "up to 32 lowercase letters, digits and hyphens"},

@@ -51,21 +51,23 @@ class Visitor(SessionClient):
             self.tabs.append(urlencode({self._tab_key: label}))
 
 
-async def warm_up() -> None:
-    """Open every page and its tabs once, then exempt what stays from garbage collection.
+async def warm_up(only_first: bool = False) -> None:
+    """Open every page and its tabs once, or only the first page, then exempt what stays from garbage collection.
 
     A page that fails or hangs is logged and does not keep the server from starting.
     """
     began, runtime = time.perf_counter(), get_instance()
     first = await _visit(runtime, "")
     metrics.name_pages(first.pages)
-    visitors = {"": first} | {page: await _visit(runtime, page) for page in first.pages.values() if page}
-    for page, visitor in visitors.items():
-        for tab in visitor.tabs:
-            await _visit(runtime, page, tab)
+    if not only_first:
+        visitors = {"": first} | {page: await _visit(runtime, page) for page in first.pages.values() if page}
+        for page, visitor in visitors.items():
+            for tab in visitor.tabs:
+                await _visit(runtime, page, tab)
     gc.collect()
     gc.freeze()
-    log.info("Opened every page once, in %.1f s", time.perf_counter() - began)
+    opened = "the first page" if only_first else "every page once"
+    log.info("Opened %s, in %.1f s", opened, time.perf_counter() - began)
 
 
 async def _visit(runtime: Runtime, page: str, query: str = "") -> Visitor:

@@ -36,7 +36,7 @@ if two.open:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    with serve(tmp_path_factory.mktemp("served")) as server:
+    with serve(tmp_path_factory.mktemp("served"), QUANTSCOPE_WARM_UP="all") as server:
         yield server
 
 
@@ -55,6 +55,15 @@ def test_no_visit_imports_anything(app):
         finish(visit(app.host, "", f"tab={tab}"))
         assert set(app.look_inside()["modules"]) - set(before["modules"]) == set(), tab
     assert after["frozen"] <= before["frozen"]  # frozen only once
+
+
+def test_only_the_first_page_is_opened(tmp_path):
+    with serve(tmp_path, QUANTSCOPE_WARM_UP="first") as server:
+        before = set(server.look_inside()["modules"])
+        finish(visit(server.host, ""))
+        assert set(server.look_inside()["modules"]) == before
+        finish(visit(server.host, "checkpoint"))
+        assert set(server.look_inside()["modules"]) > before
 
 
 @pytest.mark.slow  # starts a server of its own
