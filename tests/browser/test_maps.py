@@ -1,5 +1,6 @@
 """The four maps in the browser: hover, click, keyboard, zoom, dragging, themes, and what replaces them."""
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -359,6 +360,18 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) 
         app.wait(f"(x) => {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
         app.expect_scheme(DEFAULT)
         assert_color_bars(app, x)
+
+
+def test_the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
+    app.open(src="generate", shape="64", scheme="int4")
+    script = """() => [...document.querySelectorAll(".qs-scales .qs-tick")].map((e) => {
+        const { left, right, top, bottom } = e.getBoundingClientRect();
+        return [left, right, (top + bottom) / 2, e.textContent]; })"""
+    ticks = app.page.evaluate(script)
+    for a, b in itertools.combinations(ticks, 2):
+        beside = a[1] < b[0] or b[1] < a[0]
+        assert beside or abs(a[2] - b[2]) >= 12, (a, b)
+    assert {"−8", "7"} <= {text for *_, text in ticks}
 
 
 def assert_color_bars(app: Any, x: list[list[float]]) -> None:

@@ -1,7 +1,7 @@
 // Titles and color bars of the maps. Plotly measures the text of its own several times and lays them out again in every
 // drawing, which took longer than the heatmaps; these have fixed positions.
 
-const BAR_GAP = 6, BAR_WIDTH = 8, TICK_GAP = 4, TITLE_RISE = 6; // px
+const BAR_GAP = 6, BAR_WIDTH = 8, TICK_GAP = 4, TITLE_RISE = 6, LINE = 13; // px
 
 // About five round numbers from low to high: multiples of 1, 2 or 5 times a power of ten
 function roundTicks(low, high) {
@@ -34,6 +34,14 @@ function barTicks(name, colours) {
   return ticks.map((v, i) => [v, texts[i]]);
 }
 
+// The ticks that a bar of this height has room for, those farthest from 0 first: a map of one row is flat
+function ticksWithin(ticks, height, { zmin, zmax }, least) {
+  const apart = least * (zmax - zmin) / height, kept = [];
+  for (const tick of [...ticks].sort(([a], [b]) => Math.abs(b) - Math.abs(a)))
+    if (kept.every(([value]) => Math.abs(value - tick[0]) >= apart)) kept.push(tick);
+  return ticks.filter((tick) => kept.includes(tick));
+}
+
 // Draw the titles and color bars of the maps
 function scales(state) {
   const { data, root, boxes } = state, k = zoom(data);
@@ -47,7 +55,7 @@ function scales(state) {
     const gradient = element("linearGradient", { id, x1: 0, x2: 0, y1: 1, y2: 0 }, svg);
     for (const [offset, colour] of colours.colorscale) element("stop", { offset, "stop-color": colour }, gradient);
     element("rect", { x, y: box.top, width: BAR_WIDTH * k, height: box.height, fill: `url(#${id})` }, svg);
-    for (const [value, text] of barTicks(name, colours)) {
+    for (const [value, text] of ticksWithin(barTicks(name, colours), box.height, colours, LINE * k)) {
       const y = foot - ((value - colours.zmin) / (colours.zmax - colours.zmin)) * box.height;
       element("text", { class: "qs-tick", x: x + BAR_WIDTH * k + TICK_GAP, y }, svg).textContent = text;
     }
