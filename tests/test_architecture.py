@@ -41,12 +41,12 @@ app
 FLOORS = """
 problem examples ggml packing
 files statement
-configs containers
+containers
 protocol
-layouts parameters rows
-origin window
+layouts rows
+origin quantized
 tensor row_loss
-comparison encode listing
+comparison listing
 findings
 checkpoint
 """

@@ -5,13 +5,12 @@
 
 Where things are: `files` (folders and files, and nothing outside them; their bytes, with reads counted), `containers`
 (file headers), `packing` (where each code is stored), `protocol` (what a format implements), `layouts` (one
-module per format), `tensor`, `parameters` and `window` (what is built from them), `listing` (all tensors), `origin` (one
+module per format), `tensor` and `quantized` (what is built from them), `listing` (all tensors), `origin` (one
 element: its bits, the arithmetic, and how other readers interpret them), `findings` (what is wrong), `row_loss`
 (what a row lost, and why), `comparison` (of two checkpoints).
 """
 
 from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
-from quantcore.checkpoints.encode import encode
 from quantcore.checkpoints.examples import EXAMPLES, ORIGINALS
 from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
@@ -19,14 +18,13 @@ from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.listing import Entry, Totals, facts, listing
 from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
 from quantcore.checkpoints.problem import NotFound, Problem
-from quantcore.checkpoints.protocol.fields import Place
+from quantcore.checkpoints.protocol.fields import Location, Place
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.location import Location
+from quantcore.checkpoints.quantized import Window, plane_shape
 from quantcore.checkpoints.row_loss import RowLoss, row_loss
 from quantcore.checkpoints.rows import ready, results_in_order, rows_per_box
 from quantcore.checkpoints.statement import plain
-from quantcore.checkpoints.tensor import CheckpointTensor
-from quantcore.checkpoints.window import Window, plane_shape
+from quantcore.checkpoints.tensor import CheckpointTensor, encode
 
 __all__ = [
     "EXAMPLES",

@@ -9,30 +9,24 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from quantcore.checkpoints.configs import read_configs
-from quantcore.checkpoints.containers import (
+from quantcore.checkpoints.containers.gguf import check_number, open_gguf, open_imatrix, parts
+from quantcore.checkpoints.containers.npz import open_npy, open_npz
+from quantcore.checkpoints.containers.onnx import open_onnx
+from quantcore.checkpoints.containers.safetensors import (
     INDEX,
-    Container,
     Index,
-    StoredTensor,
-    check_number,
-    open_gguf,
-    open_imatrix,
-    open_npy,
-    open_npz,
-    open_onnx,
     open_safetensors,
-    open_torch,
-    parts,
+    read_configs,
     read_index,
 )
+from quantcore.checkpoints.containers.stored import Container, StoredTensor
+from quantcore.checkpoints.containers.torch_zip import open_torch
 from quantcore.checkpoints.files.address import Folder, locate
 from quantcore.checkpoints.files.sources import ByteCounter
 from quantcore.checkpoints.findings import CheckpointFinding, find
 from quantcore.checkpoints.layouts import find_layouts
 from quantcore.checkpoints.problem import NotFound, Problem, named
-from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.protocol.release import Refused, Release
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.wording import count, megabytes, short

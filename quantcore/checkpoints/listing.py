@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantcore.checkpoints.protocol.config import section
-from quantcore.checkpoints.protocol.refused import Deferred, Refused
+from quantcore.checkpoints.protocol.release import Deferred, Refused
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.tensors import uncollected

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from quantcore.analysis import decibels, sqnr_of
-from quantcore.checkpoints.window import Window
+from quantcore.checkpoints.quantized import Window
 from quantcore.formats import IntFormat
 from quantcore.wording import count
 

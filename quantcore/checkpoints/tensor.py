@@ -1,4 +1,4 @@
-"""One weight of a checkpoint: what its headers say, and its codes, parameters and values on request."""
+"""One weight of a checkpoint: what its headers say, its codes, parameters and values on request, and its bytes again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,14 +7,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quantcore.checkpoints.ggml import ggml_bytes
 from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
 from quantcore.checkpoints.origin.rivals import Rival, rivals
-from quantcore.checkpoints.parameters import quantized_of
+from quantcore.checkpoints.protocol.fields import Location
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.location import Location
-from quantcore.checkpoints.window import Window, window_of
+from quantcore.checkpoints.protocol.release import Deferred
+from quantcore.checkpoints.quantized import Window, quantized_of, window_of
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
+from quantcore.range_setting import Stored
+from quantcore.scheme import gguf_type
 
 # elements read at a time (the fastest of 2^16..2^21): 4 MB of values stay in the cache, and the overhead of a piece
 # (0.1 to 0.2 ms) is a tenth of its arithmetic
@@ -201,3 +204,27 @@ class CheckpointTensor:
         if step != 1:
             raise QuantError("Rows must be a slice without a step; read them all and index the result.")
         return slice(start, max(start, stop))
+
+
+def encode(source: Quantized | CheckpointTensor) -> dict[str, bytes] | bytes:
+    """Return the bytes of each stored tensor of a weight, by its name in the file; for a gguf preset, ggml's bytes.
+
+    For a `CheckpointTensor`, its numbers are decoded and encoded again, which reproduces the file's own bytes. For a
+    result of `CheckpointTensor.quantized`, its codes are encoded in that file's packing, with the file's parameters.
+    For a result of a gguf preset, with or without importance, the bytes are the blocks of all rows, one after
+    another: what ``ggml_quantize_chunk`` writes for x.
+
+    Raises:
+        QuantError: any other kind of result, or a format that can't be written.
+    """
+    if isinstance(source, CheckpointTensor):
+        return source.layout.encode()
+    setting = source.scheme.range_setting
+    if gguf_type(source.scheme) is not None:
+        return ggml_bytes(source)
+    if not isinstance(setting, Stored) or not isinstance(setting.owner, Layout | Deferred):
+        raise QuantError(
+            "Only a checkpoint's tensor, a result of its quantized() and a result of a gguf preset have a packing; "
+            "give one of these."
+        )
+    return setting.owner.encode({"codes": source.codes})

@@ -13,9 +13,8 @@ from releases import GROUP, WRITERS, save
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Suspect
-from quantcore.checkpoints.findings.walk import Box
+from quantcore.checkpoints.findings.walk import Box, Ordered
 
 M = "model.layers.1.self_attn.q_proj"
 W = f"{M}.weight"

@@ -14,8 +14,8 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.layouts.awq import INTERLEAVE
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import CODES, ZERO_POINT
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
 
 AS_STORED = "as stored"
 HALVES, PAIRS, PLUS_ONE, MINUS_ONE = "halves", "pairs", "plus one", "minus one"

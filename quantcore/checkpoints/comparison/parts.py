@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.value import CODES
+from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ready, refuse_long
 from quantcore.granularity import Shape
 from quantcore.numerics import scratch

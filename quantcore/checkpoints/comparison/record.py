@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from quantcore.analysis import decibels, sqnr_of
+from quantcore.checkpoints.comparison.boxes import PairSums
 from quantcore.checkpoints.comparison.orders import AS_STORED, described
-from quantcore.checkpoints.comparison.sums import PairSums
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.statement import plain
 from quantcore.wording import count, joined

@@ -1,9 +1,25 @@
-"""``.safetensors``: 8 bytes, a JSON header, then the data."""
+"""``.safetensors``, and the JSON files beside it: the index of its shards, and the configs of a release."""
 
-from quantcore.checkpoints.containers.container import Container
-from quantcore.checkpoints.containers.stored import StoredTensor
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quantcore.checkpoints.containers.stored import Container, StoredTensor
+from quantcore.checkpoints.files.address import Folder, is_inside
 from quantcore.checkpoints.files.sources import ByteSource
-from quantcore.tensors import read_safetensors_header, uncollected
+from quantcore.checkpoints.problem import Problem, named
+from quantcore.errors import QuantError
+from quantcore.tensors import load_json, read_safetensors_header, uncollected
+from quantcore.wording import short
+
+MAX_INDEX = 64 * 2**20  # an index of 90,000 tensors takes 8 MB
+INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")
+SHARD = re.compile(r".*\.(safetensors|bin|pt|pth)$")
+MAX_CONFIG = 4 * 2**20
+CONFIG = "config.json"
+# files that hold the quantization_config if config.json does not
+QUANTIZATION_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 
 
 def open_safetensors(source: ByteSource) -> Container:
@@ -19,3 +35,100 @@ def open_safetensors(source: ByteSource) -> Container:
             for name, (info, offset) in header.tensors.items()
         }
     return Container(tensors, header.metadata)
+
+
+@dataclass(frozen=True)
+class Index:
+    """The names of the tensors by shard, and what is wrong with the list."""
+
+    shards: Mapping[str, tuple[str, ...]]
+    problems: tuple[Problem, ...]
+
+
+def read_index(folder: Folder, name: str) -> Index:
+    """Read an index; shards that can't be opened are left out and become problems.
+
+    Raises:
+        QuantError: it is not an index, or no shard can be opened.
+    """
+    shards: dict[str, list[str]] = {}
+    for tensor, shard in _weight_map(folder, name).items():
+        shards.setdefault(shard, []).append(tensor)
+    problems = []
+    present = folder.present(shard for shard in shards if is_inside(shard))
+    for shard, tensors in shards.items():
+        problem = _problem(shard, name, shard in present)
+        if problem:
+            problems.append(Problem(problem[0], "error", f"{problem[1]} {_named(tensors)}", tuple(tensors)))
+    wrong = {tensor for problem in problems for tensor in problem.tensors}
+    good = {shard: tuple(tensors) for shard, tensors in shards.items() if not wrong & set(tensors)}
+    if not good:
+        raise QuantError(problems[0].sentence if problems else f"{named(name)} names no tensor.")
+    return Index(good, tuple(problems))
+
+
+def _weight_map(folder: Folder, name: str) -> dict[str, str]:
+    content = _json(folder, name, MAX_INDEX)
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise QuantError(
+            f"{named(name)} has no weight_map of tensor names to file names; it is not an index."
+        )
+    return weight_map
+
+
+def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None:
+    """Return the kind of what keeps a shard from being opened, and a sentence; None if nothing does."""
+    quoted = named(shard)
+    if not is_inside(shard):
+        return (
+            "outside",
+            f"The index names the file {quoted}, which lies outside the folder, so it is not opened.",
+        )
+    if INDEX.match(shard) or not SHARD.match(shard):
+        return (
+            "not_a_shard",
+            f"The index {named(index)} names {quoted}, which is not a safetensors file.",
+        )
+    if not is_present:
+        return "missing_shard", f"The shard {quoted} is missing."
+    return None
+
+
+def _named(tensors: list[str]) -> str:
+    shown = ", ".join(short(t, 80) for t in tensors[:5])
+    more = f" and {len(tensors) - 5:,} more" if len(tensors) > 5 else ""
+    return f"It should hold {shown}{more}."
+
+
+def read_configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return config.json, and the quantization config from it or from a file next to it; empty if there is none.
+
+    Raises:
+        QuantError: a file is too large, or not a JSON object.
+    """
+    config = _config(folder, CONFIG)
+    for key in ("quantization_config", "compression_config", "quantization"):
+        if isinstance(config.get(key), dict):
+            return config, config[key]
+    for name in QUANTIZATION_FILES:
+        found = _config(folder, name)
+        if found:
+            return config, found
+    return config, {}
+
+
+def _config(folder: Folder, name: str) -> Mapping[str, Any]:
+    if not folder.present([name]):
+        return {}
+    found = _json(folder, name, MAX_CONFIG)
+    if not isinstance(found, dict):
+        raise QuantError(f"{named(name)} is not a JSON object; download it again.")
+    return found
+
+
+def _json(folder: Folder, name: str, limit: int) -> Any:
+    try:
+        return load_json(folder.read(name, limit).decode("utf-8"), name)
+    except UnicodeDecodeError:
+        raise QuantError(f"{named(name)} is not UTF-8 text; download it again.") from None

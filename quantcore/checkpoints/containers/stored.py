@@ -1,7 +1,8 @@
 """A tensor as a file stores it: name, dtype, shape and where its bytes are; none of them has been read."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -162,3 +163,18 @@ class _Runs:
         stride = inner[last] * shape[last]
         count = math.prod(s.stop - s.start for s in cut[:last])
         return cls(start, size, stride, count)
+
+
+@dataclass(frozen=True)
+class Container:
+    """The headers of one file.
+
+    ``metadata``: the header's texts, or the keys and values of a GGUF file. ``structure``: which tensors are weights and
+    which are their parameters, if the file itself says so (QDQ pairs of ONNX). ``is_self_described``: whether the
+    metadata replace config.json.
+    """
+
+    tensors: Mapping[str, StoredTensor]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    structure: Any = None
+    is_self_described: bool = False

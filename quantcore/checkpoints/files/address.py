@@ -19,10 +19,9 @@ from quantcore.checkpoints.files.sources import (
     LocalSource,
     MemorySource,
     RemoteSource,
-    quoted,
     reason,
 )
-from quantcore.checkpoints.problem import NotFound
+from quantcore.checkpoints.problem import NotFound, named
 from quantcore.errors import QuantError
 
 MAX_NAMES = 100_000  # files in one folder
@@ -74,7 +73,7 @@ class Folder(ABC):
         """
         if not is_inside(name):
             raise QuantError(
-                f"{quoted(name)} lies outside the folder of the checkpoint, so it is not opened; "
+                f"{named(name)} lies outside the folder of the checkpoint, so it is not opened; "
                 "put the file into the folder and correct the name."
             )
         if name not in self.opened:
@@ -89,7 +88,7 @@ class Folder(ABC):
         """
         source = self.open(name)
         if source.size > limit:
-            raise QuantError(f"{quoted(name)} has {source.size:,} bytes; the limit is {limit:,}.")
+            raise QuantError(f"{named(name)} has {source.size:,} bytes; the limit is {limit:,}.")
         return bytes(source.read(0, source.size))
 
     @abstractmethod
@@ -139,10 +138,10 @@ class LocalFolder(Folder):
         try:
             real = os.path.realpath(self.path / name)
         except ValueError:  # characters that no file name can contain
-            raise NotFound(f"There is no file {quoted(name)}; check the name.") from None
+            raise NotFound(f"There is no file {named(name)}; check the name.") from None
         if not self._has(real):
             raise QuantError(
-                f"{quoted(name)} is a symbolic link to a file outside the folder, so it is not opened; "
+                f"{named(name)} is a symbolic link to a file outside the folder, so it is not opened; "
                 "put the file itself into the folder."
             )
         return LocalSource(real, name, self.counter)
@@ -166,7 +165,7 @@ class MemoryFolder(Folder):
 
     def _open(self, name: str) -> ByteSource:
         if name not in self._files:
-            raise NotFound(f"There is no file {quoted(name)}; add it.")
+            raise NotFound(f"There is no file {named(name)}; add it.")
         return MemorySource(name, memoryview(self._files[name]), self.counter)
 
 
@@ -213,9 +212,9 @@ def locate(address: "str | os.PathLike[str]") -> tuple[Folder, str | None]:
     try:
         info = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"There is no file or folder {quoted(text)}; check the path.") from None
+        raise NotFound(f"There is no file or folder {named(text)}; check the path.") from None
     except (OSError, ValueError) as error:
-        raise NotFound(f"{quoted(text)} can't be opened: {reason(error)}; check the path.") from None
+        raise NotFound(f"{named(text)} can't be opened: {reason(error)}; check the path.") from None
     if stat.S_ISDIR(info.st_mode):
         return LocalFolder(str(path)), None
     return LocalFolder(str(path.parent)), path.name
@@ -228,11 +227,11 @@ def _remote(url: str) -> tuple[Folder, str | None]:
         fs, path = fsspec.core.url_to_fs(url)
         is_folder = fs.isdir(path) and not fs.isfile(path)
         if not is_folder and not fs.exists(path):
-            raise NotFound(f"There is nothing at {quoted(url)}; check the address.")
+            raise NotFound(f"There is nothing at {named(url)}; check the address.")
     except QuantError:
         raise
     except Exception as error:
-        raise NotFound(f"{quoted(url)} can't be opened: {reason(error)}.") from None
+        raise NotFound(f"{named(url)} can't be opened: {reason(error)}.") from None
     if is_folder:
         return RemoteFolder(fs, path), None
     parent, _, name = path.rpartition("/")

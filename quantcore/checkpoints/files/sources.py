@@ -78,7 +78,7 @@ class ByteSource(ABC):
         """
         if offset < 0 or size < 0 or offset + size > self.size:
             raise QuantError(
-                f"{quoted(self.name)} has {self.size:,} bytes, but bytes {offset:,} to {offset + size:,} are needed; "
+                f"{named(self.name)} has {self.size:,} bytes, but bytes {offset:,} to {offset + size:,} are needed; "
                 "the file is truncated, download it again."
             )
         if size == 0:
@@ -90,11 +90,11 @@ class ByteSource(ABC):
         except QuantError:
             raise
         except Exception as error:  # whatever a file system raises
-            raise QuantError(f"{quoted(self.name)} can't be read: {reason(error)}.") from None
+            raise QuantError(f"{named(self.name)} can't be read: {reason(error)}.") from None
         self._count(offset, offset + len(data))
         if len(data) != size:
             raise QuantError(
-                f"{quoted(self.name)} became shorter while it was being read; open the checkpoint again."
+                f"{named(self.name)} became shorter while it was being read; open the checkpoint again."
             )
         return data
 
@@ -161,7 +161,7 @@ class LocalSource(ByteSource):
         try:
             if _identity(info) != self._identity:
                 raise QuantError(
-                    f"{quoted(self.name)} has changed since it was opened; open the checkpoint again."
+                    f"{named(self.name)} has changed since it was opened; open the checkpoint again."
                 )
             data = np.empty(size, np.uint8).data  # not zeroed first, unlike a bytearray
             done = 0
@@ -180,11 +180,11 @@ def _open_regular(path: str, name: str) -> tuple[int, os.stat_result]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
-        raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
+        raise NotFound(f"{named(name)} can't be opened: {reason(error)}.") from None
     info = os.fstat(file)
     if not stat.S_ISREG(info.st_mode):
         os.close(file)
-        raise QuantError(f"{quoted(name)} is not a regular file; give a file of the checkpoint.")
+        raise QuantError(f"{named(name)} is not a regular file; give a file of the checkpoint.")
     return file, info
 
 
@@ -202,9 +202,9 @@ class RemoteSource(ByteSource):
         try:
             size = fs.size(path)
         except Exception as error:
-            raise NotFound(f"{quoted(name)} can't be opened: {reason(error)}.") from None
+            raise NotFound(f"{named(name)} can't be opened: {reason(error)}.") from None
         if size is None:
-            raise QuantError(f"The size of {quoted(name)} is unknown; download it first.")
+            raise QuantError(f"The size of {named(name)} is unknown; download it first.")
         super().__init__(name, int(size), counter)
         self._fs, self._path = fs, path
 
@@ -217,8 +217,3 @@ def reason(error: Exception) -> str:
     message = (isinstance(error, OSError) and error.strerror) or str(error)
     text = (message.splitlines() or [""])[0].rstrip(".")[:200]
     return text or type(error).__name__
-
-
-def quoted(text: str) -> str:
-    """Return a name as it is shown in messages."""
-    return named(text)

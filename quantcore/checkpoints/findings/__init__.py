@@ -2,9 +2,10 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `headers`, `structure` and `layers` (what files, layers and models lack), `walk` (rows, read once for all
-that looks at them), `parameters` (scales, zero points, g_idx), `dead_scales`, `codes` (histograms), `provenance` (how scales were computed), `extremes` and `flat` (comparison
-with the same weights of other layers), `against` and `pairs` (comparison with the original).
+Where things are: `structure` (what files, layers and models lack), `walk` (rows, read once for all that looks at them, and
+those of the original), `parameters` (scales, zero points, g_idx), `codes` (histograms), `provenance` (how scales were
+computed), `summary` and `extremes` (comparison with the same weights of other layers), `pairs` and `against` (comparison
+with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -16,26 +17,20 @@ from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered, in_order
 from quantcore.checkpoints.findings.against.rescaled import Norms
 from quantcore.checkpoints.findings.codes import Histogram
-from quantcore.checkpoints.findings.dead_scales import DeadScales
 from quantcore.checkpoints.findings.extremes import of_siblings
-from quantcore.checkpoints.findings.flat import FlatLines
-from quantcore.checkpoints.findings.grouping import grouped
-from quantcore.checkpoints.findings.headers import of_headers
-from quantcore.checkpoints.findings.pairs import of_pairing
+from quantcore.checkpoints.findings.pairs import of_pairing, rotated, rotations
 from quantcore.checkpoints.findings.parameters import of_parameters
-from quantcore.checkpoints.findings.provenance import Provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem, warning
-from quantcore.checkpoints.findings.rotations import rotated, rotations
+from quantcore.checkpoints.findings.provenance import DeadScales, Provenance
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, grouped, note, of_problem, warning
 from quantcore.checkpoints.findings.siblings import layer_of, role_of
-from quantcore.checkpoints.findings.structure import of_structure
-from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
-from quantcore.checkpoints.findings.walk import walk
+from quantcore.checkpoints.findings.structure import of_headers, of_structure
+from quantcore.checkpoints.findings.summary import Extremes, FlatLines, Summary, of_quantized
+from quantcore.checkpoints.findings.walk import Ordered, in_order, walk
 from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Refused
 from quantcore.checkpoints.rows import TooLong, ready
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError

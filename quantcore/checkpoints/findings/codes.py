@@ -14,7 +14,7 @@ from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.value import CODES
+from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ELEMENTS
 from quantcore.formats import FloatFormat, IntFormat
 

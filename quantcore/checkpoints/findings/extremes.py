@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from quantcore.checkpoints.findings.flat import of_flat
+from quantcore.checkpoints.findings.pairs import rotations
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
-from quantcore.checkpoints.findings.rotations import rotations
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
-from quantcore.checkpoints.findings.summary import Summary
+from quantcore.checkpoints.findings.summary import Summary, of_flat
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 

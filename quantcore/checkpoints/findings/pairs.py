@@ -1,11 +1,18 @@
-"""Findings from the pairing: weights without a partner in the original, or with one of another shape."""
+"""Findings from the pairing: weights without a partner in the original, with one of another shape, or rotated.
+
+What is true of the original's values is not true of weights that QuIP or SpinQuant rotated. compressed-tensors names the
+transforms in ``transform_config``; norms before rotated weights are folded into them.
+"""
 
 from collections.abc import Iterator
+from typing import Any
 
 from quantcore.checkpoints.comparison.pairing import Pairing
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.record import CheckpointFinding, some
 from quantcore.checkpoints.findings.siblings import role_of
+from quantcore.checkpoints.protocol.config import section
+from quantcore.checkpoints.protocol.release import Release
 from quantcore.diagnosis import Severity
 
 
@@ -48,3 +55,26 @@ def _lost_experts(pairing: Pairing, original: Opened) -> Iterator[str]:
         for expert in range(original.tensors[name].shape[0]):
             if expert not in experts:
                 yield f"{name}[{expert}]"
+
+
+def rotations(release: Release) -> tuple[str, ...]:
+    """Return the names of the transforms that compressed-tensors applied to weights, such as R1 of SpinQuant."""
+    groups = section(section(release.quantization, "transform_config"), "config_groups")
+    return tuple(name for name, group in groups.items() if _moves_weights(group))
+
+
+def _moves_weights(group: Any) -> bool:
+    """Whether a group of the config, which may be malformed, applies its transform to weights."""
+    applied = group.get("apply") if isinstance(group, dict) else None
+    if not isinstance(applied, list):
+        return False
+    places = [one.get("location") for one in applied if isinstance(one, dict)]
+    return any(isinstance(place, str) and place.startswith("weight") for place in places)
+
+
+def rotated(names: tuple[str, ...]) -> CheckpointFinding:
+    """Return the note that rotated weights are not compared."""
+    sentence = (
+        f"The weights are rotated (transform_config: {some(names)}), so their values are not compared with the original's."
+    )
+    return CheckpointFinding("rotated", "note", sentence, facts={"transforms": len(names)})

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, finding_of, note, warning
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.record import GroupOrder
-from quantcore.checkpoints.protocol.value import GROUP_INDEX, SCALE
+from quantcore.checkpoints.protocol.record import GROUP_INDEX, SCALE, GroupOrder
 from quantcore.checkpoints.rows import boxes
 
 FEW = 8  # fewer scales than this can all be powers of two by chance

@@ -1,24 +1,45 @@
-"""What a layer lacks although its siblings have it, from headers alone.
+"""What files, modules, layers and models lack, from headers and config alone.
+
+Damaged files, and stored tensors whose counterparts are missing.
 
 Of a fused set, such as q, k, v and o of one attention, a layer has all or none: one that is missing is an error. Some
 models have layers without k and v, which share those of another layer, or without v, which equals k; and layers of
 another kind, without any of the set. One layer alone without k and v has lost them, if no config says that it shares
 those of another. A module of a layer has the same stored tensors as in other layers if they are stored in the same way;
 one that is missing is an error, too.
+
+Layers are numbered without gaps: a number that is missing between others was lost. (Modules of `torch.nn.Sequential` have
+gaps where nothing is stored, such as activations: more of them, or modules of one tensor each.) Of the last layers, only the
+config says that there should be more; and only the config says that a head is not the embedding itself.
 """
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.layers import of_layers
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
+from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
 
+# A stored tensor of a quantized release -> what else its module must have: one name of each group
+PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "qweight": (("scales",), ("qzeros",)),
+    "qzeros": (("qweight",),),
+    "g_idx": (("qweight",),),
+    "weight_packed": (("weight_scale",),),
+    "weight_scale": (("weight", "weight_packed"),),
+    "weight_scale_inv": (("weight",),),
+    "weight_scale_2": (("weight",), ("weight_scale",)),
+    "weight_global_scale": (("weight_packed",), ("weight_scale",)),
+    "weight_zero_point": (("weight", "weight_packed"), ("weight_scale",)),
+    "W_q": (("scale",), ("zero",)),
+    "SCB": (("weight",),),
+}
+_FLOAT8 = ("F8_E4M3", "F8_E5M2")
 Pieces = Mapping[str, StoredTensor]
 # names of the modules of one fused set, in the layouts of transformers, llama.cpp, diffusers and others
 SETS: tuple[tuple[str, ...], ...] = (
@@ -42,6 +63,38 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.")
 _SPLIT = re.compile(r"(.*?(?<![^.]))(\d+)(\..*)")
 _EXPERT = re.compile(r"\.experts\.(\d{1,6})\.")
 _OPTIONAL = ("input_scale", "output_scale", "k_scale", "v_scale", "input_global_scale", "activation_scale")
+LEAST = 4  # layers of a stack; fewer show no numbering
+_RARE = 4  # at most one layer in so many is missing between others
+_IN_STACK = re.compile(r"(.*?(?<![^.]))(\d{1,6})\.(.+)")
+_AGAIN = "download the release again."
+
+
+def of_headers(release: Release, problems: tuple[Problem, ...]) -> Iterator[CheckpointFinding]:
+    """Yield the problems of the files, and the tensors that modules lack."""
+    yield from map(of_problem, problems)
+    known = {name for problem in problems for name in problem.tensors}
+    if not release.method:
+        return
+    for module, pieces in release.modules.items():
+        if known.isdisjoint({f"{module}.{last}" for last in (*pieces, "weight")}):
+            yield from _missing(module, pieces)
+
+
+def _missing(module: str, pieces: Mapping[str, StoredTensor]) -> Iterator[CheckpointFinding]:
+    # one sentence per missing tensor, however many others need it
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for last in pieces:
+        for group in PARTNERS.get(last, ()):
+            if not any(name in pieces for name in group):
+                lacking.setdefault(group, []).append(last)
+    for group, users in lacking.items():
+        words = "{is} missing {its} {lacking}, without which {it} can't be read; download the release again."
+        names = tuple(f"{module}.{last}" for last in users)
+        yield error(names, "missing_tensor", words, lacking=" or ".join(group), module=module)
+    weight = pieces.get("weight")
+    if weight is not None and weight.dtype in _FLOAT8 and not any("scale" in name for name in pieces):
+        words = "{is} {dtype}, but {has} no scale; without one, {its} values are the unscaled codes."
+        yield error(weight.name, "missing_tensor", words, dtype=weight.dtype, module=module)
 
 
 def of_structure(release: Release, reported: Container[str] = ()) -> Iterator[CheckpointFinding]:
@@ -194,3 +247,76 @@ def _of_parts(modules: Mapping[str, Pieces], reported: Container[str]) -> Iterat
 
 def _kind(pieces: Pieces) -> frozenset[tuple[str, str]]:
     return frozenset((last, piece.dtype) for last, piece in pieces.items() if last not in _OPTIONAL)
+
+
+def of_layers(release: Release) -> Iterator[CheckpointFinding]:
+    """Yield the layers that are missing, and a missing head."""
+    stacks: dict[str, dict[int, set[str]]] = {}
+    outside: dict[str, StoredTensor] = {}
+    for name, piece in release.stored.items():
+        match = _IN_STACK.fullmatch(name)
+        if match:
+            stacks.setdefault(match[1], {}).setdefault(int(match[2]), set()).add(match[3])
+        else:
+            outside[name] = piece
+    stacks = {prefix: layers for prefix, layers in stacks.items() if len(layers) >= LEAST}
+    for prefix, layers in stacks.items():
+        yield from _between(prefix, layers)
+    if stacks:
+        longest = max(stacks, key=lambda prefix: len(stacks[prefix]))
+        yield from _at_end(longest, stacks[longest], release.config)
+        yield from _head(outside, release.config)
+
+
+def _between(prefix: str, layers: Mapping[int, Collection[str]]) -> Iterator[CheckpointFinding]:
+    lost = sorted(set(range(min(layers), max(layers))) - layers.keys())
+    if not lost or _RARE * len(lost) > len(layers) or any(len(names) < 2 for names in layers.values()):
+        return
+    words = f"{{is}} missing, although the layers before and after {{it}} are there; {_AGAIN}"
+    for number in lost:
+        yield error(f"{prefix}{number}", "missing_layer", words, layer=number, layers=len(layers))
+
+
+def _at_end(
+    prefix: str, layers: Mapping[int, object], config: Mapping[str, Any]
+) -> Iterator[CheckpointFinding]:
+    known = max(layers) + 1
+    said = _said(config, "num_hidden_layers", _of_gguf(config, "block_count"))
+    # GGUF counts those that predict several tokens, which some files leave out
+    more = _of_gguf(config, "nextn_predict_layers")
+    if not isinstance(said, int) or isinstance(said, bool):
+        return
+    if not known < said - (more if isinstance(more, int) else 0) or said > 2 * known:
+        return
+    words = f"{{is}} missing: the config says that the model has {{said}} layers, and the last one here is {{last}}; {_AGAIN}"
+    for number in range(known, said):
+        yield error(f"{prefix}{number}", "missing_layer", words, said=said, last=known - 1)
+
+
+def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Iterator[CheckpointFinding]:
+    """A language model whose config says that its head is not its embedding, with one matrix alone outside of its layers."""
+    kinds = config.get("architectures")
+    causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
+    matrices = {name.rpartition(".")[0] for name, piece in outside.items() if len(piece.shape) > 1}
+    if not causal or _said(config, "tie_word_embeddings") is not False or len(matrices) != 1:
+        return
+    (embedding,) = matrices
+    if "embed" in embedding or embedding.rpartition(".")[2] == "wte":
+        words = (
+            "{is} missing: the config says that the head is not the embedding ({key}: false), but there is no other matrix "
+            f"outside of the layers; {_AGAIN}"
+        )
+        yield error("lm_head.weight", "missing_head", words, key="tie_word_embeddings")
+
+
+def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> object:
+    """What a config says, of the language model where it has one of its own."""
+    for place in (config, section(config, "text_config")):
+        if key in place:
+            return place[key]
+    return otherwise
+
+
+def _of_gguf(config: Mapping[str, Any], key: str) -> object:
+    """What the metadata of a GGUF file says of its architecture."""
+    return config.get(f"{config.get('general.architecture')}.{key}")

@@ -5,64 +5,24 @@ float32 and in this order, as ggml's `dequantize_row_*` do. A level is what a co
 itself minus a constant, an entry of a table, or an element of a row of a grid.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.ggml.fields import Field
-from quantcore.checkpoints.ggml.planes import Bits, Bytes
+from quantcore.checkpoints.ggml.fields import Bits, Bytes, Field
+from quantcore.checkpoints.ggml.levels import CodePart, Fields, Levels
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, run
 
-Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 Floats = npt.NDArray[np.float32]
 
 # elements dequantized at once: few enough to stay in a core's cache, but enough that calls cost little
 _AT_ONCE = 1 << 18
-
-
-@dataclass(frozen=True)
-class CodePart:
-    """Bits of one entry of a field: all of them, or those of ``bits`` (a range of positions, 0 the lowest)."""
-
-    field: str
-    entry: int
-    bits: range | None = None
-
-
-class Levels(Protocol):
-    """How the fields give each element its code and its level."""
-
-    def codes(self, fields: Fields) -> npt.NDArray[Any]:
-        """The codes, [blocks, elements], an integer dtype of one byte."""
-        ...
-
-    def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """The levels, [blocks, elements], as int8."""
-        ...
-
-    def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
-        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
-        ...
-
-    def parts(self, element: int) -> tuple["CodePart", ...]:
-        """The bits that determine an element's code."""
-        ...
-
-    def expression(self, element: int) -> Expression:
-        """The level of an element, from what is stored for it; its ``symbol`` is the name of that in formulas."""
-        ...
-
-    @property
-    def symbol(self) -> str:
-        """What is stored for an element: its code "q", or what that is made from."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.ggml.block_types.ternary_fp4_types import digits_of
-from quantcore.checkpoints.ggml.block_types.types import BLOCK_TYPES
+from quantcore.checkpoints.ggml.block_types import BLOCK_TYPES
+from quantcore.checkpoints.ggml.levels import digits_of
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
 from quantcore.range_setting import MinMax

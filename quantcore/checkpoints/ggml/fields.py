@@ -1,18 +1,233 @@
-"""What a block holds: a field is one kind of number, of which the block holds one or many.
+"""Where the bits of numbers are in a block, as data; reading, writing and locating follow from it, so they can't disagree.
 
-Reading (`Field.unpack`), writing (`Field.pack`) and locating (`Field.locate`) use the same planes, so they can't
-disagree.
+GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another; the
+scale codes of Q4_K follow three patterns. A `Plane` says where some consecutive bits of some consecutive entries of a
+field are; a `Field` is one kind of number, of which the block holds one or many.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from quantcore.checkpoints.ggml.planes import Axis, Bits, Bytes, Plane
-
+_DTYPES = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
+Bytes = npt.NDArray[np.uint8]  # [blocks, bytes per block], contiguous
 _KINDS = {"u": "<u", "i": "<i", "f": "<f"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """``count`` consecutive entries: each is ``bytes`` bytes or ``bits`` bits after the previous one."""
+
+    count: int
+    bytes: int = 0
+    bits: int = 0
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Where some bits of one number are: ``count`` bits from bit ``low`` of byte ``byte`` (bit 0 is the lowest).
+
+    ``at``: which bit of the number the lowest of them is. ``byte`` counts from the start of the block.
+    """
+
+    byte: int
+    low: int
+    count: int
+    at: int
+
+    def part(self, positions: range) -> "Bits | None":
+        """Only the bits at these consecutive positions of the number; None if none of them is here."""
+        start, end = max(self.at, positions.start), min(self.at + self.count, positions.stop)
+        return Bits(self.byte, self.low + start - self.at, end - start, start) if start < end else None
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Some bits of consecutive entries of a field.
+
+    ``byte``: where the first entry's word begins in the block; ``axes``: how the entries follow, the slowest axis
+    first; ``bits``: how many bits of each entry; ``at``: which bit of the number the lowest is; ``first``: the first
+    entry; ``shift``: the lowest bit's position in its word; ``word``: bytes of the little-endian word.
+    """
+
+    byte: int
+    axes: tuple[Axis, ...]
+    bits: int
+    at: int = 0
+    first: int = 0
+    shift: int = 0
+    word: int = 1
+
+    @property
+    def entries(self) -> int:
+        """How many entries of the field the plane covers."""
+        return prod(axis.count for axis in self.axes)
+
+    def _words(self, blocks: Bytes) -> npt.NDArray[Any]:
+        """The words of all entries, one axis each, as a view of ``blocks``."""
+        shape, strides = (tuple(getattr(axis, what) for axis in self.axes) for what in ("count", "bytes"))
+        return _view(blocks, shape, self.word, self.byte, strides)
+
+    @cached_property
+    def _shifts(self) -> npt.NDArray[Any]:
+        """The position of each entry's lowest bit in its word, one axis each."""
+        shifts: npt.NDArray[Any] = np.array(self.shift)
+        for axis in self.axes:
+            shifts = shifts[..., None] + np.arange(axis.count) * axis.bits
+        return shifts.astype(f"<u{self.word}")
+
+    def read(self, blocks: Bytes, stored: npt.NDArray[Any], add: bool) -> None:
+        """Put the plane's bits of every entry into ``stored`` [blocks, entries of the field].
+
+        Args:
+            add: combine them with what is stored, by OR; otherwise the entries have not been written yet.
+        """
+        if stored.itemsize == self.word == 1 and self.axes[-1].bytes == 1:
+            self._read_lanes(blocks, stored, add)
+        elif stored.itemsize == self.word == 1 and self.axes[-1].bits and self.axes[-1].count in (2, 4, 8):
+            self._read_table(blocks, stored, add)
+        else:
+            self._read_words(blocks, stored, add)
+
+    def _read_lanes(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
+        """Read consecutive bytes, up to eight at once, shifted and masked as one integer."""
+        lanes = self._lanes
+        source = _view(blocks, lanes.shape, lanes.size, self.byte, lanes.strides)
+        target = _view(stored, lanes.target_shape, lanes.size, self.first, lanes.target_strides)
+        if self.bits == 8:
+            target[...] = source
+            return
+        source = np.ascontiguousarray(source)
+        for shift, box in lanes.boxes:
+            # bits shifted in from a neighboring byte are outside the mask
+            moved = source >> shift if shift > 0 else source << -shift if shift else source
+            if add:
+                target[box] |= moved & lanes.mask
+            else:
+                np.bitwise_and(moved, lanes.mask, out=target[box])
+
+    @cached_property
+    def _lanes(self) -> "_Lanes":
+        *outer, last = self.axes
+        size = gcd(last.count, 8)
+        # the bytes themselves, without the axes that only shift them
+        held = [Axis(1) if axis.bits else axis for axis in outer]
+        target_shape = (*(axis.count for axis in outer), last.count // size)
+        boxes = []
+        for index in np.ndindex(*(axis.count if axis.bits else 1 for axis in outer)):
+            shift = self.shift + sum(i * axis.bits for i, axis in zip(index, outer, strict=True)) - self.at
+            box = [
+                slice(i, i + 1) if axis.bits else slice(None) for i, axis in zip(index, outer, strict=True)
+            ]
+            boxes.append((shift, (slice(None), *box)))
+        return _Lanes(
+            size,
+            (*(axis.count for axis in held), last.count // size),
+            (*(axis.bytes for axis in held), size),
+            target_shape,
+            tuple(size * prod(target_shape[i + 1 :]) for i in range(len(target_shape))),
+            np.dtype(f"<u{size}").type(int.from_bytes(bytes([self._mask << self.at] * size), "little")),
+            tuple(boxes),
+        )
+
+    def _read_table(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
+        """Read consecutive entries of a byte: all of them are looked up by the byte."""
+        outer, lane = self.axes[:-1], self.axes[-1].count
+        shape = tuple(axis.count for axis in outer)
+        source = _view(blocks, shape, 1, self.byte, tuple(axis.bytes for axis in outer))
+        strides = tuple(lane * prod(shape[i + 1 :]) for i in range(len(shape)))
+        target = _view(stored, shape, lane, self.first, strides)
+        found = np.take(self._entries_of_bytes, source, mode="clip")
+        if add:
+            target |= found
+        else:
+            target[...] = found
+
+    def _read_words(self, blocks: Bytes, stored: npt.NDArray[Any], add: bool) -> None:
+        """Read words of any size, each shifted once for each of its entries."""
+        found = self._words(blocks)
+        if self._shifts.any():
+            found = found >> self._shifts
+        if self.bits < 8 * self.word:
+            found = found & found.dtype.type(self._mask)
+        part = found.astype(stored.dtype, copy=False).reshape(len(blocks), self.entries)
+        target = stored[:, self.first : self.first + self.entries]
+        if add:
+            target |= part << stored.dtype.type(self.at)
+        else:
+            np.left_shift(part, stored.dtype.type(self.at), out=target)
+
+    @property
+    def _mask(self) -> int:
+        return (1 << self.bits) - 1
+
+    @cached_property
+    def _entries_of_bytes(self) -> npt.NDArray[Any]:
+        """For each byte value, the entries of the last axis that it holds, as one integer of as many bytes."""
+        last = self.axes[-1]
+        shifts = self.shift + np.arange(last.count) * last.bits
+        entries = (np.arange(256)[:, None] >> shifts & self._mask) << self.at
+        return np.ascontiguousarray(entries.astype(np.uint8)).view(f"<u{last.count}").ravel()
+
+    def write(self, numbers: npt.NDArray[Any], blocks: Bytes) -> None:
+        """Put the plane's bits of ``numbers`` [blocks, entries of the field] into ``blocks``, by OR."""
+        words = self._words(blocks)
+        part = numbers[:, self.first : self.first + self.entries].reshape(words.shape)
+        part = (part >> part.dtype.type(self.at)) & part.dtype.type(2**self.bits - 1)
+        shifted = part.astype(words.dtype) << self._shifts
+        # one entry of each word at a time: an operation can write each word only once
+        inside = tuple(axis.count if axis.bits else 1 for axis in self.axes)
+        for index in np.ndindex(*inside):
+            here = tuple(
+                slice(i, i + 1) if axis.bits else slice(None)
+                for i, axis in zip(index, self.axes, strict=True)
+            )
+            words[:, *here] |= shifted[:, *here]
+
+    def locate(self, entry: int) -> list[Bits]:
+        """Where the plane's bits of one entry are; empty if it does not cover the entry."""
+        left, byte, low = entry - self.first, self.byte, self.shift
+        if not 0 <= left < self.entries:
+            return []
+        for axis in reversed(self.axes):
+            left, index = divmod(left, axis.count)
+            byte, low = byte + index * axis.bytes, low + index * axis.bits
+        found, at, end = [], self.at, self.at + self.bits
+        while at < end:  # the bits may span bytes of the word
+            count = min(8 - low % 8, end - at)
+            found.append(Bits(byte + low // 8, low % 8, count, at))
+            low, at = low + count, at + count
+        return found
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """How a plane is read in integers of ``size`` bytes; shapes and strides without the axis of blocks.
+
+    ``boxes``: for each shift to the right, where in the target the shifted integers belong.
+    """
+
+    size: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    target_shape: tuple[int, ...]
+    target_strides: tuple[int, ...]
+    mask: Any
+    boxes: tuple[tuple[int, tuple[slice, ...]], ...]
+
+
+def _view(
+    array: npt.NDArray[Any], shape: tuple[int, ...], size: int, first: int, strides: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """View the memory of a contiguous array of rows as integers of ``size`` bytes, from byte ``first`` of each row."""
+    if not len(array):
+        return np.empty((0, *shape), _DTYPES[size])
+    row = array.shape[1] * array.itemsize
+    return np.ndarray((len(array), *shape), _DTYPES[size], array.data, first, (row, *strides))
 
 
 @dataclass(frozen=True)

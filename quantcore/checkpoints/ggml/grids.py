@@ -10,8 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.ggml.block_type import CodePart, Fields
-from quantcore.checkpoints.ggml.levels import CODE
+from quantcore.checkpoints.ggml.levels import CODE, CodePart, Fields, Levels
 from quantcore.expressions import ONES, Explained, Expression, Let, Name, Number, Operation, Term
 
 _RUN = 8  # elements that share one byte of signs, or one shift of IQ1
@@ -83,7 +82,7 @@ def in_row(name: str, place: int, note: str) -> Operation:
 
 
 @dataclass(frozen=True)
-class SignedGrid:
+class SignedGrid(Levels):
     """level = an element of row ``grid_index`` of the grid, with its sign; the level is also the code.
 
     ``signs``: the field with the signs of eight elements, in eight bits, or in seven ("sign_index").
@@ -104,9 +103,6 @@ class SignedGrid:
         found ^= negative
         found -= negative
         return found
-
-    def zero_point(self, fields: Fields) -> None:
-        """None: the grids are symmetric."""
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
         """The row of the grid, and the element's sign: its own bit, or the parity of seven."""
@@ -130,7 +126,7 @@ class SignedGrid:
 
 
 @dataclass(frozen=True)
-class ShiftedGrid:
+class ShiftedGrid(Levels):
     """level = 8 * element of row ``grid_index`` of the grid, plus 1, or minus 1 where ``shift_sign`` is set.
 
     The codes are the elements -1, 0, 1 without the shift. ``run``: elements that share a shift.

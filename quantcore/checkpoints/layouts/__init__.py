@@ -1,6 +1,5 @@
 """The layouts of quantized releases: one module per format; tensors that no format claims are plain."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -8,8 +7,7 @@ from quantcore.checkpoints.layouts import (
     auto_round,
     awq,
     bitnet,
-    bitsandbytes_4bit,
-    bitsandbytes_int8,
+    bitsandbytes,
     compressed_tensors,
     fp8,
     gguf,
@@ -29,19 +27,13 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
 from quantcore.tensors import uncollected
 
-
-def _bitsandbytes(release: Release) -> Iterator[Layout]:
-    yield from bitsandbytes_4bit.find(release)
-    yield from bitsandbytes_int8.find(release)
-
-
 # quant_method in the config -> what finds the weights of such a release. If there is no method, each finder is tried,
 # in this order, and must recognize its weights by their names and shapes.
 FINDERS: dict[str, Finder] = {
     "gptq": gptq.find,
     "awq": awq.find,
     "compressed-tensors": compressed_tensors.find,
-    "bitsandbytes": _bitsandbytes,
+    "bitsandbytes": bitsandbytes.find,
     "hqq": hqq.find,
     "modelopt": modelopt.find,
     "fp8": fp8.find,

@@ -14,9 +14,8 @@ from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts import awq, compressed_tensors, fp8, gptq
-from quantcore.checkpoints.protocol.config import flag, section, text
+from quantcore.checkpoints.protocol.config import Patterns, flag, section, text
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.patterns import Patterns
 from quantcore.checkpoints.protocol.release import Release, attempt
 
 Make = Callable[[str, Mapping[str, StoredTensor], Mapping[str, Any]], Layout]

@@ -23,9 +23,8 @@ from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere
-from quantcore.checkpoints.protocol.record import words
+from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
 from quantcore.checkpoints.protocol.views import Cut
 from quantcore.errors import QuantError
 from quantcore.formats import UINT4

@@ -24,9 +24,8 @@ from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading
-from quantcore.checkpoints.protocol.record import words
+from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.checkpoints.protocol.views import at_least_1d
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Where

@@ -1,4 +1,4 @@
-"""A tensor in ggml's blocks: any of its numbers by rows, and where each of them is.
+"""A tensor in ggml's blocks: any of its numbers by rows, where each of them is, and one kind of them as a field of a layout.
 
 Each row is a run of whole blocks, and rows are contiguous, so that rows are a range of bytes. A range of a
 one-dimensional tensor may begin and end within a block.
@@ -7,7 +7,7 @@ one-dimensional tensor may begin and end within a block.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,13 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import Bits, BlockType, Fields, digits_of
+from quantcore.checkpoints.ggml import Field as Kept
 from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.fields import Bits as Unsigned
 from quantcore.checkpoints.protocol.fields import Place, Rows
+from quantcore.checkpoints.protocol.record import CODES
 from quantcore.errors import QuantError
+from quantcore.expressions import Expression, Let
 
 # elements that are read and unpacked at once: from memory or a file, as many as fit in a core's cache; from a server,
 # many more, since a request takes as long as reading megabytes
@@ -160,3 +164,80 @@ def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> No
     flat = part.reshape(-1)
     begin, end = max(0, start), min(len(out), start + len(flat))
     out[begin:end] = flat[begin - start : end - start]
+
+
+@dataclass(frozen=True)
+class BlockField(Unsigned):
+    """The numbers of a field of the block type, or the codes, which some types compute from several fields.
+
+    They have the weight's axes; the length of the last is the number of entries of the field in a row.
+    """
+
+    tensor: BlockTensor
+    name: str
+
+    @property
+    def piece(self) -> StoredTensor:
+        """The stored tensor."""
+        return self.tensor.piece
+
+    @property
+    def _count(self) -> int:
+        return self.tensor.kind.elements if self.name == CODES else self.tensor.kind.field(self.name).count
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the numbers."""
+        return self.tensor.shape_of(self._count)
+
+    @property
+    def across_rows(self) -> bool:
+        """False: the blocks of a row are contiguous."""
+        return False
+
+    def read(self, rows: Rows = None) -> Tensor:
+        """Return the numbers of some rows: float32, or integers as they are stored, minus the type's offset."""
+        return self.tensor.numbers(rows, self._count, self._make)
+
+    def _make(self, fields: Fields) -> npt.NDArray[Any]:
+        if self.name == CODES:
+            return self.tensor.kind.codes(fields)
+        found = fields[self.name]
+        if found.dtype.kind == "f":
+            return found.astype(np.float32)
+        return found.astype(np.int32) if found.itemsize > 1 else found
+
+    def place(self, index: Sequence[int]) -> Place:
+        """Return where one number is."""
+        return self.tensor.place(index, self._count, self._bits)
+
+    def _bits(self, entry: int) -> list[Bits]:
+        kind = self.tensor.kind
+        if self.name != CODES:
+            return list(kind.locate(self.name, entry))
+        return [
+            bits for part in kind.code_parts(entry) for bits in kind.locate(part.field, part.entry, part.bits)
+        ]
+
+    def encode(self, numbers: Tensor) -> bytes:
+        """Return the bytes of the stored tensor with these numbers, all rows."""
+        return self.tensor.encode({self.name: numbers})
+
+    @property
+    def _kept(self) -> Kept | None:
+        """How a block stores the field; None for codes that are made from several."""
+        return next((kept for kept in self.tensor.kind.fields if kept.name == self.name), None)
+
+    @property
+    def kept_as(self) -> str:
+        """Float16, a signed byte, or bits."""
+        return {"f": "F16", "i": "I8"}.get(self._kept.kind, "bits") if self._kept else "bits"
+
+    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
+        """Return the stored number without the constant that the type adds."""
+        offset = self._kept.offset if self._kept else 0
+        return Let(name, bits - offset, "stored with a constant added") if offset else bits
+
+    def in_memory(self) -> Self:
+        """Return itself: rows can be read on their own."""
+        return self

@@ -24,8 +24,8 @@ from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import lengths
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.gguf import VERSION_KEY
+from quantcore.checkpoints.containers.gguf_header import VERSION_KEY
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import (
     BLOCK_TYPES,
@@ -37,16 +37,15 @@ from quantcore.checkpoints.ggml import (
     Plane,
     e8m0_as_nan,
 )
-from quantcore.checkpoints.layouts.block_field import BlockField
 from quantcore.checkpoints.layouts.block_floats import e8m0_nan
-from quantcore.checkpoints.layouts.block_tensor import BlockTensor
+from quantcore.checkpoints.layouts.block_tensor import BlockField, BlockTensor
 from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, Sentence, e8m0_255, instead
+from quantcore.checkpoints.protocol.record import CODES, MIN, SCALE, ZERO_POINT, Q
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.protocol.value import CODES, MIN, SCALE, ZERO_POINT, Q
 from quantcore.checkpoints.statement import Statement
 from quantcore.expressions import Expression, Let
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat

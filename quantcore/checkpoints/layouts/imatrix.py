@@ -2,7 +2,7 @@
 
 GGUF form (``general.type`` "imatrix"): ``<weight>.in_sum2`` float32 [matrices, inputs], the sum over tokens, and
 ``<weight>.counts`` [matrices, 1], the number of tokens that each expert saw; newer files also have
-``<weight>.in_sum``, the sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.imatrix_dat`; the
+``<weight>.in_sum``, the sum of x. The mean is 1 where the count is 0. Legacy form: see `containers.gguf`; the
 mean is values / calls.
 Source: ggml-org/llama.cpp, tools/quantize/quantize.cpp, `load_imatrix` and `load_legacy_imatrix`.
 """
@@ -17,8 +17,8 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import CODES, VALUE, Q
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, VALUE, Q
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name, Number, Where, run
 from quantcore.granularity import PER_TENSOR

@@ -19,19 +19,23 @@ from typing import Any
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
-from quantcore.checkpoints.layouts.swizzled import padded, swizzled
+from quantcore.checkpoints.layouts.block_floats import (
+    GLOBAL_SCALE,
+    SCALE_CODE,
+    BlockFloats,
+    padded,
+    swizzled,
+    unpacked_shape,
+)
 from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, section
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
-from quantcore.checkpoints.protocol.pairs import LOW_FIRST
+from quantcore.checkpoints.protocol.packed import LOW_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, instead
-from quantcore.checkpoints.protocol.record import words
+from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import INT4

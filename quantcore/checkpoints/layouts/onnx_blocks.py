@@ -12,16 +12,14 @@ from collections.abc import Mapping
 
 from quantcore.checkpoints.containers.onnx import Node, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.layouts.bitsandbytes_4bit import TABLES
+from quantcore.checkpoints.layouts.bitsandbytes import TABLES
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
-from quantcore.checkpoints.protocol.pairs import HIGH_FIRST
+from quantcore.checkpoints.protocol.packed import HIGH_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, instead
-from quantcore.checkpoints.protocol.record import words
-from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q, S, Z
+from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q, S, Z, words
 from quantcore.checkpoints.protocol.views import Cut, Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Number, entry

@@ -22,8 +22,7 @@ from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere, in_order
-from quantcore.checkpoints.protocol.record import GroupOrder, words
-from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, SCALE, ZERO_POINT
+from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, SCALE, ZERO_POINT, GroupOrder, words
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat

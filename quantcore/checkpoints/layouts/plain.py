@@ -10,9 +10,8 @@ from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.protocol.value import CODES, PLAIN
+from quantcore.checkpoints.protocol.record import CODES, PLAIN
+from quantcore.checkpoints.protocol.release import Refused, Release
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import PER_TENSOR
 

@@ -29,9 +29,8 @@ from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import other_parts
-from quantcore.checkpoints.protocol.record import words
+from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError

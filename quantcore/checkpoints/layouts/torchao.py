@@ -25,12 +25,10 @@ from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, flag, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
-from quantcore.checkpoints.protocol.pairs import HIGH_FIRST, LOW_FIRST
+from quantcore.checkpoints.protocol.packed import HIGH_FIRST, LOW_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
-from quantcore.checkpoints.protocol.record import words
+from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT
 from quantcore.checkpoints.protocol.views import at_least_1d, viewed
 from quantcore.errors import QuantError
 from quantcore.formats import INT4

@@ -10,8 +10,7 @@ from typing import cast
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.refused import Refused
-from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.protocol.release import Refused, Release
 from quantcore.wording import short
 
 # stored tensors of a module -> the format that has them, and why it can't be read

@@ -17,8 +17,7 @@ from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Sentence, instead
-from quantcore.checkpoints.protocol.record import words
-from quantcore.checkpoints.protocol.value import CODES, SCALE, ZERO_POINT, Q, S, float_level
+from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, Q, S, float_level, words
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.expressions import PRODUCT, Explained, Let, Operation, Term

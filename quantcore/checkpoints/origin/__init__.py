@@ -4,15 +4,13 @@
 >>> for line in found.lines:  # doctest: +SKIP
 ...     print(line)
 
-Where things are: `words` (bits and what they belong to), `stored_number` (what they mean), `arithmetic` (from stored
-numbers to the value), `rivals` (how other libraries read the same bytes), `script` (the arithmetic in NumPy).
+Where things are: `words` (bits, what they belong to and mean), `arithmetic` (from stored numbers to the value, and the same
+in NumPy), `rivals` (how other libraries read the same bytes).
 """
 
-from quantcore.checkpoints.origin.arithmetic import Origin, origin_of
+from quantcore.checkpoints.origin.arithmetic import Origin, origin_of, script
 from quantcore.checkpoints.origin.rivals import Rival, rivals, window
-from quantcore.checkpoints.origin.script import script
-from quantcore.checkpoints.origin.stored_number import StoredNumber
-from quantcore.checkpoints.origin.words import Bit, Word, index_text
+from quantcore.checkpoints.origin.words import Bit, StoredNumber, Word, index_text
 from quantcore.expressions import Line
 
 __all__ = [

@@ -14,7 +14,7 @@ gives codes, parameters in block form, values by rows, the place of each bit, th
 the encoding back to bytes. A scale that is computed from several numbers is an expression of their roles
 (``derived={"scale": Let("s", Name("scale_code") * Name("global_scale"))}``), and so is a value that is neither
 (code - zero point) * scale nor one of its kin. ``rivals`` yields how others misread the bytes, as changed records;
-``checks``, what the format's own parameters say. A record that takes more than headers is `refused.Deferred`. Codes of a
+``checks``, what the format's own parameters say. A record that takes more than headers is `release.Deferred`. Codes of a
 weight that was reshaped first are a `views.Reshaped` field; `views.viewed` reads a stored tensor's bytes as another dtype.
 Formats that can't be read on a CPU are named in `layouts.unreadable`.
 """

@@ -1,5 +1,10 @@
-"""Entries of a config file, which may contain anything."""
+"""Entries of a config file, which may contain anything.
 
+Regular expressions that match module names come from a file, so their time is bounded.
+"""
+
+import re
+import time
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -10,6 +15,9 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 LENGTHS = range(1, 2**31)  # of blocks, groups and axes, as a config may give them
+_SECONDS = 5.0  # for all patterns of a config
+_REPEATS = re.compile(r"[*+}]")
+_NESTED = re.compile(r"[*+}]\??\)[*+{]")
 
 
 def integer(config: Mapping[str, Any], key: str, allowed: Container[int]) -> int | None:
@@ -117,3 +125,35 @@ def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] 
     ):
         return tuple(value)
     raise QuantError(f"The config says {key} {short(str(value))}; write a list of {count} positive integers.")
+
+
+class Patterns:
+    """Matches regular expressions against module names, and keeps track of the time spent."""
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+
+    def matches(self, pattern: str, module: str) -> bool:
+        """Whether a pattern matches a name from its start.
+
+        Raises:
+            QuantError: the pattern can't be read, or all of them take too long.
+        """
+        # nested repeats, or many in a row, can take time exponential in the length of the name
+        if len(pattern) > 1000 or len(module) > 1000 or _NESTED.search(pattern):
+            raise QuantError(
+                f"The pattern {short(pattern)} of the config is too complex; write a simpler one."
+            )
+        if len(_REPEATS.findall(pattern)) > 4 or self._spent > _SECONDS:
+            raise QuantError(
+                f"The patterns of the config, such as {short(pattern)}, can take too long; simplify them."
+            )
+        start = time.perf_counter()
+        try:
+            return re.match(pattern, module) is not None
+        except (re.error, RecursionError, OverflowError):
+            raise QuantError(
+                f"The pattern {short(pattern)} of the config can't be read; correct it."
+            ) from None
+        finally:
+            self._spent += time.perf_counter() - start

@@ -1,10 +1,11 @@
 """One stored tensor of a weight as numbers in the weight's own axes: read by rows, located by bit, and written back.
 
 A weight has logical axes [out, in]. Its stored tensors may have them swapped (``transposed``), and codes may be packed
-into words along either axis. A field hides both; its numbers have the logical axes.
+into words along either axis. A field hides both; its numbers have the logical axes. Where an element lies is a `Location`:
+the places of its code and of its parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, Self
@@ -202,3 +203,14 @@ def place_of_bits(piece: StoredTensor, first: int, bits: Sequence[tuple[int, int
         piece.name,
         tuple((piece.offset + (first + e) * size + bit // 8, bit % 8) for e, bit in bits),
     )
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where an element lies: its code, and each parameter that its value is computed from.
+
+    ``parameters``: by the role of the field: "scale", "zero_point", "global_scale", ...
+    """
+
+    code: Place
+    parameters: Mapping[str, Place]

@@ -19,12 +19,19 @@ from torch import Tensor
 
 from quantcore.checkpoints.packing import fits_pairs, look_up_pairs, pairs_of
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.fields import Field, Place, Rows
-from quantcore.checkpoints.protocol.location import Location
-from quantcore.checkpoints.protocol.pairs import bytes_of, first_is_low
-from quantcore.checkpoints.protocol.record import Record, changed_field
+from quantcore.checkpoints.protocol.fields import Field, Location, Place, Rows
+from quantcore.checkpoints.protocol.packed import bytes_of, first_is_low
+from quantcore.checkpoints.protocol.record import (
+    CODES,
+    GROUP_INDEX,
+    MIN,
+    SCALE,
+    ZERO_POINT,
+    Q,
+    Record,
+    changed_field,
+)
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
-from quantcore.checkpoints.protocol.value import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q
 from quantcore.checkpoints.protocol.views import Reshaped
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError

@@ -1,4 +1,7 @@
-"""A field of codes that are packed into words: unpacked by rows, located by bit, and packed again."""
+"""A field of codes that are packed into words: unpacked by rows, located by bit, and packed again.
+
+Two codes of 4 bits in a byte can be looked up at once: whether a field holds them so, and its bytes.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +14,14 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import Order, pack, unpack
+from quantcore.checkpoints.packing import Order, dense, high_first, pack, unpack
 from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.protocol.fields import Bits, Place, Rows, box_of, place_of_bits
+from quantcore.checkpoints.protocol.fields import Bits, Field, Place, Rows, box_of, place_of_bits
+from quantcore.checkpoints.protocol.views import Reshaped, viewed
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
+
+LOW_FIRST, HIGH_FIRST = dense(4, 8), high_first(4, 8)
 
 
 @dataclass(frozen=True)
@@ -154,3 +160,18 @@ class Packed(Bits):
     def in_memory(self) -> Self:
         """Return the same codes in memory."""
         return replace(self, piece=self.piece.in_memory())
+
+
+def first_is_low(codes: Field) -> bool | None:
+    """Whether the first of two 4-bit codes in a byte is in its lower bits; None if bytes don't hold two codes in order."""
+    base = codes.field if isinstance(codes, Reshaped) else codes
+    if not isinstance(base, Packed) or base.transposed or base.axis % len(base.shape) != len(base.shape) - 1:
+        return None
+    if base.order not in (LOW_FIRST, HIGH_FIRST) or (len(base.shape) > 1 and base.shape[-1] % 2):
+        return None
+    return base.order == LOW_FIRST
+
+
+def bytes_of(piece: StoredTensor, span: slice) -> Tensor:
+    """Return some bytes of a stored tensor."""
+    return torch.from_numpy(viewed(piece, "U8", (piece.num_bytes,)).bits((span,)))

@@ -1,8 +1,11 @@
-"""What a format says of a weight: its fields, what a code means, and its value as an expression."""
+"""What a format says of a weight: its fields, what a code means, and its value as an expression.
+
+The expression is of its level and its parameters, with the library's roundings.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Literal, Self
 
 import torch
@@ -11,23 +14,66 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Rows
 from quantcore.checkpoints.protocol.reading import Reading
-from quantcore.checkpoints.protocol.value import (
-    CODES,
-    MIN,
-    PLAIN,
-    SCALE,
-    SYMBOLS,
-    ZERO_POINT,
-    Q,
-    rounded_to,
-    value_of,
-)
 from quantcore.checkpoints.protocol.views import View
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression
-from quantcore.formats import Format
+from quantcore.expressions import Expression, Let, Name, to
+from quantcore.formats import FloatFormat, Format, small_float
 from quantcore.granularity import Blocks, Granularity, Shape
+
+# roles of fields, as golden checkpoints name them; a format may add its own
+CODES, SCALE, ZERO_POINT, MIN, GROUP_INDEX = "codes", "scale", "zero_point", "min", "g_idx"
+Q, S, Z, M = (Name(role) for role in (CODES, SCALE, ZERO_POINT, MIN))
+VALUE = "w"  # the name of the value in formulas
+PLAIN: Expression = Let(VALUE, Q)  # the value of a weight whose stored numbers are its values
+# the names of roles in formulas; a layout may have others
+SYMBOLS = {
+    CODES: "q", SCALE: "s", ZERO_POINT: "z", GROUP_INDEX: "g", "scale_code": "sc", "global_scale": "s_global",
+    "quant_map": "v", "nested_absmax": "outer", "nested_quant_map": "inner", "min_code": "mc",
+    "grid_index": "i", "sign_index": "signs", "shift_sign": "shift",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1024)  # one object for all weights of a format: how it is computed is planned once
+def value_of(
+    level: Expression, decoding: str, shifted: bool, added: str, sign: int, most: float, dtype: torch.dtype | None, each: bool
+) -> Expression:
+    """Return (level - z) · s, or what the library computes instead.
+
+    Args:
+        decoding: "" without a scale, else how it is used.
+        shifted: whether a zero point is subtracted.
+        added: the role that is added after the multiplication, or subtracted if ``sign`` is -1; "" if there is none.
+        most: the element's largest value.
+        dtype: to round to, after each operation or once; None for float32.
+    """
+
+    def step(found: Expression, name: str) -> Expression:
+        if each and dtype is not None:
+            return Let(name, to(dtype)(found), "rounded after each operation")
+        return Let(name, found) if name == VALUE else found
+
+    if not decoding:
+        value = step(level, VALUE)
+    elif added:
+        product, other = step(level * S, "product"), Z if added == ZERO_POINT else M
+        value = step(product + other if sign > 0 else product - other, VALUE)
+    else:
+        found = step(level - Z, "difference") if shifted else level
+        scaled = found / S if decoding == "divided" else found * S
+        value = step(scaled * float(torch.tensor(1.0) / most) if decoding == "of_largest" else scaled, VALUE)
+    return value if each else rounded_to(value, dtype)
+
+
+def rounded_to(value: Expression, dtype: torch.dtype | None) -> Expression:
+    """Return a value rounded once; None for float32."""
+    return value if dtype is None else Let(VALUE, to(dtype)(value), "the library's output dtype")
+
+
+@cache
+def float_level(element: FloatFormat) -> Expression:
+    """Return the value of the bits of a small float."""
+    return Let("v", small_float(element)(Q))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pages.serving import settings
 from pages.serving.work.admission import Turn
 from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
 from quantcore.checkpoints.comparison import row_order
-from quantcore.checkpoints.window import has_codes
+from quantcore.checkpoints.quantized import has_codes
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 ACT_ORDER = "gptq_v1_4bit_g32_asym_desc_act"

@@ -8,11 +8,11 @@ from checkpoint_cases import sound as golden
 from releases import save
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings.against import causes, numbers, orders
+from quantcore.checkpoints.findings.against import judge, numbers, orders
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Suspect
+from quantcore.checkpoints.findings.walk import Ordered
 
 
 def kinds():
@@ -70,7 +70,7 @@ def test_what_is_undone(release, name, tmp_path):
         original = Ordered(source.tensors[change], tensor.shape)
         s = Suspect(tensor, original, Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
         if number == 0:
-            every = [e for other in (*causes.LOCAL, *causes.GLOBAL) for e in other(s)]
+            every = [e for other in (*judge.LOCAL, *judge.GLOBAL) for e in other(s)]
             assert all(0 <= e.fit.relative < math.inf for e in every)
         if differ({"rows": y, "columns": y.T}.get(change, torch.eye(2))):
             found = [e for e in hypothesis(s) if e.kind == kind and e.fit.relative < 1e-6]

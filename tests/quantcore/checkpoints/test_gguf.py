@@ -11,7 +11,7 @@ import pytest
 from gguf_bytes import ARRAY, IDS, STRING, U16, U32, U64, all_types, gguf, info
 
 from quantcore.checkpoints import encode, open_checkpoint
-from quantcore.checkpoints.containers.gguf import KEPT, LongArray
+from quantcore.checkpoints.containers.gguf_header import KEPT, LongArray
 from quantcore.errors import QuantError
 
 F32, Q4_K = IDS["F32"], IDS["Q4_K"]

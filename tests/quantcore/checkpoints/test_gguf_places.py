@@ -60,10 +60,10 @@ def test_each_bit_of_a_code_changes_that_code_alone(name, flip):
     tensor = flip(name)
     codes, scale = tensor.codes().numpy(), tensor.scale().numpy()
     for element in ELEMENTS[name]:
-        location = tensor.locate(element)
-        assert location.file == "model.gguf"
+        place = tensor.locate(element).code
+        assert place.file == "model.gguf"
         seen = set()
-        for number, bit in enumerate(location.bits):
+        for number, bit in enumerate(place.bits):
             other = flip(name, bit)
             after = other.codes().numpy()
             differ = changed(codes, after)
@@ -71,7 +71,7 @@ def test_each_bit_of_a_code_changes_that_code_alone(name, flip):
             if BLOCK_TYPES[name].shared(element[1] % BLOCK_TYPES[name].elements) == 1:
                 assert differ == [element], (name, element, bit)
                 assert (int(codes[element]) ^ int(after[element])) & (
-                    1 << len(location.bits)
+                    1 << len(place.bits)
                 ) - 1 == 1 << number
             seen |= set(differ)
         assert element in seen <= neighbors(name, element)
@@ -84,8 +84,8 @@ def test_each_bit_of_a_parameter_changes_its_block_alone(name, flip):
     kind, element = BLOCK_TYPES[name], ELEMENTS[name][1]
     before, codes = tensor.read().numpy(), tensor.codes().numpy()
     location = tensor.locate(element)
-    assert location.scale
-    assert (location.min is None) == (tensor.min() is None)
+    assert location.parameters.keys() & {"d", "scale_code"}
+    assert location.parameters.keys().isdisjoint({"m", "min_code"}) == (tensor.min() is None)
     assert set(location.parameters) == set(tensor.stored()) - {"grid_index", "sign_index", "signs", "digits"}
     for role, place in location.parameters.items():
         stored = tensor.stored()[role].numpy()
@@ -121,7 +121,7 @@ def test_changed_codes_are_encoded_where_they_lie(name, flip):
     fields = kind.unpack(np.frombuffer(again, np.uint8))
     assert np.array_equal(kind.codes(fields).reshape(codes.shape), other)
     before = np.frombuffer(tensor.layout.pieces[""].bytes(), np.uint8)
-    places = {byte - tensor.layout.pieces[""].offset for byte, _ in tensor.locate(element).bits}
+    places = {byte - tensor.layout.pieces[""].offset for byte, _ in tensor.locate(element).code.bits}
     assert set(np.flatnonzero(before != np.frombuffer(again, np.uint8)).tolist()) <= places
 
 

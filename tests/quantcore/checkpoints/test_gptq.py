@@ -31,10 +31,10 @@ def test_places_of_parameters(tmp_path):
     location = tensor.locate(index)
     own = np.zeros(values.shape, bool)
     own[5, groups == groups[77]] = True
-    other = flipped(given, location.scale[0], 0, tmp_path).tensors[name]
+    other = flipped(given, location.parameters["scale"], 0, tmp_path).tensors[name]
     assert not (values != other.read().numpy())[~own].any()
     assert (other.scale() != tensor.scale()).nonzero().tolist() == [[5, int(groups[77])]]
-    other = flipped(given, location.zero_point, 0, tmp_path).tensors[name]
+    other = flipped(given, location.parameters["zero_point"], 0, tmp_path).tensors[name]
     assert ((values != other.read().numpy()) == own).all()
     assert str(location.code).startswith("model.safetensors, model.layers.0.self_attn.q_proj.qweight: byte ")
 

@@ -6,7 +6,7 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
-from quantcore.checkpoints.layouts.hqq_description import Description
+from quantcore.checkpoints.layouts.hqq import Description
 from quantcore.errors import QuantError
 
 TYPES = {np.dtype("<f4"): "F32", np.dtype("<i8"): "I64", np.dtype("u1"): "U8"}

@@ -6,7 +6,7 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import orders
-from quantcore.checkpoints.layouts import bitsandbytes_4bit, torchao
+from quantcore.checkpoints.layouts import bitsandbytes, torchao
 from quantcore.errors import QuantError
 
 
@@ -17,7 +17,7 @@ def test_descriptions_of_more_than_64_kib_are_not_read(library, length, too_long
     piece = StoredTensor("w.quant_state", "U8", (length,), MemorySource("w", text.encode()), 0, length)
     read = {
         "torchao": lambda: torchao.layout_of("w", {}, text),
-        "bitsandbytes": lambda: bitsandbytes_4bit._read_state(piece),
+        "bitsandbytes": lambda: bitsandbytes._read_state(piece),
     }
     with pytest.raises(QuantError) as refused:  # shorter ones for what they say
         read[library]()

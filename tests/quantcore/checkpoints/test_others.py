@@ -7,20 +7,7 @@ import pytest
 import random_releases
 import releases
 import torch
-from suspects import (
-    COLUMNS,
-    GROUP,
-    ROWS,
-    THIRD,
-    M,
-    W,
-    ct_stored,
-    grid_of,
-    of_layers,
-    sound,
-    suspect,
-    weight,
-)
+from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, grid_of, of_layers, sound, suspect, weight
 
 from quantcore.checkpoints.comparison.boxes import Work
 from quantcore.checkpoints.comparison.orders import Orders
@@ -28,7 +15,7 @@ from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, Part, rows_of
 from quantcore.checkpoints.findings.against import others
 from quantcore.checkpoints.findings.against.grid import rounding_of, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.leak import leak_of
+from quantcore.checkpoints.findings.against.measure import leak_of
 
 PEERS = [W.replace(".1.", f".{i}.") for i in (0, 2, 3, 4)]
 

@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, boxes
+from quantcore.checkpoints.comparison.boxes import PairSums, pair_sums
 from quantcore.checkpoints.comparison.orders import Heads, Orders, described, row_order
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
 from quantcore.checkpoints.comparison.record import Record
-from quantcore.checkpoints.comparison.sums import PairSums, pair_sums
 from quantcore.checkpoints.findings import steps
-from quantcore.checkpoints.findings.against.ordered import Assembled
+from quantcore.checkpoints.findings.walk import Assembled
 from quantcore.checkpoints.rows import TooLong
 from quantcore.errors import QuantError
 from tests.quantcore.checkpoints.comparison.test_names import gguf_release

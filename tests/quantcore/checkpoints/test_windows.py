@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 import quantcore as qc
 from quantcore.analysis import View, in_tensor, joined, map_data, step_of, value_data
 from quantcore.checkpoints import Totals, facts, listing, open_checkpoint, plane_shape
-from quantcore.checkpoints.window import has_codes
+from quantcore.checkpoints.quantized import has_codes
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 

@@ -42,7 +42,7 @@ def test_npy_and_places(tmp_path):
     np.save(tmp_path / "x.npy", arrays()["a"])
     tensor = open_checkpoint(tmp_path / "x.npy").tensors["x"]
     assert np.array_equal(tensor.read().numpy(), arrays()["a"])
-    place = tensor.locate((2, 3))
+    place = tensor.locate((2, 3)).code
     raw = (tmp_path / "x.npy").read_bytes()[place.offset :][:4]
     assert np.frombuffer(raw, np.float32)[0] == arrays()["a"][2, 3]
 
@@ -84,7 +84,7 @@ def test_torch(protocol, tmp_path):
     assert set(checkpoint.tensors) == set(expected)
     for name, tensor in expected.items():
         assert torch.equal(checkpoint.tensors[name].read(), tensor.detach().float()), name
-    place = checkpoint.tensors["w"].locate((2, 3))
+    place = checkpoint.tensors["w"].locate((2, 3)).code
     raw = (tmp_path / "x.pt").read_bytes()[place.offset :][:4]
     assert np.frombuffer(raw, np.float32)[0] == 15
 

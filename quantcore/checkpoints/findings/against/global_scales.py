@@ -17,7 +17,7 @@ from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.value import SCALE
+from quantcore.checkpoints.protocol.record import SCALE
 from quantcore.checkpoints.statement import Fact
 
 _SIBLINGS = 4  # other weights that must keep to the constant

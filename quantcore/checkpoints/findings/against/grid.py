@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.value import SCALE
+from quantcore.checkpoints.protocol.record import SCALE
 from quantcore.formats import IntFormat
 
 # relative rounding errors of arithmetic in float32, several operations

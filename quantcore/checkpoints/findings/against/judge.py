@@ -1,8 +1,12 @@
-"""What the errors of all weights together show: which are wrong, why, and where."""
+"""What the errors of all weights together show: which are wrong, why, and where.
+
+Why the error of a weight is wrong: every hypothesis predicts values, and the simplest one that explains the error wins. A
+hypothesis is a function that yields what it predicts with the fit, see `Explained`. What it claims has been computed.
+"""
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,13 +14,13 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
-from quantcore.checkpoints.findings.against.causes import cause_of, cause_of_places
+from quantcore.checkpoints.findings.against import numbers, orders, others
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.places import of_codes_and_runs, of_order
 from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
-from quantcore.checkpoints.findings.against.said import of_codes_and_runs, of_order
-from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.findings.against.suspect import FEW, Explained, Fit, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.findings.walk import walk
@@ -25,13 +29,58 @@ from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.rows import ready
 from quantcore.errors import QuantError
 
-FEW = 4  # other weights of a role that are compared with
+Hypothesis = Callable[[Suspect], Iterator[Explained]]
+# those that some rows show: they are tried on few, and verified on all
+LOCAL: tuple[Hypothesis, ...] = (
+    numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
+    others.scales_of_another, others.zero_points_of_another, others.whole_of_another, orders.codes_in_words,
+    orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column, numbers.factor_per_block,
+)  # fmt: skip
+# those that need all rows
+GLOBAL: tuple[Hypothesis, ...] = (
+    orders.transposed, orders.rows_of_words, orders.rows_in_another_order, orders.columns_in_another_order,
+)  # fmt: skip
+# what single rows and columns that are far from the original are explained by
+OF_PLACES: tuple[Hypothesis, ...] = (
+    orders.rows_in_another_order, orders.columns_in_another_order, orders.groups_of_columns, numbers.factor_per_row,
+    numbers.factor_per_column,
+)  # fmt: skip
+_CLOSE = 1.15  # hypotheses whose errors differ by less than this factor explain equally well
+_SIBLINGS = 4  # other weights of a role that are compared with
 _FAR = 4.0  # times the spread of siblings
 _LOUD = 2.0  # mean squared error over that of rounding to nearest: from here on, causes are tried
 _UNLIKE = 0.75  # relative error of a weight that no longer resembles its original
 _FAR_STEPS = 8.0
 _AS_WELL, _ROUNDED = 2.0, 2.0**-8  # times the relative error that a cause leaves, and that of rounding to 16 bits
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
+
+
+def cause_of(suspect: Suspect) -> Explained | None:
+    """Return the simplest hypothesis that explains the error; None if none does."""
+    few = replace(suspect, most=FEW)
+    likely = [h for h in LOCAL if any(few.explains(e.fit) for e in h(few))]
+    found = _found(suspect, likely, suspect.explains)
+    if not found and not few.in_place:
+        found = _found(suspect, GLOBAL, suspect.explains)
+    if not found:
+        return next(iter(others.codes_of_another(suspect)), None) if suspect.is_far else None
+    return _simplest(found)
+
+
+def cause_of_places(suspect: Suspect) -> Explained | None:
+    """Return the hypothesis that explains why some rows or columns are far from the original."""
+    found = _found(suspect, OF_PLACES, suspect.improves)
+    return _simplest(found) if found else None
+
+
+def _found(suspect: Suspect, hypotheses: Iterable[Hypothesis], is_enough: Callable[[Fit], bool]) -> list[Explained]:
+    return [e for hypothesis in hypotheses for e in hypothesis(suspect) if is_enough(e.fit)]
+
+
+def _simplest(found: Sequence[Explained]) -> Explained:
+    best = min(e.fit.relative for e in found)
+    near = [e for e in found if e.fit.relative <= _CLOSE * best + 1e-7]
+    return min(near, key=lambda e: (e.complexity, e.fit.relative))
 
 
 def judge(
@@ -200,7 +249,7 @@ class _Judgement:
         suspect = self.suspect(measure, siblings)
         # most others, or all siblings, are equal: then this one was meant to be
         alone = self.equal >= 2 * (self.plain - self.equal)
-        alone |= len(siblings) >= FEW and all(m.unequal == 0 for m in siblings)
+        alone |= len(siblings) >= _SIBLINGS and all(m.unequal == 0 for m in siblings)
         return [of_plain(suspect, cause_of(suspect), alone, self.scaled)]
 
     def suspect(self, measure: Measure, siblings: Sequence[Measure], is_far: bool = False) -> Suspect:
@@ -209,8 +258,8 @@ class _Judgement:
         return Suspect(
             self.release.tensors[measure.name], measure.source, measure, self.release,
             self.source, {m.name: m.original_name for m in siblings}, self.partners,
-            statistics.median(steps) if len(steps) >= FEW else math.nan,
-            statistics.median(m.relative for m in siblings) if len(siblings) >= FEW else math.nan,
+            statistics.median(steps) if len(steps) >= _SIBLINGS else math.nan,
+            statistics.median(m.relative for m in siblings) if len(siblings) >= _SIBLINGS else math.nan,
             self.heads.of_weight(measure.name) or self.heads.of_weight(measure.original_name), self.gguf_differs, is_far,
         )  # fmt: skip
 
@@ -234,7 +283,7 @@ def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
     levels = [decibels_of(m) for m in siblings]
     levels = [level for level in levels if math.isfinite(level)]
     own = decibels_of(measure)
-    if len(levels) < FEW or not math.isfinite(own):
+    if len(levels) < _SIBLINGS or not math.isfinite(own):
         return False
     middle = statistics.median(levels)
     spread = 1.4826 * statistics.median(abs(level - middle) for level in levels)

@@ -4,6 +4,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +13,22 @@ from torch import Tensor
 
 from quantcore.analysis import Sums, sums_of
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.leak import leak_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.rescaled import Rescaled
-from quantcore.checkpoints.findings.record import CheckpointFinding
-from quantcore.checkpoints.findings.walk import Box
+from quantcore.checkpoints.findings.record import CheckpointFinding, error
+from quantcore.checkpoints.findings.walk import Box, Ordered
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ELEMENTS
 
-KEPT = 64  # runs of columns that are kept
+RUNS = 64  # runs of columns that are kept
 _EDGE = (
     0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
 )
 _STRANGE, _MATTERS = 1.2, 0.05  # Σe² of a column over its Σx², and over the mean Σx² of columns
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
+LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
+ENOUGH = 512  # elements of each parity
 
 
 @dataclass
@@ -160,10 +162,10 @@ class Measure:
         by_run, of_run = (sums_by_run(t.double().numpy(), self.run) for t in by_group)
         self.rows.append(np.stack([by_run.sum(-1), of_run.sum(-1)]))
         mean = by_run / np.maximum(of_run, 1)
-        for flat in np.argsort(mean, axis=None)[-KEPT:].tolist():
+        for flat in np.argsort(mean, axis=None)[-RUNS:].tolist():
             row, run = divmod(flat, mean.shape[1])
             self.runs.append((12 * float(mean[row, run]), first + row, run * self.run))
-        self.runs = heapq.nlargest(KEPT, self.runs)
+        self.runs = heapq.nlargest(RUNS, self.runs)
         self._near(inner, counted, 2 * limit, (x, y, scale, code), stored, first)
 
     def _near(
@@ -205,3 +207,44 @@ class Measure:
         self.strange_columns = int(((errors > _STRANGE * powers) & matters).sum())
         self.rows, self.columns = [], np.zeros((2, 1))
         return self
+
+
+def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFinding | None:
+    """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
+    if layout.holds_values:
+        return None
+    size, what = _sub_block(layout)
+    n = len(columns)
+    if not size or n < 2 * size or len(layout.shape) < 2 or layout.shape[0] * n < 2 * ENOUGH:
+        return None
+    parity = np.arange(n) // size % 2
+    # each column counts the same, so that a single one with a large error does not decide
+    rows = layout.shape[0]
+    means = [np.sort(columns[parity == p]) / rows for p in (0, 1)]
+    even, odd = (float(m.mean()) for m in means)
+    middle = [float(np.median(m)) for m in means]
+    small, large = sorted((even, odd))
+    agree = max(middle) > LEAKED * min(middle) and (middle[1] >= middle[0]) == (odd >= even)
+    if not (large > LEAKED * small and large > 0 and agree):
+        return None
+    worse, better = ("odd", "even") if odd >= even else ("even", "odd")
+    words = (
+        "{has} larger errors in {worse} {what} than in {better} ones: {its} mean squared error against the original is "
+        "{large} there, {small} elsewhere. Bits leaked between codes that share a byte because the packer did not mask "
+        "them; pack the weight again."
+    )
+    return error(layout, "bit_leak", words, worse=worse, better=better, what=what, large=large, small=small)
+
+
+def _sub_block(layout: Layout) -> tuple[int, str]:
+    """Return how many columns come before those that share their bytes, and what such a run is called."""
+    if layout.block_type:
+        size: Any = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16}.get(
+            layout.block_type
+        )
+        return (0, "") if size is None else (size, "sub-blocks" if size == 32 else "halves of blocks")
+    field = layout.fields.get(CODES)
+    packed = getattr(field, "order", None)
+    if packed is not None and packed.bits == 4 and getattr(field, "axis", 0) % len(layout.shape) == 1:
+        return 1, "columns"
+    return 0, ""

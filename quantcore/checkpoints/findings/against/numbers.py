@@ -11,7 +11,7 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.others import with_scales
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.protocol.value import CODES, SCALE
+from quantcore.checkpoints.protocol.record import CODES, SCALE
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
 
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}

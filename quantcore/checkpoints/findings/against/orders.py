@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.checkpoints.comparison.orders import EIGHTS, HALVES, PAIRS, Orders, in_blocks
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
+from quantcore.checkpoints.protocol.record import CODES, ZERO_POINT
 
 _SIGNATURE = 512  # columns by which rows are recognized
 _MATCHED = 1 << 14  # the most rows, or columns, that are matched with each other

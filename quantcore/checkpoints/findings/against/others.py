@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.value import CODES, ZERO_POINT
+from quantcore.checkpoints.protocol.record import CODES, ZERO_POINT
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 

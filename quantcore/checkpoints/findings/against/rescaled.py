@@ -15,12 +15,11 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.record import CheckpointFinding, note
 from quantcore.checkpoints.findings.siblings import alike, layer_of
-from quantcore.checkpoints.findings.walk import Box, walk
+from quantcore.checkpoints.findings.walk import Box, Ordered, walk
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.refused import Refused
+from quantcore.checkpoints.protocol.release import Refused
 from quantcore.errors import QuantError
 
 _SAMPLE = 1 << 18  # elements that show whether a weight is scaled

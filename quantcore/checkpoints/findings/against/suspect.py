@@ -12,8 +12,8 @@ from quantcore.analysis import relative_error
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
+from quantcore.checkpoints.findings.walk import Ordered
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.diagnosis import Severity

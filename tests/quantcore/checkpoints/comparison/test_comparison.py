@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, boxes, summary
-from quantcore.checkpoints.comparison.sums import WORST
+from quantcore.checkpoints.comparison.boxes import WORST
 from tests.quantcore.checkpoints.comparison.test_names import gguf_release, release
 
 

@@ -10,6 +10,7 @@ from suspects import M, W, weight
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, stream
+from quantcore.checkpoints.comparison.boxes import PairSums
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import (
@@ -20,7 +21,6 @@ from quantcore.checkpoints.comparison.record import (
     metrics,
     summary,
 )
-from quantcore.checkpoints.comparison.sums import PairSums
 
 NAN, INF = math.nan, math.inf
 

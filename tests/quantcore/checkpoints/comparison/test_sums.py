@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quantcore.analysis import sums as module
-from quantcore.checkpoints.comparison.sums import WORST, PairSums, pair_sums
+from quantcore.checkpoints.comparison.boxes import WORST, PairSums, pair_sums
 
 INF, NAN = math.inf, math.nan
 

@@ -16,9 +16,8 @@ from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
 from quantcore.checkpoints.layouts import awq, fp8, gptq, mlx, modelopt, quanto, torchao, unreadable
-from quantcore.checkpoints.layouts import bitsandbytes_4bit as bnb
-from quantcore.checkpoints.layouts import bitsandbytes_int8 as int8
-from quantcore.checkpoints.layouts.compressed_tensors_groups import read_groups
+from quantcore.checkpoints.layouts import bitsandbytes as bnb
+from quantcore.checkpoints.layouts.compressed_tensors import read_groups
 from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.origin.rivals import readings
 from quantcore.checkpoints.protocol.release import Release
@@ -128,9 +127,9 @@ REFUSED = [
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("U8", 1), quant_map=stored("F32", 16))), "of 'm' is missing"),
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1), quant_map=stored("F32", 15))), "table of 16"),
     (lambda: bnb.layout_of("m", "nf4", named(weight=stored("U8", 32, 1), absmax=stored("F32", 1), quant_map=stored("U8", 16))), "table of 16"),
-    (lambda: int8.layout_of("m", named(weight=stored("U8", 4, 8), SCB=stored("F32", 4))), "one number per row"),
-    (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8, 1), SCB=stored("F32", 4))), "one number per row"),
-    (lambda: int8.layout_of("m", named(weight=stored("I8", 4, 8), SCB=stored("F32", 8))), "one number per row"),
+    (lambda: bnb.layout_of_int8("m", named(weight=stored("U8", 4, 8), SCB=stored("F32", 4))), "one number per row"),
+    (lambda: bnb.layout_of_int8("m", named(weight=stored("I8", 4, 8, 1), SCB=stored("F32", 4))), "one number per row"),
+    (lambda: bnb.layout_of_int8("m", named(weight=stored("I8", 4, 8), SCB=stored("F32", 8))), "one number per row"),
     (lambda: bnb._read_state(stored("U8", bnb.MAX_STATE + 1)), "too long"),
 ]  # fmt: skip
 

@@ -32,17 +32,12 @@ from suspects import (
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.findings.against import (
-    causes,
-    numbers,
-    others,
-)
+from quantcore.checkpoints.findings.against import judge, numbers, others
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit
-from quantcore.checkpoints.findings.walk import Box
+from quantcore.checkpoints.findings.walk import Box, Ordered
 
 # Numbers
 
@@ -410,7 +405,7 @@ def test_how_much_each_hypothesis_needs(tmp_path):
     for number, (name, stored) in enumerate(given):
         original = x[0].flip(0) if stored.get(W, x).dim() == 1 else x * by if number % 2 else x * by[:, None]
         s = suspect(tmp_path / f"{number}", stored, original, name)
-        for hypothesis in dict.fromkeys((*causes.LOCAL, *causes.GLOBAL, *causes.OF_PLACES)):
+        for hypothesis in dict.fromkeys((*judge.LOCAL, *judge.GLOBAL, *judge.OF_PLACES)):
             for e in hypothesis(s):
                 assert e.complexity == complexity_of(e), e.kind
                 assert 0 <= e.fit.relative < math.inf
@@ -421,22 +416,22 @@ def test_how_much_each_hypothesis_needs(tmp_path):
 def test_the_simplest_cause_wins(tmp_path):
     """Of those that explain an error about equally well; none if nothing does."""
     x = weight(64, 64)
-    assert causes.cause_of(suspect(tmp_path / "sign", {W: -x}, x, "")).kind == "sign_flipped"
-    assert causes.cause_of(suspect(tmp_path / "half", {W: 2 * x}, x, "")).kind == "constant_factor"
-    assert causes.cause_of(suspect(tmp_path / "t", {W: x.T.contiguous()}, x, "")).kind == "transposed"
-    assert causes.cause_of(suspect(tmp_path / "rows", {W: x[permutation(64)]}, x, "")).kind == "rows_permuted"
-    assert causes.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind == "columns_permuted"
-    assert causes.cause_of(suspect(tmp_path / "other", {W: weight(64, 64, 9)}, x, "")) is None
+    assert judge.cause_of(suspect(tmp_path / "sign", {W: -x}, x, "")).kind == "sign_flipped"
+    assert judge.cause_of(suspect(tmp_path / "half", {W: 2 * x}, x, "")).kind == "constant_factor"
+    assert judge.cause_of(suspect(tmp_path / "t", {W: x.T.contiguous()}, x, "")).kind == "transposed"
+    assert judge.cause_of(suspect(tmp_path / "rows", {W: x[permutation(64)]}, x, "")).kind == "rows_permuted"
+    assert judge.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind == "columns_permuted"
+    assert judge.cause_of(suspect(tmp_path / "other", {W: weight(64, 64, 9)}, x, "")) is None
     many = [Explained(kind, "", {}, Fit(1, relative), complexity)
             for kind, relative, complexity in (("a", 0.100, 3), ("b", 0.114, 1), ("c", 0.116, 0), ("d", 0.110, 1))]  # fmt: skip
-    assert causes._simplest(many).kind == "d"
-    assert causes._simplest(many[:1]).kind == "a"
+    assert judge._simplest(many).kind == "d"
+    assert judge._simplest(many[:1]).kind == "a"
     two = x.clone()
     two[[3, 9]] = two[[9, 3]]
     s = suspect(tmp_path / "two", releases.ct_int4(M, two), x)
-    found = causes.cause_of_places(s)
+    found = judge.cause_of_places(s)
     assert (found.kind, found.facts["moved"], found.facts["order"]) == ("rows_permuted", 2, "row 3 and row 9 exchanged")
-    assert causes.cause_of_places(suspect(tmp_path / "sound", releases.ct_int4(M, x), x)) is None
+    assert judge.cause_of_places(suspect(tmp_path / "sound", releases.ct_int4(M, x), x)) is None
 
 
 def test_what_a_suspect_knows_of_its_siblings(tmp_path):

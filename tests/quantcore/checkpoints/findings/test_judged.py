@@ -13,8 +13,8 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _is_wide, _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Explained, Fit
+from quantcore.checkpoints.findings.walk import Ordered
 
 
 def kinds(s, measure, **others):

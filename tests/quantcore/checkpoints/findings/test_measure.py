@@ -15,8 +15,7 @@ from quantcore.checkpoints.findings.against import measure as module
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import decibels_of, far
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
-from quantcore.checkpoints.findings.walk import Box
+from quantcore.checkpoints.findings.walk import Box, Ordered
 
 RUNS = COLUMNS // GROUP
 
@@ -65,7 +64,7 @@ def test_what_is_counted(tmp_path, monkeypatch):
             assert (p.steps, p.excess) == (pytest.approx(float(units[place]), rel=1e-4), pytest.approx(float(units[place]) - 0.5, rel=1e-3))
         means = (torch.where(inner, units**2, 0.0).reshape(ROWS, RUNS, GROUP).sum(-1) / inner.reshape(ROWS, RUNS, GROUP).sum(-1).clamp(min=1)) * 12
         assert m.runs[0] == (pytest.approx(float(means[11, 0]), rel=1e-5), 11, 0)
-        assert [r[0] for r in m.runs] == pytest.approx(means.reshape(-1).sort(descending=True).values[: module.KEPT].tolist(), rel=1e-4)
+        assert [r[0] for r in m.runs] == pytest.approx(means.reshape(-1).sort(descending=True).values[: module.RUNS].tolist(), rel=1e-4)
         for mean, row, column in m.runs:
             assert mean == pytest.approx(float(means[row, column // GROUP]), rel=1e-4)
         by_row = torch.where(inner, units**2, 0.0).sum(1) / inner.sum(1)

@@ -28,12 +28,10 @@ from suspects import (
 )
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings.against import (
-    orders,
-)
+from quantcore.checkpoints.findings.against import orders
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.suspect import Suspect
+from quantcore.checkpoints.findings.walk import Ordered
 
 # Orders
 

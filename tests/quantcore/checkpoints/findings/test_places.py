@@ -9,36 +9,17 @@ import releases
 import torch
 from checkpoint_cases import case, flipped
 from releases import WRITERS, save
-from suspects import (
-    COLUMNS,
-    ROWS,
-    M,
-    W,
-    awq_of,
-    awq_stored,
-    ct_stored,
-    grid_of,
-    of_layers,
-    suspect,
-    weight,
-)
+from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of, of_layers, suspect, weight
 
 from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.findings.against import (
-    global_scales,
-    places,
-    plain,
-    said,
-)
+from quantcore.checkpoints.findings.against import global_scales, places, plain
 from quantcore.checkpoints.findings.against.grid import Grid
 from quantcore.checkpoints.findings.against.judge import _Judgement, judge
-from quantcore.checkpoints.findings.against.leak import leak_of
-from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.measure import Measure, leak_of
 from quantcore.checkpoints.findings.against.nearest import Nearest
-from quantcore.checkpoints.findings.against.ordered import Ordered
-from quantcore.checkpoints.findings.walk import Box
+from quantcore.checkpoints.findings.walk import Box, Ordered
 
 # Places
 
@@ -156,7 +137,7 @@ def test_codes_at_one_place(tmp_path):
     wrong[7, 33] -= 16 * (wrong[7, 33] > 7)
     s, lines, _, _ = wrong_at(tmp_path, ct_stored(wrong, step), x)
     assert lines.codes_at(7, 33) == (int(wrong[7, 33]) & 15, int(q[7, 33]) & 15)
-    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    (finding,) = places.of_codes_and_runs(s.measure, s.tensor)
     assert finding.kind == "code_impossible"
     steps = float((x - wrong * step).abs()[7, 33] / step[7, 33])
     assert finding.facts == {
@@ -184,12 +165,12 @@ def test_two_bits_of_a_code(tmp_path):
     changed = (int(q[7, 33]) & 15) ^ 6
     wrong[7, 33] = changed - 16 if changed > 7 else changed
     s, *_ = wrong_at(tmp_path, ct_stored(wrong, step), x)
-    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    (finding,) = places.of_codes_and_runs(s.measure, s.tensor)
     assert "bit" not in finding.facts
     assert "flipped" not in finding.sentence
     for bit, words in ((0, "(bit 0 of the stored number is flipped)"), (-1, "columns 0 to 31:")):
         place = places.Place(3, 0, 32, "scale", 1.5, bit, 0.5, 0.1)
-        assert words in said._of_places(s.layout, [place]).sentence
+        assert words in places._of_places(s.layout, [place]).sentence
 
 
 def test_runs_that_nothing_explains(tmp_path):
@@ -199,7 +180,7 @@ def test_runs_that_nothing_explains(tmp_path):
     zero = q.clone()
     zero[9, 32:64], zero[30, 96:] = 0, 0
     s, *_ = wrong_at(tmp_path / "zero", ct_stored(zero, step), x)
-    (finding,) = [f for f in said.of_codes_and_runs(s.measure, s.tensor) if f.kind == "zeroed"]
+    (finding,) = [f for f in places.of_codes_and_runs(s.measure, s.tensor) if f.kind == "zeroed"]
     assert finding.facts == {"runs": 2, "row": 9, "first": 32, "last": 63}
     noise = q.clone()
     generator = torch.Generator().manual_seed(4)
@@ -253,7 +234,7 @@ def test_places_of_one_cause(tmp_path):
     for row, start in ((20, 64), (20, 0), (31, 96)):
         wrong[row, start : start + 32] *= 3.0
     s = suspect(tmp_path / "three", ct_stored(q, wrong), x)
-    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    (finding,) = places.of_codes_and_runs(s.measure, s.tensor)
     before, after = run_errors(x, q * wrong, y, 20, slice(0, 32))
     assert finding.kind == "scale_wrong"
     assert finding.facts == {
@@ -264,17 +245,17 @@ def test_places_of_one_cause(tmp_path):
     wrong = step.clone()
     wrong[20, :64] *= 3.0
     s = suspect(tmp_path / "row", ct_stored(q, wrong), x)
-    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    (finding,) = places.of_codes_and_runs(s.measure, s.tensor)
     assert (finding.facts["runs"], finding.facts["rows"]) == (2, 1)
     assert "2 blocks of row 20" in finding.sentence
     wrong[20, 32:64] /= 2
     s = suspect(tmp_path / "two causes", ct_stored(q, wrong), x)
-    assert [f.facts["factor"] for f in said.of_codes_and_runs(s.measure, s.tensor)] == pytest.approx([3.0, 1.5], rel=0.03)
+    assert [f.facts["factor"] for f in places.of_codes_and_runs(s.measure, s.tensor)] == pytest.approx([3.0, 1.5], rel=0.03)
     q, z, step = awq_of(x)
     off = z.clone()
     off[20, 64:96] += 2
     s = suspect(tmp_path / "zero", awq_stored(q, off, step), x, "awq")
-    (finding,) = said.of_codes_and_runs(s.measure, s.tensor)
+    (finding,) = places.of_codes_and_runs(s.measure, s.tensor)
     assert (finding.kind, finding.facts["steps"], finding.facts["first"], finding.facts["last"]) == ("zero_point_wrong", 2, 64, 95)
     assert "row 20, columns 64 to 95" in finding.sentence
 

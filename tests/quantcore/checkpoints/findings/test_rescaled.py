@@ -11,7 +11,6 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.findings.against import rescaled
-from quantcore.checkpoints.findings.against.ordered import Ordered
 from quantcore.checkpoints.findings.against.rescaled import (
     Norms,
     Rescaled,
@@ -19,6 +18,7 @@ from quantcore.checkpoints.findings.against.rescaled import (
     error_of,
     row_factors,
 )
+from quantcore.checkpoints.findings.walk import Ordered
 
 NORM = "model.layers.1.input_layernorm.weight"
 

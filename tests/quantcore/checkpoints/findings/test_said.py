@@ -7,7 +7,7 @@ import pytest
 import torch
 from suspects import COLUMNS, ROWS, W, ct_stored, grid_of, suspect, weight
 
-from quantcore.checkpoints.findings.against import places, said
+from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.nearest import KEPT, Beyond, Nearest
 from quantcore.checkpoints.findings.against.places import Place
@@ -24,7 +24,7 @@ def sound(tmp_path):
 def codes(s, lines, monkeypatch, found, taken=(), **more):
     nearest = Nearest(0.0, 0.0, tuple(found), **{"unexplained": len(found), "in_few_columns": False} | more)
     monkeypatch.setattr(Measure, "nearest", nearest)
-    return said._codes(s.measure, lines, set(taken))
+    return places._codes(s.measure, lines, set(taken))
 
 
 def test_the_code_that_is_farthest_off_is_said(sound, monkeypatch):
@@ -83,14 +83,14 @@ def test_from_where_on_a_block_is_far(is_nearest, is_zero, mean, bulk, before, k
     m = replace(s.measure, bulk=bulk, runs=[(mean, 20, 64)])
     run = lines.run(20, 64)
     left = [(Place(20, 64, 96, "", 1.0, -1, before, math.inf), replace(run, y=run.y * (0 if is_zero else -1)))]
-    found = said._worse(m, lines, left)
+    found = places._worse(m, lines, left)
     assert [f.kind for f in found] == [kind] * bool(kind)
     if kind == "zeroed":
         assert found[0].facts == {"runs": 1, "row": 20, "first": 64, "last": 95}
     elif kind:
         assert found[0].facts == {"runs": 1, "row": 20, "first": 64, "last": 95, "before": before}
     # a run whose level is not among those kept is not far
-    assert said._worse(replace(m, runs=[(mean, 20, 32), (mean, 21, 64)]), lines, left) == []
+    assert places._worse(replace(m, runs=[(mean, 20, 32), (mean, 21, 64)]), lines, left) == []
 
 
 def test_the_worst_block_is_said(sound, monkeypatch):
@@ -102,7 +102,7 @@ def test_the_worst_block_is_said(sound, monkeypatch):
     for row, column, before in at:
         run = lines.run(row, column)
         left.append((Place(row, column, column + 32, "", 1.0, -1, before, math.inf), replace(run, y=-run.y)))
-    (finding,) = said._worse(m, lines, left)
+    (finding,) = places._worse(m, lines, left)
     assert finding.facts == {"runs": 3, "row": 20, "first": 64, "last": 95, "before": 4.0}
 
 
@@ -111,14 +111,14 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     """Errors up to a part of the mean square of the weight don't count."""
     s, _, lines = sound
     monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False))
-    monkeypatch.setattr(said, "_MATTERS", 0.0625)  # so that the limit is exact
+    monkeypatch.setattr(places, "_MATTERS", 0.0625)  # so that the limit is exact
     m = replace(s.measure, bulk=1.0, runs=[(100.0, 20, 64)], sums=replace(s.measure.sums, xx=original * ROWS * COLUMNS))
     x, y = torch.zeros(32), torch.ones(32)
     x[:1], y[1:] = 0.0, 0.0
     x[1], y[0] = 1.0, 1.0  # Σe² = 2 = 0.0625 · 32
     run = replace(lines.run(20, 64), x=x, y=y)
     left = [(Place(20, 64, 96, "", 1.0, -1, 1.5, math.inf), run)]
-    assert bool(said._worse(m, lines, left)) is is_said
+    assert bool(places._worse(m, lines, left)) is is_said
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
 )  # fmt: skip
 def test_factors_that_are_one_cause(factors, groups):
     """To one decimal above 1, to three below."""
-    found = list(said.alike([Place(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], said._cause).values())
+    found = list(places.alike([Place(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], places._cause).values())
     assert [len(group) for group in found] == [len(factors) // groups] * groups
 
 
 def test_another_number_or_bit_is_another_cause():
     first = Place(3, 0, 32, "scale", 2.0, -1, 0.5, 0.1)
     for other in (replace(first, what="min"), replace(first, bit=4)):
-        assert list(said.alike([first, other], said._cause).values()) == [[first], [other]]
+        assert list(places.alike([first, other], places._cause).values()) == [[first], [other]]

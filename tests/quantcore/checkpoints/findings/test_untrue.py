@@ -13,8 +13,7 @@ from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, summary
 from quantcore.checkpoints.findings.extremes import of_siblings
-from quantcore.checkpoints.findings.grouping import grouped
-from quantcore.checkpoints.findings.record import finding_of
+from quantcore.checkpoints.findings.record import finding_of, grouped
 from quantcore.checkpoints.findings.summary import Summary
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import write

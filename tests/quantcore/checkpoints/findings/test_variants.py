@@ -18,8 +18,8 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings import of_parameters
 from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
 from quantcore.checkpoints.layouts import onnx
-from quantcore.checkpoints.layouts.compressed_tensors_groups import Matcher, read_groups
-from quantcore.checkpoints.layouts.onnx_uses import Use
+from quantcore.checkpoints.layouts.compressed_tensors import Matcher, read_groups
+from quantcore.checkpoints.layouts.onnx import Use
 from quantcore.checkpoints.layouts.quanto import _columns, _divisors, _group_size
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.containers.container import Container
-from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.containers.zipped.archive import Archive
+from quantcore.checkpoints.containers.archive import Archive
+from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError

@@ -1,5 +1,8 @@
 """The header of a GGUF file: metadata, then for each tensor its name, shape, type and offset.
 
+It is read from front to back, and no byte beyond it. It does not say how long it is, but its counts give a lower bound for
+the rest of it: that much is read ahead, so that a header of several megabytes takes a few dozen reads.
+
 Format: ggml-org/ggml d99724f2, include/gguf.h, src/gguf.cpp. All numbers are little-endian.
 """
 
@@ -10,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.containers.gguf.cursor import KEPT, Cursor
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.problem import named
 from quantcore.errors import QuantError
 from quantcore.wording import short
 
+MAX_HEADER = 2**26  # bytes; a vocabulary of 250,000 words with its merges takes 12 MB
+KEPT = 1024  # elements of an array; of a longer one, only the first are kept
+_LENGTH = struct.Struct("<Q")
 MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
 VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version, as in gguf-py
 MAX_AXES = 4
 MAX_COUNT = 2**17  # of tensors and of keys; the largest models have a few thousand
-
 _SCALARS = {
     0: "<B",
     1: "<b",
@@ -37,6 +41,78 @@ _SCALARS = {
 _STRING, _ARRAY = 8, 9
 # the smallest size of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
 _LEAST_KEY, _LEAST_TENSOR = 14, 24
+
+
+class Cursor:
+    """Reads forward, and ahead only as far as the header must reach, so never beyond its end."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source, self.position = source, 0
+        self.least = 0  # bytes that the header must still have after the next take
+        self._data, self._start = memoryview(b""), 0
+
+    def view(self, size: int) -> memoryview:
+        """Return the bytes from here on, at least ``size`` of them, without moving on."""
+        have = self._start + len(self._data) - self.position
+        if have < size:
+            self._read_to(self.position + size + self.least)
+        return self._data[self.position - self._start :]
+
+    def take(self, size: int) -> memoryview:
+        """Return the next ``size`` bytes."""
+        found = self.view(size)[:size]
+        self.position += size
+        return found
+
+    def _read_to(self, end: int) -> None:
+        reached = self._start + len(self._data)
+        if end > self.source.size:
+            raise QuantError(
+                f"{named(self.source.name)} is truncated: its header goes on for at least {end - reached:,} bytes after "
+                f"byte {reached:,}, and the file size is {self.source.size:,} bytes; download it again."
+            )
+        if end > MAX_HEADER:
+            raise QuantError(
+                f"The header of {named(self.source.name)} is longer than the limit of {MAX_HEADER:,} bytes; its counts "
+                "or lengths are damaged, download it again."
+            )
+        rest = self._data[self.position - self._start :]
+        self._data = memoryview(bytes(rest) + bytes(self.source.read(reached, end - reached)))
+        self._start = self.position
+
+    def number(self, code: str) -> Any:
+        """Return the next number, by its `struct` code."""
+        return struct.unpack(code, self.take(struct.calcsize(code)))[0]
+
+    def text(self, what: str, strict: bool = True) -> str:
+        """Return the next text; ``what``: what it is, for messages."""
+        raw = bytes(self.take(self.number("<Q")))
+        try:
+            return raw.decode("utf-8", "strict" if strict else "replace")
+        except UnicodeDecodeError:
+            raise QuantError(
+                f"{what} of {named(self.source.name)} is not UTF-8 text; download it again."
+            ) from None
+
+    def texts(self, count: int) -> list[str]:
+        """Skip ``count`` texts, and return the first of them."""
+        kept: list[str] = []
+        after, left = self.least, count
+        while left:
+            self.least = after + 8 * (left - 1)
+            data, done = self.view(8), 0
+            while left and done + 8 <= len(data):
+                size = _LENGTH.unpack_from(data, done)[0]
+                if done + 8 + size > len(data):
+                    break
+                if len(kept) < KEPT:
+                    kept.append(bytes(data[done + 8 : done + 8 + size]).decode("utf-8", "replace"))
+                done, left = done + 8 + size, left - 1
+            self.position += done
+            if not done:  # the next text is longer than what is read so far
+                self.view(8 + size)
+        self.least = after
+        return kept
 
 
 @dataclass(frozen=True)
@@ -92,7 +168,7 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
         key = cursor.text("A key")
         if key in metadata:
             raise QuantError(
-                f"{_quoted(source.name)} has the key {_quoted(key)} twice; convert the model again."
+                f"{named(source.name)} has the key {named(key)} twice; convert the model again."
             )
         metadata[key] = _read_value(cursor, key)
     tensors: dict[str, GgufTensor] = {}
@@ -101,7 +177,7 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
         tensor = _read_tensor(cursor)
         if tensor.name in tensors:
             raise QuantError(
-                f"{_quoted(source.name)} has a duplicate name: two tensors are called {_quoted(tensor.name)}; "
+                f"{named(source.name)} has a duplicate name: two tensors are called {named(tensor.name)}; "
                 "convert the model again."
             )
         tensors[tensor.name] = tensor
@@ -110,7 +186,7 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
 
 def _read_counts(cursor: Cursor) -> tuple[int, int]:
     """Read magic, version and counts; return the number of tensors and of keys."""
-    name = _quoted(cursor.source.name)
+    name = named(cursor.source.name)
     if cursor.source.size < 24 or (magic := bytes(cursor.take(24)))[:4] != MAGIC:
         raise QuantError(f"{name} does not begin like a GGUF file; download it again.")
     version, num_tensors, num_keys = struct.unpack("<IQQ", magic[4:])
@@ -140,7 +216,7 @@ def _read_value(cursor: Cursor, key: str) -> Any:
         return cursor.text("", strict=False)
     if kind != _ARRAY:
         raise QuantError(
-            f"In {_quoted(cursor.source.name)}, the value of {_quoted(key)} has the unknown type {kind}; download it again."
+            f"In {named(cursor.source.name)}, the value of {named(key)} has the unknown type {kind}; download it again."
         )
     kind, count = cursor.number("<I"), cursor.number("<Q")
     values: list[Any]
@@ -151,7 +227,7 @@ def _read_value(cursor: Cursor, key: str) -> Any:
         values = cursor.texts(count)
     else:
         raise QuantError(
-            f"In {_quoted(cursor.source.name)}, {_quoted(key)} is an array of type {kind}, which GGUF does not have; "
+            f"In {named(cursor.source.name)}, {named(key)} is an array of type {kind}, which GGUF does not have; "
             "download it again."
         )
     return values if count <= KEPT else LongArray(count, tuple(values))
@@ -159,7 +235,7 @@ def _read_value(cursor: Cursor, key: str) -> Any:
 
 def _read_tensor(cursor: Cursor) -> GgufTensor:
     name = cursor.text("The name of a tensor")
-    where = f"In {_quoted(cursor.source.name)}, {_quoted(name)}"
+    where = f"In {named(cursor.source.name)}, {named(name)}"
     axes = cursor.number("<I")
     if axes > MAX_AXES:
         raise QuantError(f"{where} claims {axes:,} axes; GGUF has at most {MAX_AXES}, so download it again.")
@@ -174,11 +250,7 @@ def _alignment(metadata: dict[str, Any], name: str) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1) or alignment >= 2**32:
         raise QuantError(
-            f"{_quoted(name)} has the general.alignment {short(str(alignment))}, which is not a power of two; "
+            f"{named(name)} has the general.alignment {short(str(alignment))}, which is not a power of two; "
             "convert the model again."
         )
     return alignment
-
-
-def _quoted(name: str) -> str:
-    return named(name)

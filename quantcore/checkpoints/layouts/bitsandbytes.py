@@ -1,11 +1,14 @@
-"""bitsandbytes in 4 bits, nf4 and fp4: codes are indices into a table, blocks run over the flat weight.
+"""bitsandbytes: nf4 and fp4, whose codes are indices into a table in blocks of the flat weight, and LLM.int8().
 
-``weight`` uint8 [n/2, 1] (or the same bytes as another dtype), the even element in the high bits; ``weight.absmax``
-float32, one per block, of which the last may be shorter; ``weight.quant_map`` float32 [16], the table;
+4 bits: ``weight`` uint8 [n/2, 1] (or the same bytes as another dtype), the even element in the high bits;
+``weight.absmax`` float32, one per block, of which the last may be shorter; ``weight.quant_map`` float32 [16], the table;
 ``weight.quant_state.bitsandbytes__nf4`` JSON: shape, dtype, blocksize. w = table[code] * absmax, in float32, then cast.
-
 If nested, absmax is uint8, itself quantized: absmax = nested_quant_map[code] * nested_absmax[i // 256] +
 nested_offset.
+
+8 bits: ``weight`` int8 [out, in], ``SCB`` float32 [out], max|x| of each row. w = (code * SCB) * float32(1/127), in this
+order. ``weight_format`` uint8: 0 is row-major; the formats for tensor cores (col32, col_turing, col_ampere), which only
+releases before 0.43 have, permute the codes.
 
 Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backends/default/ops.py.
 """
@@ -24,18 +27,15 @@ from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
-from quantcore.checkpoints.protocol.pairs import HIGH_FIRST, LOW_FIRST
+from quantcore.checkpoints.protocol.packed import HIGH_FIRST, LOW_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
-from quantcore.checkpoints.protocol.record import words
-from quantcore.checkpoints.protocol.refused import Deferred
-from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
-from quantcore.checkpoints.protocol.value import CODES, SCALE
+from quantcore.checkpoints.protocol.record import CODES, SCALE, words
+from quantcore.checkpoints.protocol.release import DTYPES, Deferred, Release, attempt
 from quantcore.checkpoints.protocol.views import Repeated, Reshaped, Selected, viewed
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name
-from quantcore.formats import CODEBOOKS, CodebookFormat, Format
-from quantcore.granularity import PerFlatGroup, Shape
+from quantcore.formats import CODEBOOKS, INT8, CodebookFormat, Format
+from quantcore.granularity import PerChannel, PerFlatGroup, Shape
 from quantcore.tensors import load_json
 
 MAX_STATE = 64 * 2**10  # bytes; it takes 80 to 200
@@ -58,7 +58,7 @@ class State:
 
 
 def find(release: Release) -> Iterator[Layout]:
-    """Yield the weights that have a quant_state."""
+    """Yield the weights that have a quant_state, and those that have their scales in ``SCB``."""
     for name in release.stored:
         match = STATE.fullmatch(name)
         if match:
@@ -68,6 +68,9 @@ def find(release: Release) -> Iterator[Layout]:
                 if piece is not None:
                     pieces[last or "weight"] = piece
             yield attempt(match[1], pieces, partial(layout_of, match[1], match[2], pieces))
+    for module, stored in release.modules_with("weight", "SCB"):
+        own = {last: stored[last] for last in ("weight", "SCB", "weight_format") if last in stored}
+        yield attempt(f"{module}.weight", own, partial(layout_of_int8, module, own))
 
 
 def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> Layout:
@@ -183,3 +186,28 @@ def _state(found: Mapping[str, Any], name: str) -> State:
     return State(tuple(shape), dtype, blocksize, nested, float(offset or 0.0))
 
 
+def layout_of_int8(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+    """Return the layout of one module.
+
+    Raises:
+        QuantError: the stored tensors don't fit each other.
+    """
+    weight, scales = pieces["weight"], pieces["SCB"]
+    if weight.dtype != "I8" or len(weight.shape) != 2 or scales.shape != weight.shape[:1]:
+        raise QuantError(
+            f"{named(weight.name)} is {weight.dtype} of shape {weight.shape} with SCB of shape {scales.shape}; "
+            "bitsandbytes stores an int8 matrix and one number per row, so the file is damaged."
+        )
+    return Layout(
+        f"{module}.weight", weight.shape, torch.float32, pieces, {CODES: Numbers(weight), SCALE: Numbers(scales)},
+        "bitsandbytes-int8", words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric"), INT8, PerChannel(0),
+        decoding="of_largest", refuse=partial(_refuse_permuted, module, pieces.get("weight_format")),
+    )  # fmt: skip
+
+
+def _refuse_permuted(module: str, order: StoredTensor | None) -> None:
+    if order is not None and order.num_bytes and any(order.bytes()):
+        raise QuantError(
+            f"{named(f'{module}.weight')} is stored in the order of tensor cores (weight_format "
+            f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
+        )
