@@ -18,11 +18,10 @@ from pages.serving import classroom, log, metrics, models_folder, remote, settin
 from pages.serving.middleware import origins, preview
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
-from pages.serving.middleware.limits import Limits
+from pages.serving.middleware.limits import Limits, UploadLimits
 from pages.serving.middleware.page_head import Opening, Pages
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
-from pages.serving.middleware.uploads import UploadLimits
 from pages.serving.warm import warm_up
 from pages.shared.computing import cache, turn
 

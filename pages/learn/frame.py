@@ -9,15 +9,15 @@ from typing import Any
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn import class_plan, progress
+from pages.learn import class_plan, lesson_pages
 from pages.learn.lesson_pages import LESSON_URLS, OVERVIEW
-from pages.shared import small_print
+from pages.shared import charts
+from pages.shared.charts import theme
 from pages.shared.large import is_large
 from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
 from pages.shared.page import Page
 from pages.shared.state import choice, selection
 from pages.shared.state.mirrored import key_at, typed
-from pages.shared.theme import theme
 from quantcore.figures import typography
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
@@ -41,7 +41,7 @@ def head(name: str) -> str:
     lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
     names, part = list(lesson.steps), class_plan.presented(name)
     _fold()
-    small_print.draw(selection.get().words)
+    charts.small_print(selection.get().words)
     title, st.session_state[_PLACE] = st.columns([6, 1.3], vertical_alignment="center")
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     place, back, on = st.columns(widths, vertical_alignment="center")
@@ -59,7 +59,7 @@ def head(name: str) -> str:
                 _part_button(label, name, part, direction)
     if part is not None:
         class_plan.draw(part)
-    progress.visited(name, step)
+    lesson_pages.visited(name, step)
     return step
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.shared.theme import theme
+from pages.shared.charts import theme
 from quantcore import tensors
 from quantcore.figures import lessons, style
 

@@ -4,7 +4,7 @@ import html
 
 import streamlit as st
 
-from pages.learn import class_plan, frame, miniatures, progress
+from pages.learn import class_plan, frame, lesson_pages, miniatures
 from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, step_key
 
 ACROSS = 4  # cards in a row
@@ -29,7 +29,7 @@ with lessons, st.container(key="learn_cards"):
                 )
                 st.html(
                     f'<p class="qs-card">{html.escape(found.idea)}<br>'
-                    f"<small>{found.minutes} min · {progress.markup(name)}</small></p>"
+                    f"<small>{found.minutes} min · {lesson_pages.progress(name)}</small></p>"
                 )
 
 with plan:

@@ -15,11 +15,11 @@ from pages.maps import arithmetic, component, four_maps
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
 from pages.shared import messages
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.large import is_large
 from pages.shared.state import selection
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import tensors
 from quantcore.analysis import View, element

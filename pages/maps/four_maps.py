@@ -10,10 +10,10 @@ from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.shared import messages
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import pinned
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
 

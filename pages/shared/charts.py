@@ -1,5 +1,6 @@
 """Charts of the pages outside the lessons: as they are, or enlarged for a projector."""
 
+import html
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -12,6 +13,11 @@ from quantcore import figures
 
 T = TypeVar("T")
 _CONFIG = {"modeBarButtonsToRemove": ["toImage"]}
+
+
+def theme() -> str:
+    """The visitor's theme: "light" or "dark"."""
+    return st.context.theme.type or "light"
 
 
 def sized(figure: go.Figure) -> go.Figure:
@@ -43,3 +49,13 @@ def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Calla
                 return
 
     draw(figure, theme=None, key=key, on_select=clicked, selection_mode="points")
+
+
+def small_print_attribute(words: str) -> str:
+    """The attribute of an element of HTML that the page draws in any case; the first one on a page counts."""
+    return f'data-shown="{html.escape(words)}"'
+
+
+def small_print(words: str) -> None:
+    """Draw an unseen element that has the attribute, on pages without another that could have it."""
+    st.container(key="qs_small_print").html(f"<p {small_print_attribute(words)}></p>")

@@ -4,11 +4,7 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import streamlit as st
-
-import quantcore as qc
 
 
 def error(text: str, place: Any = st) -> None:
@@ -41,17 +37,6 @@ def lines(rows: Iterable[str], name: str = "", hang: int = 0, heading: str = "")
     shown = (f"{span}{html.escape(row)}</span>" for row in rows) if hang else [html.escape(chr(10).join(rows))]
     above = f"<p style='margin:0 0 .5rem'><strong>{html.escape(heading)}</strong></p>" if heading else ""
     st.html(f"{above}<pre class='{name}' style='{style}'>{''.join(shown)}</pre>")
-
-
-def sqnr_column(
-    frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
-) -> tuple[pd.DataFrame, Any]:
-    """A table and the configuration of its SQNR column: numbers, or text if one is infinite; NaN stays empty."""
-    values = frame[name]
-    if not np.isinf(values).any():
-        return frame, st.column_config.NumberColumn(label, format=pattern)
-    words = [None if np.isnan(v) else pattern % v if np.isfinite(v) else qc.decibels(v) for v in values]
-    return frame.assign(**{name: words}), st.column_config.TextColumn(label, alignment="right")
 
 
 def plain(text: str) -> str:

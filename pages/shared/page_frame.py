@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import cards, messages, small_print
+from pages.shared import cards, charts, messages
 from pages.shared.state import selection
 from pages.shared.state.selection import Current
 
@@ -54,7 +54,7 @@ def page_frame(
     if top is not None:
         top(chosen)
     else:
-        small_print.draw(chosen.words)
+        charts.small_print(chosen.words)
         st.title(title, anchor=False)
         if caption:
             st.caption(caption)

@@ -1,12 +1,168 @@
-"""Tables of results: which rows are shown, where a click leads, and the files with their rows."""
+"""Tables of results: labels of columns and formats of their numbers, which rows are shown, where a click leads, and the
+files with their rows.
 
-from collections.abc import Callable, Sequence
+In code a column has quantcore's name (``sqnr_db``); its label is defined only here. The number format and the width of
+a column follow from all its numbers, so that none is truncated.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+import quantcore as qc
+
+LABELS = {
+    # of schemes and blocks
+    "name": "Name",
+    "scheme": "Scheme",
+    "format": "Format",
+    "library": "Library",
+    "method": "Method",
+    "block": "Block",
+    "scale": "Scale",
+    "zero_point": "Zero point",
+    "low": "Low",
+    "high": "High",
+    "offset": "Offset (AIMET)",
+    "min": "Min",
+    "max": "Max",
+    # metrics
+    "bits_per_element": "Bits per element",
+    "sqnr_db": "SQNR (dB)",
+    "SQNR": "SQNR (dB)",
+    "mse": "MSE",
+    "MSE": "MSE",
+    "mae": "MAE",
+    "sse": "Sum of squared errors",
+    "rmse": "RMSE",
+    "max_abs_error": "max |error|",
+    "cosine": "Cosine similarity",
+    "clipped": "Clipped",  # its cells show the percent sign
+    "clipped_fraction": "Clipped",
+    "clipping_sse": "Clipping error (SSE)",
+    "rounding_sse": "Rounding error (SSE)",
+    "codes_used": "Codes used",
+    "codes_available": "Codes available",
+    "seconds": "Time (s)",
+    "refused": "Not supported because",
+    "codes that differ": "Codes that differ",
+    # of number formats
+    "bits": "Bits",
+    "values": "Values",
+    "lowest normal": "Smallest normal",
+    "smallest": "Smallest above 0",
+    "epsilon": "Epsilon",
+    "code": "Code",
+    "rounds to": "Rounds to",
+    "error": "Error",
+    "note": "Note",
+}
 T = TypeVar("T")
+PERCENT = {"clipped", "clipped_fraction"}  # stored as fractions
+DIGIT, LETTER, MARGIN = 7, 6.2, 22  # px: per digit, per letter of a header, and padding
+MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # columns whose largest number is outside use scientific notation
+
+
+def label(name: str) -> str:
+    """The label of a column."""
+    return LABELS[name]
+
+
+def number_format(values: Any, digits: int = 4) -> str:
+    """Return the printf format of a column: for integers, for very small or large numbers, and for others.
+
+    >>> number_format([3.0, -8.0]), number_format([0.5, -6e-5]), number_format([0.0, 6e-5]), number_format([2.5e9])
+    ('%d', '%.4g', '%.3e', '%.3e')
+    """
+    finite = _numbers(values)
+    largest = float(np.abs(finite).max(initial=0.0))
+    if largest < MAX_FIXED and (finite == np.round(finite)).all():
+        return "%d"
+    return f"%.{digits}g" if MIN_FIXED <= largest < MAX_FIXED else f"%.{digits - 1}e"
+
+
+def width(values: Any, shown: str, head: str) -> int:
+    """Return the width in px that a column needs for its longest number and its header."""
+    longest = max((len(written(v, shown)) for v in np.unique(_numbers(values))), default=1)
+    return int(max(DIGIT * longest, LETTER * len(head))) + MARGIN
+
+
+def filling(key: str, rows: int) -> DeltaGenerator:
+    """A place for a table of so many rows that fills the window to its bottom (page.css), but has no empty rows; give the
+    table the height "stretch".
+    """
+    st.html(f"<style>html{{--qs-rows:{rows}}}</style>")
+    return st.container(key=key, height=400, border=False)
+
+
+def columns(
+    frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), heads: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the configuration of all columns of a table except ``skip``, for st.dataframe.
+
+    Args:
+        digits: significant digits of numbers.
+        heads: labels that replace those of `LABELS`, by column.
+    """
+    found: dict[str, Any] = {}
+    for name in frame.columns:
+        if name in skip:
+            continue
+        head, values = (heads or {}).get(name) or LABELS[name], frame[name]
+        if pd.api.types.is_bool_dtype(values) or not pd.api.types.is_numeric_dtype(values):
+            found[name] = st.column_config.Column(head)
+            continue
+        if name in PERCENT:
+            found[name] = st.column_config.NumberColumn(head, format="percent")
+            continue
+        shown = number_format(values, digits)
+        found[name] = st.column_config.NumberColumn(head, format=shown, width=width(values, shown, head))
+    return found
+
+
+def numbers(frame: pd.DataFrame, digits: int = 6) -> dict[str, Any]:
+    """Return the configuration of a table whose numbers are all of one kind: one format and width for all columns."""
+    if frame.to_numpy().dtype.kind == "i":
+        return {}
+    shown = number_format(frame.to_numpy(), digits)
+    room = width(frame.to_numpy(), shown, "")
+    return {name: st.column_config.NumberColumn(format=shown, width=room) for name in frame.columns}
+
+
+def sqnr_column(
+    frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
+) -> tuple[pd.DataFrame, Any]:
+    """A table and the configuration of its SQNR column: numbers, or text if one is infinite; NaN stays empty."""
+    values = frame[name]
+    if not np.isinf(values).any():
+        return frame, st.column_config.NumberColumn(label, format=pattern)
+    words = [None if np.isnan(v) else pattern % v if np.isfinite(v) else qc.decibels(v) for v in values]
+    return frame.assign(**{name: words}), st.column_config.TextColumn(label, alignment="right")
+
+
+def _numbers(values: Any) -> np.ndarray:
+    array = np.asarray(values, np.float64).reshape(-1)
+    return array[np.isfinite(array)]
+
+
+def written(value: float, shown: str) -> str:
+    """A number as the browser writes it: %g is positional down to 1e-6.
+
+    >>> written(6.948e-05, "%.4g"), written(6.948e-05, "%.3e"), written(0.5, "%.4g")
+    ('0.00006948', '6.948e-5', '0.5')
+    """
+    text = shown % value
+    if shown.endswith("e"):
+        digits, _, power = text.partition("e")
+        return f"{digits}e{int(power):+d}"
+    rounded = float(text)
+    return (
+        np.format_float_positional(rounded, trim="-") if 1e-6 <= abs(rounded) < 1e21 or not rounded else text
+    )
 
 
 def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from pages.shared.cards import Card
-from pages.shared.theme import theme
+from pages.shared.charts import theme
 from pages.sidebar import tensor_controls
 from quantcore import figures, tensors
 

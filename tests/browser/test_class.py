@@ -11,7 +11,7 @@ import pytest
 from page_rest import at_rest
 from playwright.sync_api import expect
 
-from pages.learn.classroom import plan
+from pages.learn.classroom import controls
 from pages.learn.classroom.questions import Source
 from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.classroom.store import BOUNCE
@@ -122,7 +122,7 @@ def test_a_class_is_asked_answers_and_sees_why(
     assert presenter.code not in presenter.app.page.evaluate("document.qsAddress()")
     assert presenter.code not in presenter.projector.page.evaluate("document.qsAddress()")
     anna, ben = phones(presenter.code), phones(presenter.code)
-    first = plan.questions()[0]
+    first = controls.questions()[0]
     presenter.expect_shown("2 joined")
     presenter.press("PageDown", "Reveal")
     presenter.app.page.keyboard.press("PageDown")  # the same press again
@@ -145,9 +145,9 @@ def test_twelve_phones_and_a_projector(
     presenter = Presenter(new_app, server)
     students = [phones(presenter.code) for _ in range(12)]
     label = "Ask the first question"
-    for number, question in enumerate(plan.questions(), 1):
+    for number, question in enumerate(controls.questions(), 1):
         presenter.expect_next(label)
-        label = "Ask the next question" if number < len(plan.questions()) else "No further question"
+        label = "Ask the next question" if number < len(controls.questions()) else "No further question"
         presenter.press("PageDown", "Reveal")
         given = []
         for i, student in enumerate(students):
@@ -174,7 +174,7 @@ def test_twelve_phones_and_a_projector(
     for student in students:
         student.page.bring_to_front()
         student.app.wait("document.querySelector('h1').textContent.includes('vote 2')")
-        student.answer(*plan.questions()[-1].right)
+        student.answer(*controls.questions()[-1].right)
     presenter.press("PageDown", label)
     presenter.expect_shown("→ 100% right")
 

@@ -23,7 +23,7 @@ from visitor import COOKIE, Visitor
 
 from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.settings import Settings
-from pages.serving.tensor_store import configured as tensor_store
+from pages.serving.tensor_store import store as tensor_store
 from quantcore import tensors
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason=SKIP)

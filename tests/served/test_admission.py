@@ -13,8 +13,7 @@ from served import serve
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.visitor import Visitor, visit
-from pages.serving.work.admission import Turn
-from pages.serving.work.lanes import WorkKind
+from pages.serving.work.admission import Turn, WorkKind
 from pages.shared.computing import turn
 
 LARGE = "3072x3072"  # 38 MB, which need more than half of the 44 MB for large work: one at a time

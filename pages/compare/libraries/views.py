@@ -9,10 +9,10 @@ import streamlit as st
 import quantcore as qc
 from pages.compare.libraries import controls
 from pages.maps import arithmetic
-from pages.shared import charts, headers, messages
+from pages.shared import charts, messages, tables
+from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from pages.sidebar import unsupported
 from quantcore import figures
 
@@ -34,7 +34,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     make = lambda: qc.library_table(cache.values(tensor), scheme, a)  # noqa: E731
     frame = cache.cached(tensor, f"libraries {scheme} {a}", make, needs.LIBRARIES, long=True)
     taken = frame[frame["refused"] == ""].drop(columns="refused")
-    taken, sqnr = messages.sqnr_column(taken, "sqnr_db", headers.label("sqnr_db"))
+    taken, sqnr = tables.sqnr_column(taken, "sqnr_db", tables.label("sqnr_db"))
     event: Any = st.dataframe(
         taken,
         hide_index=True,
@@ -42,8 +42,8 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
         on_select="rerun",
         selection_mode="single-row",
         column_config={
-            **headers.columns(taken, heads={"codes that differ": f"Codes that differ from {a.name}"}),
-            **headers.columns(taken[["scale"]], 9, heads={"scale": "Scale of the first block"}),
+            **tables.columns(taken, heads={"codes that differ": f"Codes that differ from {a.name}"}),
+            **tables.columns(taken[["scale"]], 9, heads={"scale": "Scale of the first block"}),
             "sqnr_db": sqnr,
         },
     )

@@ -9,9 +9,9 @@ import quantcore as qc
 from pages.compare.match import code_on_tensor
 from pages.serving import settings
 from pages.shared import cards, lesson_plan, messages
+from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.mistakes import CASES, compare, lines
 from quantcore.pasted import KINDS, MOST, lines_of

@@ -8,9 +8,9 @@ import quantcore as qc
 from pages.compare.match import run, views
 from pages.compare.match.controls import Inputs
 from pages.shared import charts, messages
+from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from quantcore import figures, pasted
 
 _CHOSEN, _ELEMENT = "match_code_chosen", "match_code_element"

@@ -7,11 +7,11 @@ import streamlit as st
 
 import quantcore as qc
 from pages.compare.schemes import controls
-from pages.shared import charts, headers, messages, tables
+from pages.shared import charts, messages, tables
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import leaving
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.figures import AXES
@@ -116,7 +116,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 def rows_table(frame: pd.DataFrame) -> None:
     """Draw the table; selecting rows chooses the schemes of the error maps."""
-    shown, sqnr = messages.sqnr_column(frame[COLUMNS], "sqnr_db", headers.label("sqnr_db"))
+    shown, sqnr = tables.sqnr_column(frame[COLUMNS], "sqnr_db", tables.label("sqnr_db"))
     st.dataframe(
         shown,
         hide_index=True,
@@ -124,9 +124,9 @@ def rows_table(frame: pd.DataFrame) -> None:
         key=TABLE,
         on_select=partial(_choose, tuple(frame["name"])),
         selection_mode="multi-row",
-        column_config=headers.columns(frame[COLUMNS])
+        column_config=tables.columns(frame[COLUMNS])
         | {
-            "name": st.column_config.TextColumn(headers.label("name"), width="large"),
+            "name": st.column_config.TextColumn(tables.label("name"), width="large"),
             "sqnr_db": sqnr,
         },
     )

@@ -8,9 +8,9 @@ import streamlit as st
 import quantcore as qc
 from pages.explore.formats import bits, views
 from pages.shared import charts, messages
+from pages.shared.charts import theme
 from pages.shared.page_frame import page_frame
 from pages.shared.state import choice
-from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.numerics import WORDS
 

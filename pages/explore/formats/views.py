@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 
 import quantcore as qc
-from pages.shared import headers, messages
+from pages.shared import messages, tables
 from pages.shared.computing import cache
 from pages.shared.state import choice
 from pages.shared.state.selection import Tensor
@@ -120,8 +120,8 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
         frame,
         hide_index=True,
         placeholder="–",
-        column_config=headers.columns(frame, 6)
-        | {"format": st.column_config.TextColumn(headers.label("format"))},
+        column_config=tables.columns(frame, 6)
+        | {"format": st.column_config.TextColumn(tables.label("format"))},
     )
     st.markdown("\n".join(f"- **{messages.plain(name)}**: {about(fmt)}" for name, fmt in formats.items()))
     st.caption(

@@ -2,20 +2,20 @@
 
 import streamlit as st
 
-from pages.explore.quantize import findings, header, summary, tabs
+from pages.explore.quantize import findings, summary, tabs
 from pages.maps import four_maps
 from pages.shared.computing import cache
 from pages.shared.page_frame import page_frame
 from pages.shared.state import pinned
 from pages.sidebar import unsupported
 
-with st.container(key="explore", gap="xxsmall"), page_frame(top=header.scheme_line) as frame:
+with st.container(key="explore", gap="xxsmall"), page_frame(top=summary.scheme_line) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
     if tensor is not None and scheme is not None:
         result = unsupported.result(tensor, scheme)
         if result is not None:
             with frame.notes:
-                header.library_line(scheme)
+                summary.library_line(scheme)
             report = cache.report(tensor, scheme)
             summary_place = st.container(key="summary")
             findings_place = findings.reserve()

@@ -12,12 +12,49 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.shared import small_print
-from pages.shared.state import selection
+from pages.shared import charts
+from pages.shared.state import mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import Current, Tensor
+from pages.sidebar import scheme_state
 from quantcore.granularity import block_name
 from quantcore.scheme import storage
+
+
+def scheme_line(chosen: Current) -> None:
+    """Draw the editable text form of the scheme, and the pin."""
+    mistyped = st.session_state.pop(scheme_state.TEXT_ERROR, None)  # the field keeps the text for correction
+    key = mirrored.key_of(scheme_state.TEXT)
+    if chosen.scheme is not None and not mistyped:
+        key = mirrored.key_at(scheme_state.TEXT, str(chosen.scheme))
+    # one row instead of columns: fewer elements to draw in every run
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="scheme_row")
+    row.container(key=scheme_state.TEXT).text_input(
+        "Scheme as text",
+        # in addition to the session state: an interrupted run loses a value that is set only there
+        value=str(chosen.scheme or ""),
+        key=key,
+        on_change=scheme_state.apply_text,
+        args=(key,),
+        label_visibility="collapsed",
+        help="The whole scheme in one line: copy it, or type another one and press Enter.",
+    )
+    pinned.button(row, chosen.scheme)
+
+
+def library_line(scheme: qc.Scheme) -> None:
+    """Draw one line on how the chosen library differs from the textbook."""
+    convention = scheme.convention
+    if convention.name == qc.TEXTBOOK.name:
+        return
+    phrases = qc.differences(scheme)
+    summary = "; ".join(phrases) if phrases else "no difference for this scheme"
+    full = html.escape(f"{summary}. Reproduces {convention.call}")
+    st.html(
+        f'<p class="qs-line qs-library"><span title="{full}"><b>{html.escape(convention.library)} '
+        f"{html.escape(convention.version)}</b> against the textbook: {html.escape(summary)}</span></p>"
+    )
+
 
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
@@ -91,7 +128,7 @@ def draw(
     scales = parameters(result, trace)
     facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
     first = (
-        f'<p class="qs-line" data-run="{_next_run()}" {small_print.attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<p class="qs-line" data-run="{_next_run()}" {charts.small_print_attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)

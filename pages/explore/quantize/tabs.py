@@ -14,11 +14,11 @@ from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.four_maps import ARITHMETIC
-from pages.shared import charts, headers
+from pages.shared import charts, tables
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import choice
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import View
 
@@ -68,7 +68,7 @@ def _scales(tensor: Tensor, result: qc.Quantized) -> None:
         make = partial(figures.scales, result, theme=theme())
         charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
     table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))
-    st.dataframe(table, hide_index=True, column_config=headers.columns(table, 6))
+    st.dataframe(table, hide_index=True, column_config=tables.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
         st.caption(
             f"The first {TABLE_ROWS:,} of {result.scale.numel():,} blocks; the .npz file under Export has all of them."
@@ -103,7 +103,7 @@ def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
     names = {name: name for name in MAPS}
     chosen = choice.segmented("Map", "table", names, default="codes", label_visibility="collapsed")
     frame = _frame(data, MAPS[chosen])
-    st.dataframe(frame, column_config=headers.numbers(frame))
+    st.dataframe(frame, column_config=tables.numbers(frame))
     if data.step != (1, 1):
         st.caption(data.legend)
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import range_slider, search, views
+from pages.explore.ranges import range_slider, views
 from pages.maps import four_maps
 from pages.shared import messages
 from pages.shared.computing import cache
@@ -23,7 +23,7 @@ with page_frame(
             bins = views.histogram(tensor, result, block)
             bounds = qc.range_in_use(result, block)
             if isinstance(scheme.range_setting, Search):
-                search.draw(tensor, result, block, bins, bounds)
+                views.trials(tensor, result, block, bins, bounds)
             else:
                 range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
                 try:

@@ -10,10 +10,10 @@ import streamlit as st
 
 import quantcore as qc
 from pages.explore.ranges import range_slider
-from pages.shared import charts, headers, messages
+from pages.shared import charts, messages, tables
+from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
-from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import elements_of
 from quantcore.diagnosis import Box
@@ -148,13 +148,13 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     button = st.column_config.ButtonColumn(
         "", key=_USE, type="tertiary", on_click=_use_row, args=(tuple(mark.setting for mark in found),)
     )
-    frame, sqnr = messages.sqnr_column(pd.DataFrame(rows), "SQNR", headers.label("SQNR"), "%.2f")
+    frame, sqnr = tables.sqnr_column(pd.DataFrame(rows), "SQNR", tables.label("SQNR"), "%.2f")
     st.container(key="rng_table").dataframe(
         frame,
         hide_index=True,
-        column_config=headers.columns(frame, 5, skip=("", "SQNR", "method"))
+        column_config=tables.columns(frame, 5, skip=("", "SQNR", "method"))
         | {
-            "method": st.column_config.TextColumn(headers.label("method"), width="medium"),
+            "method": st.column_config.TextColumn(tables.label("method"), width="medium"),
             "SQNR": sqnr,
             "": button,
         },
@@ -216,3 +216,46 @@ def _read(typed: str, grid: tuple[int, ...]) -> Block:
         last = ", ".join(str(n - 1) for n in grid)
         raise qc.QuantError(f"There is no block {typed[:40]!r}: the last is {last}.")
     return block or None
+
+
+def trials(
+    tensor: Tensor,
+    result: qc.Quantized,
+    block: tuple[int, ...] | None,
+    bins: tuple[np.ndarray, np.ndarray],
+    bounds: tuple[float, float],
+) -> None:
+    """Where one of ggml's searches finds the scale: the histogram with the range in use, and the error of every trial."""
+    scheme = result.scheme
+    make = lambda: qc.search_curve(result, block)  # noqa: E731
+    curve = cache.cached_small(tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape))
+    left, right = st.columns(2)
+    with left:
+        st.markdown("**Elements and the range in use**")
+        charts.draw(
+            figures.range_histogram(*bins, (), bounds, theme=theme()),
+            theme=None,
+            key="rng_histogram_searched",
+        )
+    with right:
+        st.markdown(f"**Trials of {messages.plain(curve.name)}**")
+        charts.draw(figures.search_error(curve, theme=theme()), theme=None, key="rng_search")
+    st.caption(messages.plain(_trials_note(curve, scheme)))
+
+
+def _trials_note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
+    sentences = [
+        f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."
+    ]
+    if curve.measured > 1:
+        sentences.append("A marker's size shows how many groups ended with that trial; errors are means.")
+    if 1 < curve.measured < curve.groups:
+        sentences.append(f"Measured on {curve.measured:,} of {curve.groups:,} groups, evenly spaced.")
+    if scheme.scales is not None:
+        sentences.append("Errors are measured before the scales themselves are quantized.")
+    if scheme.convention.library == "ggml":
+        sentences.append(
+            "This format has no other range settings: ggml finds its scales only this way. A ggml build that fuses "
+            "multiply and add (most arm64 builds) sometimes chooses another trial; this is x86-64 without fusing."
+        )
+    return " ".join(sentences)

@@ -1,16 +1,18 @@
-"""What steers a class: the links to it, the presenter's presses, and the teacher's own questions."""
+"""What steers a class: the links to it, the presenter's presses, the plan of questions, and the teacher's own."""
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.learn import views
-from pages.learn.classroom import plan
+from pages.learn import material, views
 from pages.learn.classroom.questions import NAMES, ask_about
+from pages.learn.classroom.results import lesson_link
 from pages.maps.places import read_element
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -24,6 +26,7 @@ FREE_TEXT = {link.PRESENTER, link.PROJECTOR, ELEMENT}
 KEYS = {MINE, ASKED, *FREE_TEXT}
 MOST_LINK = 8000  # characters of a link that a question keeps
 _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
+SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 
 
 class Opened(NamedTuple):
@@ -56,7 +59,7 @@ def begin() -> None:
     """Begin a class with the questions of the plan (a callback)."""
 
     def do() -> None:
-        code, secret = classroom.begin(st.context.ip_address or "", plan.questions())
+        code, secret = classroom.begin(st.context.ip_address or "", questions())
         st.session_state[_PRESENTED] = f"{code}.{secret}"
         link.write(link.PRESENTER, None)  # of a class that has ended
 
@@ -157,3 +160,25 @@ def _view(is_whole: bool) -> tuple[str, str]:
     if is_whole and len(query) <= MOST_LINK:
         return f"?{query}", ""
     return "", "What you download after class will have no link for it: this tensor's values are too many for one."
+
+
+@functools.cache
+def questions() -> tuple[Question, ...]:
+    """The questions, in the order of the lessons' steps; each links to its step."""
+    return (
+        _question("scale", "code", "codes", material.READINGS, "uint3 asymmetric fixed(0, 100)"),
+        _question("zero_point", "asymmetric", "zero_point", material.RELU, "int4 asymmetric fixed(-1, 4.6)"),
+        _question("granularity", "rows", "scale", material.OUTLIER_ROW, "int4 symmetric per_channel(0)"),
+        *(_exercise(step) for step in ("codes", "scale", "zero_point")),
+    )
+
+
+def _question(lesson: str, step: str, asked: str, x: Any, scheme: str, more: str = "") -> Question:
+    result = qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme))
+    return ask_about(result, asked, lesson_link(lesson, step) + more)
+
+
+def _exercise(step: str) -> Question:
+    """The lesson's question as it is when its link is opened."""
+    tensor, scheme = material.exercise(SEED, qc.Scheme(qc.INT4), step)
+    return _question("predict", step, step, tensor.load(), str(scheme), f"&learn_predict_seed={SEED}")

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn.classroom import controls, plan, results, views
+from pages.learn.classroom import controls, results, views
 from pages.learn.classroom.controls import Opened, press
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -36,7 +36,7 @@ def start() -> None:
         _offer()
     with right:
         st.caption("An example: what a class sees of 24 answers. They are invented; the numbers and reasons are computed.")
-        st.html(views.example(plan.questions()[0]))
+        st.html(views.example(controls.questions()[0]))
 
 
 def _offer() -> None:

@@ -8,9 +8,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.checkpoint import controls
-from pages.models.checkpoint.cell.run import is_remote
+from pages.models.checkpoint.cell import is_remote
 from pages.models.opening import OpenCheckpoint
-from pages.shared import headers, messages, tables
+from pages.shared import messages, tables
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.checkpoints import Checkpoint, CheckpointFinding
@@ -159,7 +159,7 @@ def _list(opened: OpenCheckpoint, every: list[CheckpointFinding]) -> None:
             "sentence": [printable(f.sentence, 1000) for f in every],
         }
     )
-    with headers.filling("ck_findings", len(frame)):
+    with tables.filling("ck_findings", len(frame)):
         tables.clickable(
             frame,
             _FOUND,

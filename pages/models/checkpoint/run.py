@@ -9,11 +9,21 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.models.checkpoint.controls import ShownPart
-from pages.models.opening import Partner
+from pages.models.opening import OpenCheckpoint, Partner, compared
 from pages.serving.work import memory
 from pages.shared.computing import cache
 from pages.shared.computing.long_work import LongWork, WorkStep
-from quantcore.analysis import MapData, Sums, in_tensor, joined, map_data, step_of, sums_of, value_data
+from quantcore.analysis import (
+    MapData,
+    Sums,
+    in_tensor,
+    joined,
+    map_data,
+    sqnr_of,
+    step_of,
+    sums_of,
+    value_data,
+)
 from quantcore.checkpoints import CheckpointTensor, RowLoss, Window, row_loss
 from quantcore.quantization import Quantized
 
@@ -152,3 +162,18 @@ def _map(window: Window, shown: ShownPart, rows: tuple[int, int], step: tuple[in
     view = qc.views.View(columns=shown.columns)
     data = map_data(window.result, view, step=step)
     return in_tensor(data, window.row, window.block, window.original is not None)
+
+
+def sqnr(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> dict[str, float]:
+    """Return the SQNR in dB of each tensor compared so far, by name; compare the rest if it is quick or asked for.
+
+    The SQNR of a tensor that is compared in parts, such as a stack of experts, is that of all its parts.
+    """
+    found = compared.between(original, opened)
+    compared.proceed(found, place)
+    sums: dict[str, tuple[float, float]] = {}
+    for result in found.results:
+        if not result.problem:
+            signal, noise = sums.get(result.other_tensor, (0.0, 0.0))
+            sums[result.other_tensor] = signal + result.power, noise + result.squared_error
+    return {name: float(sqnr_of(signal, noise)) for name, (signal, noise) in sums.items()}

@@ -14,8 +14,8 @@ from pages.maps.picture import Picture
 from pages.models.checkpoint import cell, controls, findings, run
 from pages.models.checkpoint.controls import ShownPart
 from pages.models.opening import OpenCheckpoint, Partner, pairs_of, partner
-from pages.shared import messages, small_print
-from pages.shared.theme import theme
+from pages.shared import charts, messages
+from pages.shared.charts import theme
 from quantcore.analysis import View, element
 from quantcore.checkpoints import CheckpointTensor
 from quantcore.diagnosis import Box
@@ -120,7 +120,7 @@ def _facts(
         for text, hint in facts
     )
     with line.container(horizontal=True, vertical_alignment="center"):
-        words = small_print.attribute(printable(f"{tensor.name} · {tensor.storage}", 300))
+        words = charts.small_print_attribute(printable(f"{tensor.name} · {tensor.storage}", 300))
         st.html(f'<p class="qs-line qs-facts" {words}>{cells}</p>')
         if maps is not None and maps.errors is not None:
             worst = element(View(index=shown.at), shown.shape, *maps.errors.worst)

@@ -10,12 +10,12 @@ from pathlib import PurePath
 import pandas as pd
 import streamlit as st
 
-from pages.models.checkpoint import controls, harm, treemap
+from pages.models.checkpoint import controls, run, treemap
 from pages.models.opening import OpenCheckpoint
-from pages.shared import headers, messages, tables
+from pages.shared import messages, tables
+from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import choice
-from pages.shared.theme import theme
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
 from quantcore.checkpoints import Entry, Totals, facts, listing
@@ -60,7 +60,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) ->
     every = entries(opened)
     lost: dict[str, float] | None = None
     if original is not None and color == controls.SQNR:
-        lost = harm.sqnr(opened, original, st.empty())
+        lost = run.sqnr(opened, original, st.empty())
     left, right = st.columns([5, 6], gap="small")
     with left:
         _treemap(opened, every, lost)
@@ -149,9 +149,9 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
     if lost is not None:
         frame.insert(1, "SQNR", [lost.get(e.name, math.nan) for e in rows])
     frame, sqnr = (
-        messages.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
+        tables.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
     )
-    with headers.filling("ck_list", len(frame)):
+    with tables.filling("ck_list", len(frame)):
         tables.clickable(
             frame,
             _TABLE,

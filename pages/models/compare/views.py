@@ -1,6 +1,7 @@
 """What a comparison found: a summary, a chart, tables of tensors and of the worst blocks, and remarks."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,32 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages.models import opening
-from pages.models.compare import controls, table
+from pages.models.compare import controls
 from pages.models.compare.controls import Chosen
 from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
 from pages.models.opening.controls import SLOTS
-from pages.shared import charts, headers, messages, tables
+from pages.shared import charts, messages, tables
+from pages.shared.charts import theme
 from pages.shared.state import leaving
-from pages.shared.theme import theme
 from quantcore import figures
-from quantcore.checkpoints.comparison import TensorResult, Unpaired, summary
+from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
 from quantcore.wording import count
 
 CHART, TABLE, BLOCKS = "cmp_chart", "cmp_table", "cmp_blocks"
 DRAWN = 2000  # circles in the chart
 LISTED = 100  # worst blocks, and remarks of each kind
 AROUND = 32  # rows shown above and below a place
+SHOWN = [
+    "tensor", "sqnr_db", "mse", "max_abs_error", "cosine", "bits_per_weight", "original_bits_per_weight", "bytes",
+    "shape", "storage", "worst_block", "worst_block_sqnr_db", "different", "nonfinite", "order", "original", "remark",
+]  # fmt: skip
+HEADS = {
+    "tensor": "Tensor", "bits_per_weight": "Bits per weight", "original_bits_per_weight": "Original's bits",
+    "bytes": "Bytes", "shape": "Shape", "storage": "Storage", "worst_block": "Worst block at",
+    "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
+    "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
+}  # fmt: skip
 Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
@@ -50,7 +61,7 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
             _remarks(known, found.comparison.pairing.unpaired)
         return
     st.markdown(messages.plain(summary(known) + _pointers(known)))
-    rows = table.rows_of(known, chosen)
+    rows = rows_of(known, chosen)
     if not rows.empty:
         picture(rows, chosen)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -59,13 +70,13 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
             "Click a bar, circle, row or block to open the tensor there, with the original next to it."
         )
     if part == controls.TENSORS:
-        _table(rows[table.SHOWN], TABLE, tuple(rows["place"]))
+        _table(rows[SHOWN], TABLE, tuple(rows["place"]))
     elif part == controls.BLOCKS:
         _blocks(known, chosen)
     else:
         _remarks(known, found.comparison.pairing.unpaired)
     frame = rows.drop(columns="place")
-    tables.downloads(frame, frame[table.SHOWN], "comparison", table.head)
+    tables.downloads(frame, frame[SHOWN], "comparison", head)
 
 
 def _pointers(known: Sequence[TensorResult]) -> str:
@@ -87,7 +98,7 @@ def _pointers(known: Sequence[TensorResult]) -> str:
 
 def live(found: SharedComparison, chosen: Chosen) -> None:
     """Draw the harm of each tensor compared so far; clicks do nothing while the comparison is running."""
-    rows = table.rows_of(found.results, chosen)
+    rows = rows_of(found.results, chosen)
     charts.draw(_harm(rows, chosen), theme=None, key=f"_cmp_live_{len(found.results)}")
 
 
@@ -135,18 +146,18 @@ def _table(
     frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
 ) -> None:
     """Draw a table; a click on any cell opens the tensor of its row."""
-    names = table.HEADS | (heads or {})
+    names = HEADS | (heads or {})
     sqnrs = [name for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's") if name in frame]
     config: dict[str, Any] = {}
     for name in sqnrs:
-        frame, config[name] = messages.sqnr_column(frame, name, names.get(name) or headers.label(name))
-    used = {name: names.get(name) or headers.label(name) for name in frame.columns}
+        frame, config[name] = tables.sqnr_column(frame, name, names.get(name) or tables.label(name))
+    used = {name: names.get(name) or tables.label(name) for name in frame.columns}
     tables.clickable(
         frame,
         key,
         places,
         _open,
-        column_config=headers.columns(frame, heads=used, skip=sqnrs)
+        column_config=tables.columns(frame, heads=used, skip=sqnrs)
         | config
         | {"tensor": st.column_config.TextColumn("Tensor", width="large")}
         | (
@@ -198,3 +209,34 @@ def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> Non
             )
     if not any(groups.values()):
         st.caption("Every tensor has a partner, and there are no remarks.")
+
+
+def _layers(result: TensorResult) -> list[tuple[int, str]]:
+    """A sort key that puts layer 2 before layer 10."""
+    parts = re.split(r"(\d{1,9})", result.name)
+    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
+
+
+_KEYS: dict[str, Callable[[TensorResult], Any]] = {
+    controls.LAYER: _layers,
+    controls.BYTES: lambda r: -r.num_bytes[1],
+    controls.BITS: lambda r: r.bits_per_weight[1],
+}
+
+
+def rows_of(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
+    """The results as rows, filtered and sorted; ``place`` is where a click leads."""
+    listed = (
+        by_harm(known, chosen.metric)
+        if chosen.sort == controls.HARM
+        else sorted(known, key=_KEYS[chosen.sort])
+    )
+    rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
+    frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
+    searched = ["tensor", "original", "storage", "shape", "order", "remark"]
+    return tables.containing(frame, searched, chosen.words).reset_index(drop=True)
+
+
+def head(column: str) -> str:
+    """What a column is called."""
+    return HEADS.get(column) or tables.label(column)

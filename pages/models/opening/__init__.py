@@ -1,7 +1,7 @@
 """Which checkpoint a visitor opens, and the checkpoint that has been opened."""
 
+from pages.models.opening.compared import Partner, pairs_of, partner
 from pages.models.opening.controls import IMATRIX_KEYS, KEYS, choose
 from pages.models.opening.opened import OpenCheckpoint
-from pages.models.opening.partners import Partner, pairs_of, partner
 
 __all__ = ["IMATRIX_KEYS", "KEYS", "OpenCheckpoint", "Partner", "choose", "pairs_of", "partner"]

@@ -7,11 +7,11 @@ import numpy as np
 import streamlit as st
 
 from pages.models.opening import addresses
+from pages.models.opening.compared import partner
 from pages.models.opening.controls import SLOTS
 from pages.models.opening.opened import OpenCheckpoint
-from pages.models.opening.partners import partner
 from pages.shared.cards import Card
-from pages.shared.theme import theme
+from pages.shared.charts import theme
 from quantcore import figures
 from quantcore.checkpoints import ORIGINALS
 

@@ -9,8 +9,8 @@ from pages.models.sensitivity import controls
 from pages.models.sensitivity.controls import Budget
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import charts, messages, tables
+from pages.shared.charts import theme
 from pages.shared.computing import cache
-from pages.shared.theme import theme
 from quantcore.errors import QuantError
 from quantcore.figures import short_scheme
 from quantcore.figures.checkpoints import size_curve

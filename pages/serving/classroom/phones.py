@@ -25,8 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from pages.serving.classroom import place
-from pages.serving.classroom.question import MOST_FIELDS, as_json
-from pages.serving.classroom.record import ClassError
+from pages.serving.classroom.question import MOST_FIELDS, ClassError, as_json
 from pages.serving.classroom.store import code_of
 from pages.serving.metrics import REFUSED
 from pages.serving.middleware.headers import POLICY, content_security_policy

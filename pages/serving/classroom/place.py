@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pages.serving import settings
-from pages.serving.classroom.question import Question
-from pages.serving.classroom.record import ClassError
+from pages.serving.classroom.question import ClassError, Question
 from pages.serving.classroom.store import ClassStore
 from pages.serving.log import log
 from pages.serving.metrics import REFUSED

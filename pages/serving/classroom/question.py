@@ -1,15 +1,18 @@
-"""A question to a class, and how what students type is read."""
+"""A question to a class, how what students type is read, and its rounds and answers."""
 
 import json
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass
 from decimal import Context, Decimal
-from typing import Self
+from typing import Literal, NamedTuple, Self
 
 from quantcore.errors import QuantError
 
 MOST_FIELDS, MOST_TYPED = 8, 12  # answers to one question, and characters of one
 ROOM = 900  # bytes of what a phone is sent, which has 1,024 with its frame
+Phase = Literal["open", "locked", "revealed"]
+Act = Literal["open", "lock", "reveal", "revote", "reset"]
 _NUMBER = re.compile(r"[-−]?(\d+([.,]\d*)?|[.,]\d+)", re.ASCII)
 
 
@@ -90,3 +93,43 @@ class Question:
 def as_json(content: object) -> str:
     """JSON without spaces, in which a letter of any alphabet stands for itself."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+class ClassError(QuantError):
+    """What a class refuses. ``status``: of the response that says so, as HTTP numbers them."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Round:
+    """One vote on a question. ``number``: in the class; ``vote``: 1, or 2 after a revote, and so on."""
+
+    number: int
+    vote: int
+    phase: Phase
+    question: Question
+
+
+class Board(NamedTuple):
+    """What presenter and projector see: how many browsers have ``joined``, and how many of them have ``answered`` the round
+    that is ``current`` for phones; ``shown``, ``first``: the numbers of the round on the projector and of the first one that was
+    not reset, 0 before that.
+    """
+
+    joined: int
+    answered: int
+    current: Round | None
+    shown: int
+    first: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The answers of a round: how many students answered, and how often each number was given, for each field."""
+
+    round: Round
+    answered: int
+    counts: tuple[Counter[str], ...]

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pages.serving.classroom.question import Question, as_json
-from pages.serving.classroom.record import Act, Board, ClassError, Phase, Round, Tally
+from pages.serving.classroom.question import Act, Board, ClassError, Phase, Question, Round, Tally, as_json
 from quantcore.errors import QuantError
 
 IDLE, LONGEST = 2 * 3600, 23 * 3600  # seconds; the upkeep runs every hour, and nothing is kept for more than a day

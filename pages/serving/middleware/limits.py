@@ -1,24 +1,29 @@
-"""Limits for anonymous visitors, wide enough for a class behind one address.
+"""Limits for anonymous visitors, wide enough for a class behind one address: on what each address opens, and on uploads, per open page, in
+total, and in time.
 
 The underlying server already limits a request's head (see patience.py), one upload (server.maxUploadSize), one message of
 a visitor (server.maxWidgetStateSize), and sessions kept after a disconnect (128, for two minutes).
 """
 
+import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config
+from streamlit.runtime import get_instance
 
 from pages.serving.metrics import REFUSED
-from pages.serving.middleware import uploads
-from pages.serving.middleware.uploads import UploadLimits
 from pages.serving.network import network
 
 CLOSED = "/_stcore/metrics"  # Streamlit's own, open to everybody and costly to compute
 MAX_LINK = 2**16  # characters after the host; browsers and proxies accept little more
 TRY_AGAIN_LATER = 1013  # the code that closes a websocket; the page does try again, less and less often
+ROUTE = "/_stcore/upload_file/"  # followed by the session and the file
+MB = 10**6
 _MOST_ADDRESSES = 10_000
 
 
@@ -46,6 +51,115 @@ class Rate:
         return max(0.0, used - (now - then) * self.per_second)
 
 
+@dataclass(eq=False)
+class _ArrivingUpload:
+    session: str
+    announced: int
+    received: int = 0
+
+
+@dataclass(eq=False)
+class UploadLimits:
+    """Accept files while there is room for them.
+
+    Attributes:
+        session_mb: sum of the files that one open page may hold, in MB (10⁶ bytes).
+        total_mb: sum of the files that all open pages may hold, in MB.
+        idle: seconds without a byte after which an upload is abandoned.
+        longest: seconds that an upload may take.
+    """
+
+    session_mb: float
+    total_mb: float
+    idle: float = 30.0
+    longest: float = 3600.0
+
+    def __post_init__(self) -> None:
+        self._arriving = set[_ArrivingUpload]()
+
+    async def receive(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an upload on to ``app``, or respond with why not."""
+        upload = _ArrivingUpload(scope["path"].partition(ROUTE)[2].partition("/")[0], _announced(scope))
+        if not get_instance().is_active_session(upload.session):
+            await app(scope, receive, send)  # which refuses it unread
+            return
+        problem = self._too_much(upload)
+        if not problem:
+            self._arriving.add(upload)
+            try:
+                await app(scope, bounded := _Bounded(self, upload, receive), send)
+                return
+            except ClientDisconnect:
+                problem = bounded.problem
+            finally:
+                self._arriving.remove(upload)
+        if problem:  # else the visitor has left
+            REFUSED.labels("uploads").inc()
+            await PlainTextResponse(problem, 413, {"connection": "close"})(scope, receive, send)
+
+    def held(self) -> int:
+        """Bytes of all files, including those that are arriving."""
+        return sum(_stored().values()) + sum(upload.received for upload in self._arriving)
+
+    def _too_much(self, upload: _ArrivingUpload) -> str:
+        """A sentence if the page or the server would hold too much with this file, else an empty text."""
+        others = sum(other.announced for other in self._arriving if other.session == upload.session)
+        if _stored().get(upload.session, 0) + others + upload.announced > self.session_mb * MB:
+            return f"One page may hold {self.session_mb:g} MB of files: remove one, or reload the page."
+        return self.full(self.held() + upload.announced)
+
+    def full(self, held: int) -> str:
+        """A sentence if the server can't hold so many bytes, else an empty text."""
+        if held <= self.total_mb * MB:
+            return ""
+        return (
+            "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
+        )
+
+
+class _Bounded:
+    """``receive`` of a body that must keep arriving, and for which there must be room."""
+
+    def __init__(self, uploads: UploadLimits, upload: _ArrivingUpload, receive: Receive) -> None:
+        self._uploads, self._upload, self._receive = uploads, upload, receive
+        self._end, self._complete = time.monotonic() + uploads.longest, False
+        self.problem = ""
+
+    async def __call__(self) -> Message:
+        if self._complete:  # what follows is the end of the connection, which may take long
+            return await self._receive()
+        left = min(self._uploads.idle, self._end - time.monotonic())
+        try:
+            message = await asyncio.wait_for(self._receive(), left)
+        except TimeoutError:
+            self.problem = "The upload stalled or took too long: try again."
+            return {"type": "http.disconnect"}
+        self._upload.received += len(message.get("body", b""))
+        self._upload.announced = max(self._upload.announced, self._upload.received)
+        self._complete = not message.get("more_body", False)
+        self.problem = self._uploads.full(self._uploads.held())
+        return {"type": "http.disconnect"} if self.problem else message
+
+
+def _announced(scope: Scope) -> int:
+    """The length that a request announces; the limit of one file if it announces none or a malformed one."""
+    length = dict(scope["headers"]).get(b"content-length", b"")
+    return (
+        int(length)
+        if length.isdigit() and len(length) < 16
+        else int(config.get_option("server.maxUploadSize")) << 20
+    )
+
+
+def _stored() -> dict[str, int]:
+    """Bytes of the files that each session holds."""
+    storage = get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
+    return {
+        session: sum(len(file.data) for file in list(files.values()))
+        for session, files in list(storage.items())
+    }
+
+
 class Limits:
     """Refuse whatever exceeds the limits.
 
@@ -69,7 +183,7 @@ class Limits:
             await PlainTextResponse(_too_long(length), 414)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"].endswith(CLOSED):
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
-        elif scope["type"] == "http" and scope["method"] == "PUT" and uploads.ROUTE in scope["path"]:
+        elif scope["type"] == "http" and scope["method"] == "PUT" and ROUTE in scope["path"]:
             await self.uploads.receive(self.app, scope, receive, send)
         else:
             await self.app(scope, receive, send)

@@ -3,8 +3,8 @@
 import functools
 
 from pages.serving import settings
-from pages.serving.remote.address import locate
 from pages.serving.remote.client import Client
+from pages.serving.remote.folders import locate
 from pages.serving.remote.hosts import Hosts, parse_hosts
 
 __all__ = ["Client", "Hosts", "current", "locate", "parse_hosts"]

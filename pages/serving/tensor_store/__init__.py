@@ -17,8 +17,7 @@ Several processes may use one folder without waiting for each other:
 - Their clocks may differ by a day. A record that is dated later than that is damaged: it would never be too old.
 """
 
-from pages.serving.tensor_store.configured import current, keep_tidy, opened_at, visitor_of
-from pages.serving.tensor_store.store import TensorStore
-from pages.serving.tensor_store.upkeep import LEAST, StoreLimits
+from pages.serving.tensor_store.record import LEAST, StoreLimits
+from pages.serving.tensor_store.store import TensorStore, current, keep_tidy, opened_at, visitor_of
 
 __all__ = ["LEAST", "StoreLimits", "TensorStore", "current", "keep_tidy", "opened_at", "visitor_of"]

@@ -13,8 +13,7 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_run_yiel
 
 from pages.serving import settings
 from pages.serving.work import memory
-from pages.serving.work.admission import Gate, Turn
-from pages.serving.work.lanes import WorkKind
+from pages.serving.work.admission import Gate, Turn, WorkKind
 
 AT_A_TIME = 5.0  # seconds after which long work lets waiting visitors go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a message

@@ -8,7 +8,7 @@ import pytest
 from checkpoint_cases import case, cases
 from streamlit.testing.v1 import AppTest
 
-from pages.models.checkpoint.cell import markup
+from pages.models.checkpoint import cell_markup
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError
 
@@ -93,7 +93,7 @@ def test_an_element_that_is_not_there():
 def test_bits_are_marked_where_they_lie():
     """The bits marked in a word are those that the record marks, and a title says to what each run belongs."""
     origin = open_checkpoint(case("gptq_v1_3bit_g128").release).tensors[Q].origin((5, 42))
-    text = markup.panel(origin, "")
+    text = cell_markup.panel(origin, "")
     runs = re.findall(r"<span class='(own k0 )?bit' title='([^']*)'>([01]+)</span>", text)
     for word in origin.code.words:
         of_word = runs[: len({bit.owner for bit in word.bits})]
@@ -113,7 +113,7 @@ def test_names_from_files_are_text(tmp_path):
     name = "<img src=x onerror=alert(1)>\x1b[0m"
     np.savez(tmp_path / "x.npz", **{name: np.arange(3, dtype=np.float32)})
     tensor = next(iter(open_checkpoint(tmp_path / "x.npz").tensors.values()))
-    text = markup.heading(tensor.origin((1,)), None) + markup.panel(tensor.origin((1,)), "")
+    text = cell_markup.heading(tensor.origin((1,)), None) + cell_markup.panel(tensor.origin((1,)), "")
     assert "<img" not in text
     assert "\x1b" not in text
     assert "&lt;img" in text

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.compare import table
+from pages.models.compare import views
 from pages.models.compare.controls import Chosen
 from pages.models.opening import compared
 from pages.serving import settings
@@ -140,14 +140,14 @@ def test_a_filter_that_nothing_fits(pair: tuple[Path, Path]) -> None:
 def test_layers_are_in_their_order(tmp_path: Path) -> None:
     weights = {f"a.{i}.weight": torch.ones(3) for i in (10, 9, 2)}
     save_file(weights, tmp_path / "m.safetensors")
-    frame = table.rows_of(results_of((tmp_path / "m.safetensors",) * 2), Chosen("sqnr_db", "Layer", ""))
+    frame = views.rows_of(results_of((tmp_path / "m.safetensors",) * 2), Chosen("sqnr_db", "Layer", ""))
     assert list(frame["tensor"]) == ["a.2.weight", "a.9.weight", "a.10.weight"]
 
 
 def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
     """Both contain the module's numbers; in CSV they are exact."""
     rows = [r.as_row() for r in by_harm(results_of(pair))]
-    frame = table.rows_of(results_of(pair), Chosen("sqnr_db", "Harm", ""))
+    frame = views.rows_of(results_of(pair), Chosen("sqnr_db", "Harm", ""))
     text = frame.drop(columns="place").to_csv(index=False)
     found = list(csv.DictReader(io.StringIO(text)))
     assert [list(row) for row in found] == [list(row) for row in rows]
@@ -155,7 +155,7 @@ def test_the_table_as_csv_and_markdown(pair: tuple[Path, Path]) -> None:
         for name, value in wanted.items():
             if isinstance(value, float) and not math.isnan(value):
                 assert float(got[name]) == value
-    lines = tables.markdown(frame[table.SHOWN], table.head).splitlines()
+    lines = tables.markdown(frame[views.SHOWN], views.head).splitlines()
     assert len(lines) == 6
     assert lines[2].startswith("| a.3.weight | ")
 

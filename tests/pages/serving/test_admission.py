@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pages.serving.work.admission import Gate, Turn
-from pages.serving.work.lanes import WorkKind
+from pages.serving.work.admission import Gate, Turn, WorkKind
 from pages.shared.computing import cache
 from pages.shared.computing import turn as admitted
 from pages.shared.state.selection import Tensor

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from pages.serving.work.byte_cache import VALUES, ByteCache
-from pages.serving.work.sizes import storages
+from pages.serving.work.byte_cache import VALUES, ByteCache, storages
 
 KB = 1024
 

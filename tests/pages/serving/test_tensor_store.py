@@ -20,9 +20,9 @@ import safetensors.numpy
 import quantcore as qc
 from pages.serving import settings
 from pages.serving.log import log
-from pages.serving.tensor_store import LEAST, StoreLimits, TensorStore, opened_at, upkeep, visitor_of
+from pages.serving.tensor_store import LEAST, StoreLimits, TensorStore, opened_at, visitor_of
 from pages.serving.tensor_store.folder import SharedFolder
-from pages.serving.tensor_store.record import TensorRecord
+from pages.serving.tensor_store.record import TensorRecord, delete_useless, make_room
 from pages.serving.tensor_store.store import described
 
 DAY = 86400
@@ -344,7 +344,7 @@ def test_what_is_begun_while_files_are_listed_stays(make, url):
     """A listing is not a snapshot: this one has the content but not the record, which was written before."""
     address = make().share(tensor(), ANNA, LIMIT)
     name = f"{address}.safetensors"
-    assert upkeep.delete_useless(SharedFolder(url), {name: len(files(url)[name])}, DAY, START) == {}
+    assert delete_useless(SharedFolder(url), {name: len(files(url)[name])}, DAY, START) == {}
     make().open(address, LIMIT)
 
 
@@ -352,7 +352,7 @@ def test_what_is_shared_now_stays_where_another_clock_is_ahead(make, url):
     own, other = make().share(tensor(), ANNA, LIMIT), make().share(tensor(1), BEN, LIMIT)
     record = TensorRecord("", LEAST, START, START)
     records = {own: record, other: dataclasses.replace(record, opened=START + DAY)}
-    upkeep.make_room(SharedFolder(url), records, own, LEAST, START)
+    make_room(SharedFolder(url), records, own, LEAST, START)
     make().open(own, LIMIT)
     refused(lambda: make().open(other, LIMIT), "no longer stored")
 

@@ -11,7 +11,7 @@ import quantcore as qc
 from pages.compare.schemes import views as sweep_results
 from pages.explore.formats import views as format_bits
 from pages.explore.quantize import tabs
-from pages.shared import headers
+from pages.shared import tables
 from quantcore.analysis.sweep import METRICS
 from tests.pages.explore import test_quantize as test_app
 
@@ -38,14 +38,14 @@ def every_frame():
 def test_every_column_that_is_shown_has_words():
     seen = set()
     for frame in every_frame():
-        found = headers.columns(frame)
+        found = tables.columns(frame)
         assert list(found) == list(frame.columns)
         for name, config in found.items():
-            assert config["label"] == headers.label(name)
+            assert config["label"] == tables.label(name)
             seen.add(name)
     assert {"offset", "codes that differ", "clipped_fraction", "refused", "epsilon", "zero_point"} <= seen
-    assert set(METRICS) <= set(headers.LABELS)
-    for head in headers.LABELS.values():
+    assert set(METRICS) <= set(tables.LABELS)
+    for head in tables.LABELS.values():
         assert re.match(r"[A-Z]|max \|error\|", head)  # words, not names from code
         assert "_" not in head
 
@@ -54,10 +54,10 @@ def test_every_column_that_is_shown_has_words():
 @pytest.mark.parametrize("digits", [4, 6, 9])
 def test_no_number_is_wider_than_its_column(kind, digits):
     values = np.array(NUMBERS[kind])
-    shown = headers.number_format(values, digits)
-    room = headers.width(values, shown, "Scale")
+    shown = tables.number_format(values, digits)
+    room = tables.width(values, shown, "Scale")
     for value in values[np.isfinite(values)]:
-        text = headers.written(value, shown)
+        text = tables.written(value, shown)
         assert float(text) == pytest.approx(value, rel=10.0 ** (1 - digits))
         assert len(text) * 6.5 + 16 <= room  # px: a digit measures 6 in Chromium, plus the cell's padding
         assert len(text) <= digits + 8

@@ -13,7 +13,7 @@ import torch
 from parts import some
 
 import quantcore as qc
-from pages.compare.match.lesson_links import explained_by
+from pages.compare.match.views import explained_by
 from quantcore.formats import IntFormat
 from quantcore.formats.integer import INT8, UINT8
 from quantcore.matching import Corruption, Reinterpreted, Transposed, match

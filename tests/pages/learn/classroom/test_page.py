@@ -10,7 +10,7 @@ from app_page import lines, script_of, widget
 from places import MAIN
 from streamlit.testing.v1 import AppTest
 
-from pages.learn.classroom import plan
+from pages.learn.classroom import controls
 from pages.learn.classroom.questions import Source
 from pages.serving import settings
 from pages.serving.classroom import ClassStore, place, store, viewing
@@ -78,7 +78,7 @@ def said(at):
 
 def test_a_class_is_steered_in_two_steps_and_both_votes_are_shown(classes):
     at, code, secret = begun()
-    questions = plan.questions()
+    questions = controls.questions()
     assert classes.plan(code, secret) == list(questions)
     anna, ben = classes.join(code), classes.join(code)
     assert button(at, "Lock").disabled
@@ -153,7 +153,7 @@ def test_what_the_projector_opens_reads_and_steers_nothing(classes):
     for act in store.Act.__args__:
         with pytest.raises(store.ClassError, match="presenter"):
             classes.steer(code, key, act)
-    anna, question = classes.join(code), plan.questions()[0]
+    anna, question = classes.join(code), controls.questions()[0]
     wrong = next(w for w in Source.of(question).fields[0].wrong)
     classes.answer(code, anna, 1, [wrong[0], question.right[1]])
     press(at, "Reveal")
@@ -277,7 +277,7 @@ def lesson(link):
 
 def test_the_plans_questions_are_those_of_the_lessons_that_they_link_to():
     """Where the lesson shows the arithmetic, it comes to the right answer; else it shows the tensor."""
-    for question in plan.questions():
+    for question in controls.questions():
         source = Source.of(question)
         text, numbers = lesson(source.link)
         if text:

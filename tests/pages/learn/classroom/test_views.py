@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import quantcore as qc
-from pages.learn.classroom import plan, views
+from pages.learn.classroom import controls, views
 from pages.learn.classroom.questions import Source, ask_about
 from pages.learn.classroom.results import NO_MISTAKE
 from pages.serving.classroom import Board, Round, Tally
@@ -93,9 +93,9 @@ def test_text_is_never_markup():
         assert "&lt;img src=x&gt;" in shown
 
 
-@pytest.mark.parametrize("number", range(len(plan.questions())))
+@pytest.mark.parametrize("number", range(len(controls.questions())))
 def test_the_example_has_only_answers_that_known_mistakes_give(number):
-    shown = views.example(plan.questions()[number])
+    shown = views.example(controls.questions()[number])
     assert NO_MISTAKE not in shown
     assert "24 of 24" in shown
     for card in shown.split('class="qs-answer"')[1:]:
