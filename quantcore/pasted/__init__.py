@@ -8,7 +8,8 @@
 
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.on_tensor import LineValue, Shown, show_code
-from quantcore.pasted.read import MOST, CodeReading, lines_of, read_code
+from quantcore.pasted.quantizer import MOST
+from quantcore.pasted.read import CodeReading, lines_of, read_code
 
 __all__ = [
     "CodeFinding",

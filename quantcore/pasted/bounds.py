@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from quantcore.errors import QuantError
-from quantcore.pasted.trace import ARRAYS, is_mask
+from quantcore.pasted.values import ARRAYS, flat, is_mask
 
 MOST_ELEMENTS = 1 << 20  # of one result
 MOST_IN_ALL = 1 << 22  # elements of all results of one evaluation
@@ -53,23 +53,23 @@ class Budget:
             raise OverLimitError(f"Line {self.line}: the code {what}; paste only the lines that quantize.")
 
 
+def check_integers(op: str, values: list[Any]) -> None:
+    """Refuse what would give a long integer, and integers that NumPy computes with as objects."""
+    if all(isinstance(value, int) for value in values):
+        a, b = (*values[:1], *values[-1:], 0, 0)[:2]
+        bits = {"pow": a.bit_length() * b, "shift": a.bit_length() + b, "round": a.bit_length() + 4 * abs(b)}
+        if bits.get(op, a.bit_length() + b.bit_length()) > MOST_BITS:
+            raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
+    elif any(isinstance(n, int) and n.bit_length() > 64 for n in flat(values)):
+        raise StopError("an integer here has more than 64 bits")
+
+
 # Upper bounds of the elements of a result, from the arguments of its call
-
-
-def flat(values: Iterable[Any]) -> Iterator[Any]:
-    """The numbers and arrays in arguments, also in lists."""
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from flat(value)
-        else:
-            yield value
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> int:
     """An upper bound of the elements of a broadcast, also of shapes that do not fit one another."""
-    if len(set(map(tuple, shapes))) <= 1:
-        return math.prod(shapes[0]) if shapes else 1
-    rank = max(map(len, shapes))
+    rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
     return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
@@ -104,12 +104,11 @@ def product(values: list[Any]) -> float:
 def numbers_in(values: Iterable[Any]) -> list[float]:
     """The numbers in arguments that give sizes, also those in lists and in small arrays."""
     found: list[float] = []
-    for value in values:
+    for value in flat(values):
         if isinstance(value, ARRAYS) and math.prod(value.shape) > MOST_AXES:
             raise StopError("a tensor gives sizes here")
-        value = value.tolist() if isinstance(value, ARRAYS) else value
-        found += numbers_in(value) if isinstance(value, list | tuple) else []
-        found += [value] if isinstance(value, int | float) else []
+        each = value.reshape(-1).tolist() if isinstance(value, ARRAYS) else [value]
+        found += [n for n in each if isinstance(n, int | float)]
     if not all(abs(n) <= 2**62 for n in found) or len(found) > MOST_AXES:
         raise StopError("a shape here is larger than a tensor can be")
     return found
@@ -149,18 +148,3 @@ def indexed(values: list[Any]) -> int:
     chosen = [shape_of(p) for p in parts if isinstance(p, (*ARRAYS, list, tuple)) and not is_mask(p)]
     rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
     return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)
-
-
-def check_integers(op: str, values: list[Any]) -> None:
-    """Refuse what would give a long integer, and integers that NumPy computes with as objects."""
-    if all(isinstance(value, int) for value in values):
-        a, b = (*values[:1], *values[-1:], 0, 0)[:2]
-        digits = {
-            "pow": a.bit_length() * b,
-            "shift": a.bit_length() + b,
-            "round": a.bit_length() + 4 * abs(b),
-        }
-        if digits.get(op, a.bit_length() + b.bit_length()) > MOST_BITS:
-            raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
-    elif any(isinstance(n, int) and n.bit_length() > 64 for n in flat(values)):
-        raise StopError("an integer here has more than 64 bits")

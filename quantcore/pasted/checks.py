@@ -1,48 +1,55 @@
 """The mistakes of a quantizer: what differs from the one it is meant to be, and the line of the operation."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from quantcore.pasted.case import TO_NEAREST, Case, between, block_extremes, near, number
+from quantcore.pasted.case import SINGLES, SPANS, Case, between, block_extremes, near, number
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
     FLOAT,
     SCALINGS,
     SHIFTS,
     SMALL,
-    Chain,
     added,
     bits_of,
     dtype_of,
     is_integral,
+    number_of,
     other,
     type_limits,
 )
-from quantcore.pasted.trace import Val, ancestors, numbers
+from quantcore.pasted.values import Val, numbers
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
-_ROUNDS = {
-    "floor": "floor rounds down",
-    "ceil": "ceil rounds up",
-    "floordiv": "// rounds down",
-    "floor_divide": "// rounds down",
-}
+_DIRECTIONS = {"floor": "down", "ceil": "up", "truncate": "toward zero"}
 
 
 def check_codes(case: Case) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
-    chain = case.chain
-    yield from _rounding(case)
-    if case.form.multiplied:
+    chain, node = case.chain, case.chain.round
+    if case.rule in _DIRECTIONS:
+        name = "//" if node.op == "floor_divide" else node.name
+        how = f"{name} rounds x / scale {_DIRECTIONS[case.rule]}"
+        if node.op == "cast":
+            how = f"x / scale is cast to {dtype_of(node)} without rounding, which drops the fraction"
+        # an image times 255 may need no rounding
+        image = node.op == "cast" and case.kind == "given" and chain.scalings[0].op == "mul"
+        yield case.found("truncated", node.line, not image, how=how)
+    if case.multiplied:
         yield case.found("multiplied", chain.scalings[0].line, how="x is multiplied by the scale")
         return
-    if case.form.axis != -1:  # only a square tensor shows it, on all others the code fails
+    if case.axis != -1:  # only a square tensor shows it, on all others the code fails
         yield case.found("wrong-axis", case.reduced.line)
     else:
         yield from _cast(case)
-        yield from _scale(case)
+        if case.kind in SPANS:
+            yield from _divisor(case)
+            yield from _asymmetric_zero(case)
+        elif case.kind in SINGLES and case.zero is not None and chain.shift.numel() == 1:
+            yield from _single(case, case.zero)
     yield from _zero_rounding(case)
     if chain.earlier is None:
         return
@@ -50,18 +57,6 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
     if first.shape != chain.factor.shape or not torch.allclose(first, chain.factor, rtol=1e-3):
         before = (chain.earlier.end or chain.earlier.codes[-1]).line
         yield case.found("quantized-twice", chain.scalings[0].line, before=str(before))
-
-
-def _rounding(case: Case) -> Iterator[CodeFinding]:
-    node = case.chain.round
-    if case.rule in ("round", "half up", "half away") or case.random:
-        return
-    how = _ROUNDS.get(node.name, "trunc rounds toward zero")
-    if node.op == "cast":
-        how = f"x / scale is cast to {dtype_of(node)} without rounding, which drops the fraction"
-    # an image times 255 may need no rounding
-    image = node.op == "cast" and case.form.kind == "given" and case.chain.scalings[0].op == "mul"
-    yield case.found("truncated", node.line, not image, how=how)
 
 
 def _cast(case: Case) -> Iterator[CodeFinding]:
@@ -74,21 +69,17 @@ def _cast(case: Case) -> Iterator[CodeFinding]:
         if not late.handed:
             yield case.found("zero-point-after-clamp", late.line)
     elif clamp is not None and not all(limits[0] <= end <= limits[1] for end in ends):
-        types = [np.iinfo(f"{sign}int{bits_of(cast)}") for sign in ("u", "")]
-        fits = next(
-            (t.dtype for t in types if len(ends) == 2 and t.min <= ends[0] and ends[1] <= t.max), None
-        )
-        fix = f"Cast to {fits}, or clamp" if fits else "Clamp"
-        yield case.found(
-            "clamp-bounds", (cast if fits else clamp).line, fix=fix, kept=between(*case.chain.ends)
-        )
+        types = [np.iinfo(f"{sign}int{bits_of(cast)}") for sign in ("u", "")] if len(ends) == 2 else []
+        fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
+        line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
+        yield case.found("clamp-bounds", line, fix=fix, kept=between(case.chain.ends))
     elif len(ends) < 2:
         yield from _unclamped(case, limits, cast)
 
 
 def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
     """A cast without a clamp, on a tensor where a code does not fit."""
-    chain, kind, zero = case.chain, case.form.kind, case.zero
+    chain, kind, zero = case.chain, case.kind, case.zero
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in case.special
     tried = [*case.chains, case.special["outlier"]] if fixed else case.chains
@@ -97,8 +88,8 @@ def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeF
     low, high = float(codes.min()), float(codes.max())
     if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
         return
-    held = between(*limits)
-    why = f"on the tensors tried, they reach {between(low, high)}, and those outside {held} do not fit"
+    held = between(limits)
+    why = f"on the tensors tried, they reach {between((low, high))}, and those outside {held} do not fit"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     if kind == "given":
         certain &= chain.factor.numel() == 1 and any(s.op == "div" for s in chain.scalings)
@@ -109,22 +100,17 @@ def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeF
     yield case.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
 
 
-def _scale(case: Case) -> Iterator[CodeFinding]:
-    """Whether the divisor and the zero point belong to the codes."""
-    form, zero, bounds = case.form, case.zero, case.bounds
-    if form.is_span:
-        yield from _divisor(case)
-        yield from _asymmetric_zero(case)
-    if not form.is_single or zero is None or case.random or case.chain.shift.numel() > 1:
-        return
+def _single(case: Case, zero: float) -> Iterator[CodeFinding]:
+    """Whether the scale and the codes of a symmetric range hold values of both signs."""
+    kind, bounds = case.kind, case.bounds
     signed = bounds[0] < zero if bounds else case.divisor in (127, 7, 1, 32767)
-    if form.kind in ("max", "signed percentile") and signed and not case.one_sided:
-        yield case.found(f"{form.kind.removeprefix('signed ')}-of-signed-values", case.reduced.line)
-    lost = form.kind in ("abs", "percentile") and not case.one_sided and not signed
+    if kind in ("max", "signed percentile") and signed and not case.one_sided:
+        yield case.found(f"{kind.removeprefix('signed ')}-of-signed-values", case.reduced.line)
+    lost = kind in ("abs", "percentile") and not case.one_sided and not signed
     yield from _divisor(case, lost)
     if lost and bounds:
         middle = (bounds[1] + 1) // 2
-        line = case.zero_line or (case.chain.clamp or case.chain.codes[-1]).line
+        line = _zero_line(case) or (case.chain.clamp or case.chain.codes[-1]).line
         yield case.found("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle))
 
 
@@ -132,28 +118,37 @@ def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
     """Whether the scale's extreme is divided by the number of steps that the codes have for it."""
     if case.bounds is None:
         return
-    (low, high), divisor, is_span, clamp = case.bounds, case.divisor, case.form.is_span, case.chain.clamp
-    most = high - low if is_span else high - (case.zero or 0)
-    reach = f"{number(divisor)} steps"
+    (low, high), divisor, clamp, zero = case.bounds, case.divisor, case.chain.clamp, case.zero or 0
+    most = high - low if case.kind in SPANS else high - zero
+    facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"
-    if not is_span:
-        reach = f"codes up to {number(round(divisor + (case.zero or 0)))}"
+    if case.kind not in SPANS:
+        facts["reach"] = f"codes up to {number(round(divisor + zero))}"
         beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {case.extreme})"
-    facts = {"reach": reach, "most": number(most) if most > 0 else "the largest code"}
-    if min(divisor, case.written_divisor) > most + _ROOM:
+    # the number as the code has it; a factor besides it narrows the range
+    constant = next((a for a in case.divided.args if not a.varies), None)
+    written = abs(number_of(constant) or 0.0) if constant and case.divided not in case.chain.scalings else 0.0
+    written = math.inf if not written else written if case.divided.op == "div" else 1 / written
+    if min(divisor, written) > most + _ROOM:
         how = "the clamp clips" if clamp else "the cast overflows for"
         yield case.found("divisor", case.divided.line, lost=f"{how} {beyond}", **facts)
     elif clamp and divisor * 1.9 < most and not lost:
         yield case.found("unused-codes", case.divided.line, **facts)
 
 
+def _zero_line(case: Case) -> int:
+    """The line where a zero point of 0 was written or added; 0 if there is none."""
+    constants = (s for s in case.chain.zeros if not other(s).varies and number_of(other(s)) == 0)
+    return next((other(s).line or s.line for s in constants), 0)
+
+
 def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
     """Whether the zero point maps the bounds of the range to the bounds of the codes."""
     if case.zero == 0 and not case.one_sided:
-        where = case.zero_line
+        where = _zero_line(case)
         yield case.found("zero-point-left-out", where or case.divided.line, zero="0" if where else "missing")
     step = next((s for s in case.chain.zeros if other(s).varies), None)
-    if step is None or case.bounds is None or case.random or case.form.kind != "span":
+    if step is None or case.bounds is None or case.kind != "span":
         return  # with percentiles, the lower one takes the place of the minimum
     (low, high), offs, negated = case.bounds, list[torch.Tensor](), True
     for chain in case.chains:
@@ -172,14 +167,14 @@ def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
 
 def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
     """Whether the zero point is an integer, and rounded to one."""
-    chain, scale = case.chain, {id(node) for node in case.chain.scale_nodes}
-    for i, step in enumerate(chain.codes if not case.random else ()):
-        zero = other(step)
-        if step not in chain.zeros or not zero.varies or zero.handed:
+    chain, scale = case.chain, {node.index for node in case.chain.scale_nodes}
+    for step in chain.zeros:
+        zero, i = other(step), chain.codes.index(step)
+        if not zero.varies or zero.handed:
             continue
-        cut = next((a for a in ancestors(zero) if id(a) not in scale and _drops_fraction(a)), None)
+        cut = next((a for a in zero.ancestors() if a.index not in scale and _drops_fraction(a)), None)
         whole = all(is_integral(other(c.codes[i])) for c in case.chains if len(c.codes) > i)
-        early = step in case.early
+        early = step in chain.early
         if cut is not None:
             yield case.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
         elif not whole and not early and chain.cast and not any(s.op == "round" for s in chain.codes[i:]):
@@ -191,10 +186,12 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
 
 def _drops_fraction(val: Val) -> bool:
     """Whether an operation cuts off fractions instead of rounding."""
-    if not val.args or val.args[0].value is None or val.name in TO_NEAREST:
-        return False
     to_integer = val.op == "cast" and (val.name == "int" or bits_of(val) < FLOAT)
-    if not to_integer and val.name not in ("floor", "ceil", "trunc", "fix"):
+    if (
+        not val.args
+        or val.args[0].value is None
+        or not (to_integer or val.name in ("floor", "ceil", "trunc", "fix"))
+    ):
         return False
     before = val.args[0]
     half = before.op == "add" and any(isinstance(a.value, float) and a.value == 0.5 for a in before.args)
@@ -203,78 +200,69 @@ def _drops_fraction(val: Val) -> bool:
 
 def check_dequantize(case: Case) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
-    chain = case.chain
-    shifts = [s for s in chain.back if s.op in SHIFTS]
-    overflow = [s for s in shifts if bits_of(s) <= SMALL and _wraps(s)]
-    for s in overflow:
+    steps = [s for s in case.chain.back if s.op in SHIFTS]
+    wraps = [
+        s for s in steps if s.flow and bits_of(s) <= SMALL
+        and not torch.equal(numbers(s.flow.value) + added(s), numbers(s.value))
+    ]  # fmt: skip
+    for s in wraps:
         yield case.found("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s)))
-    unscale = next((s.line for s in chain.back if s.op in SCALINGS), None)
-    if unscale is None:
-        return
-    right = all(near(c.unit, 1.0, 1e-2) for c in case.chains)
-    if not right and all(near(c.unit / c.factor**2, 1.0, 1e-2) for c in case.chains):
-        yield case.found("multiplied", unscale, how="The codes are scaled in the same direction as x was")
-    elif right and not overflow:
-        yield from _zero_point(case, shifts)
+    scalings = [s.line for s in case.chain.back if s.op in SCALINGS]
+    kind = "" if wraps or not scalings else _way_back(case)
+    if kind == "multiplied":
+        yield case.found(kind, scalings[0], how="The codes are scaled in the same direction as x was")
+    elif kind == "zero-point-after-scale":
+        yield case.found(kind, steps[-1].line)
+    elif kind:
+        yield case.found(kind, scalings[-1])
 
 
-def _wraps(shift: Val) -> bool:
-    """Whether a sum or difference of codes is not what it would be in a wider type."""
-    assert shift.flow is not None
-    return not torch.equal(numbers(shift.flow.value) + added(shift), numbers(shift.value))
-
-
-def _zero_point(case: Case, shifts: list[Val]) -> Iterator[CodeFinding]:
-    """Yield what is wrong if the zero point is left in the dequantized values, or was never in the codes."""
-    line = next(s.line for s in reversed(case.chain.back) if s.op in SCALINGS)
-    found = [
-        [v.broadcast_to(c.x.shape) for v in (c.shift / c.factor, c.zero, c.offset / c.factor, c.factor)]
-        for c in case.chains
-    ]
-    first, zero, offset, scale = (torch.cat([parts[i].flatten() for parts in found]) for i in range(4))
-    zero, off = zero + first, offset + first  # in codes: the zero point, and by how much x̂ is too large
-    within = 1.01 + 1e-4 * float(off.abs().max())
-    if float(off.abs().median()) <= 1.6:
-        return
-    if shifts and near(off, zero - zero / scale, within * max(1.0, float(1 / scale.min()) * 1e-4)):
-        yield case.found("zero-point-after-scale", shifts[-1].line)
-    elif near(off, zero, within):
-        yield case.found("zero-point-forgotten", line)
-    elif near(off, 2 * zero, within):
-        yield case.found("zero-point-added", line)
-    elif near(zero, 0.0, 0.01) and shifts:
-        yield case.found("zero-point-not-added", line)
+def _way_back(case: Case) -> str:
+    """Which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
+    left: list[str] | None = None
+    for chain in case.chains:
+        if chain.end is None:
+            return ""
+        codes, end = numbers(chain.codes[-1].value), numbers(chain.end.value)
+        if not codes.numel() == end.numel() == chain.x.numel():
+            return ""
+        codes, end, scale = codes.reshape(chain.x.shape), end.reshape(chain.x.shape), chain.scale
+        zero = chain.zero + chain.shift / chain.factor
+        shifts = [added(s) for s in chain.back if s.op in SHIFTS]
+        ways = {
+            "": [(codes - zero) * scale],
+            "multiplied": [(codes - zero) / scale, codes / scale],
+            "zero-point-after-scale": [codes * scale - zero],
+            "zero-point-forgotten": [codes * scale],
+            "zero-point-added": [(codes + zero) * scale],
+        }
+        if shifts and near(zero, 0.0, 0.01):
+            ways = {"": [codes * scale], "zero-point-not-added": [(codes + shifts[0]) * scale]}
+        room = scale.abs() * (1.01 + 1e-4 * zero.abs().max())
+        fits = [k for k, each in ways.items() if any(bool(((end - way).abs() <= room).all()) for way in each)]
+        left = [k for k in fits if left is None or k in left]
+    return left[0] if left else ""
 
 
 def check_special(case: Case) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
     special = case.special
-    if "one-sided" in special:
-        yield from _overflowing_zero(case, special["one-sided"])
-    if case.form.kind in ("given", "handed"):
-        return
-    empty = [special[name].factor for name in ("zeros", "constant") if name in special]
-    if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
-        yield case.found(
-            "zero-scale",
-            case.divided.line,
-            scale="The scale" if case.form.kind == "unknown" else case.formula,
-        )
-    for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
-        half = val.op == "cast" and dtype_of(val).endswith("float16")
-        if half and bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
-            yield case.found("scale-in-float16", val.line)
-
-
-def _overflowing_zero(case: Case, chain: Chain) -> Iterator[CodeFinding]:
-    """A zero point that does not fit its type, on a tensor all of whose values have one sign."""
-    for step in chain.zeros:
-        for a in ancestors(other(step)):
+    one_sided = special.get("one-sided")
+    for step in one_sided.zeros if one_sided else ():
+        for a in other(step).ancestors():
             limits = type_limits(a)
             if a.op == "cast" and limits and a.args and a.varies and bits_of(a) <= SMALL // 2:
                 before = numbers(a.args[0].value).trunc()
                 if bool((before < limits[0]).any() or (before > limits[1]).any()):
-                    yield case.found(
-                        "zero-point-not-clamped", other(step).line or step.line, dtype=dtype_of(a)
-                    )
-                    return
+                    line = other(step).line or step.line
+                    yield case.found("zero-point-not-clamped", line, dtype=dtype_of(a))
+    if case.kind in ("given", "handed"):
+        return
+    empty = [special[name].factor for name in ("zeros", "constant") if name in special]
+    if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
+        name = "The scale" if case.kind == "unknown" else case.formula
+        yield case.found("zero-scale", case.divided.line, scale=name)
+    for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
+        half = val.op == "cast" and dtype_of(val).endswith("float16")
+        if half and bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
+            yield case.found("scale-in-float16", val.line)

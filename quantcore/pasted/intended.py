@@ -1,4 +1,5 @@
-"""The scheme that a quantizer was meant to implement, and whether repairing its mistakes gives the codes of that scheme."""
+"""The scheme that a quantizer was meant to implement, and what it gives if some results of the code are replaced: how it
+rounds, and whether repairing its mistakes gives the codes of that scheme."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +13,11 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
-from quantcore.pasted.case import Case
+from quantcore.pasted.case import SINGLES, SPANS, Case, scale_of
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
-from quantcore.pasted.quantizer import Chain, other
-from quantcore.pasted.trace import Override, Val, numbers
+from quantcore.pasted.quantizer import Chain, added, by_place, other
+from quantcore.pasted.values import Override, Val, numbers
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -28,7 +29,46 @@ _USUAL = {
     for bits in range(2, 17)
     for f in (IntFormat(bits, True), IntFormat(bits, False), IntFormat(bits, True, True))
 }
+TO_NEAREST = ("round", "rint", "around")
 _EQUAL = 0.98  # of the codes; ties may fall the other way
+RULES: dict[str, Callable[[Tensor], Tensor]] = {
+    "round": torch.round,
+    "half up": lambda v: torch.floor(v + 0.5),
+    "half away": lambda v: v.sign() * torch.floor(v.abs() + 0.5),
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "truncate": torch.trunc,
+}
+
+
+def rules(walk: Walk, found: dict[tuple[int, ...], Chain]) -> dict[tuple[int, ...], str]:
+    """How the quantizers of an evaluation round, a key of `RULES`, "" for another rule: seen on a tensor of multiples of a
+    quarter, with a scale of 1."""
+    named = {place: "round" if chain.round.name in TO_NEAREST else "" for place, chain in found.items()}
+    if all(named.values()):
+        return named
+    x = torch.arange(walk.given.x.numel()).reshape(walk.given.x.shape) * 7 % 32 / 4 - 4
+    scales = {other(s).index for chain in found.values() for s in chain.scalings}
+    ones = dict.fromkeys(scales, lambda val: _like(val, torch.ones(getattr(val.value, "shape", ()))))
+    tried = by_place(evaluate(walk.tree, replace(walk.given, x=x), ones).vals)
+    return named | {place: rule for place, chain in tried.items() for rule in [_rule(chain)] if rule}
+
+
+def _rule(chain: Chain) -> str:
+    try:
+        early = sum((added(s) for s in chain.early), torch.zeros_like(chain.x))
+        codes = numbers(chain.codes[-1].value).reshape(chain.x.shape) - (chain.zero - early)
+    except RuntimeError:  # codes of another shape
+        return ""
+    value, inside = (
+        chain.x / chain.factor + early,
+        (codes > codes.min()) & (codes < codes.max()),
+    )  # not clamped
+    for seen in (inside, inside & (value > 0)):  # an unsigned type holds no others
+        for name, rule in RULES.items():
+            if bool(seen.any()) and torch.equal(codes[seen], rule(value)[seen]):
+                return name
+    return ""
 
 
 def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
@@ -46,23 +86,29 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
 
 def _scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     """The scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
-    form, zero = case.form, case.zero
-    if form.kind in ("unknown", "handed"):
+    zero = case.zero
+    if case.kind in ("unknown", "handed"):
         raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
     if chain.x.numel() != math.prod(shape):
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
     around_zero = zero == 0 and not case.chain.zeros and (case.limits is None or case.limits[0] < 0)
-    symmetric = not form.is_span or around_zero
+    symmetric = case.kind not in SPANS or around_zero
     fmt = _format(case, symmetric)
-    if not fmt.signed and (form.is_span or case.one_sided):
+    if not fmt.signed and (case.kind in SPANS or case.one_sided):
         symmetric = False
     kernel = TEXTBOOK.changed(kernel=case.kernel)
-    if form.kind == "given":
+    if case.kind == "given":
         if chain.factor.numel() != 1 or zero is None:
             raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
-    setting: RangeSetting = MIN_MAX if form.p is None else Percentile(form.p)
-    return Scheme(fmt, symmetric, _granularity(form.scale_of(chain).reshape(shape)), setting, kernel)
+    setting: RangeSetting = MIN_MAX if case.percent is None else Percentile(case.percent)
+    return Scheme(
+        fmt,
+        symmetric,
+        _granularity(scale_of(chain, case.multiplied, case.axis).reshape(shape)),
+        setting,
+        kernel,
+    )
 
 
 def _format(case: Case, symmetric: bool) -> IntFormat:
@@ -72,7 +118,7 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
         return _USUAL[low, high]  # type: ignore[index]
     limits = case.limits or ((-128, 127) if symmetric else (0, 255))
     bits = (limits[1] - limits[0]).bit_length()
-    if case.form.is_single and case.chain.clamp is None and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
+    if case.kind in SINGLES and case.chain.clamp is None and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(case.divisor + 1).bit_length())
     return IntFormat(min(bits, 16), limits[0] < 0)
 
@@ -113,7 +159,7 @@ def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
     """Whether the codes are the intended ones, but for ties, with the results of all culprits replaced by right ones."""
     right = intended(case, chain, tuple(walk.given.x.shape))
     repaired = evaluate(walk.tree, walk.given, _overrides(case, chain, right, places))
-    codes = numbers(repaired.trace.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
+    codes = numbers(repaired.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
     fmt = right.scheme.format
     if case.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
@@ -122,7 +168,7 @@ def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
 
 
 def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
-    """The right results of the culprits, by their place in the trace."""
+    """The right results of the culprits, by their place in the evaluation."""
     found: dict[int, Override] = {}
     x, scale = chain.x, steps_of(right).double().reshape(chain.x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
@@ -131,7 +177,7 @@ def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> 
     def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:
         found[node.index] = lambda val: _like(val, values(numbers((val.flow or val).value)))
 
-    if "scale" in places or ("zero" in places and (case.form.is_single or right.scheme.symmetric)):
+    if "scale" in places or ("zero" in places and (case.kind in SINGLES or right.scheme.symmetric)):
         repair(chain.scalings[-1], lambda _: x / scale)
     if chain.round.op == "floor_divide":
         repair(chain.round, lambda _: (x / scale).round())
@@ -155,7 +201,9 @@ def steps_of(result: Quantized) -> Tensor:
 
 
 def _like(val: Val, values: Tensor) -> Any:
-    """Values in the type of another, as tensor or array."""
+    """Values in the type of another, as number, tensor or array."""
+    if not val.is_array:  # or, if other branches are taken, whatever stands there
+        return float(values) if isinstance(val.value, int | float) else val.value
     if isinstance(val.value, Tensor):
         return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)
     return cast(values.numpy(), val.value.dtype)

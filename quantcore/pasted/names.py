@@ -71,10 +71,11 @@ KEYWORDS = frozenset(_KEYWORDS.split())
 
 @dataclass(frozen=True)
 class Call:
-    """A call. ``run``: what computes it; ``most``: how many arguments may be positional, 0 for an attribute."""
+    """A call. ``run``: what computes it, None if the interpreter itself; ``most``: how many arguments may be positional, 0
+    for an attribute."""
 
     name: str
-    run: Callable[..., Any]
+    run: Any
     most: int = 9
 
     @property
@@ -118,10 +119,9 @@ def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
     how = torch.randn if name.startswith("randn") else torch.rand
 
     def draw(*args: Any, **kw: Any) -> Any:
-        shape = (
-            args[0].shape if name.endswith("like") else [int(n) for n in numbers_in([*args, *kw.values()])]
-        )
-        found = how(tuple(shape), generator=torch.Generator().manual_seed(0))
+        like = name.endswith("like")
+        shape = args[0].shape if like else tuple(map(int, numbers_in([*args, *kw.values()])))
+        found = how(shape, generator=torch.Generator().manual_seed(0))
         return found.double().numpy() if numpy else found
 
     return draw
@@ -129,9 +129,9 @@ def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
     return (
-        value.clone().to(dtype or value.dtype)
-        if isinstance(value, Tensor)
-        else torch.tensor(value, dtype=dtype)
+        torch.tensor(value, dtype=dtype)
+        if not isinstance(value, Tensor)
+        else value.clone().to(dtype or value.dtype)
     )
 
 
@@ -160,10 +160,6 @@ def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Call]:
     return {n: Call(n, run, _most(run)) for n, run in runs.items()}
 
 
-def _methods(names: str) -> dict[str, Call]:
-    return {n: Call(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw)) for n in names.split()}
-
-
 def _attributes(**own: Callable[[Any], Any]) -> dict[str, Call]:
     return {n: Call(n, run, 0) for n, run in own.items()}
 
@@ -175,23 +171,25 @@ _TORCH = _calls(
     as_tensor=_tensor, numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
 )  # fmt: skip
 _NUMPY = _calls(
-    np,
-    astype=cast,
-    empty=np.zeros,
-    empty_like=np.zeros_like,
-    array=_array,
-    asarray=_array,
-    iinfo=np.iinfo,
-    finfo=np.finfo,
-)
+    np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo, finfo=np.finfo,
+)  # fmt: skip
 _TYPES = {
     "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,
     "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
     "bool": torch.bool,
 }  # fmt: skip
-_NUMPY_TYPES = [
-    "float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
-]  # fmt: skip
+_NUMPY_TYPES = (
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+)
 _SHARED = _attributes(
     shape=lambda x: tuple(x.shape), ndim=lambda x: x.ndim, dtype=lambda x: x.dtype, data=lambda x: x,
     T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
@@ -205,7 +203,9 @@ METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
     },
     "array": {
         **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED,
-        **_methods("item tolist flatten reshape transpose"), "astype": Call("astype", cast, 2),
+        **{n: Call(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw))
+           for n in ("item", "tolist", "flatten", "reshape", "transpose")},
+        "astype": Call("astype", cast, 2),
     },
     "limits": _attributes(**_LIMITS),
     "list": {"append": Call("append", list.append, 2)},
@@ -238,15 +238,16 @@ MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
 ABBREVIATED = MODULES | {"np": _numpy, "F": _nn.members["functional"], "nn": _nn}
-TYPES = {"int": int, "float": float, "bool": bool}
-WORDS = {*_NUMPY_TYPES, *TYPES, "linear", "lower", "higher", "midpoint", "nearest", "fro"}
-# Python's own
+TYPES = (int, float, bool)
+WORDS = {*_NUMPY_TYPES, "int", "float", "bool", "linear", "lower", "higher", "midpoint", "nearest", "fro"}
+# Python's own: on lists, on numbers, and those that the interpreter computes
 ON_LISTS: dict[str, Callable[..., Any]] = {
     "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed,
 }  # fmt: skip
 _PYTHON: dict[str, Any] = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
-ON_NUMBERS = {name: Call(name, run, 2) for name, run in _PYTHON.items()}
-BUILTINS = frozenset([*ON_LISTS, *ON_NUMBERS, "len", "range", "sum", "min", "max", "print", "super"])
+BUILTINS = {name: Call(name, run, 2) for name, run in _PYTHON.items()} | {
+    name: Call(name, None) for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super")
+}
 _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
     "USub": "neg", "UAdd": "pos", "Invert": "invert", "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv",
     "FloorDiv": "floordiv", "Pow": "pow", "Mod": "mod", "LShift": "lshift", "RShift": "rshift", "BitAnd": "and_",
@@ -256,17 +257,13 @@ _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
 OPERATORS = {node: Call(name, getattr(operator, name), 2) for node, name in _OPERATORS.items()}
 
 
+_KINDS: dict[str, Any] = {
+    "tensor": Tensor, "array": (np.ndarray, np.generic), "list": list,
+    "limits": (torch.finfo, torch.iinfo, np.finfo, np.iinfo),
+}  # fmt: skip
+
+
 def kind_of(value: Any) -> str:
     """The type of an owner of methods, as the white list names it."""
-    if isinstance(value, Tensor):
-        return "tensor"
-    if isinstance(value, np.ndarray | np.generic):
-        return "array"
-    limits = isinstance(value, torch.finfo | np.finfo | torch.iinfo | np.iinfo)
-    return (
-        "limits"
-        if limits
-        else "list"
-        if isinstance(value, list)
-        else f"a value of type {type(value).__name__.lower()}"
-    )
+    other = f"a value of type {type(value).__name__.lower()}"
+    return next((kind for kind, types in _KINDS.items() if isinstance(value, types)), other)

@@ -1,9 +1,11 @@
 """Pasted code on the visitor's tensor: each line's values, the codes, and those of the intended scheme."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from quantcore.analysis import errors
@@ -12,15 +14,16 @@ from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import OverLimitError
 from quantcore.pasted.intended import intended, steps_of
-from quantcore.pasted.probes import given
-from quantcore.pasted.read import MOST, CodeReading, by_place
+from quantcore.pasted.quantizer import MOST, by_place
+from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
-from quantcore.pasted.trace import NUMBERS, numbers
-from quantcore.pasted.walk import Walk, evaluate
+from quantcore.pasted.values import NUMBERS, numbers
+from quantcore.pasted.walk import Walk, evaluate, given
 from quantcore.quantization import Quantized
 from quantcore.scheme import Scheme
 
 _BLOCKS = (MOST, 1 << 12, 1 << 8)  # smaller ones for code that loops over elements
+_RUN, _RUN_OF_ROWS = 128, 16  # neighbours that are drawn together, along the last axis and along others
 
 
 @dataclass(frozen=True)
@@ -93,12 +96,24 @@ class Shown:
         return errors(x, self.shifted).sqnr_db, errors(x, self.right.dequantized).sqnr_db
 
 
-def block_of(x: Tensor, most: int = MOST) -> Tensor:
-    """The leading block of a tensor that has at most ``most`` elements."""
-    while x.numel() > most:
-        axis = max(range(x.ndim), key=lambda i: x.shape[i])
-        x = x.narrow(axis, 0, max(x.shape[axis] // 2, x.shape[axis] * most // x.numel()))
-    return x
+def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
+    """At most ``most`` elements of a tensor, of the same rank, and where they are along each axis, always the same.
+
+    Of an axis that is too long, runs of neighbours are drawn, besides the first, so that groups stay whole.
+    """
+    lengths, generator = list(x.shape), torch.Generator().manual_seed(0)
+    while math.prod(lengths) > most:
+        axis = lengths.index(max(lengths))
+        lengths[axis] = max(-(-lengths[axis] // 2), lengths[axis] * most // math.prod(lengths))
+    places = []
+    for axis, (n, length) in enumerate(zip(x.shape, lengths, strict=True)):
+        longest = _RUN if axis == x.ndim - 1 else _RUN_OF_ROWS
+        run = n if length == n else 1 << (min(max(length // 2, 1), longest).bit_length() - 1)
+        drawn = 1 + torch.randperm(max(n // run, 1) - 1, generator=generator)[: length // run - 1]
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), drawn.sort().values]) * run
+        places.append((starts[:, None] + torch.arange(run)).flatten())
+        x = x if length == n else x.index_select(axis, places[-1].to(x.device))
+    return x, places
 
 
 def show_code(
@@ -111,7 +126,7 @@ def show_code(
     """Evaluate the code on a tensor, or on a block of it, and compare the quantizer at ``place`` with its scheme.
 
     Args:
-        element: the index whose value each line shows.
+        element: the index whose value each line shows, if it is in the block.
         handed: scale and zero point for code that computes none; by default those of int8 asymmetric.
 
     Raises:
@@ -123,17 +138,16 @@ def show_code(
             "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
         )
     case = reading.quantizers[place]
-    walk = _evaluated(reading.text, x, handed, case.flags)
+    element = tuple(i + n if i < 0 else i for i, n in zip(element, x.shape, strict=False))
+    walk, places = _evaluated(reading.text, x, handed, case.flags)
     x = walk.given.x
-    chain = by_place(walk.trace).get(case.place)
+    chain = by_place(walk.vals).get(case.place)
     if chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
             "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
         )
     if chain is None or numbers(chain.codes[-1].value).numel() != x.numel():
-        unread = (
-            f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.trace.unread
-        )
+        unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)
         raise QuantError(
             f"{next(unread, 'On this tensor the code does not reach its codes')}; choose another tensor."
         )
@@ -146,7 +160,8 @@ def show_code(
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = numbers(chain.end.value)
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
-    lines = tuple(_lines(walk, x, element))
+    inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
+    lines = tuple(_lines(walk, x, tuple(i for each in inside for i in each)))
     shown = Shown(x, codes, x_hat, x_hat + chain.shift.float(), lines, chain.cast is not None, None)
     try:
         return replace(shown, right=intended(case, chain, tuple(x.shape)))
@@ -156,31 +171,30 @@ def show_code(
 
 def _evaluated(
     text: str, x: Tensor, handed: tuple[float, int] | None, flags: tuple[tuple[str, bool], ...]
-) -> Walk:
-    """The code on the largest block of the tensor that it can be evaluated on."""
+) -> tuple[Walk, list[Tensor]]:
+    """The code on the largest block of the tensor that it can be evaluated on, and where that is."""
     for most in _BLOCKS:
-        own = given(block_of(x, most).contiguous(), text, flags)
+        block, places = block_of(x, most)
+        own = given(block.contiguous(), text, flags)
         if handed is not None:
             own = replace(own, scale=handed[0], zero_point=handed[1])
         try:
-            return evaluate(parse(text)[1], own)
+            return evaluate(parse(text)[1], own), places
         except OverLimitError:
-            if own.x.numel() <= _BLOCKS[-1]:
+            if block.numel() <= _BLOCKS[-1]:
                 raise
     raise AssertionError
 
 
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
     """What each line assigned, the last time it ran."""
-    last = {(line, name): val.value for line, name, val in walk.trace.assigned}
+    last = {(line, name): val.value for line, name, val in walk.assigned}
     for (line, name), value in sorted(last.items(), key=lambda pair: pair[0][0]):
         if isinstance(value, NUMBERS) and numbers(value).numel():
-            values, dtype = (
-                numbers(value),
-                str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch."),
-            )
-            ends = float(values.min()), float(values.max())
-            yield LineValue(line, name, tuple(values.shape), dtype, *ends, _picked(values, x, element))
+            values = numbers(value)
+            dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+            low, high = float(values.min()), float(values.max())
+            yield LineValue(line, name, tuple(values.shape), dtype, low, high, _picked(values, x, element))
 
 
 def _picked(values: Tensor, x: Tensor, element: tuple[int, ...]) -> float | None:

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.trace import NUMBERS, Trace, Val, ancestors, is_mask, numbers
+from quantcore.pasted.values import NUMBERS, Val, is_mask, numbers
 
+MOST = 1 << 16  # elements that a quantizer is followed on
+MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 FLOAT = 99  # bits: wider than any integer type
 SCALINGS, SHIFTS, _CLAMPS = ("mul", "div", "floor_divide"), ("add", "sub"), ("clamp", "mask", "where")
@@ -27,62 +29,38 @@ Ends = tuple[float | None, float | None]
 class Chain:
     """A quantizer on one tensor.
 
-    ``data``: what is scaled; ``codes``: the steps from its scaling to the codes that are stored, of which ``round``
-    rounds and ``cast`` casts to a small integer; ``back``: the steps from there to the dequantized values ``end``;
-    ``factor``: what one step of the codes is worth, shaped to broadcast to the data; ``zero``: what is added, in codes;
-    ``unit``, ``offset``: the same of the dequantized values; ``ends``: what the codes are clamped to before the cast, by
-    ``clamp`` last, after which ``late`` adds what is no number; ``earlier``: the quantizer whose dequantized values the
-    data is.
+    ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it; ``codes``: the
+    steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round`` rounds, ``cast`` casts to a
+    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``back``: the steps from there to the
+    dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to broadcast to the data;
+    ``scale``: the same of each element; ``zero``: what is added, in codes; ``ends``: what the codes are clamped to before
+    the cast, by ``clamp`` last, after which ``late`` adds what is no number; ``earlier``: the quantizer whose
+    dequantized values the data is.
     """
 
     data: Val
+    x: Tensor
+    shift: Tensor
     codes: list[Val]
+    scalings: list[Val]
     round: Val
     cast: Val | None
+    zeros: list[Val]
+    early: list[Val]
     back: list[Val]
     end: Val | None
     factor: Tensor
+    scale: Tensor
     zero: Tensor
-    unit: Tensor
-    offset: Tensor
     ends: Ends
     clamp: Val | None
     late: Val | None
     earlier: "Chain | None"
 
     @cached_property
-    def x(self) -> Tensor:
-        """The values of the data."""
-        return numbers(self.data.value)
-
-    @property
-    def scale(self) -> Tensor:
-        """The factor of each element."""
-        return self.factor.broadcast_to(self.x.shape)
-
-    @property
-    def scalings(self) -> list[Val]:
-        """The products and quotients that scale the data."""
-        return [s for s in self.codes if s.op in SCALINGS]
-
-    @property
-    def zeros(self) -> list[Val]:
-        """The sums and differences up to the codes that are stored, but for a half that makes truncation round."""
-        return [s for s in self.codes if s.op in SHIFTS and not is_half(s, self.round)]
-
-    @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale."""
-        return [node for s in self.scalings for node in ancestors(other(s))]
-
-    @cached_property
-    def shift(self) -> Tensor:
-        """What was added to the tensor to give the data."""
-        val, total = self.data, torch.tensor(0.0, dtype=torch.float64)
-        while val.flow is not None and val.op in (*SHIFTS, "clamp", "copy") and not is_flipped(val):
-            total = total + added(val) if val.op in SHIFTS else total
-            val = val.flow
-        return total
+        return [node for s in self.scalings for node in other(s).ancestors()]
 
 
 def other(node: Val) -> Val:
@@ -100,13 +78,11 @@ def is_flipped(node: Val) -> bool:
     return node.op in ("sub", "div", "floor_divide") and node.args[0] is not node.flow
 
 
-def is_half(step: Val, rounding: Val) -> bool:
-    """Whether a step moves every number by a half away from zero, before a rounding that truncates."""
-    if step.op not in SHIFTS or not step.flow or not (rounding.name in ("trunc", "fix") or rounding.op == "cast"):
-        return False
-    by, before = added(step), numbers(step.flow.value)
-    there = before.isfinite()
-    return step.index < rounding.index and by.shape == before.shape and torch.equal(by[there], before[there].sign() / 2)
+def _is_half(step: Val, rounding: Val) -> bool:
+    """Whether a sum is part of the rounding: a half toward the side that it rounds to, or something random below 1."""
+    by = added(step).abs()
+    each = by.numel() > 1 and by.shape == step.value.shape
+    return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
 
 
 def dtype_of(node: Val | None) -> str:
@@ -140,11 +116,28 @@ def number_of(val: Val) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def chains(trace: Trace) -> Iterator[Chain]:
-    """The quantizers of an evaluation, one or more for each end of the tensor's ways through it."""
+def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
+    """The quantizers of an evaluation by the lines of their rounding, stored codes and dequantized values."""
+    found: dict[tuple[int, ...], Chain] = {}
+    for chain in _chains(vals):
+        if 1 < chain.x.numel() <= MOST:
+            key: tuple[int, ...] = (
+                chain.round.line,
+                chain.codes[-1].line,
+                chain.end.line if chain.end else 0,
+            )
+            while key in found:
+                key = (*key, 0)
+            if len(key) < MOST_QUANTIZERS:
+                found[key] = chain
+    return found
+
+
+def _chains(vals: list[Val]) -> Iterator[Chain]:
+    """One or more quantizers for each end of the tensor's ways through an evaluation."""
     room = _MOST_STEPS
-    goes_on = {id(v.flow) for v in trace.vals if v.data}
-    for val in trace.vals:
+    goes_on = {id(a) for v in vals if v.data for a in v.args}
+    for val in vals:
         if val.data and id(val) not in goes_on and val.is_array:
             way, one = list[Val](), val
             while one is not None:
@@ -169,7 +162,9 @@ def _along(way: list[Val]) -> Iterator[Chain]:
             scalings, pending = [], True
     chain = None
     for (first, rounding), end in zip(places, [*(place for place, _ in places[1:]), len(way)], strict=False):
-        steps = [s for s in way[first:end] if s.op in (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")]
+        steps = [
+            s for s in way[first:end] if s.op in (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")
+        ]
         found = _chain(way[first].flow or way[first], steps, steps.index(way[rounding]), chain)
         if found is not None:
             yield found
@@ -184,42 +179,59 @@ def _rounds(node: Val) -> bool:
 
 def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) -> Chain | None:
     """The quantizer of these steps; None if its scale does not fit the data."""
-    unit, offset = torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
-    factor, zero, last = unit, offset, _last(steps, rounding)
-    while data.op == "abs" and data.flow and any(s.op == "signed" for s in steps):
-        data = data.flow  # whose signs come back
-    for i, step in enumerate(steps):
-        try:
-            if step.op in SCALINGS:
-                by = numbers(other(step).value)
-                unit = unit / by if step.op == "mul" else unit * by
-                if bool(offset.any()):
-                    offset = offset * by if step.op == "mul" else offset / by
-            elif step.op in SHIFTS and not is_half(step, steps[rounding]):
-                offset = offset + added(step)
-            if i == last:
-                factor, zero = unit, offset
-                factor.broadcast_to(data.value.shape)
-        except RuntimeError:  # the shapes do not fit
-            if i <= last:
-                return None
-            unit = unit * torch.nan
-            break
+    nothing, last, rounds = torch.tensor(0.0, dtype=torch.float64), _last(steps, rounding), steps[rounding]
     codes, back = steps[: last + 1], steps[last + 1 :]
+    zeros = [s for s in codes if s.op in SHIFTS and not _is_half(s, rounds)]
+    while data.op == "abs" and data.flow and any(s.op == "signed" for s in codes):
+        data = data.flow  # whose signs come back
+    x, factor, zero = numbers(data.value), nothing + 1, nothing
+    try:
+        for step in codes:
+            if step.op in SCALINGS:
+                by, inverse = numbers(other(step).value), step.op == "mul"
+                factor = factor / by if inverse else factor * by
+                if bool(zero.any()):
+                    zero = zero * by if inverse else zero / by
+            elif step in zeros:
+                zero = zero + added(step)
+        scale = factor.broadcast_to(x.shape)
+    except RuntimeError:  # the shapes do not fit
+        return None
+    scalings, early = [s for s in codes if s.op in SCALINGS], [s for s in zeros if s.index < rounds.index]
     cast = _cast(codes)
-    unscaled = any(s.op in SCALINGS for s in back)
-    end = next((s for s in reversed(back) if s.op in (*SCALINGS, *SHIFTS)), None) if unscaled else None
+    ends = [s for s in back if s.op in (*SCALINGS, *SHIFTS)]
+    end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
+    shift, val = nothing, data
+    while val.flow is not None and val.op in (*SHIFTS, "clamp", "copy") and not is_flipped(val):
+        shift = shift + added(val) if val.op in SHIFTS else shift
+        val = val.flow
     clamped = _clamped(codes[: codes.index(cast)] if cast else codes)
-    return Chain(data, codes, steps[rounding], cast, back, end, factor, zero, unit, offset, *clamped, earlier)
+    return Chain(
+        data,
+        x,
+        shift,
+        codes,
+        scalings,
+        rounds,
+        cast,
+        zeros,
+        early,
+        back,
+        end,
+        factor,
+        scale,
+        zero,
+        *clamped,
+        earlier,
+    )
 
 
 def _last(steps: list[Val], rounding: int) -> int:
     """The place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
+    stores = (*_CLAMPS, "signed", "round")
     casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
-    last = max(
-        i for i in range(rounding, until) if i == rounding or steps[i].op in (*_CLAMPS, "signed", "round") or casts[i]
-    )
+    last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in stores or casts[i])
     later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
     # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
     return later[0] if len(later) > (until < len(steps)) and _cast(steps[: last + 1]) is None else last
@@ -232,23 +244,22 @@ def _cast(steps: list[Val]) -> Val | None:
 
 def _clamped(steps: list[Val]) -> tuple[Ends, Val | None, Val | None]:
     """Bounds of the codes, the last clamp, and what is added after it that is no number."""
-    low: float | None = None
-    high: float | None = None
+    ends: Ends = (None, None)
     clamp = late = None
     for step in steps:
         if step.op in _CLAMPS:
             new = _ends(step)
-            low, high = new[0] if new[0] is not None else low, new[1] if new[1] is not None else high
+            ends = (ends[0] if new[0] is None else new[0], ends[1] if new[1] is None else new[1])
             clamp, late = (clamp, late) if new == (None, None) else (step, None)
         elif step.op == "signed":
-            low = None if high is None else -high
+            ends = (None if ends[1] is None else -ends[1], ends[1])
         elif step.op in SHIFTS and clamp is not None:
             by = added(step)
             if other(step).varies or other(step).handed or by.numel() > 1:
                 late = step
             else:
-                low, high = (None if end is None else end + float(by) for end in (low, high))
-    return (low, high), clamp, late
+                ends = tuple(None if end is None else end + float(by) for end in ends)  # type: ignore[assignment]
+    return ends, clamp, late
 
 
 def _ends(node: Val) -> Ends:

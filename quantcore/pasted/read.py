@@ -7,19 +7,16 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.case import Case, between
+from quantcore.pasted.case import Case, between, case_of
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
-from quantcore.pasted.intended import confirmed
+from quantcore.pasted.intended import confirmed, rules
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.probes import Probed, probe
-from quantcore.pasted.quantizer import SCALINGS, Chain, chains, dtype_of, number_of, other
+from quantcore.pasted.quantizer import SCALINGS, by_place, dtype_of, number_of, other
 from quantcore.pasted.source import parse
-from quantcore.pasted.trace import Trace
+from quantcore.pasted.walk import Walk, probe
 from quantcore.wording import count, joined
 
-MOST = 1 << 16  # elements that a quantizer is followed on
 _LISTED = 12  # statements that were not evaluated
-_CASES = 24  # quantizers that are checked; a loop has one for each turn
 
 
 @dataclass(frozen=True)
@@ -82,24 +79,28 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     found: list[CodeFinding] = []
     cases: dict[tuple[object, ...], Case] = {}  # two variants, or turns of a loop, may lead to the same one
     end = time.thread_time() + bounds.SECONDS_IN_ALL
-    probed = probe(tree, text, shape, end)
-    for variant in probed:
-        for case in _cases(variant):
-            key = (*case.place[:3], case.form.kind, case.divisor, case.bounds, case.zero)
+    probed = list(probe(tree, text, shape, end))
+    for ordinary, special in probed:
+        for case in _cases(ordinary, special):
+            key = (*case.place[:3], case.kind, case.divisor, case.bounds, case.zero)
             if key not in cases and time.thread_time() <= end:
                 # in the second, the largest magnitude is negative
-                codes = confirmed(case, list(check_codes(case)), variant.ordinary[:2])
+                codes = confirmed(case, list(check_codes(case)), ordinary[:2])
                 more = [*codes, *check_dequantize(case), *check_special(case)]
                 found += [replace(f, quantizer=len(cases)) for f in more]
                 cases[key] = case
-    written = dict.fromkeys(w for p in probed for w in p.ordinary[0].trace.written)
-    found += [replace(_written(line, name), quantizer=0 if cases else None) for line, name in written]
-    # of the same kind and line one is kept: the first one that is certain, if there is one
-    order = sorted(range(len(found)), key=lambda i: (found[i].certain, -i))
-    kept = {(found[i].kind, found[i].line): found[i] for i in order}.values()
+    first = probed[0][0][0]
+    for line, name in dict.fromkeys(w for ordinary, _ in probed for w in ordinary[0].written):
+        clamp = name.startswith("clamp") or name == "an assignment"
+        what = "This clamp" if clamp else f"{name.capitalize()} here"
+        found.append(replace(finding("clamp-in-place", line, what=what), quantizer=0 if cases else None))
+    kept: dict[
+        tuple[str, int], CodeFinding
+    ] = {}  # of a kind and line, the first one that is certain, if there is one
+    for f in sorted(found, key=lambda f: not f.certain):
+        kept.setdefault((f.kind, f.line), f)
     lines = text.split("\n")
-    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept]
-    first = probed[0].ordinary[0].trace
+    findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept.values()]
     return CodeReading(
         text,
         tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
@@ -110,33 +111,17 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     )
 
 
-def _written(line: int, name: str) -> CodeFinding:
-    clamp = name.startswith("clamp") or name == "an assignment"
-    return finding("clamp-in-place", line, what="This clamp" if clamp else f"{name.capitalize()} here")
-
-
-def _cases(variant: Probed) -> Iterator[Case]:
+def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Case]:
     """The quantizers of the code, each on all ordinary tensors and on the special ones that it can be found on."""
-    found, flags = [by_place(w.trace) for w in variant.ordinary], variant.ordinary[0].given.flags
-    special = {name: by_place(w.trace) for name, w in variant.special.items()}
-    for key in list(found[0])[:_CASES]:
+    found, others = (
+        [by_place(w.vals) for w in ordinary],
+        {name: by_place(w.vals) for name, w in special.items()},
+    )
+    rounded = rules(ordinary[0], found[0])
+    for key in found[0]:
         if all(key in f for f in found):
-            others = {name: s[key] for name, s in special.items() if key in s}
-            yield Case([f[key] for f in found], key, flags, others)
-
-
-def by_place(trace: Trace) -> dict[tuple[int, ...], Chain]:
-    """The quantizers of an evaluation by the lines of their rounding, stored codes and dequantized values."""
-    found: dict[tuple[int, ...], Chain] = {}
-    for chain in chains(trace):
-        if 1 < chain.x.numel() <= MOST:
-            end = chain.end.line if chain.end else 0
-            key: tuple[int, ...] = (chain.round.line, chain.codes[-1].line, end)
-            while key in found:
-                key = (*key, 0)
-            if len(key) < _CASES:
-                found[key] = chain
-    return found
+            also = {name: by[key] for name, by in others.items() if key in by}
+            yield case_of([f[key] for f in found], key, ordinary[0].given.flags, also, rounded.get(key, ""))
 
 
 def _parts(case: Case) -> Iterator[str]:
@@ -144,15 +129,15 @@ def _parts(case: Case) -> Iterator[str]:
     chain = case.chain
     scales = torch.unique(chain.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
-    known = case.form.kind not in ("unknown", "handed")
+    known = case.kind not in ("unknown", "handed")
     yield f"scale (line {case.divided.line}) {case.formula}{shared if known else ''}"
     yield f"codes (line {chain.round.line}) {_arithmetic(case)}"
     if chain.clamp is not None:
-        yield f"clamp (line {chain.clamp.line}) {between(*chain.ends)}"
+        yield f"clamp (line {chain.clamp.line}) {between(chain.ends)}"
     if chain.cast is not None:
         yield f"cast (line {chain.cast.line}) {dtype_of(chain.cast)}"
     for step in chain.zeros:
-        if other(step).varies and not case.random:
+        if other(step).varies:
             yield f"zero point (line {other(step).line or step.line})"
     unscale = [s for s in chain.back if s.op in SCALINGS]
     if unscale:
@@ -161,22 +146,20 @@ def _parts(case: Case) -> Iterator[str]:
 
 def _arithmetic(case: Case) -> str:
     """The order of division, rounding and zero point, with the letter of the convention's kernel."""
-    chain, rule = case.chain, case.rule
+    chain, rule = case.chain, case.rule or "rounded"
     product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    product = "x · scale" if case.form.multiplied else product
-    early = [] if case.is_raised else case.early
-    late = [s for s in chain.zeros if s not in case.early]
-    if all(number_of(other(s)) == 0 for s in (*early, *late)):
+    product = "x · scale" if case.multiplied else product
+    shifted = [s for s in chain.zeros if number_of(other(s)) != 0]
+    if not shifted:
         return f"{rule}({product})"
-    before = any(number_of(other(s)) != 0 for s in early)
-    text = f"{rule}({product} + z)" if before else f"{rule}({product}) + z"
+    text = f"{rule}({product} + z)" if shifted[0] in chain.early else f"{rule}({product}) + z"
     return f"{text}, kernel {case.kernel}" if rule == "round" else text
 
 
-def _unread(trace: Trace) -> tuple[str, ...]:
+def _unread(walk: Walk) -> tuple[str, ...]:
     """The statements that could not be evaluated, one sentence each."""
     found: dict[int, str] = {}
-    for line, why, refused in trace.unread:
+    for line, why, refused in walk.unread:
         unchecked = ", so what depends on it is not checked" if refused else ""
         found.setdefault(line, f"Line {line}: {why}{unchecked}.")
     texts = [found[line] for line in sorted(found)]

@@ -39,7 +39,10 @@ def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> N
         return
     if shown.codes.numel() < tensor.elements:
         shape = " × ".join(map(str, shown.codes.shape))
-        st.caption(f"This tensor is large: only its leading block of {shape} is used, even for the scale.")
+        st.caption(
+            f"This tensor is large: only {shape} of its elements are used, even for the scale. They are the first ones "
+            "along each axis, and runs of others drawn over all of it."
+        )
     if shown.right is None:
         st.caption(messages.plain(shown.why))
     else:

@@ -156,7 +156,7 @@ def test_of_a_large_tensor_a_block_is_used():
         at.session_state[key] = value
     at = typed(at.run().switch_page("compare/match/page.py").run(), WRAPS)
     assert at.dataframe[0].value["Codes that differ"][0].endswith(" of 65,536")
-    assert any("only its leading block of 256 × 256 is used" in text for text in said(at.caption))
+    assert any("only 256 × 256 of its elements are used" in text for text in said(at.caption))
 
 
 def test_each_line_s_value_at_the_picked_element():

@@ -14,8 +14,9 @@ import torch
 import quantcore as qc
 from quantcore.pasted import names
 from quantcore.pasted.bounds import MOST_ELEMENTS
+from quantcore.pasted.evaluation import Evaluation, Given
 from quantcore.pasted.source import parse
-from quantcore.pasted.walk import Given, evaluate
+from quantcore.pasted.walk import evaluate
 
 PLACE = "/tmp/quantscope_pasted_made"
 _DUNDERS = [
@@ -145,7 +146,7 @@ def test_hostile_code_is_one_sentence_within_a_second(one_thread):
 
 def walked(text, x=None, numpy=False):
     x = torch.linspace(-1, 1, 64).reshape(8, 8) if x is None else x
-    return evaluate(parse(text)[1], Given(x, 0.1, 0, numpy=numpy)).trace
+    return evaluate(parse(text)[1], Given(x, 0.1, 0, numpy=numpy))
 
 
 @pytest.mark.parametrize("text", ["x.clamp_(-0.1, 0.1)", "x[x > 0] = 0", "x[0] = 5", "x /= 2", "y = x.view(-1)\ny[0] = 9", "x.data.mul_(0)", "x.T.zero_()"])
@@ -172,9 +173,7 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
         "torch.where(x > 0, x, 0.0)", "x.max(dim=1)[0]", "x.sort()[0]", "x.chunk(2)[0]", "torch.maximum(x[:, :1], x[:1])", "torch.max(x[:, :1], x[:1])", "torch.tensor([[1, 2], [3, 4]])",
         "torch.broadcast_to(x[0], (4, 8))", "x.to(torch.int8)", "torch.rand(3, 5)", "torch.linspace(0, 1, steps=70)", "torch.zeros(size=(3, 9))",
     )  # fmt: skip
-    from quantcore.pasted.evaluate import Expressions
-
-    compute, seen = Expressions.compute, []
+    compute, seen = Evaluation.compute, []
 
     def spied(self, run, op, args, name="", elements=1):
         found = compute(self, run, op, args, name, elements)
@@ -182,7 +181,7 @@ def test_results_are_bounded_before_they_are_computed(monkeypatch):
         seen.append((name, size, elements))
         return found
 
-    monkeypatch.setattr(Expressions, "compute", spied)
+    monkeypatch.setattr(Evaluation, "compute", spied)
     for text in texts:
         assert not walked(f"y = {text}").unread, text
     views = ("T", "shape")  # and the items of a list are there already

@@ -1,0 +1,293 @@
+"""What pasted code is given, and what it computes of it within its bounds: each value with the operation that made it.
+
+What can't be computed raises `StopError`; what exceeds the budget, `OverLimitError`.
+"""
+
+import ast
+import math
+import re
+from collections import ChainMap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quantcore.pasted import bounds
+from quantcore.pasted.bounds import Budget, StopError, check_integers, indexed, shape_of
+from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Call
+from quantcore.pasted.values import ARRAYS, NUMBERS, Override, Val, Vals, flat, is_mask
+
+_SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
+_ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
+_BITS = re.compile(r"\w*bits?|bit_?width", re.I)
+_NO_TENSOR = re.compile(
+    r"\w*(min|max|low|high|level|size|dim|axis|eps|bound|limit|range|dtype|device|mode|name|path|file|config|args|model"
+    r"|group|block)\w*|lo|hi|[nkij]|lr|alpha|beta|gamma|self|cls|ctx|_\w*", re.I,
+)  # fmt: skip
+# besides a first tensor
+_SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
+_OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
+_DEEPEST = 12  # of lists in lists
+_FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
+_NOT_REAL = ("64j", "complex64", "complex128", "object")
+# operations whose result holds the elements of their data, one by one
+_ELEMENTWISE = (
+    "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask",
+    "signed", "where", "shape", "getitem", "library",
+)  # fmt: skip
+Names = ChainMap[str, Val]  # of a function, a class or an instance, then of what is around it
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the code is given: the tensor, float32, and what stands for a scale, zero point and bits it does not
+    compute. ``flags``: values of boolean parameters of functions that nobody calls, by name; ``end``: the processor
+    time of this thread at which every evaluation ends."""
+
+    x: Tensor
+    scale: float
+    zero_point: int
+    bits: int = 8
+    numpy: bool = False
+    flags: tuple[tuple[str, bool], ...] = ()
+    end: float = math.inf
+
+
+class Row(tuple[Val, ...]):
+    """A tuple with ``values`` and ``indices``, as torch.max with an axis returns."""
+
+
+@dataclass(eq=False)
+class Evaluation:
+    """One evaluation of the code on what it is given.
+
+    ``bound``: what stands for names that the code does not define; ``spaces``: the names of every function, class and
+    instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment; ``unread``: (line, why,
+    whether it is refused) of each statement that could not be evaluated; ``written``: (line, name) of operations that
+    modify the given tensor; ``library``: the same of calls that quantize; ``overrides``: results to replace, by index.
+    """
+
+    given: Given
+    bound: dict[str, Val] = field(default_factory=dict)
+    spaces: list[Names] = field(default_factory=list)
+    vals: list[Val] = field(default_factory=list)
+    assigned: list[tuple[int, str, Val]] = field(default_factory=list)
+    unread: list[tuple[int, str, bool]] = field(default_factory=list)
+    written: list[tuple[int, str]] = field(default_factory=list)
+    library: list[tuple[int, str]] = field(default_factory=list)
+    overrides: dict[int, Override] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+
+    def space(self, *around: Names) -> Names:
+        """Names within others."""
+        self.spaces.append(around[0].new_child() if around else ChainMap())
+        return self.spaces[-1]
+
+    def free(self, name: str) -> Val | None:
+        """What stands for a name that the code does not define: the tensor, or what it is given."""
+        if name not in self.bound and name not in BUILTINS:
+            given, second = self.given, any(v.op == "input" for v in self.bound.values())
+            if _SCALE.fullmatch(name):
+                value: Any = np.float32(given.scale) if given.numpy else torch.tensor(given.scale)
+            elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
+                value = given.zero_point if _ZERO.fullmatch(name) else given.bits
+            elif _NO_TENSOR.fullmatch(name) or (second and not _SECOND.fullmatch(name)):
+                return None
+            else:
+                return self.tensor(name)
+            self.bound[name] = self.note(value, "handed", name=name)
+            self.bound[name].handed = not _BITS.fullmatch(name)
+        return self.bound.get(name)
+
+    def tensor(self, name: str) -> Val:
+        """A copy of the tensor under a name."""
+        x = self.given.x.clone()
+        self.budget.spend(elements=x.numel())
+        val = self.bound[name] = self.note(x.numpy() if self.given.numpy else x, "input", name=name)
+        val.varies = val.data = True
+        return val
+
+    def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
+        """Append a value, or its repair if there is one, and note what it depends on."""
+        # signs that are given back to the tensor's elements do not scale them
+        signs = op == "mul" and any(a.op == "sign" for a in args) and any(a.data for a in args)
+        op = "signed" if signs or (op == "sign" and len(args) > 1 and args[0].data) else op
+        val = Val(value, op, args, self.budget.line, name, len(self.vals))
+        val.varies, val.handed = any(a.varies for a in args), any(a.handed for a in args)
+        val.flow = _flow(val) if op in _ELEMENTWISE else None
+        val.data = val.flow is not None
+        if val.index in self.overrides:
+            val.value = self.overrides[val.index](val)
+        self.vals.append(val)
+        return val
+
+    def compute(self, run: Callable[[], Any], op: str, args: Vals, name: str = "", bound: float = 1) -> Val:
+        """Compute a result of at most ``bound`` elements, and note it."""
+        if not bound <= bounds.MOST_ELEMENTS:
+            raise StopError(f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
+        try:
+            with np.errstate(all="ignore"):
+                found = run()
+        except _FAILURES as error:
+            why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:160]
+            raise StopError(f"this fails: {why}", refused=False) from None
+        return self._noted(found, op, args, name)
+
+    def _noted(self, found: Any, op: str, args: Vals, name: str) -> Val:
+        """A result as a value; the items of a list each on its own."""
+        if isinstance(found, Val):
+            return found
+        if isinstance(found, list | tuple):
+            self.budget.spend(steps=len(found))
+            kind = list if isinstance(found, list) else Row if hasattr(found, "indices") else tuple
+            items = [self._noted(item, op, args, name) for item in found]
+            return self.note(kind(items), "pack", tuple(items), name)
+        is_array = isinstance(found, ARRAYS)
+        large = is_array and found.ndim > bounds.MOST_AXES
+        if isinstance(found, complex) or large or (is_array and str(found.dtype).endswith(_NOT_REAL)):
+            raise StopError("a result here is not a tensor of real numbers")
+        self.budget.spend(elements=math.prod(found.shape) if is_array else 0)
+        val = self.note(found, op, args, name)
+        if name in _OWN_DATA and is_array and found.ndim:
+            val.varies = val.data = True
+        return val
+
+    def raw(self, val: Val, depth: int = 0) -> Any:
+        """A value as torch or NumPy take it: a number, an array, a type, a known word, or a list of them."""
+        value = val.value
+        if isinstance(value, list | tuple) and depth < _DEEPEST:
+            self.budget.spend(steps=len(value))
+            items = [self.raw(item, depth + 1) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        if isinstance(value, Call) and value.run in TYPES:
+            return value.run
+        is_type = isinstance(value, type) and issubclass(value, np.number)
+        is_word = isinstance(value, str) and value in WORDS
+        if is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None))):
+            return value
+        raise StopError("an argument here is neither a number nor a tensor")
+
+    def items(self, val: Val) -> list[Val]:
+        """What a loop over a value visits."""
+        value = val.value
+        if isinstance(value, list | tuple):
+            return list(value)
+        if not isinstance(value, Tensor | np.ndarray) or not value.ndim:
+            raise StopError("this can't be looped over")
+        self.budget.spend(steps=len(value))
+        return [self.note(item, "getitem", (val,)) for item in value]
+
+    def item(self, val: Val, index: Any, vals: Vals) -> Val:
+        """A value at an index, which was made from ``vals``."""
+        value = val.value
+        if not isinstance(value, list | tuple | Tensor | np.ndarray):
+            raise StopError("this can't be indexed")
+        bound = indexed([value, index]) if val.is_array else 1
+        return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
+
+    def truth(self, val: Val) -> bool:
+        """Whether a value counts as true."""
+        return bool(self.compute(lambda: bool(val.value), "binary", (val,), "bool").value)
+
+    def operator(self, node: ast.operator | ast.cmpop, a: Val, b: Val) -> Val:
+        """The result of a binary operator."""
+        call = OPERATORS.get(type(node).__name__)
+        if call is None:
+            raise StopError("this comparison is not evaluated")
+        lists = isinstance(a.value, list | tuple) + isinstance(b.value, list | tuple)
+        if (call.op, lists) in (("mul", 1), ("add", 2)):
+            times = max([v.value for v in (a, b) if isinstance(v.value, int)], default=1)
+            self.budget.spend(steps=max(times, 0) * sum(math.prod(shape_of(v.value)[:1]) for v in (a, b)))
+            return self.compute(lambda: call.run(a.value, b.value), "pack", (a, b))
+        texts = any(isinstance(v.value, str) or v.value is Ellipsis for v in (a, b))
+        if texts and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+            return self.compute(lambda: call.run(a.value, b.value) is True, "binary", (a, b))
+        return self.apply(call, [a, b], {})
+
+    def apply(self, call: Call, args: list[Val], kw: dict[str, Val]) -> Val:
+        """A call of the white list: arguments checked, the result bounded, then computed."""
+        if len(args) > call.most or not kw.keys() <= KEYWORDS or (call.op == "clamp" and not args):
+            other = next((n for n in kw if n not in KEYWORDS), "these arguments")
+            raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
+        given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
+        if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
+            raise StopError("a number is given as a type here")
+        values = [*given, *named.values()]
+        if len({isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}) > 1:
+            raise StopError("torch tensors and NumPy arrays are mixed here")
+        check_integers(call.op, values)
+        if call.op == "library":
+            self.library.append((self.budget.line, call.name))
+        parts = (
+            _clamp_parts(call.name, args, kw) if call.op == "clamp" else tuple(flat([*args, *kw.values()]))
+        )
+        return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
+
+    def python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
+        """A call of one of Python's own functions that are not computed on numbers alone."""
+        if name in ("print", "super"):
+            return self.note(Call(name, None) if name == "super" else None)
+        if not kw.keys() <= {"strict"} or not args or len(args) > 64:
+            raise StopError(f"this `{name}` is not evaluated")
+        if name == "len":
+            return self.compute(lambda: len(args[0].value), "size", ())
+        if name == "range":
+            ends = [self.raw(a) for a in args]
+            whole = (int(end) if isinstance(end, ARRAYS) else end for end in ends)
+            return self.compute(lambda: list(range(*whole)[: bounds.MOST_STEPS + 1]), "number", ())
+        if name in ON_LISTS:
+            lists = [self.items(a) for a in args]
+            return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
+        items = self.items(args[0]) if len(args) == 1 else args
+        found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
+        for item in items[name != "sum" :]:
+            if name == "sum":
+                found = self.operator(ast.Add(), found, item)
+            else:
+                better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
+                chosen, rest = (item, found) if better else (found, item)
+                found = self.note(chosen.value, "pick", (chosen, rest), name)
+        return found
+
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
+        """Modify a tensor in place. Its value so far stays what it was; all names of it have the new one."""
+        if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
+            self.written.append((self.budget.line, name))
+        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
+        owner.value = live.clone() if is_tensor else live.copy()
+        self.budget.spend(elements=math.prod(live.shape))
+        self.compute(lambda: change(live) is None, "binary", ())
+        made = self.note(live, op, args, name.removesuffix("_"))
+        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
+            names.update({n: made for n, v in names.items() if v is owner})
+        return made
+
+
+def _flow(val: Val) -> Val | None:
+    """The argument whose elements a value holds; None if there is none, or if there are two."""
+    # a mask chooses elements, it does not hold them
+    data = [a for a in val.args if a.data and not is_mask(a.value)]
+    if is_mask(val.value) or not data:
+        return None
+    return data[0] if len(data) == 1 or val.op in ("mask", "where", "signed") else None
+
+
+def _clamp_parts(name: str, args: list[Val], kw: dict[str, Val]) -> Vals:
+    """Value, low and high of a clamp, however it is written."""
+    x, rest, none = args[0], args[1:], Val(None)
+    if name not in ("clamp", "clip"):
+        bound = next(iter((*rest, *kw.values())), none)
+        x, bound = (x, bound) if x.data else (bound, x)
+        return (x, bound, none) if name in ("maximum", "clamp_min", "fmax") else (x, none, bound)
+    low = rest[0] if rest else kw.get("min", kw.get("a_min", none))
+    return x, low, rest[1] if len(rest) > 1 else kw.get("max", kw.get("a_max", none))
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
