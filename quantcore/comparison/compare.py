@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.comparison.causes import CODING, blocks_of, choices_behind, same
+from quantcore.comparison.causes import CODING, NO_TIE, blocks_of, choices_behind, kernel_kinds, same
 from quantcore.comparison.sentences import kind_of, sentence
-from quantcore.comparison.ties import NO_TIE, kernel_kinds
 from quantcore.conventions import KERNELS, Convention
 from quantcore.numerics import CHUNK, as_float32
 from quantcore.quantization import Quantized, apply_quietly, codes_of, may_leave_integers

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from quantcore.comparison.causes import Choices
-from quantcore.comparison.ties import NEAR, PARITY, ROUNDING, TIE
+from quantcore.comparison.causes import NEAR, PARITY, ROUNDING, TIE, Choices
 from quantcore.conventions import CHOICES
 from quantcore.expressions import written
 from quantcore.quantization import Quantized
@@ -38,7 +37,7 @@ def sentence(
 
     Args:
         choices: for each of scale and zero_point among the ingredients, the choices that change it.
-        kernel_kind: see `ties.kernel_kinds`.
+        kernel_kind: see `causes.kernel_kinds`.
     """
     sides = (name(a), trace(a, index)), (name(b), trace(b, index))
     parts = [_parameter(sides, p, choices[p]) for p in _PARAMETERS if p in ingredients and _differs(sides, p)]

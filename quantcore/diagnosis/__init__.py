@@ -23,9 +23,18 @@ from quantcore.diagnosis import (
 )
 from quantcore.diagnosis.alternatives import STORAGE, better_scheme
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.kind import FAMILIES, Example, Kind, family_of
-from quantcore.diagnosis.record import MAX_BOXES, SEVERITIES, Box, Finding, Gain, Severity
+from quantcore.diagnosis.record import (
+    MAX_BOXES,
+    SEVERITIES,
+    Box,
+    Finding,
+    Gain,
+    Severity,
+    index,
+    number,
+    percent,
+)
 from quantcore.quantization import Quantized
 
 # Findings of the same severity come in this order, and in that of their modules

@@ -14,9 +14,8 @@ from quantcore.analysis import decibels, sqnr_of
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import ALIKE_DB, Context, Trial
 from quantcore.diagnosis.estimate import Estimate
-from quantcore.diagnosis.formatting import percent
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import Finding
+from quantcore.diagnosis.record import Finding, percent
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor, Shape

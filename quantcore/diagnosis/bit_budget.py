@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from quantcore.analysis import sqnr_of
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import gains, number, percent
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import Finding
+from quantcore.diagnosis.record import Finding, gains, number, percent
 from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
 from quantcore.notation import write_call

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import BETTER_DB, Context
-from quantcore.diagnosis.formatting import number
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import MAX_BOXES, Box, Finding
+from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, number
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
 from quantcore.range_setting import Given, MinMax

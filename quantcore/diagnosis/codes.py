@@ -10,9 +10,8 @@ from torch import Tensor
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.diagnosis.blocks import boxes_of
 from quantcore.diagnosis.context import BETTER_DB, Context
-from quantcore.diagnosis.formatting import index, number, percent
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell
+from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell, index, number, percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
 from quantcore.quantization import unclamped

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import index, number
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
+from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, number
 from quantcore.wording import count
 
 

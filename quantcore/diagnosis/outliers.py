@@ -9,9 +9,8 @@ from torch import Tensor
 
 from quantcore.analysis import decibels
 from quantcore.diagnosis.context import Context, Trial, sqnr_among
-from quantcore.diagnosis.formatting import channels, index, number
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell
+from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell, channels, index, number
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly

@@ -11,9 +11,8 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.alternatives import narrowed, shrunk
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import gains, number, percent
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import Finding, cell
+from quantcore.diagnosis.record import Finding, cell, gains, number, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call

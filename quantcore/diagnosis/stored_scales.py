@@ -12,9 +12,8 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.alternatives import STORAGE
 from quantcore.diagnosis.blocks import boxes_of, name_of
 from quantcore.diagnosis.context import BETTER_DB, Context, Trial, sqnr_among
-from quantcore.diagnosis.formatting import number, percent
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import Finding
+from quantcore.diagnosis.record import Finding, number, percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import cells_of
 from quantcore.qparams import QParams

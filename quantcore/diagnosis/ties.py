@@ -7,9 +7,8 @@ from torch import Tensor
 
 from quantcore.conventions import KERNELS
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.formatting import index, percent
 from quantcore.diagnosis.kind import Example, kind
-from quantcore.diagnosis.record import MAX_BOXES, Finding, cell
+from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, percent
 from quantcore.quantization import coded_with
 from quantcore.wording import count
 

@@ -8,7 +8,7 @@ readers.
 import plotly.graph_objects as go
 
 from quantcore.figures import typography
-from quantcore.figures.checkpoints import HARM_AXES, harm, treemap
+from quantcore.figures.checkpoints import HARM_AXES, harm, layer_colors, size_curve, treemap
 from quantcore.figures.distribution import (
     DistributionData,
     distribution,
@@ -20,11 +20,9 @@ from quantcore.figures.maps import beyond_colors, drawn_maps, maps, scales_of_ma
 from quantcore.figures.number_line import number_line
 from quantcore.figures.pair import PairData, pair, pair_data
 from quantcore.figures.pareto import AXES, error_maps, pareto
-from quantcore.figures.ranges import range_error, range_histogram
+from quantcore.figures.ranges import range_error, range_histogram, search_error
 from quantcore.figures.scales import scales
-from quantcore.figures.search import search_error
-from quantcore.figures.style import BLOCKS, base_layout, enlarged, palette, short_scheme
-from quantcore.figures.thumbnail import thumbnail
+from quantcore.figures.style import BLOCKS, base_layout, enlarged, palette, short_scheme, thumbnail
 
 
 def to_html(figure: go.Figure) -> str:
@@ -50,6 +48,7 @@ __all__ = [
     "grid_values",
     "harm",
     "histogram",
+    "layer_colors",
     "maps",
     "number_line",
     "pair",
@@ -62,6 +61,7 @@ __all__ = [
     "scales_of_maps",
     "search_error",
     "short_scheme",
+    "size_curve",
     "thumbnail",
     "titles_of_maps",
     "to_html",

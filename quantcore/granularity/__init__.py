@@ -1,6 +1,5 @@
 """Granularity: which elements share a scale, and the layout of these blocks."""
 
-from quantcore.granularity.block_names import block_name
 from quantcore.granularity.extremes import extremes, first_extreme, magnitude
 from quantcore.granularity.kinds import (
     GRANULARITIES,
@@ -23,8 +22,7 @@ from quantcore.granularity.kinds import (
     spread,
     to_blocks,
 )
-from quantcore.granularity.layout import Blocks
-from quantcore.granularity.tiles import Region, regions
+from quantcore.granularity.layout import Blocks, Region, block_name, regions
 
 __all__ = [
     "Blocks",

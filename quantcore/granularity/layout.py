@@ -1,7 +1,7 @@
-"""The layout of a tensor in blocks, computed once and passed from stage to stage."""
+"""The layout of a tensor in blocks: computed once, cut into boxes that fit the cache, and the names of its blocks."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,66 @@ from quantcore.granularity.kinds import (
     grid_shape,
     to_blocks,
 )
-from quantcore.granularity.tiles import Region, regions
+
+Slices = tuple[slice, ...]
+Bounds = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box of the tensor in which every block has the same shape.
+
+    ``elements`` slices the tensor, ``grid`` slices parameters in block form, ``block`` divides the box.
+    """
+
+    elements: Slices
+    grid: Slices
+    block: Shape
+
+    @property
+    def numel(self) -> int:
+        """Number of elements in the box."""
+        return math.prod(e.stop - e.start for e in self.elements)
+
+
+def regions(shape: Shape, block: Shape, limit: int, whole_blocks: bool) -> Iterator[Region]:
+    """Cut a tensor into boxes of about ``limit`` elements, in row-major order.
+
+    Short last blocks become separate boxes, so that no other code has to handle them. With
+    ``whole_blocks`` no block is cut, and a box may exceed the limit.
+    """
+    inner = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+    def cut(i: int, used: int, region: Region) -> Iterator[Region]:
+        if i == len(shape):
+            yield region
+            return
+        room = max(1, limit // max(1, used * inner[i]))
+        for start, stop, size in _runs(shape[i], block[i], room, whole_blocks):
+            first = start // block[i]
+            grown = Region(
+                (*region.elements, slice(start, stop)),
+                (*region.grid, slice(first, first + (stop - start) // size)),
+                (*region.block, size),
+            )
+            yield from cut(i + 1, used * (stop - start), grown)
+
+    yield from cut(0, 1, Region((), (), ()))
+
+
+def _runs(n: int, b: int, room: int, whole_blocks: bool) -> Iterator[tuple[int, int, int]]:
+    """Cut one axis of n elements in blocks of b into (start, stop, local block length)."""
+    step = max(b, room // b * b)
+    full = n // b * b
+    for start in range(0, full, step):
+        stop = min(start + step, full)
+        if step == b and room < b and not whole_blocks:
+            yield from ((s, min(s + room, stop), min(room, stop - s)) for s in range(start, stop, room))
+        else:
+            yield start, stop, b
+    if full < n:
+        room = n if whole_blocks else room
+        yield from ((s, min(s + room, n), min(room, n - s)) for s in range(full, n, room))
 
 
 @dataclass(frozen=True)
@@ -67,5 +126,34 @@ class Blocks:
         return block_bounds(self.blocked_shape, self.block, position)
 
     def regions(self, limit: int, whole_blocks: bool = False) -> Iterator[Region]:
-        """Yield boxes of about ``limit`` elements whose blocks all have the same shape; see `tiles.regions`."""
+        """Yield boxes of about ``limit`` elements whose blocks all have the same shape; see `regions`."""
         return regions(self.blocked_shape, self.block, limit, whole_blocks)
+
+
+def block_name(bounds: Bounds, shape: Sequence[int]) -> str:
+    """Return a readable name for the part of a tensor that a block covers.
+
+    Args:
+        bounds: (start, stop) along each axis, as in `Trace.bounds`; one pair for a run of the flattened tensor.
+
+    >>> block_name([(1, 2), (0, 8)], (4, 8)), block_name([(0, 1), (0, 4)], (4, 8))
+    ('row 1', 'row 0, columns 0–3')
+    >>> block_name([(2, 3), (0, 8), (4, 8)], (4, 8, 8))
+    'axis 0 index 2, axis 2 indices 4–7'
+    """
+    if len(bounds) != len(shape):
+        return f"{_span('element', *bounds[0])} in row-major order"
+    names = {1: ("element",), 2: ("row", "column")}.get(len(shape))
+    parts = []
+    for axis, ((start, stop), length) in enumerate(zip(bounds, shape, strict=True)):
+        if stop - start < length:
+            parts.append(
+                _span(names[axis], start, stop)
+                if names
+                else f"axis {axis} {_span('index', start, stop, 'indices')}"
+            )
+    return ", ".join(parts) or "the whole tensor"
+
+
+def _span(name: str, start: int, stop: int, plural: str = "") -> str:
+    return f"{name} {start}" if stop - start == 1 else f"{plural or name + 's'} {start}–{stop - 1}"

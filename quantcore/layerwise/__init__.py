@@ -14,11 +14,10 @@ from quantcore.layerwise.plan import (
     plan,
     trade_off,
 )
-from quantcore.layerwise.roles import kind_of
+from quantcore.layerwise.roles import Traits, kind_of, traits
 from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
 from quantcore.layerwise.sample import estimated
 from quantcore.layerwise.table import Cell, Row, Table, by_harm, merged
-from quantcore.layerwise.why import Traits, traits
 
 __all__ = [
     "AS_STORED", "Cell", "Choice", "ERRORS", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "groups_of", "kind_of", "measured", "merged", "minimum_of", "outline", "plan",

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from quantcore.analysis import decibels
-from quantcore.figures import palette, short_scheme
-from quantcore.figures.checkpoints import layer_colors
+from quantcore.figures import layer_colors, palette, short_scheme
 from quantcore.layerwise.table import Cell, Row
 from quantcore.wording import count, printable
 

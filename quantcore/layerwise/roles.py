@@ -1,6 +1,10 @@
-"""What a weight does in a transformer, by its name, and which weights get one scheme."""
+"""What a weight is: what it does in a transformer, by its name, and what about its values makes it lose more than others."""
 
 import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from quantcore.checkpoints.findings import layer_of, role_of
 
@@ -17,6 +21,7 @@ _KINDS = {
 }
 _KIND = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 _EXPERTS = re.compile(r"experts|_exps\b")
+OUTLIER = 3.0  # a column is an outlier if its largest magnitude is this many times the median column's
 
 
 def kind_of(name: str) -> str:
@@ -39,3 +44,39 @@ def group_of(name: str) -> str:
     """
     layer = layer_of(name)
     return kind_of(name) if layer is None else f"layer {layer} {kind_of(name)}"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Of the values of a weight.
+
+    ``kurtosis``: E[(x − μ)⁴] / σ⁴, which is 3 for a normal distribution; ``peak``: max |x| over the RMS of x; ``outlier_columns``:
+    of ``columns``, how many have a max |x| above `OUTLIER` times the median column's; ``largest_column``: the one with max |x|.
+    Of constant values the kurtosis is nan, of zeros the peak is nan.
+    """
+
+    kurtosis: float
+    peak: float
+    outlier_columns: int
+    columns: int
+    largest_column: int
+
+
+def traits(x: Tensor) -> Traits:
+    """Return the traits of a weight of two axes or more, whose columns are its last axis."""
+    lines = x.reshape(-1, x.shape[-1])
+    largest = torch.maximum(lines.amax(0), -lines.amin(0))
+    count = x.numel()
+    mean = float(x.sum(dtype=torch.float64)) / count
+    power = second = fourth = 0.0
+    for rows in torch.split(lines, max(1, (1 << 20) // lines.shape[1])):
+        exact = rows.double()
+        power += float(exact.square().sum())
+        squares = exact.sub_(mean).square_()
+        second, fourth = second + float(squares.sum()), fourth + float(squares.square_().sum())
+    outliers = largest > OUTLIER * largest.median()
+    return Traits(
+        fourth * count / second**2 if second else float("nan"),
+        float(largest.max()) / (power / count) ** 0.5 if power else float("nan"),
+        int(outliers.sum()), len(largest), int(largest.argmax()),
+    )  # fmt: skip

@@ -13,8 +13,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import explain_corruption
-from quantcore.matching.hypotheses.corruption import LIKELY, Corruption
-from quantcore.matching.hypotheses.reproduce import reproduce
+from quantcore.matching.hypotheses.corruption import LIKELY, Corruption, reproduce
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import scale_note, zero_point_note
 from quantcore.matching.reasons import explain

@@ -14,11 +14,12 @@ from quantcore.matching.hypotheses.corruption import (
     ZERO_POINTS,
     Corruption,
     arithmetic,
+    kernel_inputs,
     mistaken_scale,
     mistaken_zero_point,
+    reproduce,
 )
 from quantcore.matching.hypotheses.mistaken_scales import MOST, PERCENTILES
-from quantcore.matching.hypotheses.reproduce import kernel_inputs, reproduce
 from quantcore.matching.hypotheses.scale_from_codes import MAX_BITS, interval
 from quantcore.numerics import apart
 from quantcore.qparams import QParams, choose_qparams, wrap

@@ -5,8 +5,10 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
+from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.matching.candidates import LARGE, Evaluator
 from quantcore.matching.hypotheses.corruption import (
@@ -37,8 +39,8 @@ from quantcore.matching.hypotheses.search_space import (
     other_groups,
 )
 from quantcore.matching.inputs import read_codes, read_parameter
-from quantcore.matching.known_mistakes import known_mistakes
 from quantcore.matching.record import KnownMistake, Matches, Progress
+from quantcore.mistakes import CASES, Outcome, compare
 from quantcore.numerics import as_float32
 from quantcore.scheme import PRESETS
 
@@ -50,6 +52,7 @@ FEW_NEAR = 12  # for large tensors
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
 Step = Callable[[float], Iterator[Hypothesis]]
 Part = Task | Step
+_MOST_KNOWN = 1 << 20  # elements: known mistakes of larger tensors would hold up a page
 
 
 def match(x: Any, codes: Any, scale: Any = None, zero_point: Any = None) -> Matches:
@@ -265,3 +268,32 @@ def _likeliest(reading: Reading) -> Reading:
     """The reading with fewer formats: its two narrowest widths, and 8 bits."""
     kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
     return Reading(reading.corruption, reading.codes, tuple(f for f in reading.formats if f.bits in kept))
+
+
+def known_mistakes(x: Tensor, codes: Tensor) -> tuple[KnownMistake, ...]:
+    """Return the cases of the lesson whose mistake gives these codes on x, unless the right code gives them too.
+
+    Codes alone may not show whether anything went wrong: unsigned codes of a symmetric range lose all negative values, by
+    mistake or because a library does it that way. A search stops at the scheme without a mistake, which is likelier, so the
+    known mistakes are run on the tensor separately.
+
+    Args:
+        x: float32, any rank; nothing is tried on more than 2^20 elements.
+        codes: integers of the same shape.
+    """
+    if x.shape != codes.shape or not 0 < x.numel() <= _MOST_KNOWN or not bool(x.isfinite().all()):
+        return ()
+    found = []
+    for name, case in CASES.items():
+        try:
+            comparison = compare(case, x)
+        except QuantError:  # it does not run on such a tensor
+            continue
+        if _equal(codes, comparison.wrong) and not _equal(codes, comparison.right):
+            scale = comparison.wrong.scale
+            found.append(KnownMistake(name, case.title, scale.min().item(), scale.max().item()))
+    return tuple(found)
+
+
+def _equal(codes: Tensor, outcome: Outcome) -> bool:
+    return torch.equal(outcome.codes.to(torch.float64), codes.to(torch.float64))

@@ -9,11 +9,9 @@ find the wrong cells.
 """
 
 from quantcore.mistakes.answers import Answer, answers, first_of, giving, wrong
-from quantcore.mistakes.case import Case
 from quantcore.mistakes.cases import CASES
-from quantcore.mistakes.catalogue import MISTAKES
-from quantcore.mistakes.compare import Comparison, Line, Outcome, compare, lines, run
-from quantcore.mistakes.record import STAGES, Mistake
+from quantcore.mistakes.catalogue import MISTAKES, STAGES, Mistake
+from quantcore.mistakes.compare import Case, Comparison, Line, Outcome, compare, lines, run
 
 __all__ = [
     "Answer", "CASES", "Case", "Comparison", "Line", "MISTAKES", "Mistake", "Outcome", "STAGES", "answers", "compare", "first_of",

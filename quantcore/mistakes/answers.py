@@ -7,9 +7,8 @@ from typing import NamedTuple
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import block_bounds
-from quantcore.mistakes.catalogue import MISTAKES
+from quantcore.mistakes.catalogue import MISTAKES, Mistake
 from quantcore.mistakes.cell import Cell
-from quantcore.mistakes.record import Mistake
 from quantcore.quantization import Quantized
 from quantcore.tracing import Trace, scale_formula, trace
 

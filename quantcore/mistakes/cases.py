@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from quantcore.formats import INT4, UINT8
-from quantcore.mistakes import common, published
-from quantcore.mistakes.case import Case
+from quantcore.mistakes import implementations
+from quantcore.mistakes.compare import Case
 from quantcore.tensors import EXAMPLES
 
 
@@ -49,8 +49,8 @@ CASES: dict[str, Case] = {
         "needs a code above 127, and the cast to int8 keeps only its lowest 8 bits: 129, for example, becomes -127.",
         "Symmetric codes need the scale max|x| / 127: then no code exceeds ±127.",
         _PUBLISHED["int8-exercise-4x4"],
-        published.asymmetric_scale_then_cast,
-        published.symmetric_scale_then_cast,
+        implementations.asymmetric_scale_then_cast,
+        implementations.symmetric_scale_then_cast,
         _EXERCISE,
     ),
     "wraps-per-column": Case(
@@ -60,8 +60,8 @@ CASES: dict[str, Case] = {
         "127. The error can even be larger than with one scale for the tensor.",
         "Use the scale max|column| / 127 for each column.",
         _PUBLISHED["int8-exercise-4x4"],
-        published.asymmetric_scale_per_column,
-        published.symmetric_scale_per_column,
+        implementations.asymmetric_scale_per_column,
+        implementations.symmetric_scale_per_column,
         _EXERCISE,
     ),
     "wraps-per-group": Case(
@@ -70,8 +70,8 @@ CASES: dict[str, Case] = {
         "Each half of the columns has its own (max - min) / 255, but zero point 0; values beyond 127 steps wrap.",
         "Use the scale max|half| / 127 for each half of the columns.",
         _PUBLISHED["int8-exercise-4x4"],
-        published.asymmetric_scale_per_half,
-        published.symmetric_scale_per_half,
+        implementations.asymmetric_scale_per_half,
+        implementations.symmetric_scale_per_half,
         _EXERCISE,
     ),
     "clamp-of-another-type": Case(
@@ -80,8 +80,8 @@ CASES: dict[str, Case] = {
         "The clamp is for uint8, the cast is to int8: every code above 127 wraps to code - 256.",
         "Clamp and cast must agree on the type; here it is uint8.",
         _PUBLISHED["given-parameters-5"],
-        published.clamp_to_bytes_cast_to_int8,
-        published.clamp_to_bytes_cast_to_uint8,
+        implementations.clamp_to_bytes_cast_to_int8,
+        implementations.clamp_to_bytes_cast_to_uint8,
         _FIVE,
     ),
     "range-without-minimum": Case(
@@ -91,8 +91,8 @@ CASES: dict[str, Case] = {
         "-128..127 then reach only about half of max|x|, and both ends are clipped.",
         "Take the range from min to max; the zero point shifts the codes onto it.",
         _PUBLISHED["percentile-3x4"],
-        published.range_from_zero_up,
-        published.range_from_low_to_high,
+        implementations.range_from_zero_up,
+        implementations.range_from_low_to_high,
         _TWELVE,
     ),
     "percentile-of-signed-values": Case(
@@ -102,8 +102,8 @@ CASES: dict[str, Case] = {
         "-128. Without a clamp, and with codes kept as floats, nobody notices until they are stored.",
         "Take the percentile of |x|, and clamp the codes.",
         _PUBLISHED["percentile-3x4"],
-        published.percentile_of_x,
-        published.percentile_of_magnitude,
+        implementations.percentile_of_x,
+        implementations.percentile_of_magnitude,
         _TWELVE,
     ),
     "negatives-lost": Case(
@@ -112,8 +112,8 @@ CASES: dict[str, Case] = {
         "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as after a ReLU.",
         "Zero point 128 puts 0 in the middle of the unsigned codes.",
         _PUBLISHED["randn-seed-0-4x4"],
-        published.unsigned_without_middle,
-        published.unsigned_around_middle,
+        implementations.unsigned_without_middle,
+        implementations.unsigned_around_middle,
         _RANDN,
         UINT8,
     ),
@@ -124,8 +124,8 @@ CASES: dict[str, Case] = {
         "being clipped to the range, the value lands anywhere in it, often with the opposite sign.",
         "Clamp to -128..127 before the cast: the value is clipped to the end of the range.",
         f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
-        common.cast_without_clamp,
-        common.clamp_before_cast,
+        implementations.cast_without_clamp,
+        implementations.clamp_before_cast,
         _TWELVE,
     ),
     "zero-point-left-at-zero": Case(
@@ -135,8 +135,8 @@ CASES: dict[str, Case] = {
         "on 0. For values from 0 to 6, for example, the upper half is clipped, and half of the codes are never used.",
         "zero_point = -128 - round(min / scale) shifts the codes onto the range.",
         _OUR_OWN,
-        common.zero_point_left_at_zero,
-        common.zero_point_from_the_range,
+        implementations.zero_point_left_at_zero,
+        implementations.zero_point_from_the_range,
         _ONE_SIDED,
     ),
     "zero-point-forgotten": Case(
@@ -145,8 +145,8 @@ CASES: dict[str, Case] = {
         "The codes are correct, but x̂ = q · s makes every value too large by zero_point · s.",
         _LINEAR,
         _OUR_OWN,
-        common.zero_point_forgotten,
-        common.zero_point_subtracted,
+        implementations.zero_point_forgotten,
+        implementations.zero_point_subtracted,
         _TWO_SIDED,
         UINT8,
     ),
@@ -157,8 +157,8 @@ CASES: dict[str, Case] = {
         "Libraries that store offset = -z do add it; do not use their offset as a zero point.",
         _LINEAR,
         _OUR_OWN,
-        common.zero_point_added,
-        common.zero_point_subtracted,
+        implementations.zero_point_added,
+        implementations.zero_point_subtracted,
         _TWO_SIDED,
         UINT8,
     ),
@@ -169,8 +169,8 @@ CASES: dict[str, Case] = {
         "notices.",
         _LINEAR,
         _OUR_OWN,
-        common.zero_point_after_scale,
-        common.zero_point_subtracted,
+        implementations.zero_point_after_scale,
+        implementations.zero_point_subtracted,
         _TWO_SIDED,
         UINT8,
     ),
@@ -181,8 +181,8 @@ CASES: dict[str, Case] = {
         "the clipped tensor, so the clipping error is missing.",
         "clamp without an underscore returns a new tensor.",
         f"Tensor: {EXAMPLES['percentile-3x4'].source}.",
-        common.clamp_in_place,
-        common.clamp_a_copy,
+        implementations.clamp_in_place,
+        implementations.clamp_a_copy,
         _TWELVE,
     ),
     "quantized-twice": Case(
@@ -192,8 +192,8 @@ CASES: dict[str, Case] = {
         "two codes, and the second then picks the farther one. That error exceeds half a step; a single rounding's never does.",
         "Quantize the original values, once.",
         _OUR_OWN,
-        common.eight_bits_then_four,
-        common.four_bits_at_once,
+        implementations.eight_bits_then_four,
+        implementations.four_bits_at_once,
         _NEAR_TIES,
         INT4,
     ),
@@ -204,8 +204,8 @@ CASES: dict[str, Case] = {
         "step instead of half a step.",
         "Call torch.round before the cast.",
         _OUR_OWN,
-        common.truncated,
-        common.rounded,
+        implementations.truncated,
+        implementations.rounded,
         _NEAR_TIES,
         INT4,
     ),
@@ -216,8 +216,8 @@ CASES: dict[str, Case] = {
         "turns it into 127 or -128, and x̂ = 127 · 0 is 0.",
         "Store scales in float32, or rescale the tensor first.",
         _OUR_OWN,
-        common.scale_in_float16,
-        common.scale_in_float32,
+        implementations.scale_in_float16,
+        implementations.scale_in_float32,
         _TINY,
     ),
 }  # fmt: skip

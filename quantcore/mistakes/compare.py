@@ -1,15 +1,39 @@
-"""Run both implementations of a case; find the cells that are wrong and the lines that differ."""
+"""A mistake in code, both implementations: run them, find the cells that are wrong and the lines that differ."""
 
 import difflib
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from quantcore.errors import QuantError
-from quantcore.mistakes.case import Case, Implementation
+from quantcore.formats import INT8, IntFormat
+from quantcore.mistakes.implementations import Parts
 from quantcore.numerics import as_float32
+
+Implementation = Callable[[Tensor], Parts]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two implementations of a quantizer: ``wrong`` and ``right`` take x and return codes, scale and x̂.
+
+    ``hint``: what to look for before the answer is shown; ``why``: what goes wrong; ``fix``: what the right
+    implementation does; ``source``: where the tensor comes from, and the published table if there is one;
+    ``format``: the intended format of the codes; ``x``: returns the tensor, float32.
+    """
+
+    title: str
+    hint: str
+    why: str
+    fix: str
+    source: str
+    wrong: Implementation
+    right: Implementation
+    x: Callable[[], Tensor]
+    format: IntFormat = INT8
 
 
 @dataclass(frozen=True, eq=False)

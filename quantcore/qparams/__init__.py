@@ -2,8 +2,7 @@
 
 from quantcore.qparams.choose import check_stored, choose_qparams, find_qparams, ranges
 from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor, fit, store, unscale, wrap
-from quantcore.qparams.record import QParams
-from quantcore.qparams.scale import inverse_range, parameters
+from quantcore.qparams.scale import QParams, inverse_range, parameters
 from quantcore.qparams.searched import GroupSearch, search_of, searches_of
 from quantcore.qparams.squared_error import BlockErrors
 

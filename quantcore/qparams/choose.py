@@ -11,8 +11,7 @@ from quantcore.conventions import Convention
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, extremes, first_extreme, magnitude, to_blocks
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
-from quantcore.qparams.record import QParams
-from quantcore.qparams.scale import is_bad, parameters
+from quantcore.qparams.scale import QParams, is_bad, parameters
 from quantcore.qparams.searched import search_qparams
 from quantcore.qparams.squared_error import BlockErrors
 from quantcore.range_setting import Given, HalfQuadratic, MinMax, MinMse, Search, Task

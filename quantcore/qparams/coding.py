@@ -13,7 +13,7 @@ from quantcore.expressions import Expression, rounded_each, run, without
 from quantcore.formats import Format, IntFormat
 from quantcore.granularity import Region, spread
 from quantcore.numerics import like
-from quantcore.qparams.record import QParams
+from quantcore.qparams.scale import QParams
 from quantcore.scheme import Scheme
 
 _LEAST_STORED = 2.0**-127  # the smallest scale of e8m0

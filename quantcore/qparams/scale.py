@@ -1,9 +1,10 @@
-"""The scale and zero_point of a block from its range, by the choices of a `Convention`.
+"""Quantization parameters: the scale and zero_point of a block from its range, by the choices of a `Convention`.
 
 All tensors are in block form: one number per block.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -19,10 +20,42 @@ from quantcore.conventions import (
 )
 from quantcore.expressions import run
 from quantcore.formats import Format
-from quantcore.qparams.record import QParams
 
 Range = tuple[Tensor, Tensor]
 _PRECISION = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True)
+class QParams:
+    """Quantization parameters in block form: axis i has one entry per block along axis i of the tensor.
+
+    ``low``, ``high``: the range they were computed from (extended to 0 or made symmetric as the scheme says); None
+    for `Given`. ``inverse``: 1/scale if the library stores it (hqq), else None. ``replaced``: whether the
+    convention replaced the scale that the range gave. ``raw``: the scales before they were quantized
+    themselves, None if they were not. ``center``: the mean that was subtracted, one number, None if none was.
+    ``coded``: the scale that codes are computed with, if it is neither the stored one nor `raw`. After a search,
+    until the codes are written: ``searched``, its codes in the shape of x, and ``weights``, the sum of the weights
+    in each block.
+    """
+
+    scale: Tensor
+    zero_point: Tensor
+    low: Tensor | None = None
+    high: Tensor | None = None
+    inverse: Tensor | None = None
+    replaced: Tensor | None = None
+    raw: Tensor | None = None
+    center: Tensor | None = None
+    coded: Tensor | None = None
+    searched: Tensor | None = None
+    weights: Tensor | None = None
+
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """low and high, for parameters computed from a range."""
+        assert self.low is not None
+        assert self.high is not None
+        return self.low, self.high
 
 
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:

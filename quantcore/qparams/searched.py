@@ -12,8 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Shape
 from quantcore.notation import write_call
 from quantcore.numerics import as_float32, refuse_nonfinite
-from quantcore.qparams.record import QParams
-from quantcore.qparams.scale import replaced_scale
+from quantcore.qparams.scale import QParams, replaced_scale
 from quantcore.range_setting import Search, Trial, span, total
 from quantcore.scheme import Scheme
 from quantcore.wording import count

@@ -10,8 +10,7 @@ from quantcore.conventions import KERNELS
 from quantcore.formats import IntFormat
 from quantcore.numerics import like, rounding
 from quantcore.qparams.coding import SCALED, Dequantizer, decode, factor, fit
-from quantcore.qparams.mse_bounds import Coding
-from quantcore.qparams.mse_search import search
+from quantcore.qparams.mse_search import Coding, search
 from quantcore.qparams.scale import parameters
 from quantcore.range_setting import Range, parts
 from quantcore.scheme import Scheme

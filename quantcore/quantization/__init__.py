@@ -2,9 +2,8 @@
 
 from quantcore.quantization.codes import approximations, codes_of, dequantize, dequantize_with, quantize
 from quantcore.quantization.fit import fit_scheme
-from quantcore.quantization.library_encodings import encoding
 from quantcore.quantization.overflow import may_leave_integers
-from quantcore.quantization.quantized import Quantized, apply, apply_quietly, parameters_of
+from quantcore.quantization.quantized import Quantized, apply, apply_quietly, encoding, parameters_of
 from quantcore.quantization.walk import coded_with, convention_of, unclamped
 
 __all__ = [

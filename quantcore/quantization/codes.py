@@ -17,8 +17,13 @@ from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Blocks, Region, split_axes, spread
 from quantcore.numerics import CHUNK, as_float32, like, refuse_nonfinite, rounding
 from quantcore.qparams import QParams, decode, dequantizer_of, fit, store, unscale
-from quantcore.quantization.overflow import may_leave_integers, nan_note, replace_codes, resolve_nonfinite
-from quantcore.quantization.searched import keep_searched
+from quantcore.quantization.overflow import (
+    keep_searched,
+    may_leave_integers,
+    nan_note,
+    replace_codes,
+    resolve_nonfinite,
+)
 from quantcore.quantization.walk import boxes, prepare
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme, check_supported, full_name

@@ -1,4 +1,4 @@
-"""How libraries handle values that are not representable as integers: NaN, and numbers too large for their cast."""
+"""Codes that are not computed: of values not representable as integers, NaN and numbers too large for a cast, and those of a search."""
 
 import math
 
@@ -8,6 +8,7 @@ from torch import Tensor
 from quantcore.conventions import KERNELS, Convention, Kernel
 from quantcore.expressions import run
 from quantcore.formats import CodebookFormat, FloatFormat, Format
+from quantcore.granularity import Blocks, cells_of
 from quantcore.qparams import QParams
 from quantcore.range_setting import MinMax
 from quantcore.scheme import Scheme
@@ -86,3 +87,26 @@ def nan_note(nans: int, convention: Convention) -> str:
     if convention.nonfinite.nan == "undefined":
         return what + f"{convention.version} keeps as NaN. NaN has no code; 0 is used here."
     return what + f"{convention.version} turns into {_NAN_CODES[convention.nonfinite.nan]}."
+
+
+def lowest_codes(params: QParams, lowest: int, of_scales: QParams, blocks: Blocks) -> None:
+    """Give the groups of super-blocks that count as 0 (`MaxScale.least`) the lowest codes, in place, as ggml does.
+
+    ``of_scales``, ``blocks``: the parameters and blocks of the scales.
+    """
+    if params.searched is None:
+        return
+    assert of_scales.raw is not None
+    unscaled = cells_of((of_scales.raw == 0).to(torch.uint8), blocks.shape, blocks.block)
+    if bool(unscaled.any()):
+        groups = params.searched.view(*unscaled.shape, -1)
+        groups.masked_fill_(unscaled.bool().unsqueeze(-1), lowest)
+
+
+def keep_searched(codes: Tensor, params: QParams, blocks: Blocks) -> None:
+    """Where a scale is stored as 0, insert the codes of the search, in place."""
+    assert params.searched is not None
+    zero = params.scale.reshape(-1) == 0
+    if bool(zero.any()):
+        size = blocks.block[-1]
+        codes.view(-1, size)[zero] = params.searched.view(-1, size)[zero]

@@ -1,6 +1,7 @@
 """From a tensor to its quantized form: one path for every scheme."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,15 +13,9 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks
 from quantcore.numerics import as_float32
-from quantcore.qparams import (
-    Dequantizer,
-    QParams,
-    check_stored,
-    dequantizer_of,
-    find_qparams,
-)
+from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of, find_qparams
 from quantcore.quantization.codes import codes_with, dequantize, dequantize_with
-from quantcore.quantization.searched import lowest_codes
+from quantcore.quantization.overflow import lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
 from quantcore.range_setting import MaxScale, Search
 from quantcore.scheme import Scheme, check_supported, with_importance
@@ -200,3 +195,29 @@ def _zero_point_outside(params: QParams, scheme: Scheme) -> str:
         f"The zero_point {bad} lies outside the codes {fmt.qmin}..{fmt.qmax} of {fmt}: "
         "no library can store it, and the value 0 is clipped."
     )
+
+
+def encoding(result: Quantized) -> dict[str, Tensor]:
+    """Return what the convention's library reports beyond scale and zero_point, in block form, float32.
+
+    AIMET: ``offset`` = -zero_point, and the ``min`` and ``max`` of the grid, scale · (offset + qmin) and
+    scale · (offset + qmax), as returned by its get_offset(), get_min() and get_max()
+    (aimet_torch 2.42.0, quantization/affine/quantizer.py:287-317). Empty for other conventions.
+    """
+    return {name: _NUMBERS[name](result) for name in result.scheme.convention.reported_encodings}
+
+
+def _offset(result: Quantized) -> Tensor:
+    offset = -result.params.zero_point.to(torch.float32)
+    return offset + 0.0  # -0.0 becomes 0.0
+
+
+def _bound(result: Quantized, code: int) -> Tensor:
+    return result.scale * (_offset(result) + code)
+
+
+_NUMBERS: dict[str, Callable[[Quantized], Tensor]] = {
+    "offset": _offset,
+    "min": lambda result: _bound(result, result.scheme.format.qmin),
+    "max": lambda result: _bound(result, result.scheme.format.qmax),
+}

@@ -1,9 +1,8 @@
 """The scheme, which determines every code: one record, its presets, and its storage cost."""
 
-from quantcore.scheme.case import case_of
 from quantcore.scheme.ggml_presets import gguf_type, with_importance
 from quantcore.scheme.presets import PRESETS
-from quantcore.scheme.properties import PROPERTIES
+from quantcore.scheme.properties import PROPERTIES, case_of
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.storage import Storage, bits_per_element, compression_ratio, storage
 from quantcore.scheme.support import (

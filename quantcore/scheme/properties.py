@@ -1,19 +1,13 @@
-"""Properties of a scheme on a shape, by which conventions say what their libraries support."""
+"""Properties of a scheme: by which conventions say what their libraries support, and on which their choices depend."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from quantcore.granularity import (
-    PerBlock,
-    PerChannel,
-    PerFlatGroup,
-    PerGroup,
-    block_shape,
-    blocked_shape,
-)
+from quantcore.conventions import Case
+from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, block_shape, blocked_shape
 from quantcore.notation import snake_case, write_call
-from quantcore.range_setting import MinMax, Search
+from quantcore.range_setting import Given, HalfQuadratic, MinMax, Search, Stored
 from quantcore.scheme.scheme import Scheme
 
 Shape = tuple[int, ...]
@@ -140,3 +134,33 @@ PROPERTIES: dict[str, Property] = {
 }
 # those that neither granularity nor shape changes
 OF_FORMAT = frozenset({"bits", "kind", "narrow", "symmetric_narrow", "asymmetric_narrow"})
+
+
+def case_of(scheme: Scheme) -> Case:
+    """Return the plain values from which the sentences and formulas of a convention are computed."""
+    setting, stored = scheme.range_setting, scheme.scales
+    # a file's parameters may be millions
+    written = setting if isinstance(setting, Given) and not isinstance(setting, Stored) else None
+    return Case(
+        rules=scheme.rules,
+        fmt=scheme.format,
+        symmetric=scheme.symmetric,
+        flat=isinstance(scheme.granularity, PerFlatGroup),
+        ranged=not isinstance(setting, Given),
+        min_max=isinstance(setting, MinMax),
+        half_quadratic=isinstance(setting, HalfQuadratic),
+        searched=isinstance(setting, Search),
+        scales=() if written is None else tuple(_numbers(written.scale)),
+        zero_points=() if written is None else tuple(_numbers(written.zero_point)),
+        stored=None if stored is None else stored.format,
+        stored_in_units=stored is not None and stored.range_setting == Given(1.0),
+    )
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Iterate over the numbers in nested tuples."""
+    if isinstance(value, tuple):
+        for inner in value:
+            yield from _numbers(inner)
+    else:
+        yield value

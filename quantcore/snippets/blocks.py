@@ -6,7 +6,7 @@ from quantcore.granularity import PerTensor, Shape, grid_shape
 from quantcore.notation import write_value
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Fixed, Percentile
-from quantcore.snippets.template import render
+from quantcore.snippets.script import render
 
 _FIXED = """
 # a fixed range

@@ -1,14 +1,21 @@
-"""The parts of every script: imports, the tensor, assertions, the last line of output."""
+"""The parts of every script: templates, imports, the tensor, assertions, the last line of output.
+
+A template reads like the script itself. Its syntax is Jinja's: ``{{ value }}`` and ``{% if … %}``; a line with only a tag
+leaves no line in the script.
+"""
 
 import ast
 import hashlib
 import sys
 from dataclasses import dataclass
+from functools import cache
 
+import jinja2
 import numpy as np
 
 from quantcore.tensors import READABLE, Array, array_source, little_endian
 
+_ENVIRONMENT = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
 # name -> the import that is added if a script uses it
 _IMPORTS = {
     "base64": "import base64",
@@ -20,6 +27,16 @@ _IMPORTS = {
     "qc": "import quantcore as qc",
     "torch": "import torch",
 }
+
+
+def render(template: str, **values: object) -> str:
+    """Return the script of a template, without blank lines around it."""
+    return _compiled(template).render(values).strip("\n")
+
+
+@cache
+def _compiled(template: str) -> jinja2.Template:
+    return _ENVIRONMENT.from_string(template)
 
 
 def assemble(tensor_code: str, body: str, heading: str = "") -> str:

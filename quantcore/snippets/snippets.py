@@ -10,8 +10,7 @@ from quantcore.conventions import Convention
 from quantcore.formats import FORMATS, CodebookFormat, FloatFormat, IntFormat
 from quantcore.quantization import Quantized
 from quantcore.scheme import PRESETS, Scheme
-from quantcore.snippets.script import assemble, check, checked, ending
-from quantcore.snippets.template import render
+from quantcore.snippets.script import assemble, check, checked, ending, render
 from quantcore.snippets.torch_script import arithmetic
 from quantcore.tensors import WIDTH, array_source
 

@@ -1,15 +1,214 @@
-"""Tensors made from a distribution, a shape and a seed: small enough for a link."""
+"""Tensors made from a distribution, a shape and a seed, small enough for a link; the distributions are records, from which
+a page builds its controls.
+
+Random numbers come from NumPy's ``Generator(PCG64(seed))`` and, wherever NumPy has them, from its
+float32 methods, which use tables, additions and multiplications and so give the same bits on every
+machine. Functions whose last bit differs between processors (exp) are computed in float64 and rounded,
+so a difference would have to survive 29 more bits. In principle a new NumPy may change a method's stream
+(NEP 19); tests pin the values of each distribution.
+"""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
+import numpy.typing as npt
 
 from quantcore.errors import QuantError
-from quantcore.tensors.distributions import DISTRIBUTIONS, Distribution, Float32Array
 from quantcore.tensors.shapes import check_shape
 from quantcore.wording import short
+
+Float32Array = npt.NDArray[np.float32]
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number that a distribution takes, from ``low`` to ``high`` inclusive."""
+
+    name: str
+    default: float
+    low: float
+    high: float
+    help: str
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One kind of tensor.
+
+    ``name``: in a list; ``label``: as a title. ``draw(rng, n, values)`` returns the next n elements;
+    ``finish(rng, x, values)``, if given, then changes the whole tensor in place, for example to add an outlier.
+    """
+
+    name: str
+    label: str
+    help: str
+    parameters: tuple[Parameter, ...]
+    draw: Callable[[np.random.Generator, int, Values], Float32Array]
+    finish: Callable[[np.random.Generator, Float32Array, Values], None] | None = None
+
+
+def _standard_normal(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    return rng.standard_normal(n, dtype=np.float32)
+
+
+def _normal(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    x = rng.standard_normal(n, dtype=np.float32)
+    x *= np.float32(values["std"])
+    x += np.float32(values["mean"])
+    return x
+
+
+def _uniform(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    low, high = values["low"], values["high"]
+    if not low < high:
+        raise QuantError(
+            f"uniform needs low < high, but low is {low:g} and high is {high:g}; change one of them."
+        )
+    x = rng.random(n, dtype=np.float32)
+    x *= np.float32(high - low)
+    x += np.float32(low)
+    return x
+
+
+def _laplace(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    # the difference of two exponential variables is Laplace: no logarithm needed
+    x = rng.standard_exponential(n, dtype=np.float32)
+    x -= rng.standard_exponential(n, dtype=np.float32)
+    x *= np.float32(values["scale"])
+    return x
+
+
+def _student_t(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    # t = normal / sqrt(chi² / df), and chi² = 2 · gamma(df / 2)
+    half = values["df"] / 2
+    x = rng.standard_normal(n, dtype=np.float32)
+    chi = rng.standard_gamma(half, n, dtype=np.float32)
+    chi /= np.float32(half)
+    np.maximum(chi, np.finfo(np.float32).tiny, out=chi)  # gamma can round to 0
+    np.sqrt(chi, out=chi)
+    x /= chi
+    return x
+
+
+def _log_normal(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    x = rng.standard_normal(n, dtype=np.float32)
+    return np.exp(x.astype(np.float64) * values["sigma"]).astype(np.float32)
+
+
+def _bimodal(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    x = rng.standard_normal(n, dtype=np.float32)
+    half = np.float32(values["separation"] / 2)
+    x += np.where(rng.random(n, dtype=np.float32) < 0.5, -half, half)
+    return x
+
+
+def _relu(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    x = rng.standard_normal(n, dtype=np.float32)
+    return np.maximum(x, np.float32(0), out=x)
+
+
+def _sparse(rng: np.random.Generator, n: int, values: Values) -> Float32Array:
+    x = rng.standard_normal(n, dtype=np.float32)
+    x[rng.random(n, dtype=np.float32) >= values["density"]] = 0
+    return x
+
+
+def _one_element(rng: np.random.Generator, x: Float32Array, values: Values) -> None:
+    # set, not multiplied: an element near 0 would not become an outlier
+    x.reshape(-1)[rng.integers(x.size)] = values["factor"]
+
+
+def _one_column(rng: np.random.Generator, x: Float32Array, values: Values) -> None:
+    columns = x.reshape(-1, x.shape[-1] if x.ndim else 1)
+    columns[:, rng.integers(columns.shape[1])] *= np.float32(values["factor"])
+
+
+DISTRIBUTIONS: dict[str, Distribution] = {
+    "outlier_channel": Distribution(
+        "outlier channel",
+        "Normal with an outlier column",
+        "A standard normal in which one column (index of the last axis), drawn from the seed, is multiplied by a factor: "
+        "activations of large language models look like this.",
+        (Parameter("factor", 12, 1, 10_000, "How many times larger the column is."),),
+        _standard_normal,
+        _one_column,
+    ),
+    "outlier_element": Distribution(
+        "outlier element",
+        "Normal with an outlier element",
+        "A standard normal in which one element, drawn from the seed, is set to a large value.",
+        (Parameter("factor", 50, 1, 10_000, "The element's value, in standard deviations of the others."),),
+        _standard_normal,
+        _one_element,
+    ),
+    "normal": Distribution(
+        "normal",
+        "Normal",
+        "The bell curve; most trained weights are close to it.",
+        (
+            Parameter("mean", 0, -1000, 1000, "The mean."),
+            Parameter("std", 1, 0.001, 1000, "The standard deviation."),
+        ),
+        _normal,
+    ),
+    "uniform": Distribution(
+        "uniform",
+        "Uniform",
+        "Every value in the range is equally likely: the best case for an integer format.",
+        (
+            Parameter("low", -1, -1000, 1000, "The lower end of the range."),
+            Parameter("high", 1, -1000, 1000, "The upper end of the range, not included."),
+        ),
+        _uniform,
+    ),
+    "laplace": Distribution(
+        "Laplace",
+        "Laplace",
+        "A sharper peak and heavier tails than the normal.",
+        (Parameter("scale", 1, 0.001, 1000, "The mean distance from 0."),),
+        _laplace,
+    ),
+    "student_t": Distribution(
+        "Student's t",
+        "Student's t",
+        "Heavy tails: fewer degrees of freedom give more and larger outliers.",
+        (Parameter("df", 4, 2, 100, "Degrees of freedom; the more, the closer to the normal."),),
+        _student_t,
+    ),
+    "log_normal": Distribution(
+        "log-normal",
+        "Log-normal",
+        "All positive, spread over several orders of magnitude: exp(sigma · normal).",
+        (Parameter("sigma", 1, 0.01, 4, "The standard deviation of the logarithm."),),
+        _log_normal,
+    ),
+    "bimodal": Distribution(
+        "bimodal",
+        "Bimodal",
+        "A mixture of two normals with standard deviation 1.",
+        (Parameter("separation", 6, 0, 1000, "The distance between the two means."),),
+        _bimodal,
+    ),
+    "relu": Distribution(
+        "after a ReLU",
+        "After a ReLU",
+        "max(normal, 0): half the elements are 0 and none is negative, like activations after a ReLU.",
+        (),
+        _relu,
+    ),
+    "sparse": Distribution(
+        "sparse",
+        "Sparse",
+        "A standard normal with most elements set to 0, like a pruned layer.",
+        (Parameter("density", 0.1, 0, 1, "The fraction of elements that are not 0."),),
+        _sparse,
+    ),
+}
+
 
 # Elements drawn at a time. If a distribution draws twice per element, the tensor of a seed depends on this value:
 # changing it would change the tensors of existing links.

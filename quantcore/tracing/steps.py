@@ -6,7 +6,6 @@ from quantcore.conventions import DECODINGS
 from quantcore.expressions import ADD, Applied, Name, Term, Text, chain, without
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
 from quantcore.tracing.record import Numbers, Step
-from quantcore.tracing.scale_formula import scale_formula
 from quantcore.tracing.searches import search_steps
 from quantcore.tracing.text import (
     code_formula,
@@ -16,6 +15,7 @@ from quantcore.tracing.text import (
     largest,
     number,
     rule,
+    scale_formula,
     signed,
     term,
     zero_point_formula,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.scheme import Scheme
-from quantcore.training.digits import load_digits
-from quantcore.training.network import Network, accuracy
+from quantcore.training.network import Network, accuracy, load_digits
 from quantcore.training.quantized import ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Training, qat, train
 

@@ -11,8 +11,7 @@ from quantcore.granularity import PerTensor
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import Quantized, apply
 from quantcore.scheme import Scheme
-from quantcore.training.digits import load_digits
-from quantcore.training.network import Network, forward
+from quantcore.training.network import Network, forward, load_digits
 from quantcore.training.straight_through import fake_quantize
 
 Chooser = Callable[[Tensor, Scheme], QParams]

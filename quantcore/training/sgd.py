@@ -9,8 +9,7 @@ import torch
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.scheme import Scheme
-from quantcore.training.digits import Digits, load_digits
-from quantcore.training.network import Network, accuracy, cross_entropy, initial
+from quantcore.training.network import Digits, Network, accuracy, cross_entropy, initial, load_digits
 from quantcore.training.quantized import QuantizedNetwork
 from quantcore.training.trainable import Float, LearnedScales, Learner, Parameter, StraightThrough, Trained
 

@@ -12,8 +12,7 @@ from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from quantcore.errors import QuantError
-from quantcore.figures import short_scheme
-from quantcore.figures.checkpoints import size_curve
+from quantcore.figures import short_scheme, size_curve
 from quantcore.layerwise import ERRORS, Plan, check_size, groups_of, minimum_of, plan, trade_off
 from quantcore.wording import printable
 

@@ -13,8 +13,6 @@ from quantcore.conventions.record import Convention
 
 def records() -> Iterator[Convention]:
     """Yield the conventions of all libraries, in their order."""
-    modules = (
-        importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
-    )
-    for library in sorted((m for m in modules if hasattr(m, "RECORDS")), key=lambda m: m.PLACE):
+    found = (importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__))
+    for library in sorted(found, key=lambda module: module.PLACE):
         yield from library.RECORDS

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
-    BLOCK,
-    BOXES,
-    CHANNEL,
-    DIVIDES_AXIS,
-    GROUP,
-)
-from quantcore.conventions.record import FLOAT32_EPS, Convention
+from quantcore.conventions.record import BLOCK, BOXES, CHANNEL, DIVIDES_AXIS, FLOAT32_EPS, GROUP, Convention
 
 _AIMET_SOURCES = (
     ("symmetric_scale", "aimet_torch/quantization/encoding_analyzer.py:446-463"),

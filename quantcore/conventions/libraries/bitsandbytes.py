@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
+from quantcore.conventions.record import (
     EACH_ROW,
     EIGHT_BITS,
     FLAT,
     FLOATS,
     SIGNED_SYMMETRIC,
+    Convention,
+    Limit,
 )
-from quantcore.conventions.record import Convention, Limit
 
 _BITSANDBYTES: dict[str, Any] = {
     **{name: value for name, value in FLOATS.items() if name != "formats"},

@@ -1,7 +1,6 @@
 """Records of brevitas. Measured: see `quantcore.conventions`."""
 
-from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
-from quantcore.conventions.record import Convention, Limit
+from quantcore.conventions.record import CHANNEL, TENSOR, Convention, Limit
 
 PLACE = 6  # among the libraries, wherever they are listed
 RECORDS = (

@@ -2,14 +2,16 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
+from quantcore.conventions.record import (
     CHANNEL,
+    FLOAT32_EPS,
     FLOATS,
     GROUP,
     ROW_GROUPS,
     TENSOR,
+    Convention,
+    Limit,
 )
-from quantcore.conventions.record import FLOAT32_EPS, Convention, Limit
 
 _COMPRESSED: dict[str, Any] = {**FLOATS, "kernel": "C", "library": "compressed-tensors", "version": "0.20.0"}
 _HELPERS = "compressed_tensors/quantization/utils/helpers.py"

@@ -2,11 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
-    FLOATS,
-    ROW_GROUPS,
-)
-from quantcore.conventions.record import Convention, Limit
+from quantcore.conventions.record import FLOATS, ROW_GROUPS, Convention, Limit
 
 
 def _gguf(name: str, lines: str, **choices: Any) -> Convention:

@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
-    CHANNEL,
-    GROUP,
-    TENSOR,
-)
-from quantcore.conventions.record import Convention, Limit
+from quantcore.conventions.record import CHANNEL, GROUP, TENSOR, Convention, Limit
 
 _HQQ: dict[str, Any] = {
     "library": "hqq",

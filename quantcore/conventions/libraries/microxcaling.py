@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
-    FLOATS,
-)
-from quantcore.conventions.record import Convention
+from quantcore.conventions.record import FLOATS, Convention
 
 _MICROXCALING: dict[str, Any] = {
     **FLOATS,

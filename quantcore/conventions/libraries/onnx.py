@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
-    CHANNEL,
-    GROUP,
-    TENSOR,
-)
-from quantcore.conventions.record import FLOAT32_TINY, Convention, Limit
+from quantcore.conventions.record import CHANNEL, FLOAT32_TINY, GROUP, TENSOR, Convention, Limit
 
 _ONNX: dict[str, Any] = {
     "symmetric_scale": "full_range",

@@ -1,7 +1,6 @@
 """How quantcore itself stores the scales of a scheme."""
 
-from quantcore.conventions.libraries.limits import FLOATS
-from quantcore.conventions.record import Convention
+from quantcore.conventions.record import FLOATS, Convention
 
 # a scale is stored as the nearest number of its format, NaN as NaN
 STORED = Convention.of(

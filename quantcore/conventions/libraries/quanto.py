@@ -1,7 +1,6 @@
 """Records of optimum-quanto. Measured: see `quantcore.conventions`."""
 
-from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
-from quantcore.conventions.record import Convention, Limit
+from quantcore.conventions.record import CHANNEL, TENSOR, Convention, Limit
 
 PLACE = 7  # among the libraries, wherever they are listed
 RECORDS = (

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import CHANNEL, TENSOR
-from quantcore.conventions.record import FLOAT32_EPS, Convention, Limit
+from quantcore.conventions.record import CHANNEL, FLOAT32_EPS, TENSOR, Convention, Limit
 
 _OBSERVERS = (
     ("symmetric_scale", "torch/ao/quantization/observer.py:386"),

@@ -2,17 +2,20 @@
 
 from typing import Any
 
-from quantcore.conventions.libraries.limits import (
+from quantcore.conventions.record import (
     BOXES,
     DIVIDES_AXIS,
     EACH_ROW,
     EIGHT_BITS,
     FLAT,
+    FLOAT32_EPS,
+    FLOAT32_TINY,
     FLOATS,
     ROW_GROUPS,
     SIGNED_SYMMETRIC,
+    Convention,
+    Limit,
 )
-from quantcore.conventions.record import FLOAT32_EPS, FLOAT32_TINY, Convention, Limit
 
 _MORE_THAN_ONE = Limit(
     "block_elements",

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.case import Case
-from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.choice import Case, Stage, choice
 from quantcore.conventions.kernels import INVERSE, S, Z
 from quantcore.expressions import GROUPED, Expression, Name, without, written
 from quantcore.numerics import decimal

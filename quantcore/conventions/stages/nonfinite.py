@@ -6,8 +6,7 @@ from typing import Literal
 
 import torch
 
-from quantcore.conventions.case import Case
-from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.choice import Case, Stage, choice
 from quantcore.formats import IntFormat
 from quantcore.numerics import decimal
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from quantcore.conventions.case import Case, exactly
-from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.choice import Case, Stage, choice, exactly
 from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.case import Case, exactly
-from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.choice import Case, Stage, choice, exactly
 
 _KIND = "stored scale"
 

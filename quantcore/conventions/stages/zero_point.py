@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.case import Case
-from quantcore.conventions.choice import Stage, choice
+from quantcore.conventions.choice import Case, Stage, choice
 from quantcore.conventions.kernels import INVERSE, S
 from quantcore.conventions.stages.decoding import DECODINGS
 from quantcore.conventions.stages.scale import Precision, eps_matters

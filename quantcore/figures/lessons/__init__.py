@@ -1,6 +1,5 @@
 """Figures for lessons: each shows one idea, in the theme, font size and height that the page asks for."""
 
-from quantcore.figures.lessons.gradients import Slopes, slope, slopes
 from quantcore.figures.lessons.rounding import (
     clipping_against_rounding,
     error_against_x,
@@ -11,9 +10,12 @@ from quantcore.figures.lessons.rounding import (
 )
 from quantcore.figures.lessons.training import (
     METHOD_NAMES,
+    Slopes,
     accuracy_against_bits,
     accuracy_over_epochs,
     digit_images,
+    slope,
+    slopes,
 )
 
 __all__ = [

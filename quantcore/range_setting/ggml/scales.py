@@ -1,19 +1,29 @@
-"""Codes of scales and mins: make_qp_quants with an imatrix, from the largest of them without one."""
+"""How ggml quantizes the scales and mins of a super-block: make_qp_quants with an imatrix, from the largest of them without.
+
+`settings` describes the arithmetic.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from quantcore import notation
+from quantcore.formats import Format, IntFormat
 from quantcore.range_setting.ggml.arithmetic import (
     ALL_ZERO,
     Floats,
     Found,
     Record,
     Trial,
+    Weighting,
     first_largest,
     nearest_int,
     squared_error,
     total,
     written,
 )
+from quantcore.range_setting.ggml.search import Search
 
 _TRIALS = [i for i in range(-4, 5) if i != 0]
 _PASSES = 5
@@ -105,3 +115,58 @@ def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero
     scale = np.float32(1.0) / inverse if reciprocal else -extreme / np.float32(nmax)
     # C negates the 0 that its search for the extreme begins with
     return Found(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
+
+
+@dataclass(frozen=True)
+class MakeQp(Search):
+    """For positive numbers such as scales: tries nmax/max and 8 neighbors, then adjusts one code after another.
+
+    Weighted by importance: that of a scale is the sum of the weights in its group. ggml-quants.c, make_qp_quants
+    (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
+    """
+
+    DIVISOR: ClassVar[str] = "max"
+
+    @property
+    def weighting(self) -> Weighting:
+        """How the elements are weighted."""
+        return Weighting("importance")
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        unsigned = isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8
+        return "" if unsigned else "unsigned symmetric codes of at most 8 bits"
+
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+        """Search every group."""
+        return make_qp(x, w, int(fmt.qmax), record)
+
+
+@dataclass(frozen=True)
+class MaxScale(Search):
+    """For scales: max/nmax of the numbers for unsigned codes, -extreme/2^(bits-1) for signed codes.
+
+    ``reciprocal``: for signed codes, 1/(-2^(bits-1)/extreme), which float32 rounds twice. ``least``: for signed codes,
+    an extreme of smaller magnitude counts as 0. ``zero_code``: for signed codes, the code if all scales count as 0.
+    ggml-quants.c, quantize_row_q4_K_ref and similar functions (the scales of K-quants without an imatrix).
+    """
+
+    reciprocal: bool = False
+    least: float = 0.0
+    zero_code: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "least", notation.finite(self.least, "least"))
+        object.__setattr__(self, "zero_code", notation.integer(self.zero_code, "zero_code"))
+
+    def kinds(self, fmt: Format, symmetric: bool) -> str:
+        """Return what the search needs, empty if format and symmetry fit."""
+        whole = isinstance(fmt, IntFormat) and symmetric and fmt.bits <= 8
+        return "" if whole else "symmetric integer codes of at most 8 bits"
+
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+        """Search every group."""
+        if fmt.signed:
+            half = 1 << (fmt.bits - 1)
+            return largest_magnitude(x, half, self.reciprocal, self.least, self.zero_code)
+        return largest_positive(x, int(fmt.qmax))

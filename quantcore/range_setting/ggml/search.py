@@ -11,8 +11,7 @@ from torch import Tensor
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format
-from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record
-from quantcore.range_setting.ggml.weights import WEIGHTS, Weighting
+from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, Found, Record, Weighting
 from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
 

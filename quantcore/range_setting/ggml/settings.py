@@ -11,10 +11,9 @@ from typing import ClassVar
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format, IntFormat
-from quantcore.range_setting.ggml import affine, nonlinear, symmetric
-from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record
+from quantcore.range_setting.ggml import affine, symmetric
+from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record, Weighting
 from quantcore.range_setting.ggml.search import Search
-from quantcore.range_setting.ggml.weights import Weighting
 
 MAX_STEPS = 1000
 
@@ -199,7 +198,7 @@ class MakeIq4Nl(Search):
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
         assert isinstance(fmt, CodebookFormat)
-        return nonlinear.make_iq4(x, w, fmt.values, self.ntry, record)
+        return symmetric.make_iq4(x, w, fmt.values, self.ntry, record)
 
 
 def _set_affine(setting: MakeQkx2 | MakeQkx3) -> None:

@@ -13,10 +13,8 @@ from quantcore.conventions import CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries import presets
-from quantcore.snippets.libraries.recipe import Call, Recipe, finds_range
-from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending
-from quantcore.snippets.template import render
+from quantcore.snippets.libraries.recipe import Call, Recipe, check_supported, finds_range, why_no_call
+from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending, render
 from quantcore.tensors import WIDTH, Array, literal
 
 _SCRIPT = """
@@ -83,14 +81,14 @@ def _numpy(result: Quantized, name: str) -> Array:
 def _check_supported(result: Quantized) -> None:
     scheme, convention = result.scheme, result.scheme.convention
     if convention.name not in RECIPES and convention.name not in CALLS:
-        raise QuantError(presets.why_no_call(convention))
+        raise QuantError(why_no_call(convention))
     if convention != CONVENTIONS[convention.name]:
         raise QuantError(
             f"{convention} differs from what {convention.library} does, so {convention.library} can't compute "
             "these codes; choose the unchanged convention."
         )
     if convention.name in CALLS:
-        presets.check_supported(result, CALLS[convention.name])
+        check_supported(result, CALLS[convention.name])
     if finds_range(result):
         return
     z, fmt = result.zero_point, scheme.format

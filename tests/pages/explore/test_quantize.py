@@ -20,7 +20,7 @@ import quantcore as qc
 from pages.explore.quantize.summary import parameters as parameters_in_words
 from pages.shared.computing import cache
 from quantcore import tensors
-from quantcore.granularity.block_names import block_name
+from quantcore.granularity.layout import block_name
 
 DEFAULT = "int4 symmetric per_tensor min_max textbook"
 HOSTILE = ["<script>alert(1)</script>", '<iframe srcdoc="<script>alert(1)</script>"></iframe>']

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.analysis.range_curves.block_sample import elements_of
+from quantcore.analysis.range_curves import elements_of
 
 X = tensors.generate(tensors.Generated("normal", (6, 10), seed=3))
 

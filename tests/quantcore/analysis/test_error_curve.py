@@ -9,8 +9,8 @@ import torch
 from parts import some
 
 import quantcore as qc
-from quantcore.analysis.range_curves import range_comparison as error_marks
-from quantcore.analysis.range_curves.block_sample import MAX_ELEMENTS, elements_of, measured_blocks
+from quantcore.analysis import range_marks as error_marks
+from quantcore.analysis.range_curves import MAX_ELEMENTS, elements_of, measured_blocks
 from quantcore.range_setting import METHODS
 
 X = torch.randn(6, 40, generator=torch.Generator().manual_seed(2)) ** 3 + 0.5

@@ -11,7 +11,7 @@ from parts import some
 
 import quantcore as qc
 from quantcore import tensors
-from quantcore.diagnosis import KINDS, formatting
+from quantcore.diagnosis import KINDS, record
 from quantcore.tensors import Generated
 from quantcore.wording import along
 
@@ -660,18 +660,18 @@ def test_sizes_of_the_examples():
      (3, 2, [0, 1, 2, 5, 6, 7], "Channels 0, 1, 2 and 3 more of axis 2"), (1, 0, [2], "Channel 2 of axis 0")],
 )  # fmt: skip
 def test_how_channels_are_named(rank, axis, places, words):
-    assert formatting.channels(rank, axis, places) == words
+    assert record.channels(rank, axis, places) == words
 
 
 def test_how_numbers_are_written():
     assert [along(2, 0), along(2, 1)] == ["row (axis 0)", "column (axis 1)"]
     assert [along(1, 0), along(3, 2)] == ["index of axis 0", "index of axis 2"]
-    assert formatting.percent(0.12345) == "12.3 %"
+    assert record.percent(0.12345) == "12.3 %"
     # all and none are said only of all and none
     shares = (1.0, 0.99996, 0.0, 1 / 3000, 1e-9, 0.010001, 0.020004, 0.5)
-    assert [formatting.percent(share) for share in shares] == [f"{v} %" for v in ("100", "99.996", "0", "0.0333", "1e-07", "1", "2", "50")]
-    assert formatting.gains(10.0, 13.26) == "gains 3.3 dB SQNR"
-    assert formatting.gains(10.0, math.inf) == "takes the SQNR from 10.0 dB to exact"
+    assert [record.percent(share) for share in shares] == [f"{v} %" for v in ("100", "99.996", "0", "0.0333", "1e-07", "1", "2", "50")]
+    assert record.gains(10.0, 13.26) == "gains 3.3 dB SQNR"
+    assert record.gains(10.0, math.inf) == "takes the SQNR from 10.0 dB to exact"
 
 
 @pytest.mark.parametrize(

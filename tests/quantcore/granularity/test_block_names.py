@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quantcore as qc
-from quantcore.granularity.block_names import block_name
+from quantcore.granularity.layout import block_name
 
 
 def elements(name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,7 +9,7 @@ from parts import some
 
 import quantcore as qc
 from quantcore.granularity.kinds import block_bounds, cells_of, grid_shape
-from quantcore.granularity.tiles import regions
+from quantcore.granularity.layout import regions
 
 
 @pytest.mark.parametrize(

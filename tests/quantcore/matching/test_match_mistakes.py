@@ -52,8 +52,7 @@ from quantcore.matching.hypotheses.search_space import (
     other_groups,
     signed_bits,
 )
-from quantcore.matching.known_mistakes import known_mistakes
-from quantcore.matching.search import _likeliest, _Search
+from quantcore.matching.search import _likeliest, _Search, known_mistakes
 from quantcore.mistakes import CASES, compare
 
 THREE = ("asymmetric scale", "zero_point omitted", "cast without a clamp")

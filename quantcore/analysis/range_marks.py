@@ -7,23 +7,13 @@ from typing import Any
 import torch
 
 from quantcore.analysis.metrics import report
-from quantcore.analysis.range_curves.block_sample import MeasuredBlocks, measured_blocks
-from quantcore.analysis.range_curves.range_curve import widths_of
+from quantcore.analysis.range_curves import MeasuredBlocks, measured_blocks, widths_of
 from quantcore.analysis.sums import sqnr_of
 from quantcore.granularity import PerChannel
 from quantcore.notation import write_call
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.quantization import Quantized, apply_quietly
-from quantcore.range_setting import (
-    METHODS,
-    Entropy,
-    Given,
-    HalfQuadratic,
-    MinMax,
-    RangeSetting,
-    Search,
-    Task,
-)
+from quantcore.range_setting import METHODS, Entropy, Given, HalfQuadratic, MinMax, RangeSetting, Search, Task
 from quantcore.scheme import Scheme, unsupported_reason
 
 _FEWER_BINS = (2048, 1024, 512, 256)

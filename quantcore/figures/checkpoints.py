@@ -1,0 +1,302 @@
+"""Figures of whole checkpoints: how much each tensor differs, the error against the size, treemaps, colors of a table."""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from quantcore.analysis import Leaf, Tile, decibels
+from quantcore.figures.numbers import inks_on
+from quantcore.figures.style import DIM, FAINT, INK, base_layout, colors_at, palette, short_scheme
+from quantcore.figures.typography import SMALL
+from quantcore.wording import count as count_of
+from quantcore.wording import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# metric -> its label, and whether larger is better (1) or worse (-1)
+HARM_AXES = {
+    "sqnr_db": ("SQNR (dB)", 1),
+    "mse": ("MSE", -1),
+    "max_abs_error": ("max |error|", -1),
+    "cosine": ("cosine similarity", 1),
+}
+_HARM_BITS = (2, 3, 4, 6, 8, 16, 32)  # on the color bar
+_SMALLEST, _LARGEST = 5.0, 30.0  # diameter of a circle in px
+_WIDTH = 2400.0  # px over which circles are spread, with some overlap
+_SPAN = 4.0  # smallest span of the axis in dB: smaller differences should not look large
+_NAME = 90  # characters
+_FEW, _TICK = 12, 48  # up to this many tensors are bars, with names of this many characters
+_THICK, _HIGH = 26, 214  # px: the thickest bar, and the height of the plot
+Point = tuple[float, float]  # bytes, summed error
+_BITS = (2, 3, 4, 6, 8, 16)  # on the color bar
+_LABEL = 40  # characters
+_PAGE = {"light": "rgb(255,255,255)", "dark": "rgb(14,17,23)"}
+
+
+def harm(
+    frame: "pd.DataFrame", metric: str = "sqnr_db", *, order: str = "", theme: str = "light"
+) -> go.Figure:
+    """Return each tensor as a circle, in the order of the rows; area is bytes, color is bits per weight.
+
+    A few are bars with their names, except for the cosine similarity, whose bars would all look alike. Tensors without a
+    finite metric are not drawn, nor are errors of 0. The customdata of a circle or bar is its row's index.
+
+    Args:
+        frame: with the columns "tensor", "bytes", "bits_per_weight", "sqnr_db" and ``metric``.
+        order: how the tensors are sorted, for the axis title, such as "the most harmed first".
+    """
+    values = frame[metric].to_numpy(float)
+    drawn = np.isfinite(values) & ((values > 0) | (metric in ("sqnr_db", "cosine")))
+    places = np.flatnonzero(drawn)
+    shown = frame.iloc[places]
+    colors = {
+        "color": np.log2(np.clip(shown["bits_per_weight"].to_numpy(float), 1, 64)),
+        "colorscale": palette("sequential", theme),
+        "cmin": math.log2(_HARM_BITS[0]),
+        "cmax": math.log2(_HARM_BITS[-1]),
+        "line": {"width": 1, "color": DIM[theme]},
+        "colorbar": {
+            "thickness": 10,
+            "tickvals": [math.log2(b) for b in _HARM_BITS],
+            "ticktext": [str(b) for b in _HARM_BITS],
+            "title": {"text": "bits per weight", "side": "right"},
+            "outlinewidth": 0,
+        },
+        "showscale": True,
+    }
+    told: dict[str, Any] = {
+        "customdata": places.tolist(),
+        "text": [_harm_tooltip(row, metric) for row in shown.to_dict("records")],
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+    layout = _layout(metric, order, len(places), len(frame), theme)
+    if len(places) <= _FEW and metric != "cosine":
+        return _bars(values[places], list(shown["tensor"]), colors, told, layout)
+    sizes = np.sqrt(
+        shown["bytes"].to_numpy(float) / max(1.0, float(shown["bytes"].max() if len(shown) else 1))
+    )
+    largest = min(_LARGEST, max(10.0, _WIDTH / max(1, len(places))))  # px
+    marker = colors | {"size": _SMALLEST + (largest - _SMALLEST) * sizes, "opacity": 0.8}
+    trace = go.Scatter(x=list(range(len(places))), y=values[places].tolist(), mode="markers", marker=marker, **told)
+    if metric == "sqnr_db" and len(places) and np.ptp(values[places]) < _SPAN:
+        middle = float(values[places].min() + values[places].max()) / 2
+        layout["yaxis"] |= {"range": [middle - _SPAN / 2, middle + _SPAN / 2]}
+    return go.Figure([trace], layout)
+
+
+def _bars(
+    values: np.ndarray, names: list[str], colors: dict[str, Any], told: dict[str, Any], layout: dict[str, Any]
+) -> go.Figure:
+    """Horizontal bars from 0, the first row on top."""
+    n = len(names)
+    thickness = min(0.7, _THICK * max(1, n) / _HIGH)
+    trace = go.Bar(
+        x=values.tolist(), y=list(range(n)), orientation="h", width=thickness, marker=colors, textposition="none", **told
+    )  # fmt: skip
+    metric = layout["yaxis"]
+    layout["yaxis"] = {
+        "tickvals": list(range(n)), "ticktext": [_tick(name) for name in names], "range": [n - 0.5, -0.5],
+        "showgrid": False, "zeroline": False, "automargin": True,
+    }  # fmt: skip
+    title = f"{metric['title']} of {layout['xaxis']['title']['text']}"
+    layout["xaxis"] = {"title": {"text": title}, "zeroline": True}
+    return go.Figure([trace], layout)
+
+
+def _harm_tooltip(row: dict[str, Any], metric: str) -> str:
+    name = str(row["tensor"])
+    short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    lines = [f"<b>{html.escape(short)}</b>", f"SQNR {decibels(row['sqnr_db'])}"]
+    if metric != "sqnr_db":
+        lines.append(f"{HARM_AXES[metric][0]} {row[metric]:.4g}")
+    return "<br>".join([*lines, f"{row['bits_per_weight']:.4g} bits per weight, {row['bytes']:,} bytes"])
+
+
+def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str, Any]:
+    layout = base_layout(theme, 260) | {"margin": {"l": 60, "r": 8, "t": 8, "b": 34}}
+    left_out = f", {count - n:,} not shown (exact or not finite)" if n < count else ""
+    layout["xaxis"] = {
+        "title": {"text": f"{count_of(n, 'tensor')}, {order}{left_out}" if order else ""},
+        "showticklabels": False, "showgrid": False, "zeroline": False, "range": [-0.02 * n - 0.5, 1.02 * n - 0.5],
+    }  # fmt: skip
+    layout["yaxis"] = {"title": HARM_AXES[metric][0], "type": "linear", "zeroline": metric == "sqnr_db"}
+    if metric in ("mse", "max_abs_error"):
+        layout["yaxis"] |= {"type": "log"}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": FAINT[theme], "font": {"color": INK[theme]}}
+    return layout
+
+
+def _tick(name: str) -> str:
+    """The end of a name, its most telling part."""
+    short = name.removesuffix(".weight")
+    return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :].lstrip('.')}")
+
+
+def layer_colors(sqnr_db: Sequence[Sequence[float]]) -> list[list[str]]:
+    """Return the CSS of each cell: its color, and the ink that is read best on it.
+
+    Args:
+        sqnr_db: of shape (weights, schemes); cells without a number get no color, those without an error that of the
+            highest number.
+    """
+    values = np.array(sqnr_db, np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    scale = [[1 - place, color] for place, color in reversed(palette("sequential"))]
+    colors = colors_at(np.nan_to_num(values, nan=low, posinf=high, neginf=low), low, high, scale)
+    return [
+        ["" if np.isnan(value) else f"background:rgb({r},{g},{b});color:{ink}"
+         for value, (r, g, b), ink in zip(row, own.tolist(), inks_on(own), strict=True)]
+        for row, own in zip(values, colors, strict=True)
+    ]  # fmt: skip
+
+
+def size_curve(
+    best: Sequence[Point], uniform: Mapping[str, Point], chosen: Point | None = None, *, label: str = "summed error", theme: str = "light"
+) -> go.Figure:
+    """Return the best choices as a line, one scheme for all weights as points, and ``chosen`` as a ring.
+
+    Errors of 0 can't be drawn on the logarithmic axis and are left out; sizes are in MB.
+    """
+    at = "%{x:.4g} MB, error %{y:.4g}<extra></extra>"
+    line = [point for point in best if point[1] > 0]
+    points = [(html.escape(printable(scheme)), *point) for scheme, point in uniform.items() if point[1] > 0]
+    names = _names(points, max((size for size, _ in line), default=1.0))
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[size / 1e6 for size, _ in line], y=[error for _, error in line], mode="lines+markers", name="a scheme per group",
+        line={"color": INK[theme], "width": 1.5}, marker={"size": 4}, hovertemplate=at,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=[size / 1e6 for _, size, _ in points], y=[error for _, _, error in points], mode="markers+text", name="one scheme for all",
+        text=names, textposition="middle right", customdata=[scheme for scheme, _, _ in points], marker={"size": 9, "symbol": "diamond"},
+        hovertemplate=f"%{{customdata}}<br>{at}",
+    )  # fmt: skip
+    if chosen is not None and chosen[1] > 0:
+        ring = {"size": 15, "symbol": "circle-open", "color": INK[theme], "line": {"width": 2}}
+        figure.add_scatter(
+            x=[chosen[0] / 1e6], y=[chosen[1]], mode="markers", name="the choice within the budget", marker=ring, hovertemplate=at
+        )
+    figure.update_layout(base_layout(theme, 360) | {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}})
+    figure.update_xaxes(title={"text": "size of all weights (MB)"}, automargin=True)
+    figure.update_yaxes(title={"text": label}, type="log", dtick=1, automargin=True)
+    return figure
+
+
+def _names(points: Sequence[tuple[str, float, float]], most: float) -> list[str]:
+    """The names of schemes, empty where one would lie over another; the tooltips name all."""
+    shown: list[tuple[float, float]] = []
+    names = []
+    for scheme, size, error in points:
+        place = size / most, math.log10(error)
+        free = all(abs(place[0] - x) > 0.5 or abs(place[1] - y) > 0.3 for x, y in shown)
+        names.append(short_scheme(scheme) if free else "")
+        shown += [place] if free else []
+    return names
+
+
+def treemap(
+    tiles: Sequence[Tile],
+    leaves: Sequence[Leaf],
+    facts: Mapping[int, str] | None = None,
+    *,
+    title: str = "",
+    values: Mapping[str, float] | None = None,
+    unit: str = "",
+    theme: str = "light",
+    height: int = 460,
+) -> go.Figure:
+    """Return a treemap; the customdata of a tile is the index of its leaf, -1 if there are several.
+
+    Args:
+        facts: index of a leaf -> lines for its tooltip.
+        title: of the root tile.
+        values: name of a leaf -> the value that colors it, such as its SQNR; by default bits per element.
+        unit: of the values, shown above the color bar.
+    """
+    colors, bar = _bits(tiles) if values is None else _values(tiles, leaves, values, unit)
+    trace = go.Treemap(
+        ids=[str(i) for i in range(len(tiles))],
+        parents=["" if tile.parent < 0 else str(tile.parent) for tile in tiles],
+        labels=[shown(title if i == 0 else tile.label) for i, tile in enumerate(tiles)],
+        values=[tile.size for tile in tiles],
+        branchvalues="total",
+        customdata=[-1 if tile.leaf is None else tile.leaf for tile in tiles],
+        text=[_tooltip(tile, facts or {}) for tile in tiles],
+        textinfo="label",
+        hovertemplate="%{text}<extra></extra>",
+        marker={
+            "colors": colors,
+            "showscale": True,
+            "line": {"width": 1.5, "color": _PAGE[theme]},
+            "pad": {"t": 24, "l": 2, "r": 2, "b": 2},
+            **bar,
+        },
+        pathbar={"visible": True, "thickness": 20},
+        tiling={"packing": "squarify", "pad": 1},
+        root={"color": FAINT[theme]},
+        sort=False,
+        outsidetextfont={"color": INK[theme]},
+    )
+    layout = base_layout(theme, height) | {"margin": {"l": 0, "r": 0, "t": 22, "b": 2}}
+    layout["hoverlabel"] = {"align": "left", "bordercolor": DIM[theme], "bgcolor": _PAGE[theme], "font": {"color": INK[theme]}}
+    layout["uniformtext"] = {"minsize": SMALL, "mode": "hide"}
+    return go.Figure([trace], layout)
+
+
+def shown(text: str, most: int = _LABEL) -> str:
+    """Escape a name so that Plotly draws it literally, and shorten it to fit.
+
+    >>> shown("<b>a</b>")
+    '&lt;b&gt;a&lt;/b&gt;'
+    """
+    return html.escape(printable(text, most), quote=False)
+
+
+def _tooltip(tile: Tile, facts: Mapping[int, str]) -> str:
+    """The tooltip of a tile."""
+    name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
+    lines = [f"<b>{name}</b>"] if name else []
+    if tile.leaf is not None and tile.leaf in facts:
+        return "<br>".join([*lines, *(shown(line, 90) for line in facts[tile.leaf].split("\n"))])
+    bits = f", {8 * tile.size / tile.elements:.4g} bits per weight" if tile.elements else ""
+    return "<br>".join([*lines, f"{tile.leaves:,} tensors, {tile.size:,} bytes{bits}"])
+
+
+def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
+    """Bits per element on a logarithmic scale from 2 to 16."""
+    found = [
+        math.log2(min(max(8 * tile.size / tile.elements, 1), 32)) if tile.elements and tile.size else None
+        for tile in tiles
+    ]
+    ends = math.log2(_BITS[0]) - 0.2, math.log2(_BITS[-1])
+    places = {
+        "tickvals": [math.log2(b) for b in _BITS],
+        "ticktext": [*(str(b) for b in _BITS[:-1]), f"≥{_BITS[-1]}"],
+    }
+    return found, _scale(ends, palette("sequential"), places | {"title": _head("bits")})
+
+
+def _values(
+    tiles: Sequence[Tile], leaves: Sequence[Leaf], values: Mapping[str, float], unit: str
+) -> tuple[list[float | None], dict[str, Any]]:
+    """The values of leaves; a tile that stands for several has none."""
+    found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
+    known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
+    low, high = float(known.min()), float(known.max())
+    found = [None if v is None or math.isnan(v) else min(max(v, low), high) for v in found]
+    return found, _scale((low, high if high > low else low + 1), palette("patterns"), {"title": _head(unit)})
+
+
+def _head(text: str) -> dict[str, Any]:
+    return {"text": text, "side": "top"}
+
+
+def _scale(ends: tuple[float, float], colors: list[list[Any]], bar: dict[str, Any]) -> dict[str, Any]:
+    place = {"thickness": 10, "xpad": 4, "ypad": 0, "len": 0.9, "outlinewidth": 0}
+    return {"colorscale": colors, "cmin": ends[0], "cmax": ends[1], "colorbar": place | bar}
