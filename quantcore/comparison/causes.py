@@ -61,7 +61,8 @@ def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) 
     own, wanted = found(ours), found(theirs)
     replayed = torch.ones(len(blocks), dtype=torch.bool)
     for result, numbers in ((a, own), (b, wanted)):
-        first = dataclasses.replace(result.params, scale=_first(result.params))
+        p = result.params
+        first = dataclasses.replace(p, scale=p.scale if p.raw is None else p.raw)  # before it was quantized
         replayed &= _equal(_numbers(first, ingredient, is_stored)[:, blocks], numbers)
     differ = ~_equal(torch.stack(of_a), torch.stack(of_b))
     place[differ] = 1
@@ -107,11 +108,6 @@ def _ranges(result: Quantized, blocks: Tensor) -> tuple[Tensor, Tensor]:
         scheme = dataclasses.replace(scheme, convention=scheme.rules.changed(symmetric_scale="max_of_sides"))
     low, high = (t.reshape(-1)[blocks] for t in ranges(result.x, scheme))
     return low, high
-
-
-def _first(params: QParams) -> Tensor:
-    """Return the scales before they were quantized."""
-    return params.scale if params.raw is None else params.raw
 
 
 def _numbers(params: QParams, ingredient: str, is_stored: bool = False) -> Tensor:

@@ -96,8 +96,11 @@ class Comparison:
         """Return one reason per group of elements with the same ingredients, choices and kind of tie."""
         place = self.behind.reshape(-1)[flat].long()
         blocks, block = torch.unique(blocks_of(self.a, flat), return_inverse=True)
-        found = {p: choices_behind(self.a, self.b, blocks, p) for p in self._parameters(place)}
-        columns = [place, torch.where(self._kernel_alone(place), kernel_kinds(self.a, self.b, flat), NO_TIE)]
+        present = [name for name in PARAMETERS if bool(self._has(name, place).any())]
+        found = {p: choices_behind(self.a, self.b, blocks, p) for p in present}
+        integer = self.a.scheme.format.has_zero_point
+        alone = torch.tensor([integer and names == ("kernel",) for names in self.sets])[place]
+        columns = [place, torch.where(alone, kernel_kinds(self.a, self.b, flat), NO_TIE)]
         for name, (choice, _) in found.items():
             columns.append(torch.where(self._has(name, place), choice[block], 0))
         groups, group = torch.unique(torch.stack(columns, 1), dim=0, return_inverse=True)
@@ -114,14 +117,6 @@ class Comparison:
             choices = tuple(dict.fromkeys(c for p in names if p in behind for c in behind[p] or ()))
             reasons.append(Reason(kind_of(names, row[1]), names, choices, count, index, text))
         return reasons
-
-    def _parameters(self, place: Tensor) -> list[str]:
-        """Return which of scale and zero_point explain some of the elements."""
-        return [name for name in PARAMETERS if bool(self._has(name, place).any())]
-
-    def _kernel_alone(self, place: Tensor) -> Tensor:
-        integer = self.a.scheme.format.has_zero_point
-        return torch.tensor([integer and names == ("kernel",) for names in self.sets])[place]
 
     def _has(self, name: str, place: Tensor) -> Tensor:
         return torch.tensor([name in names for names in self.sets])[place]

@@ -39,7 +39,7 @@ def sentence(
         choices: for each of scale and zero_point among the ingredients, the choices that change it.
         kernel_kind: see `causes.kernel_kinds`.
     """
-    sides = (name(a), trace(a, index)), (name(b), trace(b, index))
+    sides = (str(a.scheme.convention), trace(a, index)), (str(b.scheme.convention), trace(b, index))
     parts = [_parameter(sides, p, choices[p]) for p in _PARAMETERS if p in ingredients and _differs(sides, p)]
     coding = [i for i in ingredients if i not in _PARAMETERS]
     if coding:
@@ -139,8 +139,3 @@ def _rounded(who: str, t: Trace) -> str:
     if t.shift and not kernel.shift_first:
         text += f", + {signed(t.shift)} = {number(t.shifted)}"
     return f"{text}, {_ENDS[t.overflow]} {t.code}" if t.overflow else text
-
-
-def name(result: Quantized) -> str:
-    """The convention's name, with its changed choices."""
-    return str(result.scheme.convention)

@@ -9,7 +9,6 @@ import torch
 from quantcore.analysis import Report, report
 from quantcore.conventions import INTEGER_CONVENTIONS, Convention
 from quantcore.errors import QuantError
-from quantcore.granularity import Granularity
 from quantcore.numerics import as_float32
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.scheme import Scheme, check_supported
@@ -41,7 +40,8 @@ def library_table(
     with contextlib.suppress(QuantError):  # its own row says why
         own = apply_quietly(x, dataclasses.replace(scheme, convention=chosen)).codes
     for convention in INTEGER_CONVENTIONS.values():
-        record = _bare(convention, scheme.granularity)
+        # what decides numbers and refusals, so that equal ones compare equal
+        record = dataclasses.replace(convention.at(scheme.granularity), name="", variants=())
         candidate = dataclasses.replace(scheme, convention=convention)
         try:
             check_supported(candidate, tuple(x.shape))
@@ -52,11 +52,6 @@ def library_table(
         except QuantError as error:
             rows.append({"library": convention.name, "refused": str(error)})
     return pd.DataFrame(rows)
-
-
-def _bare(convention: Convention, granularity: Granularity) -> Convention:
-    """Return the record reduced to what decides numbers and refusals, so that equal ones compare equal."""
-    return dataclasses.replace(convention.at(granularity), name="", variants=())
 
 
 def _report(result: Quantized, kept: list[tuple[Quantized, Report]]) -> Report:

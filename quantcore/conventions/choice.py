@@ -186,15 +186,11 @@ class Choice:
         return self.says(case) if callable(self.says) else self.says[value]
 
 
-def _always(case: Case) -> bool:
-    return True
-
-
 def choice(
     default: Any,
     at_stake: str,
     says: Says,
-    matters: Callable[[Case], bool] = _always,
+    matters: Callable[[Case], bool] = lambda case: True,
     kind: str = "",
     values: Iterable[str] = (),
 ) -> Any:

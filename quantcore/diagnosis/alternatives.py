@@ -12,13 +12,21 @@ import numpy as np
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.conventions import TEXTBOOK
-from quantcore.diagnosis.context import ALIKE_DB, Context, Trial
+from quantcore.diagnosis.context import ALIKE_DB, Context, Trial, storage_of
 from quantcore.diagnosis.estimate import Estimate
 from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import Finding, percent
-from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
-from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor, Shape
+from quantcore.granularity import (
+    Blocks,
+    Granularity,
+    PerBlock,
+    PerChannel,
+    PerFlatGroup,
+    PerGroup,
+    PerTensor,
+    Shape,
+)
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, MinMax, MinMse, Percentile, RangeSetting
 from quantcore.scheme import Scheme, bits_per_element
@@ -71,16 +79,8 @@ def offered(scheme: Scheme, shape: Shape) -> Iterator[Scheme]:
         for symmetric in (True, False) if scheme.format.has_zero_point else (True,):
             for setting in SETTINGS:
                 for other in _written(scheme, granularity, symmetric, setting):
-                    if storage(other, shape) <= most:
+                    if storage_of(other, shape) <= most:
                         yield other
-
-
-def storage(scheme: Scheme, shape: Shape) -> float:
-    """Bits per element; infinite if the scheme does not fit the shape, or its library does not support it."""
-    try:
-        return bits_per_element(scheme, shape)
-    except QuantError:
-        return math.inf
 
 
 def _written(
@@ -172,7 +172,7 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
     most = STORAGE * context.bits
     room = (most - fmt.bits) * math.prod(shape)  # bits for scales and zero points
     for symmetric in (True, False) if fmt.has_zero_point else (True,):
-        if any(storage(s, shape) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
+        if any(storage_of(s, shape) <= most for s in _written(context.scheme, own, symmetric, MIN_MAX)):
             yield own, symmetric
         each = 32 + (0 if symmetric else fmt.bits)
         seen: set[tuple[type[Granularity], int | None]] = set()
@@ -180,7 +180,7 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
             kind = type(granularity), getattr(granularity, "axis", None)
             if isinstance(granularity, PerFlatGroup) and (PerGroup, -1) in seen:
                 continue  # runs across the ends of rows are for rows too short for groups
-            if kind in seen or context.blocks(granularity) * each > room:
+            if kind in seen or Blocks.of(granularity, shape).count * each > room:
                 continue
             seen.add(kind)
             if granularity != own:
@@ -190,7 +190,7 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
 def _computed(context: Context, estimate: Estimate, setting: RangeSetting) -> list[Trial]:
     """The scheme as the library writes it and, if that does not gain enough, as the textbook does."""
     *own, textbook = _written(context.scheme, estimate.granularity, estimate.symmetric, setting)
-    fits = [s for s in (*own, textbook) if storage(s, context.shape) <= STORAGE * context.bits]
+    fits = [s for s in (*own, textbook) if storage_of(s, context.shape) <= STORAGE * context.bits]
     tried = []
     for scheme in dict.fromkeys((*fits[:1], *fits[-1:])):
         trial = context.trial(scheme)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.context import BETTER_DB, Context
 from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, number
@@ -154,7 +153,6 @@ def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor, first:
 def _small(context: Context, small: Tensor) -> Finding:
     convention = context.scheme.convention
     largest, first = float(context.largest[small].amax()), float(context.result.scale[small][0])
-    textbook = context.changed(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))
     return Finding(
         "tiny_block",
         "warning",
@@ -162,7 +160,7 @@ def _small(context: Context, small: Tensor) -> Finding:
         f"{number(convention.scale.eps)}, the minimum of {convention.library}, which uses "
         f"{number(first)} instead.",
         boxes_of(context, small),
-        **context.fixed_by(context.best([textbook], BETTER_DB)),
+        **context.fixed_by(context.best([context.as_textbook], BETTER_DB)),
         facts={"largest": largest, "scale": first, "least": convention.scale.eps, "blocks": int(small.sum())},
     )
 
@@ -187,11 +185,7 @@ def _below_min_range(context: Context, raised: Tensor) -> Finding:
         f"{_all_elements(context, raised)} have |x| ≤ {number(largest)}, less than the minimum range of "
         f"{convention.library}, which makes the scale {number(first)}.",
         boxes_of(context, raised),
-        **context.fixed_by(
-            context.best(
-                [context.changed(convention=TEXTBOOK.changed(overflow=convention.coding.overflow))], BETTER_DB
-            )
-        ),
+        **context.fixed_by(context.best([context.as_textbook], BETTER_DB)),
         facts={"largest": largest, "scale": first, "blocks": int(raised.sum())},
     )
 

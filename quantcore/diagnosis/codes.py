@@ -154,15 +154,10 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
         f"The range {number(low)}..{number(high)} excludes 0: its zero point would be {float(wanted[place]):.0f} but is "
         f"clamped to {int(params.zero_point[place])}, so {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
         boxes_of(context, clamped),
-        **context.fixed_by(context.best([context.changed(symmetric=True), *_textbook(context)], BETTER_DB)),
+        **context.fixed_by(context.best([context.changed(symmetric=True), context.as_textbook], BETTER_DB)),
         facts={"low": low, "high": high, "wanted": float(wanted[place]), "zero_point": int(params.zero_point[place]),
                "clipped": n, "blocks": int(clamped.sum())},
     )  # fmt: skip
-
-
-def _textbook(context: Context) -> list[Scheme]:
-    convention = TEXTBOOK.changed(overflow=context.scheme.convention.coding.overflow)
-    return [context.changed(convention=convention)]
 
 
 @kind(

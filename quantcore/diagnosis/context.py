@@ -13,21 +13,12 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import Report, report, sqnr, sqnr_of
+from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.estimate import Drawn, Estimate
 from quantcore.diagnosis.record import Box, Gain
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.granularity import (
-    Granularity,
-    PerFlatGroup,
-    Shape,
-    block_bounds,
-    block_shape,
-    blocked_shape,
-    grid_shape,
-    regions,
-    split_axes,
-)
+from quantcore.granularity import Granularity, PerFlatGroup, Shape, blocked_shape, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized, apply
 from quantcore.scheme import Scheme, bits_per_element
@@ -116,7 +107,7 @@ class Context:
     def extremes(self) -> tuple[Tensor, Tensor]:
         """The lowest and the highest element of every block, in block form."""
         low, high = (torch.empty(self.grid, device=self.x_blocked.device) for _ in range(2))
-        for region in regions(self.result.blocked_shape, self.result.block, CHUNK, whole_blocks=True):
+        for region in self.result.blocks.regions(CHUNK, whole_blocks=True):
             values = split_axes(self.x_blocked[region.elements], region.block)
             inner = tuple(range(1, values.dim(), 2))
             low[region.grid] = values.amin(inner) if inner else values
@@ -165,15 +156,10 @@ class Context:
                 self._estimates |= {(e.granularity, e.symmetric): e for e in found}
         return [self._estimates[pair] for pair in pairs]
 
-    def blocks(self, granularity: Granularity) -> int:
-        """The number of blocks under another granularity."""
-        shape = blocked_shape(granularity, self.shape)
-        return math.prod(grid_shape(shape, block_shape(granularity, self.shape)))
-
     @property
     def grid(self) -> Shape:
         """Number of blocks along each axis of `Quantized.blocked_shape`."""
-        return grid_shape(self.result.blocked_shape, self.result.block)
+        return self.result.blocks.grid
 
     @property
     def block_size(self) -> int:
@@ -204,7 +190,7 @@ class Context:
 
     def block_box(self, place: Iterable[int]) -> Box:
         """The elements of a block, as a box of x; only the first element if they are not a box."""
-        bounds = block_bounds(self.result.blocked_shape, self.result.block, tuple(place))
+        bounds = self.result.blocks.bounds(tuple(place))
         if self.result.blocked_shape == self.shape:
             return bounds
         ((start, stop),) = bounds
@@ -238,18 +224,12 @@ class Context:
 
     def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
         """The scheme with the highest SQNR; ties within `ALIKE_DB` go to the first; None if none gains enough."""
-        cheap = [scheme for scheme in schemes if self._storage(scheme) <= most_bits]
+        cheap = [scheme for scheme in schemes if storage_of(scheme, self.shape) <= most_bits]
         tried = [trial for scheme in cheap if (trial := self.trial(scheme))]
         now = self.report.sqnr_db  # infinite if x̂ is exact: then nothing is better
         better = [t for t in tried if t.sqnr_db > now and t.sqnr_db >= now + gain_db]
         most = max((t.sqnr_db for t in better), default=0.0)
         return next((t for t in better if t.sqnr_db >= most - ALIKE_DB), None)
-
-    def _storage(self, scheme: Scheme) -> float:
-        try:
-            return bits_per_element(scheme, self.shape)
-        except QuantError:
-            return math.inf
 
     def fixed_by(self, trial: Trial | None) -> dict[str, Any]:
         """The fields ``fix`` and ``gain`` of a finding, for a scheme with a higher SQNR."""
@@ -260,6 +240,19 @@ class Context:
     def changed(self, **changes: Any) -> Scheme:
         """The scheme with some fields changed."""
         return dataclasses.replace(self.scheme, **changes)
+
+    @property
+    def as_textbook(self) -> Scheme:
+        """The scheme with the textbook's arithmetic, but its own overflow."""
+        return self.changed(convention=TEXTBOOK.changed(overflow=self.scheme.convention.coding.overflow))
+
+
+def storage_of(scheme: Scheme, shape: Shape) -> float:
+    """Bits per element; infinite if the scheme does not fit the shape, or its library does not support it."""
+    try:
+        return bits_per_element(scheme, shape)
+    except QuantError:
+        return math.inf
 
 
 def sqnr_among(x: Tensor, now: Tensor, then: Tensor) -> tuple[float, float]:

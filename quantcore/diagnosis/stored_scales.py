@@ -107,7 +107,8 @@ def _all_lost(context: Context) -> Iterator[_Lost]:
     assert result.params.raw is not None
     wanted = _wanted(scales)
     stored = scales.dequantized
-    coarse = max(COARSE, _half_step(scales))
+    fmt = scales.scheme.format  # whose largest relative error of rounding, within its normal range, is half a step
+    coarse = max(COARSE, 2.0 ** -(fmt.mantissa + 1) if isinstance(fmt, FloatFormat) else 0.0)
     yield from _sides("scale", scales, wanted, stored, (stored - wanted).abs() > coarse * wanted.abs())
     if mins is not None:
         wanted, stored = _wanted(mins), mins.dequantized
@@ -118,12 +119,6 @@ def _all_lost(context: Context) -> Iterator[_Lost]:
 def _wanted(level: Quantized) -> Tensor:
     """What a level of scales would store if it were exact."""
     return level.x / level.scheme.rules.scale.divisor
-
-
-def _half_step(level: Quantized) -> float:
-    """The largest relative error of rounding a number within the format's normal range."""
-    fmt = level.scheme.format
-    return 2.0 ** -(fmt.mantissa + 1) if isinstance(fmt, FloatFormat) else 0.0
 
 
 def _sides(what: str, level: Quantized, wanted: Tensor, stored: Tensor, off: Tensor) -> Iterator[_Lost]:

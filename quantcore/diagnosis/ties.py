@@ -9,6 +9,7 @@ from quantcore.conventions import KERNELS
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, percent
+from quantcore.formats import IntFormat
 from quantcore.quantization import coded_with
 from quantcore.wording import count
 
@@ -83,7 +84,7 @@ def _of_integers(context: Context) -> _Ties:
         return tie, "", ()
     codes = _codes_taken(context)[tie].double()
     steps, ratio = codes - zero_point[tie], (x / scale)[tie].double()
-    differ = ((_RULES, _rules_differ(steps, ratio)), (_ORDERS, _differing(x, scale, zero_point, context)))
+    differ = ((_RULES, _rules_differ(steps, ratio)), (_ORDERS, _differing(x, scale, zero_point, context.fmt)))
     others = tuple(name for name, so in differ if so)
     return tie, _way(context.scheme.rules.coding.rounding, codes, steps, ratio), others
 
@@ -150,17 +151,8 @@ def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
     return any(bool((other != steps).any()) for other in (ratio.round(), away, (ratio + 0.5).floor()))
 
 
-def _unclamped(x: Tensor, scale: Tensor, zero_point: Tensor, kernel: str) -> Tensor:
-    run = KERNELS[kernel]
-    return run.run(x, run.factor(scale), zero_point, torch.empty_like(x))
-
-
-def _codes(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context, kernel: str) -> Tensor:
-    return _unclamped(x, scale, zero_point, kernel).clamp_(context.fmt.qmin, context.fmt.qmax)
-
-
-def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, context: Context) -> bool:
+def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, fmt: IntFormat) -> bool:
     """Whether another order of operations gives different codes."""
-    first = _codes(x, scale, zero_point, context, "A")
-    others = [_codes(x, scale, zero_point, context, kernel) != first for kernel in "BCD"]
-    return bool(torch.stack(others).any())
+    unclamped = (KERNELS[k].run(x, KERNELS[k].factor(scale), zero_point, torch.empty_like(x)) for k in "ABCD")
+    first, *others = (codes.clamp_(fmt.qmin, fmt.qmax) for codes in unclamped)
+    return any(not torch.equal(codes, first) for codes in others)

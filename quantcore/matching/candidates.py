@@ -70,21 +70,7 @@ class Evaluator:
             differing, codes = self._compared(scheme, corruption, params)
         except QuantError:
             return
-        numbers = (params.scale.numpy().tobytes(), params.zero_point.to(torch.float32).numpy().tobytes())
-        notes = self._notes(params)
-        agrees = self.scale is None or not notes[0]
-        self.evaluations.append(
-            Evaluation(
-                scheme,
-                corruption,
-                differing,
-                codes,
-                numbers,
-                tuple(filter(None, notes)),
-                agrees,
-                hypothesis.doubt,
-            )
-        )
+        self._add(hypothesis, params, differing, codes)
 
     def evaluate_preset(self, scheme: Scheme) -> None:
         """Compare a scheme that needs more than one scale per block; it counts only if it gives every code.
@@ -105,11 +91,15 @@ class Evaluator:
             self.searched.append(scheme.granularity)
         grid = (*self.x.shape[:-1], -1)
         params = QParams(result.scale.reshape(grid), result.params.zero_point.reshape(grid))
+        self._add(Hypothesis(scheme, Corruption(), 0.0), params, 0, b"")
+
+    def _add(self, found: Hypothesis, params: QParams, differing: int, codes: bytes) -> None:
         numbers = (params.scale.numpy().tobytes(), params.zero_point.to(torch.float32).numpy().tobytes())
-        notes = self._notes(params)
-        agrees = self.scale is None or not notes[0]
+        notes = [] if self.scale is None else [scale_note(self.scale, params.scale)]
+        notes += [] if self.zero_point is None else [zero_point_note(self.zero_point, params.zero_point)]
+        agrees, told = self.scale is None or not notes[0], tuple(filter(None, notes))
         self.evaluations.append(
-            Evaluation(scheme, Corruption(), 0, b"", numbers, tuple(filter(None, notes)), agrees)
+            Evaluation(found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt)
         )
 
     def exact(self) -> list[Evaluation]:
@@ -165,11 +155,6 @@ class Evaluator:
             shown = expected.contiguous().numpy().tobytes() if differing else b""
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
         return self._known[arithmetic]
-
-    def _notes(self, params: QParams) -> list[str]:
-        notes = [] if self.scale is None else [scale_note(self.scale, params.scale)]
-        notes += [] if self.zero_point is None else [zero_point_note(self.zero_point, params.zero_point)]
-        return notes
 
     def _order(self, v: Evaluation) -> tuple[Any, ...]:
         """Fewest differences first, then agreement with the given scale and zero_point, then the simplest.

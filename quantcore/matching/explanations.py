@@ -81,7 +81,7 @@ def explain_corruption(
     explanations = [
         _asymmetric(t) if "zero_point_left_out" in kinds else "",
         _zero_points(t) if kinds & ZERO_POINTS else "",
-        _from_zero(t) if "range_from_zero" in kinds else "",
+        f"the range starts at 0, but min(x) is {x.min().item():.7g}" if "range_from_zero" in kinds else "",
         _percentile(t) if "signed_percentile" in kinds else "",
         _float16(t) if "scale_float16" in kinds else "",
         _rounded(t, kinds),
@@ -115,10 +115,6 @@ def _zero_points(t: _Explained) -> str:
     return f"zero_points from {_span(used)} instead of {_span(right)}" if used.any() else (
         f"zero_point 0 in all {right.numel():,} blocks instead of {_span(right)}"
     )  # fmt: skip
-
-
-def _from_zero(t: _Explained) -> str:
-    return f"the range starts at 0, but min(x) is {t.x.min().item():.7g}"
 
 
 def _percentile(t: _Explained) -> str:

@@ -17,7 +17,6 @@ from quantcore.formats import IntFormat
 from quantcore.matching.hypotheses.corruption import (
     NONE,
     Corruption,
-    Kinds,
     arithmetic,
     kernel_inputs,
     mistaken_zero_point,
@@ -91,18 +90,14 @@ def elements(
         *(c.reshape(-1)[places] for c in (expected, codes)),
     ]
     rows = zip(*(c.expand(len(places)).tolist() for c in columns), strict=True)
-    lowest_used, beyond = bool((codes == fmt.qmin).any()), _beyond(kinds, convention.coding.overflow)
+    wraps = convention.coding.overflow == "wrap" or "wrapped" in kinds
+    lowest_used = bool((codes == fmt.qmin).any())
+    beyond = "kept" if "unclamped" in kinds else "wrapped" if wraps else "clamped"
     return [
         Element(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel, convention.coding.rounding, fmt,
                 lowest_used, beyond)
         for xi, s, zi, v, w, a, e, g in rows
     ]  # fmt: skip
-
-
-def _beyond(kinds: Kinds, overflow: str) -> str:
-    if "unclamped" in kinds:
-        return "kept"
-    return "wrapped" if overflow == "wrap" or "wrapped" in kinds else "clamped"
 
 
 def explain(

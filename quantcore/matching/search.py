@@ -140,13 +140,10 @@ class _Search:
         else:
             for part in self._evaluate(self._nearest()):
                 yield self._progress((count - 1 + part) / count, "the nearest schemes")
-        candidates = self.evaluator.candidates(explained=True)
-        yield Progress(1.0, "done", Matches(candidates, self.tried, self._known_mistakes()))
-
-    def _known_mistakes(self) -> tuple[KnownMistake, ...]:
-        """The known mistakes; none if a scale is given, which says more than the codes."""
-        evaluator = self.evaluator
-        return known_mistakes(evaluator.x, evaluator.given) if evaluator.scale is None else ()
+        candidates, evaluator = self.evaluator.candidates(explained=True), self.evaluator
+        # a given scale says more than the codes
+        mistakes = known_mistakes(evaluator.x, evaluator.given) if evaluator.scale is None else ()
+        yield Progress(1.0, "done", Matches(candidates, self.tried, mistakes))
 
     def _progress(self, fraction: float, what: str) -> Progress:
         return Progress(fraction, what, Matches(self.evaluator.candidates(), self.tried))

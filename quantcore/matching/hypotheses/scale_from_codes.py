@@ -65,15 +65,12 @@ def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
 
 def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[Fit]:
     """Return every fit that the codes give enough evidence for."""
-    evidence = _evidence_bits(x, codes, fmt)
+    # qmin, qmax and the codes of zeros count for nothing; the scale takes two bits more than a code
+    evidence = fmt.bits * int(((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)).sum()) - (fmt.bits + 2)
     found = []
-    if evidence - _bits_of_scale(fmt) - fmt.bits >= EVIDENCE:
+    if evidence - fmt.bits >= EVIDENCE:
         found += [Fit(z, *span, False) for z, span in _clamped(x, codes, fmt)]
-    if (
-        wraps
-        and not fmt.narrow
-        and evidence - _bits_of_scale(fmt) - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE
-    ):
+    if wraps and not fmt.narrow and evidence - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE:
         for z in dict.fromkeys((0, fmt.middle)):
             found += [Fit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
     return found
@@ -123,16 +120,6 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
         x, codes = (t[torch.cat([places, others])] for t in (x, codes))
     kept = x.isfinite()
     return x[kept].double().numpy(), codes[kept].double().numpy()
-
-
-def _evidence_bits(x: Values, codes: Values, fmt: IntFormat) -> float:
-    """Bits of evidence in the codes; qmin, qmax and the codes of zeros count for nothing."""
-    informative = (codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)
-    return float(fmt.bits * informative.sum())
-
-
-def _bits_of_scale(fmt: IntFormat) -> float:
-    return float(fmt.bits + 2)
 
 
 def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> list[Fit]:

@@ -101,7 +101,9 @@ def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hy
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
                     same = grid.key(), resolved.coding.kernel, resolved.coding.rounding
                     if same not in known:
-                        kinds = _for_symmetry(task.computed, symmetric)
+                        # a zero_point mistake that only the other symmetry can have
+                        other = "zero_point_left_out" if symmetric else "middle_left_out"
+                        kinds = tuple(each for each in task.computed if other not in each)
                         known[same] = _counts(sample, grid, resolved, fmt, readings, kinds)
                     known[key] = known[same]
                 for (i, computed), wrong in known[key].items():
@@ -148,12 +150,6 @@ class _Supported:
             scheme = Scheme(s.format, s.symmetric, granularity, setting, s.convention, self.source.scales)
             self._schemes[i] = None if unsupported_reason(scheme, self.shape) else scheme
         return self._schemes[i]
-
-
-def _for_symmetry(computed: tuple[Kinds, ...], symmetric: bool) -> tuple[Kinds, ...]:
-    """Leave out the zero_point mistake that only the other symmetry can have."""
-    other = "zero_point_left_out" if symmetric else "middle_left_out"
-    return tuple(kinds for kinds in computed if other not in kinds)
 
 
 def _counts(

@@ -1,5 +1,7 @@
 """Scripts in the API of AIMET (aimet_torch.quantization.affine); its offset is -zero_point."""
 
+from functools import partial
+
 from quantcore.granularity import PerBlock, PerGroup
 from quantcore.quantization import Quantized
 from quantcore.snippets.libraries.recipe import Recipe, given_parameters, write
@@ -37,22 +39,8 @@ codes = affine.quantize({{ values }}, scale, -zero_point, {{ arguments }}).to({{
 """
 
 
-def quantize(result: Quantized) -> Recipe:
-    """Quantize(...)(x)."""
-    return _affine(result, "Quantize", grad=False)
-
-
-def quantize_dequantize(result: Quantized) -> Recipe:
-    """QuantizeDequantize(...)(x) under torch.no_grad(), converted back to codes."""
-    return _affine(result, "QuantizeDequantize", grad=False)
-
-
-def quantize_dequantize_grad(result: Quantized) -> Recipe:
-    """QuantizeDequantize(...)(x) with a gradient for its range."""
-    return _affine(result, "QuantizeDequantize", grad=True)
-
-
-def _affine(result: Quantized, name: str, grad: bool) -> Recipe:
+def affine(result: Quantized, name: str, grad: bool) -> Recipe:
+    """Quantize(...)(x), or QuantizeDequantize(...)(x) converted back to codes; ``grad``: with a gradient for its range."""
     fmt, blocked = result.scheme.format, isinstance(result.scheme.granularity, PerGroup | PerBlock)
     block_size = f", block_size={result.block}" if blocked else ""
     shape = tuple(result.scale.shape) if result.scale.numel() > 1 or blocked else ()
@@ -67,7 +55,7 @@ def _affine(result: Quantized, name: str, grad: bool) -> Recipe:
 
 
 RECIPES = {
-    "aimet.Quantize": quantize,
-    "aimet.QuantizeDequantize": quantize_dequantize,
-    "aimet.QuantizeDequantize.grad": quantize_dequantize_grad,
+    "aimet.Quantize": partial(affine, name="Quantize", grad=False),
+    "aimet.QuantizeDequantize": partial(affine, name="QuantizeDequantize", grad=False),
+    "aimet.QuantizeDequantize.grad": partial(affine, name="QuantizeDequantize", grad=True),
 }

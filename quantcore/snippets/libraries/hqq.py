@@ -1,5 +1,7 @@
 """Scripts in the API of hqq."""
 
+from functools import partial
+
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup, PerTensor
 from quantcore.quantization import Quantized
@@ -17,17 +19,12 @@ scale, zero_point = meta["scale"], meta["zero"]
 """
 
 
-def float_zero(result: Quantized) -> Recipe:
-    """Quantizer.quantize with a zero point that is not rounded."""
-    return _quantizer(result, round_zero=False)
+def quantizer(result: Quantized, round_zero: bool) -> Recipe:
+    """Quantizer.quantize.
 
-
-def rounded_zero(result: Quantized) -> Recipe:
-    """Quantizer.quantize with round_zero=True."""
-    return _quantizer(result, round_zero=True)
-
-
-def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
+    Raises:
+        QuantError: the range is not min-max, or scales are quantized: it computes scale and codes in one call.
+    """
     if not finds_range(result):
         raise QuantError(
             "Quantizer.quantize of hqq computes scale and codes in one call; choose min-max and scales "
@@ -41,4 +38,4 @@ def _quantizer(result: Quantized, round_zero: bool) -> Recipe:
     )
 
 
-RECIPES = {"hqq": float_zero, "hqq.round_zero": rounded_zero}
+RECIPES = {"hqq": partial(quantizer, round_zero=False), "hqq.round_zero": partial(quantizer, round_zero=True)}

@@ -1,5 +1,7 @@
 """Scripts for ONNX: scale and zero_point from onnxruntime's quantization tool, codes from QuantizeLinear."""
 
+from functools import partial
+
 from quantcore.conventions import CONVENTIONS
 from quantcore.granularity import PerChannel, PerGroup
 from quantcore.quantization import Quantized
@@ -59,21 +61,10 @@ codes = ReferenceEvaluator(model).run(None, {"x": x})[0]
 """
 
 
-def by_session(result: Quantized) -> Recipe:
-    """The model is run by onnxruntime on the CPU."""
-    return _recipe(result, by_session=True, also=_pinned("onnx"))
-
-
-def by_reference(result: Quantized) -> Recipe:
-    """The model is run by onnx's own reference evaluator."""
-    return _recipe(result, by_session=False, also=_pinned("onnxruntime") if finds_range(result) else ())
-
-
-def _pinned(name: str) -> tuple[str, ...]:
-    return (f"{CONVENTIONS[name].library}=={CONVENTIONS[name].version}",)
-
-
-def _recipe(result: Quantized, by_session: bool, also: tuple[str, ...]) -> Recipe:
+def model(result: Quantized, by_session: bool) -> Recipe:
+    """A model, run by onnxruntime on the CPU (``by_session``), or by onnx's own reference evaluator."""
+    other = CONVENTIONS["onnx" if by_session else "onnxruntime"]
+    also = (f"{other.library}=={other.version}",) if by_session or finds_range(result) else ()
     fmt, granularity = result.scheme.format, result.scheme.granularity
     axis = granularity.axis % result.x.dim() if isinstance(granularity, PerChannel | PerGroup) else None
     block_size = granularity.size if isinstance(granularity, PerGroup) else None
@@ -94,4 +85,4 @@ def _recipe(result: Quantized, by_session: bool, also: tuple[str, ...]) -> Recip
     return Recipe(script, PARAMETERS if finds_range(result) else (), also, NUMPY)
 
 
-RECIPES = {"onnxruntime": by_session, "onnx": by_reference}
+RECIPES = {"onnxruntime": partial(model, by_session=True), "onnx": partial(model, by_session=False)}

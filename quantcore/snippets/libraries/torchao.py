@@ -1,5 +1,7 @@
 """Scripts in the API of torchao."""
 
+from functools import partial
+
 from quantcore.conventions import Limit
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, Format
@@ -91,17 +93,8 @@ _ELEMENTS: dict[Format, str] = {
 _NEEDS_PAIRS = "{} of torchao packs two codes into a byte, but the {}; choose a tensor with {}."
 
 
-def affine(result: Quantized) -> Recipe:
-    """choose_qparams_affine -> quantize_affine."""
-    return _affine(result, "SYMMETRIC")
-
-
-def affine_no_clipping_err(result: Quantized) -> Recipe:
-    """The same with MappingType.SYMMETRIC_NO_CLIPPING_ERR."""
-    return _affine(result, "SYMMETRIC_NO_CLIPPING_ERR")
-
-
-def _affine(result: Quantized, symmetric: str) -> Recipe:
+def affine(result: Quantized, symmetric: str = "SYMMETRIC") -> Recipe:
+    """choose_qparams_affine -> quantize_affine; ``symmetric``: the MappingType of symmetric schemes."""
     given = given_parameters(result, None)
     mapping_type = symmetric if result.scheme.symmetric else "ASYMMETRIC"
     script = write(_AFFINE, result, given=given, mapping_type=mapping_type)
@@ -155,7 +148,7 @@ def nf4(result: Quantized) -> Recipe:
     return Recipe(write(_NF4, result, scaler_block_size=size), ("scale",))
 
 
-RECIPES = {"torchao": affine, "torchao.no_clipping_err": affine_no_clipping_err}
+RECIPES = {"torchao": affine, "torchao.no_clipping_err": partial(affine, symmetric="SYMMETRIC_NO_CLIPPING_ERR")}
 _BOXES = (
     Limit(
         "granularity", ("per_tensor", "per_channel", "per_group", "per_block"), "does not support flat groups"
