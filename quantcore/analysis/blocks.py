@@ -7,25 +7,11 @@ from torch import Tensor
 
 from quantcore.analysis.metrics import x_hat_of
 from quantcore.errors import QuantError
-from quantcore.granularity import (
-    Granularity,
-    block_bounds,
-    block_name,
-    block_shape,
-    blocked_shape,
-    grid_shape,
-    regions,
-    split_axes,
-)
+from quantcore.granularity import Blocks, Granularity, block_name, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized, unclamped
 
 Position = tuple[int, ...]
-
-
-def bounds(result: Quantized, position: Position) -> tuple[tuple[int, int], ...]:
-    """Return (start, stop) of the block at ``position`` along each axis of `Quantized.blocked_shape`."""
-    return block_bounds(result.blocked_shape, result.block, position)
 
 
 def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
@@ -34,23 +20,22 @@ def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) 
     Raises:
         QuantError: the granularity does not fit x, or there is no block at ``position`` in the grid.
     """
-    shape = blocked_shape(granularity, tuple(x.shape))
-    block = block_shape(granularity, tuple(x.shape))
-    grid = grid_shape(shape, block)
+    blocks = Blocks.of(granularity, tuple(x.shape))
+    grid = blocks.grid
     if len(position) != len(grid) or any(not 0 <= p < g for p, g in zip(position, grid, strict=True)):
         last = tuple(g - 1 for g in grid)
         raise QuantError(f"There is no block {position}; choose one from {(0,) * len(grid)} to {last}.")
-    return x.reshape(shape)[tuple(slice(*bounds) for bounds in block_bounds(shape, block, position))]
+    return blocks.view(x)[tuple(slice(*span) for span in blocks.bounds(position))]
 
 
 def name(result: Quantized, position: Position) -> str:
     """Return the readable name of a block, see `block_name`."""
-    return block_name(bounds(result, position), tuple(result.x.shape))
+    return block_name(result.blocks.bounds(position), tuple(result.x.shape))
 
 
 def clipped(result: Quantized, position: Position) -> int:
     """Return how many elements of a block are clipped, as `metrics.Report` counts them."""
-    own, (least, most) = bounds(result, position), result.scheme.format.bounds
+    own, (least, most) = result.blocks.bounds(position), result.scheme.format.bounds
     found = 0
     for region, values in unclamped(result.x, result.params, result.scheme):
         shape = [e.stop - e.start for e in region.elements]
@@ -68,7 +53,7 @@ def block_errors(result: Quantized) -> Tensor:
     total = torch.zeros(result.scale.shape, dtype=torch.float64, device=result.x.device)
     count = torch.zeros_like(total)
     x = result.x.reshape(result.blocked_shape)
-    for region in regions(result.blocked_shape, result.block, CHUNK, whole_blocks=False):
+    for region in result.blocks.regions(CHUNK):
         error = split_axes(x[region.elements], region.block) - x_hat_of(result, region)
         inner = tuple(range(1, 2 * len(region.block), 2))
         square = error.double().square_()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quantcore.analysis.blocks import elements_of
 from quantcore.errors import QuantError
-from quantcore.granularity import block_shape, blocked_shape, grid_shape, regions, to_blocks
+from quantcore.granularity import Blocks, to_blocks
 from quantcore.notation import write_call
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
 from quantcore.qparams import BlockErrors, parameters, searches_of
@@ -65,14 +65,12 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
     if position is not None:
         part = elements_of(x, scheme.granularity, position).reshape(1, -1)
         return MeasuredBlocks([_thinned(part, part.numel())], tuple(x.shape), part.numel(), 1)
-    shape = blocked_shape(scheme.granularity, tuple(x.shape))
-    block = block_shape(scheme.granularity, tuple(x.shape))
-    x_blocked, grid = x.reshape(shape), grid_shape(shape, block)
-    boxes = regions(shape, block, CHUNK, whole_blocks=True)
-    block_groups = [
-        _thinned(to_blocks(x_blocked[box.elements], box.block), x_blocked.numel()) for box in boxes
-    ]
-    return MeasuredBlocks(_joined(block_groups), tuple(x.shape), x_blocked.numel(), math.prod(grid))
+    blocks = Blocks.of(scheme.granularity, tuple(x.shape))
+    boxes = blocks.regions(CHUNK, whole_blocks=True)
+    every = [_thinned(to_blocks(blocks.view(x)[box.elements], box.block), x.numel()) for box in boxes]
+    sizes = dict.fromkeys(group.shape[1] for group in every)
+    joined = [torch.cat([group for group in every if group.shape[1] == size]) for size in sizes]
+    return MeasuredBlocks(joined, tuple(x.shape), x.numel(), blocks.count)
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
@@ -84,11 +82,6 @@ def _thinned(blocks: Tensor, elements: int) -> Tensor:
         return blocks[::step].contiguous()
     extremes = (blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True))
     return torch.cat([blocks[:, ::step], *extremes], -1)
-
-
-def _joined(block_groups: list[Tensor]) -> list[Tensor]:
-    sizes = dict.fromkeys(group.shape[1] for group in block_groups)
-    return [torch.cat([group for group in block_groups if group.shape[1] == size]) for size in sizes]
 
 
 @dataclass(frozen=True)

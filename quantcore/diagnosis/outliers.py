@@ -11,7 +11,7 @@ from quantcore.analysis import decibels
 from quantcore.diagnosis.context import Context, Trial, sqnr_among
 from quantcore.diagnosis.kind import Example, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell, channels, index, number
-from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, block_bounds, regions, split_axes
+from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import apply_quietly
 from quantcore.range_setting import MinMax, Search
@@ -183,7 +183,7 @@ def _blocks_with_far_element(context: Context) -> Tensor:
     """Positions of the blocks in which one element is at least `FAR` times as large as all others."""
     far = FAR * max(1.0, FEW / context.block_size)
     above = torch.zeros(context.grid, dtype=torch.int64, device=context.x_blocked.device)
-    for region in regions(context.result.blocked_shape, context.result.block, CHUNK, whole_blocks=False):
+    for region in context.result.blocks.regions(CHUNK):
         values = split_axes(context.x_blocked[region.elements], region.block).abs()
         limit = context.largest[region.grid] / far
         near = values > limit.reshape([n for g in limit.shape for n in (g, 1)])
@@ -193,7 +193,7 @@ def _blocks_with_far_element(context: Context) -> Tensor:
 
 
 def _far_element(context: Context, block: tuple[int, ...]) -> _Far | None:
-    bounds = block_bounds(context.result.blocked_shape, context.result.block, block)
+    bounds = context.result.blocks.bounds(block)
     part = context.x_blocked[tuple(slice(*span) for span in bounds)]
     sizes = part.abs().reshape(-1)
     if int(sizes.count_nonzero()) <= OTHERS:

@@ -223,7 +223,5 @@ def _title(result: Quantized, data: DistributionData, shown: int) -> str:
 
 
 def _widest(result: Quantized) -> tuple[int, ...]:
-    grid = tuple(result.scale.shape)
-    return (
-        tuple(int(i) for i in np.unravel_index(int(result.scale.reshape(-1).argmax()), grid)) if grid else ()
-    )
+    at, grid = int(result.scale.reshape(-1).argmax()), tuple(result.scale.shape)
+    return tuple(int(i) for i in np.unravel_index(at, grid)) if grid else ()

@@ -115,8 +115,8 @@ def pair(
         bounds: the lowest and highest codes, where the color range ends.
     """
     data = pair_data(first, second)
-    height, width = data.first.shape
-    layout = {**base_layout(theme, _height(height, width)), "annotations": []}
+    height, width = data.first.shape  # cells are roughly square, and the maps fit on a page
+    layout = {**base_layout(theme, int(min(max(290 * height / width, 150), 420)) + 80), "annotations": []}
     codes = colors_of_codes(*bounds, 0, theme)
     hover = _hover(data, tuple(first.shape), titles)
     difference, name, differ = _difference(data, titles, theme)
@@ -155,11 +155,6 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
         *([none + (1 - none) * i / last, c] for i, c in enumerate(others)),
     ]
     return data.percent, "Elements that differ (%)", {"zmin": 0.0, "zmax": 100.0, "colorscale": scale}
-
-
-def _height(rows: int, columns: int) -> int:
-    """A height that makes cells roughly square and fits on a page."""
-    return int(min(max(290 * rows / columns, 150), 420)) + 80
 
 
 def _places(data: PairData) -> dict[str, Any]:

@@ -126,13 +126,8 @@ ROUNDINGS: dict[str, Rounding] = {
     rule.__name__: rule for rule in (half_even, half_away, half_up, floor, ceil, toward_zero)
 }
 NAMES = (*ROUNDINGS, "stochastic")
-WORDS = dict(
-    zip(
-        NAMES,
-        ("half to even", "half away from zero", "half up", "down", "up", "toward zero", "stochastic"),
-        strict=True,
-    )
-)
+_IN_WORDS = ("half to even", "half away from zero", "half up", "down", "up", "toward zero", "stochastic")
+WORDS = dict(zip(NAMES, _IN_WORDS, strict=True))
 _OF_SUMS: dict[str, Rounding] = {rule.__name__: rule for rule in (half_away_of_sum, half_even_of_sum)}
 
 

@@ -91,16 +91,10 @@ def _bitsandbytes() -> dict[str, Scheme]:
     }
 
 
-def _gptq() -> dict[str, Scheme]:
-    """The grid to which GPTQ rounds (Quantizer.find_params in its quant.py), without error compensation."""
-    return {
-        "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128))
-    }
-
-
 PRESETS: dict[str, Scheme] = {
     **_torchao(),
-    **_gptq(),
+    # the grid to which GPTQ rounds (Quantizer.find_params in its quant.py), without error compensation
+    "gptq_like.int4_g128": Scheme(IntFormat(4, signed=False), symmetric=False, granularity=PerGroup(128)),
     **_compressed_tensors(),
     **_bitsandbytes(),
     **GGUF,

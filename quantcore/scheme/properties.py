@@ -35,11 +35,6 @@ def _granularity(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     ), f"the granularity is {write_call(scheme.granularity)}"
 
 
-def _axis(axis: int, rank: int) -> tuple[tuple[Any, ...], str]:
-    place = axis % rank
-    return (place, place - rank), f"the axis is {axis}"
-
-
 def _divides(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str]:
     block, shape = list(block_shape(scheme.granularity, shape)), blocked_shape(scheme.granularity, shape)
     if isinstance(scheme.granularity, PerFlatGroup):
@@ -106,7 +101,8 @@ def _axis_of(scheme: Scheme, shape: Shape) -> tuple[tuple[Any, ...], str] | None
     granularity = scheme.granularity
     if not isinstance(granularity, PerChannel | PerGroup) or not shape:
         return None
-    return _axis(granularity.axis, len(shape))
+    place = granularity.axis % len(shape)
+    return (place, place - len(shape)), f"the axis is {granularity.axis}"
 
 
 PROPERTIES: dict[str, Property] = {

@@ -78,7 +78,8 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
     integer = isinstance(scheme.format, IntFormat)
     round_ = _rounding_of(result, code, 0.0 if kernel.shift_first else float(z)) if integer else half_even
     found = replay(kernel, operand, s, z, round_)
-    if _takes_searched(convention, float(params.scale[place])):
+    storage, is_zero = convention.storage, float(params.scale[place]) == 0
+    if storage.quantize_with == "searched" or (storage.zero_scale == "searched" and is_zero):
         found |= dict.fromkeys(("quotient", "rounded", "shifted"), float(code))
         found |= {"operand": float(x), "summed": None, "overflow": "searched"}
     elif isinstance(scheme.format, IntFormat):
@@ -90,12 +91,6 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
         found["overflow"] = "stored"
     taken = float(s) if kernel.inverse else None
     return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
-
-
-def _takes_searched(convention: Convention, scale: float) -> bool:
-    """Whether the code is the one that a search chose, not computed with the stored scale."""
-    storage = convention.storage
-    return storage.quantize_with == "searched" or (storage.zero_scale == "searched" and scale == 0)
 
 
 def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer: Dequantizer) -> Tensor:

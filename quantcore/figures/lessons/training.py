@@ -248,11 +248,11 @@ def slopes(bits: int, scale: float) -> Slopes:
 
 def slope(found: Slopes, which: str, *, theme: str = "light", size: float = TEXT, height: int = 280) -> go.Figure:
     """Return x̂ over x above, and one of the slopes below: "rounding", "through" or "to_scale"."""
-    axis: dict[str, Any] = {"nticks": 6, "automargin": True}
+    few = {"nticks": 6}
     layout = base_layout(theme, height + height // 2, size) | {
-        "xaxis": axis | {"anchor": "y2", "title": _title("x", size)},
-        "yaxis": axis | {"domain": [0.46, 1], "title": _title("x̂", size)},
-        "yaxis2": axis | {"domain": [0, 0.36], "title": _title(DERIVATIVES[which], size)},
+        "xaxis": _axis("x", size) | few | {"anchor": "y2"},
+        "yaxis": _axis("x̂", size) | few | {"domain": [0.46, 1]},
+        "yaxis2": _axis(DERIVATIVES[which], size) | few | {"domain": [0, 0.36]},
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
     }
     if which != "to_scale":
@@ -277,7 +277,3 @@ def slope(found: Slopes, which: str, *, theme: str = "light", size: float = TEXT
         ),
     ]
     return go.Figure(traces, layout)
-
-
-def _title(text: str, size: float) -> dict[str, Any]:
-    return {"text": text, "standoff": size // 2}

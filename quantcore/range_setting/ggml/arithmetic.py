@@ -54,7 +54,7 @@ def written(value: np.float32) -> str:
 
 
 def squared_error(x: Floats, w: Floats, codes: Floats, scale: Floats) -> Floats:
-    """Σ w·(x - scale·code)² of every group, for display."""
+    """Σ w·(x - scale·code)² of every group."""
     difference = x - scale * codes
     return total(w * difference * difference)
 

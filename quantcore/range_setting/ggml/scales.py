@@ -4,7 +4,6 @@
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -39,12 +38,12 @@ def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
     safe = np.where(empty, np.float32(1.0), top)
     inverse = np.float32(nmax) / safe
     codes = nearest_int(x * inverse, np.empty_like(x))
-    best = _error(x, w, np.float32(1.0) / inverse, codes)
+    best = squared_error(x, w, codes, np.float32(1.0) / inverse)
     if record is not None:
         record.append(Trial(f"{nmax}", np.float32(1.0) / inverse, None, best, ~empty))
     for i in _TRIALS:
         tried = (np.float32(0.1) * np.float32(i) + np.float32(nmax)) / safe
-        error = _error(x, w, np.float32(1.0) / tried, _codes(x, tried, nmax))
+        error = squared_error(x, w, _codes(x, tried, nmax), np.float32(1.0) / tried)
         better = error < best
         if record is not None:
             numerator = np.float32(0.1) * np.float32(i) + np.float32(nmax)
@@ -67,11 +66,6 @@ def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
 def _codes(x: Floats, inverse: Floats, nmax: int) -> Floats:
     codes = nearest_int(x * inverse, np.empty_like(x))
     return np.minimum(codes, np.float32(nmax), out=codes)
-
-
-def _error(x: Floats, w: Floats, scale: Floats, codes: Floats) -> Floats:
-    difference = x - scale * codes
-    return total(w * difference * difference)
 
 
 def _descend(x: Floats, w: Floats, codes: Floats, sums: list[Floats], nmax: int) -> bool:
@@ -125,17 +119,16 @@ class MakeQp(Search):
     (scales and mins of Q2_K, Q4_K, Q5_K with an imatrix).
     """
 
-    DIVISOR: ClassVar[str] = "max"
+    DIVISOR = "max"
+    CODES = (
+        "unsigned symmetric codes of at most 8 bits",
+        lambda fmt, symmetric: isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8,
+    )
 
     @property
     def weighting(self) -> Weighting:
         """How the elements are weighted."""
         return Weighting("importance")
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        unsigned = isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8
-        return "" if unsigned else "unsigned symmetric codes of at most 8 bits"
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
@@ -151,6 +144,11 @@ class MaxScale(Search):
     ggml-quants.c, quantize_row_q4_K_ref and similar functions (the scales of K-quants without an imatrix).
     """
 
+    CODES = (
+        "symmetric integer codes of at most 8 bits",
+        lambda fmt, symmetric: isinstance(fmt, IntFormat) and symmetric and fmt.bits <= 8,
+    )
+
     reciprocal: bool = False
     least: float = 0.0
     zero_code: int = 0
@@ -158,11 +156,6 @@ class MaxScale(Search):
     def __post_init__(self) -> None:
         object.__setattr__(self, "least", notation.finite(self.least, "least"))
         object.__setattr__(self, "zero_code", notation.integer(self.zero_code, "zero_code"))
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        whole = isinstance(fmt, IntFormat) and symmetric and fmt.bits <= 8
-        return "" if whole else "symmetric integer codes of at most 8 bits"
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""

@@ -1,6 +1,6 @@
 """The base of ggml's searches: range settings that find the scale (and min) of a group, and its codes, themselves."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,10 +19,12 @@ from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 class Search(RangeSetting):
     """A search for the scale of a group. Its weighting says how much the error of each element counts.
 
-    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale.
+    ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale. ``CODES``: which it needs, in
+    words, and whether a format, symmetric or not, has them.
     """
 
     DIVISOR: ClassVar[str] = "extreme"
+    CODES: ClassVar[tuple[str, Callable[[Format, bool], bool]]]
     option = "ggml search"
     about = "the searches of ggml's K-quants"
     controls = (
@@ -72,7 +74,8 @@ class Search(RangeSetting):
 
     def kinds(self, fmt: Format, symmetric: bool) -> str:
         """Return which codes the search needs; empty if format and symmetry fit."""
-        raise NotImplementedError
+        needed, fits = self.CODES
+        return "" if fits(fmt, symmetric) else needed
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).

@@ -6,7 +6,6 @@ that is not reproduced.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from quantcore import notation
 from quantcore.errors import QuantError
@@ -16,6 +15,14 @@ from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record, Weigh
 from quantcore.range_setting.ggml.search import Search
 
 MAX_STEPS = 1000
+_AFFINE = (
+    "unsigned asymmetric codes of at most 8 bits",
+    lambda fmt, symmetric: isinstance(fmt, IntFormat) and not fmt.signed and not symmetric and fmt.bits <= 8,
+)
+_SYMMETRIC = (
+    "symmetric full-range integer codes of at most 8 bits",
+    lambda fmt, symmetric: isinstance(fmt, IntFormat) and symmetric and not fmt.narrow and fmt.bits <= 8,
+)
 
 
 def _steps(value: object, what: str = "nstep") -> int:
@@ -23,6 +30,12 @@ def _steps(value: object, what: str = "nstep") -> int:
     if not 0 <= steps <= MAX_STEPS:
         raise QuantError(f"{what}={steps} is outside 0..{MAX_STEPS}.")
     return steps
+
+
+def _is_ascending(fmt: Format) -> bool:
+    """Whether it is a codebook of integers in ascending order."""
+    ascending = isinstance(fmt, CodebookFormat) and list(fmt.values) == sorted(fmt.values)
+    return ascending and all(v == int(v) and abs(v) <= 128 for v in fmt.values)  # type: ignore[union-attr]
 
 
 def _check_weights(name: str, allowed: tuple[str, ...]) -> None:
@@ -42,7 +55,8 @@ class MakeQkx2(Search):
         QuantError: nstep is not an integer from 0 to 1000, or ``weights`` is not one of these names.
     """
 
-    DIVISOR: ClassVar[str] = "(max - min)"
+    DIVISOR = "(max - min)"
+    CODES = _AFFINE
 
     rmin: float
     rdelta: float
@@ -58,10 +72,6 @@ class MakeQkx2(Search):
     def weighting(self) -> Weighting:
         """How the elements are weighted."""
         return Weighting(self.weights)
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        return _affine_kinds(fmt, symmetric)
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
@@ -79,7 +89,8 @@ class MakeQkx3(Search):
         QuantError: nstep is not an integer from 0 to 1000, or ``over`` or ``sigma2`` is negative.
     """
 
-    DIVISOR: ClassVar[str] = "(max - min)"
+    DIVISOR = "(max - min)"
+    CODES = _AFFINE
 
     rmin: float
     rdelta: float
@@ -97,10 +108,6 @@ class MakeQkx3(Search):
         """How the elements are weighted."""
         return Weighting("importance_rms", self.sigma2, self.over)
 
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        return _affine_kinds(fmt, symmetric)
-
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
         return affine.make_qkx(x, w, _affine(self, fmt), record)
@@ -113,14 +120,12 @@ class MakeQ3(Search):
     A code is changed if that improves the fit of the group, in up to five passes. ggml-quants.c, make_q3_quants (Q3_K).
     """
 
+    CODES = _SYMMETRIC
+
     @property
     def weighting(self) -> Weighting:
         """How the elements are weighted."""
         return Weighting("square")
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        return _symmetric_kinds(fmt, symmetric)
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
@@ -139,6 +144,8 @@ class MakeQx(Search):
         QuantError: ``weights`` is not one of these names, or ``over`` or ``sigma2`` is negative.
     """
 
+    CODES = _SYMMETRIC
+
     weights: str = "square"
     sigma2: float = 1.0
     over: int = 256
@@ -151,10 +158,6 @@ class MakeQx(Search):
     def weighting(self) -> Weighting:
         """How the elements are weighted."""
         return Weighting(self.weights, self.sigma2, self.over)
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        return _symmetric_kinds(fmt, symmetric)
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
@@ -174,6 +177,11 @@ class MakeIq4Nl(Search):
             ``sigma2`` is negative.
     """
 
+    CODES = (
+        "a codebook of ascending integers, such as iq4_nl",
+        lambda fmt, symmetric: symmetric and _is_ascending(fmt),
+    )
+
     ntry: int = 7
     weights: str = "square"
     sigma2: float = 2.0
@@ -188,12 +196,6 @@ class MakeIq4Nl(Search):
     def weighting(self) -> Weighting:
         """How the elements are weighted."""
         return Weighting(self.weights, self.sigma2, self.over)
-
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return what the search needs, empty if format and symmetry fit."""
-        table = isinstance(fmt, CodebookFormat) and list(fmt.values) == sorted(fmt.values)
-        whole = table and all(v == int(v) and abs(v) <= 128 for v in fmt.values)  # type: ignore[union-attr]
-        return "" if whole and symmetric else "a codebook of ascending integers, such as iq4_nl"
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
         """Search every group."""
@@ -219,13 +221,3 @@ def _set_sigma(setting: MakeQkx3 | MakeQx | MakeIq4Nl) -> None:
 
 def _affine(setting: MakeQkx2 | MakeQkx3, fmt: Format) -> affine.Steps:
     return affine.Steps(int(fmt.qmax), setting.rmin, setting.rdelta, setting.nstep, setting.use_mad)
-
-
-def _affine_kinds(fmt: Format, symmetric: bool) -> str:
-    unsigned = isinstance(fmt, IntFormat) and not fmt.signed and not symmetric and fmt.bits <= 8
-    return "" if unsigned else "unsigned asymmetric codes of at most 8 bits"
-
-
-def _symmetric_kinds(fmt: Format, symmetric: bool) -> str:
-    whole = isinstance(fmt, IntFormat) and symmetric and not fmt.narrow and fmt.bits <= 8
-    return "" if whole else "symmetric full-range integer codes of at most 8 bits"
