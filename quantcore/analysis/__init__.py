@@ -13,8 +13,8 @@ from quantcore.analysis.metrics import (
     sqnr,
 )
 from quantcore.analysis.planes import Span, View, element, place
+from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curves import RangeCurve, SearchCurve, range_curve, search_curve
-from quantcore.analysis.range_marks import RangeMark, range_in_use, range_marks
 from quantcore.analysis.sums import (
     Found,
     Sums,

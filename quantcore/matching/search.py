@@ -28,8 +28,8 @@ from quantcore.matching.hypotheses.mistaken_scales import (
     signed_percentiles,
     tried,
 )
+from quantcore.matching.hypotheses.sample import Source, by_range, swapped_axes, with_given_scale
 from quantcore.matching.hypotheses.scale_from_codes import fitted
-from quantcore.matching.hypotheses.scale_sources import Source, by_range, swapped_axes, with_given_scale
 from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,

@@ -13,9 +13,8 @@ A seed gives the same network on every machine: see `quantcore.training.network`
 
 from quantcore.training.curve import FLOAT, METHODS, Point, Row, accuracy_curve, summary
 from quantcore.training.network import Digits, Network, accuracy, load_digits
-from quantcore.training.quantized import QuantizedNetwork, ptq
+from quantcore.training.quantized import QuantizedNetwork, fake_quantize, ptq
 from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Progress, Training, qat, train
-from quantcore.training.straight_through import fake_quantize
 
 __all__ = [
     "FLOAT",

@@ -1,20 +1,97 @@
-"""Post-training quantization: a network whose weights are replaced by codes."""
+"""Post-training quantization: a network whose weights are replaced by codes; and fake quantization, which has a gradient.
+
+Rounding is a staircase: its slope is 0 wherever it is defined. The straight-through estimator (Bengio et al.
+2013, arXiv 1308.3432) uses the slope of the line that the staircase follows: 1 inside the range, 0 beyond the
+last codes. With u = round(x/s) + z before the clamp:
+
+==================  ============  ======================
+where               ∂x̂/∂x         ∂x̂/∂s
+==================  ============  ======================
+qmin ≤ u ≤ qmax     1             round(x/s) - x/s
+u < qmin            0             qmin - z
+u > qmax            0             qmax - z
+==================  ============  ======================
+
+The last column is that of LSQ (Esser et al. 2020, arXiv 1902.08153, equation 3), in the form of torch's
+learnable fake quantization: the paper compares x/s itself with the bounds, so it treats another half step at
+each end as clipped.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from quantcore.errors import QuantError
-from quantcore.granularity import PerTensor
+from quantcore.granularity import PerTensor, Shape, block_shape, cells_of, split_axes
 from quantcore.qparams import QParams, choose_qparams
-from quantcore.quantization import Quantized, apply
+from quantcore.quantization import Quantized, apply, dequantize, quantize, unclamped
 from quantcore.scheme import Scheme
 from quantcore.training.network import Network, forward, load_digits
-from quantcore.training.straight_through import fake_quantize
 
 Chooser = Callable[[Tensor, Scheme], QParams]
+
+
+def fake_quantize(x: Tensor, scheme: Scheme, params: QParams | None = None) -> Tensor:
+    """Return x̂, equal to ``apply(x, scheme).dequantized``, through which gradients pass.
+
+    Args:
+        params: scale and zero point in block form, instead of those that the scheme computes from x. A gradient
+            reaches ``params.scale`` if it requires one.
+
+    >>> x = torch.tensor([0.4, 1.2, 9.0], requires_grad=True)
+    >>> fake_quantize(x, Scheme.parse("int4 given(1)")).sum().backward()
+    >>> x.grad
+    tensor([1., 1., 0.])
+
+    Raises:
+        QuantError: the scheme or the parameters do not fit x, or x contains NaN or infinity.
+    """
+    if params is None:
+        result = apply(x, scheme)
+        codes, params = result.codes, result.params
+    else:
+        codes = quantize(x, params.scale.detach(), params.zero_point, scheme)
+    x_hat: Tensor = _FakeQuantize.apply(x, params.scale, codes, params, scheme)  # type: ignore[no-untyped-call]
+    return x_hat
+
+
+def block_sums(values: Tensor, block: Shape) -> Tensor:
+    """Return the sum of every block in block form, computed in float64 and rounded to float32."""
+    short = [pad for n, b in zip(values.shape, block, strict=True) for pad in (-n % b, 0)]
+    padded = functional.pad(values.double(), short[::-1])
+    return split_axes(padded, block).sum(tuple(range(1, 2 * values.dim(), 2))).float()
+
+
+def _inside(x: Tensor, params: QParams, scheme: Scheme) -> Tensor:
+    """Return whether each element has a code without clamping; bool, x's shape."""
+    result = torch.empty(x.shape, dtype=torch.bool)
+    for region, before in unclamped(x, params, scheme):
+        fits = (before >= scheme.format.qmin) & (before <= scheme.format.qmax)
+        split_axes(result[region.elements], region.block).copy_(fits)
+    return result
+
+
+class _FakeQuantize(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, codes: Tensor, params: QParams, scheme: Scheme) -> Tensor:
+        ctx.save_for_backward(x, scale, params.zero_point, codes, _inside(x, params, scheme))
+        ctx.block = block_shape(scheme.granularity, tuple(x.shape))
+        return dequantize(codes, scale, params.zero_point, scheme)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
+        x, scale, zero_point, codes, inside = ctx.saved_tensors
+        (gradient,) = gradients
+        to_scale = None
+        if ctx.needs_input_grad[1]:
+            s, z = (cells_of(p, tuple(x.shape), ctx.block) for p in (scale, zero_point))
+            slope = (codes - z).float() - torch.where(inside, x / s, 0.0)
+            to_scale = block_sums(gradient * slope, ctx.block)
+        return gradient * inside, to_scale, None, None, None
 
 
 @dataclass(frozen=True, eq=False)

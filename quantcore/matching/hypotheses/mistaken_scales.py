@@ -21,8 +21,7 @@ from quantcore.matching.hypotheses.corruption import (
     into_format,
     mistaken_zero_point,
 )
-from quantcore.matching.hypotheses.sample import Grid, Sample, always_the_same, grid_of
-from quantcore.matching.hypotheses.scale_sources import Source, write_given
+from quantcore.matching.hypotheses.sample import Grid, Sample, Source, always_the_same, grid_of, write_given
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, Hypothesis, Reading
 from quantcore.matching.hypotheses.scoring import Task as Scored
 from quantcore.qparams import BlockErrors, parameters

@@ -16,8 +16,7 @@ from torch import Tensor
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
-from quantcore.matching.hypotheses.sample import always_the_same
-from quantcore.matching.hypotheses.scale_sources import write_given
+from quantcore.matching.hypotheses.sample import always_the_same, write_given
 from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
 from quantcore.scheme import Scheme
 

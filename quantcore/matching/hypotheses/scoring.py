@@ -18,8 +18,7 @@ from quantcore.matching.hypotheses.corruption import (
     changed,
     into_format,
 )
-from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, is_lost, values_of
-from quantcore.matching.hypotheses.scale_sources import Source
+from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, Source, is_lost, values_of
 from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
 Shape = tuple[int, ...]

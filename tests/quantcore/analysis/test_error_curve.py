@@ -9,7 +9,7 @@ import torch
 from parts import some
 
 import quantcore as qc
-from quantcore.analysis import range_marks as error_marks
+from quantcore.analysis import range_comparison as error_marks
 from quantcore.analysis.range_curves import MAX_ELEMENTS, elements_of, measured_blocks
 from quantcore.range_setting import METHODS
 

@@ -38,6 +38,7 @@ DRAWN = {
         *figures.histogram(X), qc.range_marks(X, SCHEME), (-1.0, 1.0)
     ),
     figures.scales: lambda: figures.scales(RESULT),
+    figures.size_curve: lambda: figures.size_curve([(1e6, 2.0), (2e6, 1.0)], {"int8": (1.5e6, 1.5)}, (1e6, 2.0)),
     figures.search_error: lambda: figures.search_error(
         qc.search_curve(qc.apply(torch.randn(2, 256), qc.PRESETS["gguf.Q4_K"]))
     ),

@@ -20,7 +20,7 @@ from quantcore.matching import (
     reproduce,
 )
 from quantcore.matching.candidates import Evaluator
-from quantcore.matching.hypotheses.scale_sources import by_range
+from quantcore.matching.hypotheses.sample import by_range
 from quantcore.matching.hypotheses.scoring import Task, score
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.search import _Search

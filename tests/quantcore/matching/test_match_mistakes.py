@@ -33,15 +33,17 @@ from quantcore.matching.hypotheses.mistaken_scales import (
     signed_percentiles,
     tried,
 )
-from quantcore.matching.hypotheses.sample import _some, draw, is_lost
-from quantcore.matching.hypotheses.scale_from_codes import _drawn, _shortest, _wrapped, fits, interval, likely
-from quantcore.matching.hypotheses.scale_sources import (
+from quantcore.matching.hypotheses.sample import (
+    _some,
     _zero_points,
     by_range,
+    draw,
     inferred,
+    is_lost,
     swapped_axes,
     write_given,
 )
+from quantcore.matching.hypotheses.scale_from_codes import _drawn, _shortest, _wrapped, fits, interval, likely
 from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,

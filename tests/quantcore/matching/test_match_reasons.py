@@ -27,7 +27,7 @@ from quantcore.matching import (
 from quantcore.matching.candidates import Evaluator, _alternatives, _nearest
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import changed
-from quantcore.matching.hypotheses.scale_sources import inferred, with_given_scale
+from quantcore.matching.hypotheses.sample import inferred, with_given_scale
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note

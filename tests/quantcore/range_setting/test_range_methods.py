@@ -16,9 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import quantcore as qc
 from quantcore.conventions import CONVENTIONS
-from quantcore.qparams import mse_search as grid_trials
-from quantcore.qparams.mse_search import Trials
-from quantcore.qparams.squared_error import BlockErrors
+from quantcore.qparams import squared_error as grid_trials
+from quantcore.qparams.squared_error import BlockErrors, Trials
 from quantcore.range_setting import RANGE_SETTINGS
 from quantcore.range_setting import entropy as range_entropy
 from quantcore.range_setting.protocol import Task

@@ -17,7 +17,7 @@ import quantcore as qc
 from quantcore import training
 from quantcore.training import curve
 from quantcore.training import sgd as descent
-from quantcore.training.trainable import LearnedScales, Parameter, StraightThrough
+from quantcore.training.sgd import LearnedScales, Parameter, StraightThrough
 
 SEEDS = (0, 1, 2, 3, 4)
 SHORT = training.Training(epochs=3, learning_rate=0.02)
