@@ -8,12 +8,9 @@ from typing import Any
 
 from quantcore import notation
 from quantcore.conventions.choice import Choice, Stage, choices_of
-from quantcore.conventions.stages.coding import CodingStage
-from quantcore.conventions.stages.decoding import DecodingStage
+from quantcore.conventions.stages.coding import CodingStage, DecodingStage
 from quantcore.conventions.stages.nonfinite import NonfiniteStage
-from quantcore.conventions.stages.range import RangeStage
-from quantcore.conventions.stages.scale import ScaleStage
-from quantcore.conventions.stages.storage import StorageStage
+from quantcore.conventions.stages.scale import RangeStage, ScaleStage, StorageStage
 from quantcore.conventions.stages.zero_point import ZeroPointStage
 from quantcore.errors import QuantError
 from quantcore.granularity import Granularity

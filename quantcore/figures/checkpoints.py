@@ -9,8 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import Leaf, Tile, decibels
-from quantcore.figures.numbers import inks_on
-from quantcore.figures.style import DIM, FAINT, INK, base_layout, colors_at, palette, short_scheme
+from quantcore.figures.style import DIM, FAINT, INK, base_layout, colors_at, inks_on, palette, short_scheme
 from quantcore.figures.typography import SMALL
 from quantcore.wording import count as count_of
 from quantcore.wording import printable

@@ -8,12 +8,12 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import Cells, MapData, View, element, map_data
-from quantcore.figures.numbers import numbers_in_cells
 from quantcore.figures.style import (
     INK,
     base_layout,
     colors_of_codes,
     integer_ticks,
+    numbers_in_cells,
     palette,
     subplot_domain,
     title,

@@ -9,11 +9,11 @@ import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span
 from quantcore.figures.maps import NUMBERS_UP_TO, WIDTH
-from quantcore.figures.numbers import numbers_in_cells
 from quantcore.figures.style import (
     base_layout,
     colors_of_codes,
     integer_ticks,
+    numbers_in_cells,
     palette,
     subplot_domain,
     title,

@@ -1,7 +1,6 @@
 """From a tensor to its quantized form: one path for every scheme."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -204,20 +203,6 @@ def encoding(result: Quantized) -> dict[str, Tensor]:
     scale · (offset + qmax), as returned by its get_offset(), get_min() and get_max()
     (aimet_torch 2.42.0, quantization/affine/quantizer.py:287-317). Empty for other conventions.
     """
-    return {name: _NUMBERS[name](result) for name in result.scheme.convention.reported_encodings}
-
-
-def _offset(result: Quantized) -> Tensor:
-    offset = -result.params.zero_point.to(torch.float32)
-    return offset + 0.0  # -0.0 becomes 0.0
-
-
-def _bound(result: Quantized, code: int) -> Tensor:
-    return result.scale * (_offset(result) + code)
-
-
-_NUMBERS: dict[str, Callable[[Quantized], Tensor]] = {
-    "offset": _offset,
-    "min": lambda result: _bound(result, result.scheme.format.qmin),
-    "max": lambda result: _bound(result, result.scheme.format.qmax),
-}
+    fmt, offset = result.scheme.format, -result.params.zero_point.to(torch.float32) + 0.0  # -0.0 becomes 0.0
+    ends = {"min": result.scale * (offset + fmt.qmin), "max": result.scale * (offset + fmt.qmax)}
+    return {name: ({"offset": offset} | ends)[name] for name in result.scheme.convention.reported_encodings}

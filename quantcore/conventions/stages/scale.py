@@ -1,4 +1,4 @@
-"""How the scale is computed from the range."""
+"""How the scale is computed from the range, which is changed first, and how it is stored."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,9 +19,9 @@ from quantcore.expressions import MAXIMUM, Expression, Name, Number, written
 from quantcore.formats import Format, IntFormat
 from quantcore.numerics import decimal
 
+_FLOAT32_MAX = "3.4e38"
 Precision = Literal["float32", "float64"]
 FLOAT32_LEAST = 2.0**-149  # the smallest number above 0
-
 
 # Of a range of N steps: the scale, how it is computed where high - low overflows, and 1/s as hqq computes it, unbounded
 N, WIDTH = Name("N"), HIGH - LOW
@@ -29,6 +29,54 @@ OF_RANGE, SPLIT = WIDTH / N, HIGH / N - LOW / N
 INVERSE_OF_RANGE = N * (Number(1) / WIDTH)
 # hqq 0.2.8, core/quantize.py: a narrower range has scale 1, and 1/s stays within float16
 NARROW, LARGEST_INVERSE = 1e-4, 2e4
+_KIND = "stored scale"
+
+
+def _widened(case: Case) -> str:
+    fmt, step = case.fmt, exactly(case.rules.scale.eps)
+    steps = fmt.qmax - fmt.qmin
+    start = f"a range with (high - low) / {steps} < {step} is widened"
+    if not case.symmetric:
+        return f"{start} by {steps} · {step} above"
+    return f"{start} by {-(-steps // 2)} · {step} below and {steps // 2} · {step} above"
+
+
+def _at_least(case: Case) -> str:
+    what = case.amax if case.symmetric else "high - low"
+    return f"{what} is at least {exactly(case.rules.range.min_range)}"
+
+
+@dataclass(frozen=True)
+class RangeStage(Stage):
+    """How the range is widened.
+
+    ================  ================================================================================
+    zero_in_range     "both" low = min(low, 0) and high = max(high, 0) · "low" only the former · "no"
+    finite_range      infinite bounds become the largest float32
+    widen_to_eps      a range too narrow for the smallest scale, `ScaleStage.eps`, is widened by N·eps
+    min_range         the minimum of max|x|, or of high - low
+    ================  ================================================================================
+    """
+
+    zero_in_range: Literal["both", "low", "no"] = choice(
+        "both",
+        "whether the range must include 0",
+        {
+            "low": "the range is extended down to 0, but not up to 0",
+            "no": "the range need not include 0",
+        },
+        lambda case: case.asymmetric,
+    )
+    finite_range: bool = choice(
+        False,
+        "whether infinite bounds are made finite",
+        {True: f"infinity in x is replaced by {_FLOAT32_MAX}, the largest float32"},
+        lambda case: case.asymmetric and case.min_max and case.takes_nonfinite,
+    )
+    widen_to_eps: bool = choice(
+        False, "whether a narrow range is widened", _widened, lambda case: case.ranged
+    )
+    min_range: float = choice(0.0, "the smallest range", _at_least, lambda case: case.ranged)
 
 
 @lru_cache(maxsize=64)
@@ -219,3 +267,65 @@ class ScaleStage(Stage):
         if self.symmetric_scale == "full_range":  # 2 · 3e38 overflows float32, but not float64
             return self.steps(fmt) / 2 == fmt.symmetric_max and self.scale_precision == "float64"
         return self.symmetric_scale == "max_of_sides" and fmt.qmin == -fmt.qmax
+
+
+def _quantize_with(case: Case) -> str:
+    if case.rules.storage.quantize_with == "searched":
+        return "codes are chosen by the search, not computed with the stored scale"
+    if case.rules.storage.quantize_with == "levels":
+        return "codes are computed with the scale's code times the scale of the scales before it is stored"
+    what = "scale and min before they are" if case.rules.zero_point.is_min else "the scale before it is"
+    return f"codes are computed with {what} stored"
+
+
+@dataclass(frozen=True)
+class StorageStage(Stage):
+    """How scales are stored.
+
+    ==============  ================================================================================================
+    quantize_with   codes are computed with the parameters "stored" · "raw" before they are stored · "levels" the
+                    scale's code times the scale of the scales before it is stored · "searched" not computed, but
+                    chosen by the range setting's search
+    zero_scale      for a stored scale of 0: "zero_codes" every code is that of 0 · "kept" x is divided by 0 ·
+                    "searched" the codes that the search chose, or the lowest if the scale of the scales is 0
+    e8m0_min_as     the divisor of x for a stored scale of 2^-127; 0: the scale itself
+    min_divisor     the smallest divisor of x
+    ==============  ================================================================================================
+    """
+
+    ALTERS = "codes"
+
+    quantize_with: Literal["stored", "raw", "levels", "searched"] = choice(
+        "stored",
+        "whether codes use the scale before or after it is stored",
+        _quantize_with,
+        lambda case: (
+            case.rules.storage.quantize_with == "searched"
+            or (case.stored is not None and not case.stored_exactly)
+        ),
+        _KIND,
+    )
+    zero_scale: Literal["zero_codes", "kept", "searched"] = choice(
+        "zero_codes",
+        "how a stored scale of 0 is handled",
+        {
+            "kept": "x is divided by a scale of 0 like by any other: 0 / 0 is NaN",
+            "searched": "where the scale is stored as 0, the search's codes are used",
+        },
+        lambda case: case.stored is not None and case.rules.scale.inverse == "of_scale",
+        "scale of 0",
+    )
+    e8m0_min_as: float = choice(
+        0.0,
+        "what x is divided by for a scale of 2^-127",
+        lambda case: f"where the scale is 2^-127, x is divided by {exactly(case.rules.storage.e8m0_min_as)}",
+        lambda case: case.may_be_least,
+        _KIND,
+    )
+    min_divisor: float = choice(
+        0.0,
+        "the smallest divisor of x",
+        lambda case: f"x is divided by {exactly(case.rules.storage.min_divisor)} where the scale is smaller",
+        lambda case: case.ranged or case.smallest_given < case.rules.storage.min_divisor,
+        _KIND,
+    )

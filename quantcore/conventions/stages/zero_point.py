@@ -5,7 +5,7 @@ from typing import Literal
 
 from quantcore.conventions.choice import Case, Stage, choice
 from quantcore.conventions.kernels import INVERSE, S
-from quantcore.conventions.stages.decoding import DECODINGS
+from quantcore.conventions.stages.coding import DECODINGS
 from quantcore.conventions.stages.scale import Precision, eps_matters
 from quantcore.conventions.symmetric_scales import LOW
 from quantcore.expressions import Expression, Name, rounded, written

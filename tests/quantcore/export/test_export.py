@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 
 import quantcore as qc
-from quantcore.export.files import arrays, to_csv, to_npz, to_safetensors
+from quantcore.export import arrays, to_csv, to_npz, to_safetensors
 
 SCHEMES = [
     "int4 per_group(3)",

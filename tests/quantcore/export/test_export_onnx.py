@@ -13,7 +13,7 @@ import torch
 from parts import some
 
 import quantcore as qc
-from quantcore.export.onnx import layout_of, to_onnx
+from quantcore.export import layout_of, to_onnx
 
 SHAPES = {
     (): ["per_tensor"],

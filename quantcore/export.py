@@ -1,6 +1,10 @@
-"""A result as an ONNX model: x through QuantizeLinear to the codes, and through DequantizeLinear to x̂.
+"""A result as a file: .npz and .safetensors of all its arrays, .csv of one of them, an ONNX model.
 
-QuantizeLinear computes saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
+The arrays are named x, codes, scale, zero_point and dequantized; scale and zero_point are in block form. The text of
+the scheme is included, so that the file says how its codes were computed.
+
+In the model, x goes through QuantizeLinear to the codes, and through DequantizeLinear to x̂. QuantizeLinear computes
+saturate(round(x / s) + z), rounding half to even, within the bounds of the type:
 
 ==========  ===========  =======
 bits        tensor type  opset
@@ -12,13 +16,16 @@ bits        tensor type  opset
 ==========  ===========  =======
 
 A result of any convention can be written if this gives its codes. Specification:
-onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Only this module needs the package onnx.
+onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Only `to_onnx` needs the package onnx.
 """
 
 import importlib
+import io
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import safetensors.torch
 from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, KERNELS, TEXTBOOK
@@ -27,9 +34,52 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import PerFlatGroup, as_boxes, cells_of
 from quantcore.quantization import Quantized, quantize
 from quantcore.scheme import Scheme
+from quantcore.tensors import number_texts
 
 # width of the type -> the first opset that has it, and the IR version of that opset
 _OPSETS = {2: (25, 13), 4: (21, 10), 8: (21, 10), 16: (21, 10)}
+
+
+def arrays(result: Quantized) -> dict[str, Tensor]:
+    """Return x, codes, scale, zero_point and dequantized, on the CPU and row-major."""
+    found = {
+        "x": result.x,
+        "codes": result.codes,
+        "scale": result.scale,
+        "zero_point": result.params.zero_point,
+        "dequantized": result.dequantized,
+    }
+    return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+
+
+def to_npz(result: Quantized) -> bytes:
+    """Return an uncompressed .npz file, which can be loaded with ``allow_pickle=False``.
+
+    In addition to the arrays it contains ``scheme``, a string of shape ().
+    """
+    file = io.BytesIO()
+    named: dict[str, Any] = {name: tensor.numpy() for name, tensor in arrays(result).items()}
+    np.savez(file, **named, scheme=np.array(str(result.scheme)))
+    return file.getvalue()  # shares the buffer: no copy
+
+
+def to_safetensors(result: Quantized) -> bytes:
+    """Return a .safetensors file; its metadata contains the text of the scheme as ``scheme``."""
+    return safetensors.torch.save(arrays(result), metadata={"scheme": str(result.scheme)})
+
+
+def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
+    """Return one line per row: float32 with the fewest digits that round-trip, integers as they are.
+
+    Rows run along the last axis, in row-major order: shape (2, 3, 4) gives 6 lines of 4 numbers, a vector one
+    line, a scalar one line with one number.
+
+    >>> to_csv(np.array([[0.1, -2.0], [1e-7, 3.0]], np.float32))
+    '0.1,-2.0\\n1e-07,3.0\\n'
+    """
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+    return "".join(f"{','.join(number_texts(row))}\n" for row in rows)
 
 
 @dataclass(frozen=True)
