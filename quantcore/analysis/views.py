@@ -158,7 +158,8 @@ def map_data(
     rows, columns = span_of(view.rows, height, "rows"), span_of(view.columns, width, "columns")
     step = step or step_of(rows, columns)
     if step == (1, 1):
-        largest = worst = _cells(plane, *_all(rows, columns, plane))
+        places = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
+        largest = worst = _cells(plane, *torch.meshgrid(*places, indexing="ij"))
     else:
         largest, worst = (_cells(plane, *places) for places in extreme(plane, rows, columns, step))
     other = None
@@ -204,12 +205,6 @@ def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:
         "column": column.to(torch.int32),
     }
     return Cells(**{name: np.ascontiguousarray(array.cpu().numpy()) for name, array in arrays.items()})
-
-
-def _all(rows: Span, columns: Span, plane: Plane) -> tuple[Tensor, ...]:
-    """Row and column of every element."""
-    places = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
-    return torch.meshgrid(*places, indexing="ij")
 
 
 def box_of_blocks(result: Quantized) -> Shape:

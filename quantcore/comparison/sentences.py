@@ -9,6 +9,7 @@ from quantcore.conventions import CHOICES
 from quantcore.expressions import written
 from quantcore.quantization import Quantized
 from quantcore.tracing import Trace, dividend, number, signed, trace
+from quantcore.wording import joined
 
 _PARAMETERS = {"scale": "scale", "zero_point": "zero point"}
 _KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
@@ -21,8 +22,7 @@ def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
     """``scale``, ``tie``, ``scale and zero point``: the reason in a word or two."""
     if ingredients == ("kernel",):
         return _KERNEL_KINDS.get(kernel_kind, "kernel")
-    words = list(dict.fromkeys(_PARAMETERS.get(name) or CHOICES[name].kind for name in ingredients))
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+    return joined(list(dict.fromkeys(_PARAMETERS.get(name) or CHOICES[name].kind for name in ingredients)))
 
 
 def sentence(
@@ -94,7 +94,8 @@ _LOST, _OUTSIDE = "not representable in the integer cast", "out of range"
 
 def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str:
     """What the codes depend on; ``alone``: scale and zero point are not among the ingredients."""
-    if set(coding) & {"nan", "cast"} and any(_is_lost(t) for _, t in sides):
+    lost = any(t.scheme.format.has_zero_point and not abs(t.rounded) < _LEAST_LOST for _, t in sides)
+    if set(coding) & {"nan", "cast"} and lost:
         return _LOST
     if coding == ["overflow"] and alone:
         return _OUTSIDE
@@ -107,10 +108,6 @@ def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str
     if kernel_kind in _TIES or _near_tie(*(t for _, t in sides)):
         return _TIES.get(kernel_kind, "near a tie")
     return CHOICES["kernel"].at_stake
-
-
-def _is_lost(t: Trace) -> bool:
-    return t.scheme.format.has_zero_point and not abs(t.rounded) < _LEAST_LOST
 
 
 def _near_tie(a: Trace, b: Trace) -> bool:

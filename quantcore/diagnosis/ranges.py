@@ -17,7 +17,6 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, Given, MinMax, Percentile, RangeSetting
-from quantcore.scheme import Scheme
 from quantcore.tensors import Generated
 from quantcore.wording import count
 
@@ -61,7 +60,9 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
     spent = torch.where(positive, z - fmt.qmin, fmt.qmax - z)  # on the side with less data
     if not ((spent >= WASTED * fmt.available) & (spent < fmt.available)).all():
         return  # a given zero point may be anywhere
-    best, symmetric = context.best([_asymmetric(context)], SIDED_DB), context.report.sqnr_db
+    setting = context.scheme.range_setting
+    asymmetric = context.changed(symmetric=False, range_setting=MIN_MAX if isinstance(setting, Given | Fixed) else setting)
+    best, symmetric = context.best([asymmetric], SIDED_DB), context.report.sqnr_db
     if best is not None and best.scheme.range_setting != context.scheme.range_setting:
         # another range may gain most of it, and it is not the asymmetry that does
         again = context.trial(context.changed(range_setting=best.scheme.range_setting))
@@ -118,13 +119,6 @@ def _one_sided_values(context: Context) -> Iterator[Finding]:
         f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
         facts={"low": low, "high": high, "unused": wasted, "codes": len(values), "side": side},
-    )
-
-
-def _asymmetric(context: Context) -> Scheme:
-    setting = context.scheme.range_setting
-    return context.changed(
-        symmetric=False, range_setting=MIN_MAX if isinstance(setting, Given | Fixed) else setting
     )
 
 

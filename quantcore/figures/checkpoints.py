@@ -108,9 +108,7 @@ def _bars(
 
 
 def _harm_tooltip(row: dict[str, Any], metric: str) -> str:
-    name = str(row["tensor"])
-    short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-    lines = [f"<b>{html.escape(short)}</b>", f"SQNR {decibels(row['sqnr_db'])}"]
+    lines = [f"<b>{shown(str(row['tensor']), _NAME)}</b>", f"SQNR {decibels(row['sqnr_db'])}"]
     if metric != "sqnr_db":
         lines.append(f"{HARM_AXES[metric][0]} {row[metric]:.4g}")
     return "<br>".join([*lines, f"{row['bits_per_weight']:.4g} bits per weight, {row['bytes']:,} bytes"])

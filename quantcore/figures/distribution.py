@@ -15,6 +15,7 @@ from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK
 from quantcore.qparams import unscale
 from quantcore.quantization import Quantized
+from quantcore.wording import sentence
 
 MAX_LINES = 64  # representable values drawn as lines; more are drawn as a rug
 MAX_MARKS = 256  # marks of the rug; beyond that only the range is shown
@@ -207,7 +208,7 @@ def _rug(shown: Array, theme: str) -> list[go.Scatter]:
 
 def _title(result: Quantized, data: DistributionData, shown: int) -> str:
     """Which block is drawn, its range, how many of its elements are clipped, and what the background shows."""
-    fmt, name = result.scheme.format, data.name[0].upper() + data.name[1:]
+    fmt, name = result.scheme.format, sentence(data.name)
     drawn = (
         "lines"
         if shown <= MAX_LINES

@@ -6,7 +6,7 @@ from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
 from quantcore.range_setting import Given
 from quantcore.scheme import Scheme
-from quantcore.wording import along
+from quantcore.wording import along, sentence
 
 
 def answer(candidate: Candidate, elements: int, rank: int) -> str:
@@ -20,7 +20,7 @@ def answer(candidate: Candidate, elements: int, rank: int) -> str:
     'All 16 integers are int8 symmetric, one scale per column (axis 1).'
     """
     made, differing = rules(candidate.scheme, rank), candidate.differing
-    wrong = [*candidate.corruption.told, *(_upper(note) for note in candidate.notes)]
+    wrong = [*candidate.corruption.told, *(sentence(note) for note in candidate.notes)]
     if not differing:
         if not wrong:
             return f"All {elements:,} integers are {made}."
@@ -52,10 +52,6 @@ def _scales(granularity: Granularity, rank: int) -> str:
         case PerBlock(shape):
             return f"one scale per block of {'×'.join(map(str, shape))}"
     return write_call(granularity)
-
-
-def _upper(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def mismatches(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:

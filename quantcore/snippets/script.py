@@ -50,7 +50,8 @@ def assemble(tensor_code: str, body: str, heading: str = "") -> str:
     found = {_IMPORTS[name] for name in used & _IMPORTS.keys()}
     found |= {line for node in own + needed if (line := _import_line(node, used))}
     standard = {line for line in found if line.split()[1].split(".")[0] in sys.stdlib_module_names}
-    blocks = ["\n".join(sorted(lines, key=_import_order)) for lines in (standard, found - standard)]
+    order = lambda line: (line.startswith("from"), line)  # noqa: E731
+    blocks = ["\n".join(sorted(lines, key=order)) for lines in (standard, found - standard)]
     top = "\n\n".join([*filter(None, blocks), code]) + "\n"
     return f"{heading}\n{top}" if heading else top
 
@@ -73,10 +74,6 @@ def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
     if isinstance(node, ast.ImportFrom):
         node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
     return ast.unparse(node) if node.names else ""
-
-
-def _import_order(line: str) -> tuple[bool, str]:
-    return line.startswith("from"), line
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,10 @@ def torch_script(tensor_code: str, result: Quantized) -> str:
 
     ``tensor_code`` is source code that binds ``x`` to a float32 torch tensor, as written by `literal`.
     """
-    codes = result.codes.cpu().numpy()
+    codes, text = result.codes.cpu().numpy(), str(result.scheme)
     body = render(
         _TORCH,
-        comment=_comment(result.scheme),
+        comment=text if len(text) <= WIDTH else text[: WIDTH - 1] + "…",
         arithmetic=arithmetic(result),
         check=check("codes", codes),
         ending=ending([checked("codes", codes)], "torch {torch.__version__}"),
@@ -120,8 +120,3 @@ def _arguments(choice: Any) -> list[str]:
             text = _constructor(value) if dataclasses.is_dataclass(value) else repr(value)
             found.append(f"{field.name}={text}")
     return found
-
-
-def _comment(scheme: Scheme) -> str:
-    text = str(scheme)
-    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"

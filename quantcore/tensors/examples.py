@@ -29,10 +29,6 @@ class Example:
     is_image: bool = False
 
 
-def _load_values(values: list[float]) -> npt.NDArray[np.float32]:
-    return np.array(values, dtype=np.float32)
-
-
 def _load_array(file: str, name: str) -> npt.NDArray[np.float32]:
     with (_DATA / file).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         array: npt.NDArray[np.float32] = arrays[name].astype(np.float32)
@@ -47,7 +43,7 @@ def _worked_examples() -> dict[str, Example]:
             record["description"],
             record["source"],
             np.shape(record["values"]),
-            partial(_load_values, record["values"]),
+            partial(np.array, record["values"], np.float32),
         )
         for name, record in records.items()
     }

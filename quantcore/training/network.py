@@ -90,7 +90,8 @@ def initial(hidden: tuple[int, ...], generator: torch.Generator) -> Network:
     Raises:
         QuantError: a width is not an integer from 1 to 1,024, or there are more than 3.
     """
-    if not isinstance(hidden, tuple) or len(hidden) > 3 or not all(map(_is_width, hidden)):
+    sound = isinstance(hidden, tuple) and all(type(width) is int and 1 <= width <= 1024 for width in hidden)
+    if not sound or len(hidden) > 3:
         raise QuantError(
             f"hidden={str(hidden)[:40]} must be the widths of up to 3 hidden layers, integers from 1 to 1,024, "
             "such as (32,)."
@@ -103,7 +104,3 @@ def initial(hidden: tuple[int, ...], generator: torch.Generator) -> Network:
         for made, shape in ((weights, (outputs, inputs)), (biases, (outputs,))):
             made.append((torch.rand(shape, generator=generator) * 2 - 1) * bound)
     return Network(tuple(weights), tuple(biases))
-
-
-def _is_width(value: object) -> bool:
-    return type(value) is int and 1 <= value <= 1024

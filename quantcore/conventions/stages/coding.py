@@ -33,10 +33,6 @@ def _kernel(case: Case) -> str:
     return f"codes are {formula}" + (", so that -0 becomes 0" if z == "0" and not kernel.fused else "")
 
 
-def _kernel_matters(case: Case) -> bool:
-    return case.kernel != "A" and not (case.kernel == "B" and case.exact_inverse)
-
-
 _ROUNDINGS = {
     "half_even": "ties are rounded to even",
     "half_away": "ties are rounded away from zero",
@@ -79,7 +75,14 @@ class CodingStage(Stage):
 
     ALTERS = "codes"
 
-    kernel: str = choice("A", "the order of operations", _kernel, _kernel_matters, "kernel", KERNELS)
+    kernel: str = choice(
+        "A",
+        "the order of operations",
+        _kernel,
+        lambda case: case.kernel != "A" and not (case.kernel == "B" and case.exact_inverse),
+        "kernel",
+        KERNELS,
+    )
     rounding: str = choice("half_even", "rounding rule", _rounding, _rounding_matters)
     short_block: Literal["as_others", "divided"] = choice(
         "as_others",

@@ -98,10 +98,6 @@ def _inverse_range(case: Case) -> str:
     return f"the scale before it is stored is 1 / r, where r is {inverse}"
 
 
-def _symmetric_matters(case: Case) -> bool:
-    return case.symmetric and case.ranged and not case.rules.scale.is_textbook(case.fmt)
-
-
 def _overflow_matters(case: Case) -> bool:
     rules = case.rules.scale
     return case.asymmetric and rules.asymmetric_scale == "range" and rules.scale_precision == "float32"
@@ -190,7 +186,11 @@ class ScaleStage(Stage):
     )
     divisor: float = choice(1.0, "what x is divided by first", _divisor)
     symmetric_scale: str = choice(
-        "amax_over_qmax", "what max|x| is divided by", _scale, _symmetric_matters, values=SYMMETRIC_SCALES
+        "amax_over_qmax",
+        "what max|x| is divided by",
+        _scale,
+        lambda case: case.symmetric and case.ranged and not case.rules.scale.is_textbook(case.fmt),
+        values=SYMMETRIC_SCALES,
     )
     narrow_scale_bits: tuple[int, ...] = choice(  # changes the sentence of symmetric_scale
         (), "what max|x| is divided by", {}, lambda case: False

@@ -63,19 +63,11 @@ def _replaced_matters(case: Case) -> bool:
     return (case.symmetric and always and bool(case.middle)) or _found(case)
 
 
-def _of_nan(case: Case) -> str:
-    return f"a zero point of NaN is replaced by {case.rules.zero_point.of_nan(case.fmt)}"
-
-
 def _nan_matters(case: Case) -> bool:
     rules = case.rules.zero_point
     of_zero = rules.zero_point_scale == "raw" and rules.replaced_zero_point == "computed"
     infinite = case.takes_nonfinite and case.min_max and case.rules.scale.bad_scale != "nonfinite"
     return _found(case) and (of_zero or infinite)
-
-
-def _middle_matters(case: Case) -> bool:
-    return case.integer and case.symmetric and case.ranged and case.middle != case.fmt.middle
 
 
 @dataclass(frozen=True)
@@ -127,13 +119,16 @@ class ZeroPointStage(Stage):
         _replaced_matters,
     )
     nan_zero_point: Literal["lowest", "zero", "wrapped"] = choice(
-        "lowest", "what replaces NaN", _of_nan, _nan_matters
+        "lowest",
+        "what replaces NaN",
+        lambda case: f"a zero point of NaN is replaced by {case.rules.zero_point.of_nan(case.fmt)}",
+        _nan_matters,
     )
     unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = choice(
         "middle",
         "its value for symmetric unsigned codes",
         lambda case: f"the zero point is {case.middle}",
-        _middle_matters,
+        lambda case: case.integer and case.symmetric and case.ranged and case.middle != case.fmt.middle,
     )
 
     @property

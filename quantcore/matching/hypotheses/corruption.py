@@ -22,6 +22,7 @@ from quantcore.numerics import as_float32, rounding
 from quantcore.qparams import QParams, choose_qparams
 from quantcore.quantization import apply
 from quantcore.scheme import Scheme
+from quantcore.wording import sentence
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ class Reinterpreted:
     @property
     def told(self) -> str:
         """The beginning of an answer."""
-        text = str(self).replace(" read as ", " are read as ")
-        return text[0].upper() + text[1:]
+        return sentence(str(self).replace(" read as ", " are read as "))
 
     def __str__(self) -> str:
         read, meant = ("signed", "unsigned") if self.signed else ("unsigned", "signed")
