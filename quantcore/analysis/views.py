@@ -101,28 +101,8 @@ class MapData:
         """What the map ``name`` draws."""
         if name == "error" and self.other is not None:
             return self.error_difference
-        drawn: npt.NDArray[Any] = getattr(self, name)
+        drawn: npt.NDArray[Any] = getattr(self.of(name), name)
         return drawn
-
-    @property
-    def x(self) -> npt.NDArray[np.float32]:
-        """What the original map draws."""
-        return self.largest.x
-
-    @property
-    def codes(self) -> npt.NDArray[np.int32]:
-        """What the map of codes draws."""
-        return self.largest.codes
-
-    @property
-    def dequantized(self) -> npt.NDArray[np.float32]:
-        """What the dequantized map draws."""
-        return self.largest.dequantized
-
-    @property
-    def error(self) -> npt.NDArray[np.float32]:
-        """What the error map draws."""
-        return self.worst.error
 
     @property
     def legend(self) -> str:

@@ -11,7 +11,6 @@ from quantcore.analysis import RangeCurve
 from quantcore.figures.distribution import grid_values
 from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
 from quantcore.figures.typography import TEXT
-from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
 
@@ -27,7 +26,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT
 
     For a result of one block and integer codes. ``size``: font size in px.
     """
-    codes = _codes(result.scheme)
+    codes = list(range(result.scheme.format.qmin, result.scheme.format.qmax + 1))
     marks = grid_values(result, (0,) * result.scale.dim())
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
     every = -(-len(codes) // MAX_LABELS)
@@ -263,8 +262,3 @@ def clipping_against_rounding(
         ],
         layout,
     )
-
-
-def _codes(scheme: Scheme) -> list[int]:
-    assert isinstance(scheme.format, IntFormat)  # lessons draw no other formats
-    return list(range(scheme.format.qmin, scheme.format.qmax + 1))

@@ -177,7 +177,7 @@ def test_reduced_values_show_the_largest_and_the_worst():
     original[101, 2] = -2.5
     data = value_data(values, original)
     assert data.step == (2, 1)
-    assert data.error.max() == 0.5
+    assert data.map("error").max() == 0.5
     assert data.map("x").min() == -2.5
     alone = value_data(values, None)
     assert alone.map("dequantized").min() == -3.0
