@@ -1,6 +1,6 @@
 """Arithmetic written once: as data that is run on tensors, traced on one element, and written as formula or code."""
 
-from quantcore.expressions.element import Element, Line, Term, named, text_of
+from quantcore.expressions.element import Element, Line, Term, Text, named, of_number, put, text_of, written
 from quantcore.expressions.nodes import (
     ADD,
     ATOM,
@@ -42,7 +42,6 @@ from quantcore.expressions.operations import (
     without,
 )
 from quantcore.expressions.run import run
-from quantcore.expressions.written import Text, of_number, put, written
 
 __all__ = [
     "ADD",

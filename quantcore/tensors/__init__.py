@@ -3,7 +3,7 @@
 from quantcore.tensors.collection import uncollected
 from quantcore.tensors.content import content_hash
 from quantcore.tensors.examples import EXAMPLES, Example
-from quantcore.tensors.files.entries import TensorInfo
+from quantcore.tensors.files.entries import TensorInfo, load_json
 from quantcore.tensors.files.numpy_files import CONVERT_TORCH, read_npy_header
 from quantcore.tensors.files.read import EXTENSIONS, IMAGES, first_weight, is_image, list_tensors, read_tensor
 from quantcore.tensors.files.safetensors_files import (
@@ -11,7 +11,6 @@ from quantcore.tensors.files.safetensors_files import (
     SafetensorsHeader,
     read_safetensors_header,
 )
-from quantcore.tensors.files.strict_json import load_json
 from quantcore.tensors.generate import DISTRIBUTIONS, Distribution, Generated, Parameter, generate
 from quantcore.tensors.limits import (
     MAX_BYTES,

@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from quantcore.errors import QuantError
 from quantcore.tensors.collection import uncollected
-from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim
-from quantcore.tensors.files.strict_json import load_json
+from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, load_json
 from quantcore.wording import shape_text, short
 
 MAX_HEADER = 16 * 2**20  # the library's limit is 100 MB; the header of 50,000 tensors takes 6 MB

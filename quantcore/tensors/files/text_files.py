@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.errors import QuantError
-from quantcore.tensors.files.entries import Entry, TensorInfo
-from quantcore.tensors.files.strict_json import load_json
+from quantcore.tensors.files.entries import Entry, TensorInfo, load_json
 from quantcore.tensors.limits import MAX_RANK, MAX_TEXT_FILE_BYTES
 from quantcore.tensors.text.parse import parse
 from quantcore.wording import megabytes, short
