@@ -167,7 +167,7 @@ def test_values_have_one_map_and_with_an_original_three():
     assert alone.largest.row[0, 0] == 100
     both = value_data(values, values + 0.5)
     assert both.names == ("x", "dequantized", "error")
-    assert np.allclose(both.error, 0.5)
+    assert np.allclose(both.map("error"), 0.5)
 
 
 def test_reduced_values_show_the_largest_and_the_worst():
