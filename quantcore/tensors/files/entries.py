@@ -17,7 +17,7 @@ from quantcore.wording import megabytes, shape_text, short
 
 Float32Array = npt.NDArray[np.float32]
 
-_USUAL_NAMES = {
+USUAL_NAMES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
     "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
@@ -40,8 +40,8 @@ class TensorInfo:
     @property
     def dtype_name(self) -> str:
         """The usual name of the dtype: ``bfloat16`` for a file's ``BF16``, ``float64`` for its ``>f8``."""
-        if self.dtype in _USUAL_NAMES:
-            return _USUAL_NAMES[self.dtype]
+        if self.dtype in USUAL_NAMES:
+            return USUAL_NAMES[self.dtype]
         try:
             return np.dtype(self.dtype).name
         except TypeError:  # one that NumPy does not have, such as F8_E4M3

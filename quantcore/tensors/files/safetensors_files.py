@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from quantcore.errors import QuantError
 from quantcore.tensors.collection import uncollected
-from quantcore.tensors.files.entries import Entry, TensorInfo, check_claim, load_json
+from quantcore.tensors.files.entries import USUAL_NAMES, Entry, TensorInfo, check_claim, load_json
 from quantcore.wording import shape_text, short
 
 MAX_HEADER = 16 * 2**20  # the library's limit is 100 MB; the header of 50,000 tensors takes 6 MB
@@ -27,11 +27,6 @@ SAFETENSORS_BITS = {
     "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16, "U8": 8,
     "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
     "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
-}  # fmt: skip
-_DTYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1",
-    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
-    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
 }  # fmt: skip
 
 
@@ -183,12 +178,14 @@ def open_safetensors(data: memoryview, name: str) -> dict[str, Entry]:
 def _load(info: TensorInfo, data: memoryview) -> npt.NDArray[Any]:
     if info.dtype == "C64":
         raise QuantError(f"{short(info.name)} contains complex numbers; save an array of real numbers.")
-    if info.dtype not in _DTYPES:
+    if info.dtype not in USUAL_NAMES:
         raise QuantError(
             f"{short(info.name)} contains {info.dtype} codes, which have no values without their scales; "
             "dequantize it and save it as F32."
         )
-    flat = np.frombuffer(data, dtype=_DTYPES[info.dtype], count=math.prod(info.shape))
-    if info.dtype == "BF16":  # the upper half of a float32
+    halves = info.dtype == "BF16"  # the upper half of a float32
+    dtype = np.dtype("uint16" if halves else USUAL_NAMES[info.dtype]).newbyteorder("<")
+    flat = np.frombuffer(data, dtype, count=math.prod(info.shape))
+    if halves:
         flat = (flat.astype(np.uint32) << 16).view(np.float32)
     return flat.reshape(info.shape)
