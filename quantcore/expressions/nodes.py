@@ -2,7 +2,7 @@
 
 An expression is a tree that says which operations a library does, in its order. What an operation is stands in one
 record, side by side: how it runs on tensors and on one number, and how it is written. Everything that shows or runs the
-arithmetic reads the tree: `run` computes tensors, `element` the lines of a trace, `written` the formula or the code.
+arithmetic reads the tree: `run` computes tensors, `element` the lines of a trace, the formula or the code.
 
 Integers are exact. Of floats, each operation rounds once, to the widest dtype among its operands.
 """

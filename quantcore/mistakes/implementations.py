@@ -1,4 +1,5 @@
-"""Mistakes behind published tables: the few lines that make each mistake, and the lines that avoid it.
+"""Mistakes behind published tables, then those that come up in class and in code review: the few lines that make each
+mistake, and the lines that avoid it.
 
 Every function takes x and returns codes, scale and x̂. A page shows their source, so they are written as a
 student would write them, in lines that a projector shows whole. In C++, casting a float that does not fit to int8 is
