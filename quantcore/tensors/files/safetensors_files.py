@@ -1,4 +1,4 @@
-"""The header of a ``.safetensors`` file: 8 bytes of length, then JSON that says where the bytes of each tensor are.
+"""``.safetensors`` files: 8 bytes of length, a header in JSON that says where the bytes of each tensor are, then the data.
 
 Format: huggingface/safetensors, README, "Format". The header is parsed here: the library's parser copies all data
 (0.3 s for 256 MB; this takes 0.2 ms), keeps only the last of two tensors with the same name, and rarely says which
