@@ -46,7 +46,7 @@ def test_results(given):
             assert all(step.formula or step.value for step in trace.steps())
         if len(tensor.shape) == 2:
             cells = qc.views.map_data(result, qc.views.View(rows=(1, 4), columns=(8, 24)))
-            assert np.array_equal(cells.dequantized, result.dequantized.numpy()[1:4, 8:24])
+            assert np.array_equal(cells.map("dequantized"), result.dequantized.numpy()[1:4, 8:24])
         assert f": {name})" in str(result.scheme)
         bits = qc.bits_per_element(result.scheme, tensor.shape)
         assert bits == 8 * tensor.num_bytes / values.numel()

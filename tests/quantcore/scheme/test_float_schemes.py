@@ -69,7 +69,7 @@ def test_every_part_takes_floats(name):
         "error x - x̂",
     ]
     data = qc.views.map_data(result)
-    assert np.array_equal(data.dequantized, result.dequantized.numpy())
+    assert np.array_equal(data.map("dequantized"), result.dequantized.numpy())
     for figure in (qc.figures.maps, qc.figures.distribution, qc.figures.scales):
         assert figure(result).data
     again = qc.apply(result.dequantized, scheme)  # values on the grid stay the same
@@ -162,7 +162,7 @@ def test_every_part_takes_codebooks(name):
     assert trace.steps()[-4].name == "value v"
     assert trace.steps()[-3].formula == f"index {trace.code} in a table of {len(fmt.values)} values"
     data = qc.views.map_data(result)
-    assert np.array_equal(data.dequantized, result.dequantized.numpy())
+    assert np.array_equal(data.map("dequantized"), result.dequantized.numpy())
     for figure in (qc.figures.maps, qc.figures.distribution, qc.figures.scales):
         assert figure(result).data
     exec(
