@@ -39,8 +39,8 @@ app
 """
 # the same inside the largest package, from bytes to findings; its face imports all of them
 FLOORS = """
-problem examples ggml packing
-files statement
+statement examples ggml packing
+files
 containers
 protocol
 layouts rows

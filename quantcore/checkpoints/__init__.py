@@ -17,13 +17,12 @@ from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.findings import CheckpointFinding
 from quantcore.checkpoints.listing import Entry, Totals, facts, listing
 from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
-from quantcore.checkpoints.problem import NotFound, Problem
 from quantcore.checkpoints.protocol.fields import Location, Place
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.quantized import Window, plane_shape
 from quantcore.checkpoints.row_loss import RowLoss, row_loss
 from quantcore.checkpoints.rows import ready, results_in_order, rows_per_box
-from quantcore.checkpoints.statement import plain
+from quantcore.checkpoints.statement import NotFound, Problem, plain
 from quantcore.checkpoints.tensor import CheckpointTensor, encode
 
 __all__ = [

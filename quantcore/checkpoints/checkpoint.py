@@ -3,33 +3,33 @@
 import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from quantcore.checkpoints.containers.gguf import check_number, open_gguf, open_imatrix, parts
-from quantcore.checkpoints.containers.npz import open_npy, open_npz
 from quantcore.checkpoints.containers.onnx import open_onnx
 from quantcore.checkpoints.containers.safetensors import (
     INDEX,
-    Index,
+    Shards,
     open_safetensors,
     read_configs,
     read_index,
 )
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.containers.torch_zip import open_torch
+from quantcore.checkpoints.containers.zipped import open_npy, open_npz
 from quantcore.checkpoints.files.address import Folder, locate
 from quantcore.checkpoints.files.sources import ByteCounter
 from quantcore.checkpoints.findings import CheckpointFinding, find
 from quantcore.checkpoints.layouts import find_layouts
-from quantcore.checkpoints.problem import NotFound, Problem, named
 from quantcore.checkpoints.protocol.release import Refused, Release
+from quantcore.checkpoints.statement import NotFound, Problem, named, some
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
-from quantcore.wording import count, megabytes, short
+from quantcore.wording import count, megabytes
 
 MAX_TENSORS = 2_000_000
 
@@ -139,7 +139,8 @@ def _containers(
     folder: Folder, name: str | None, progress: Progress
 ) -> tuple[dict[str, Container], list[Problem]]:
     """Read the headers of the files that hold tensors."""
-    index = None
+    shards: Shards = {}
+    wrong: list[Problem] = []
     if name is None:
         indices = [n for n in folder.names if INDEX.match(n)]
         files = [n for n in folder.names if _extension(n) in OPENERS]
@@ -148,23 +149,22 @@ def _containers(
     else:
         files = [name]
     if name is not None and INDEX.match(name):
-        index = read_index(folder, name)
-        files = list(index.shards)
+        shards, wrong = read_index(folder, name)
+        files = list(shards)
     if not files:
         raise NotFound(
             f"The folder has no file that can be read; give a folder with one of these: {', '.join(OPENERS)}."
         )
     if _extension(files[0]) == ".gguf":
         files, missing = parts(folder, files)
-        found, problems = _opened(folder, files, None, progress)
+        found, problems = _opened(folder, files, {}, [], progress)
         return found, [*missing, *problems, *([] if missing or problems else check_number(found))]
-    return _opened(folder, files, index, progress)
+    return _opened(folder, files, shards, wrong, progress)
 
 
 def _opened(
-    folder: Folder, files: list[str], index: Index | None, progress: Progress
+    folder: Folder, files: list[str], shards: Shards, problems: list[Problem], progress: Progress
 ) -> tuple[dict[str, Container], list[Problem]]:
-    problems = list(index.problems) if index else []
     found: dict[str, Container] = {}
 
     def attempt(name: str) -> Container | QuantError:
@@ -188,21 +188,18 @@ def _opened(
         if isinstance(result, Container):
             found[name] = result
         else:
-            tensors = index.shards[name] if index else ()
-            problems.append(Problem("unreadable_shard", "error", str(result), tensors))
+            problems.append(Problem("unreadable_shard", "error", str(result), shards.get(name, ())))
     if not found:
         alone = results[0] if len(results) == 1 else None
         raise alone if isinstance(alone, QuantError) else QuantError(problems[-1].sentence)
-    if index:
-        problems += _against_index(folder, found, index)
-    return found, problems
+    return found, problems + _against_index(folder, found, shards)
 
 
-def _against_index(folder: Folder, found: dict[str, Container], index: Index) -> list[Problem]:
+def _against_index(folder: Folder, found: dict[str, Container], shards: Shards) -> list[Problem]:
     """Return a problem for each shard that lacks tensors which the index says it holds; those of other files are added."""
     problems = []
     for shard in tuple(found):
-        missing = [t for t in index.shards[shard] if t not in found[shard].tensors] if shard in index.shards else []
+        missing = [t for t in shards.get(shard, ()) if t not in found[shard].tensors]
         if not missing:
             continue
         if any(all(t not in container.tensors for container in found.values()) for t in missing):
@@ -210,11 +207,11 @@ def _against_index(folder: Folder, found: dict[str, Container], index: Index) ->
         places = {t: name for name, container in found.items() for t in missing if t in container.tensors}
         for file in dict.fromkeys(places.values()):
             here = tuple(t for t in missing if places.get(t) == file)
-            sentence = f"The index says that {named(shard)} holds {_some(here)}, but {named(file)} does, where it is read; correct the index."
+            sentence = f"The index says that {named(shard)} holds {some(here)}, but {named(file)} does, where it is read; correct the index."
             problems.append(Problem("wrong_shard", "error", sentence, here))
         lost = tuple(t for t in missing if t not in places)
         if lost:
-            sentence = f"The index says that {named(shard)} holds {_some(lost)}, but it does not."
+            sentence = f"The index says that {named(shard)} holds {some(lost)}, but it does not."
             problems.append(Problem("missing_tensor", "error", sentence, lost))
     return problems
 
@@ -230,10 +227,6 @@ def _elsewhere(folder: Folder, found: Mapping[str, Container], missing: list[str
                 tensors = {t: container.tensors[t] for t in missing if t in container.tensors}
                 others |= {name: replace(container, tensors=tensors)} if tensors else {}
     return others
-
-
-def _some(tensors: Sequence[str]) -> str:
-    return ", ".join(short(t, 80) for t in tensors[:5])
 
 
 def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor], list[Problem]]:

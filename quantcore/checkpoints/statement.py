@@ -1,31 +1,64 @@
-"""What is said of one weight or of many alike: words with places for numbers, and the numbers as data.
+"""What is said of files and weights: problems with files, and statements about one weight or many alike.
 
-Words are a template: ``"{has} {zeros:scale} of 0, first at {first}"``. A name in braces is a fact, or a word that
-agrees with the number of weights (`AGREEING`). After the colon: ``%`` for a fraction, ``list`` for a list, otherwise
-the noun that is counted. What many weights say in the same words becomes one sentence: a number in which they differ
-becomes its range, and any other fact that of the first weight, by name.
+The words of a statement are a template: ``"{has} {zeros:scale} of 0, first at {first}"``. A name in braces is a fact, or a
+word that agrees with the number of weights (`AGREEING`). After the colon: ``%`` for a fraction, ``list`` for a list,
+otherwise the noun that is counted. What many weights say in the same words becomes one sentence: a number in which they
+differ becomes its range, and any other fact that of the first weight, by name.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from quantcore.checkpoints.problem import named
 from quantcore.diagnosis import index, number, percent
-from quantcore.wording import count, joined
+from quantcore.errors import QuantError
+from quantcore.wording import count, joined, short
 
+NAME = 120  # characters of a name that are shown
 Fact = int | float | str | tuple[int, ...]
 Facts = Mapping[str, Fact]
 NO_FACTS: Facts = {}
 LISTED = 8  # numbers of a list
-
 # said of one weight -> of several
 AGREEING = {
     "has": "have", "is": "are", "was": "were", "does": "do", "its": "their", "it": "they", "contains": "contain",
     "stores": "store", "stays": "stay", "reaches": "reach", "uses": "use", "differs": "differ", "weight": "weights",
     "takes": "take", "needs": "need", "lacks": "lack", "itself": "themselves", "keeps": "keep", "loses": "lose",
 }  # fmt: skip
+
+
+class NotFound(QuantError):
+    """There is no checkpoint at an address, or it can't be opened; other errors are about what it contains."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that keeps tensors from being read, or that the user should know.
+
+    ``kind``: "missing_shard", "outside", "not_a_shard", "unreadable_shard", "missing_tensor", "wrong_shard",
+    "duplicate_tensor" or "unreadable_tensor". ``tensors``: the names of the tensors that it concerns, as in the files. ``cause``: equal for
+    problems with the same cause; empty if their sentences tell.
+    """
+
+    kind: str
+    severity: Literal["error", "warning", "note"]
+    sentence: str
+    tensors: tuple[str, ...] = ()
+    cause: str = ""
+
+
+def raised_at(error: BaseException) -> str:
+    """Return the check that raised an error: errors of one check have one cause, whatever tensor they name."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace is not None else ""
+
+
+def named(name: str) -> str:
+    """Quote a name that a file gives, cut to a length that a sentence can hold."""
+    return short(name, NAME)
 
 
 @dataclass(frozen=True)
@@ -55,6 +88,13 @@ def write(words: str, subject: str, facts: Sequence[Facts], names: Sequence[str]
     for key in facts[0]:
         known[key] = _Shown([own[key] for own in facts if key in own], names)
     return f"{subject} {words.format_map(known)}"
+
+
+def some(names: Iterable[str], shown: int = 5) -> str:
+    """List a few names: ``'a', 'b' and 3 more``."""
+    listed = list(names)
+    text = ", ".join(short(name, 80) for name in listed[:shown])
+    return f"{text} and {len(listed) - shown:,} more" if len(listed) > shown else text
 
 
 def plain(value: Any) -> Any:

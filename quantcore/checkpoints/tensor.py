@@ -13,7 +13,7 @@ from quantcore.checkpoints.origin.rivals import Rival, rivals
 from quantcore.checkpoints.protocol.fields import Location
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Deferred
-from quantcore.checkpoints.quantized import Window, quantized_of, window_of
+from quantcore.checkpoints.quantized import Window, has_codes, quantized_of, window_of
 from quantcore.errors import QuantError
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Stored
@@ -58,11 +58,7 @@ class CheckpointTensor:
     @property
     def is_quantized(self) -> bool:
         """Whether it has codes; plain floats have none."""
-        try:
-            _ = self.layout.element
-        except QuantError:
-            return False
-        return True
+        return has_codes(self.layout)
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.shape}, {self.storage}>"

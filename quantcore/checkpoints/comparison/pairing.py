@@ -9,7 +9,7 @@ import torch
 
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, as_expert, translations
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 from quantcore.granularity import Shape
 
 EMBEDDINGS, HEADS = (
@@ -174,9 +174,7 @@ class _Matching:
         plain = self.other.checkpoint.tensors[other].layout.is_plain
         parts = (Part(original, expert, transposed=not plain), Part(other, expert, transposed=plain))
         x, y = self.original.shapes[original], self.other.shapes[other]
-        note = (
-            f"{named(original)} is stored as {list(x)}, {named(other)} as its transpose {list(y)}."
-        )
+        note = f"{named(original)} is stored as {list(x)}, {named(other)} as its transpose {list(y)}."
         return Pair(*parts, parts[0].shape_of(x), note)
 
     def _turn_square(self) -> None:
@@ -284,9 +282,7 @@ class _Matching:
             if head is None or table is None or any(n.endswith(HEADS) for n in opposite.shapes):
                 continue
             if side.shapes[head] == opposite.shapes[table]:
-                note = (
-                    f"{named(head)} is compared with {named(table)}: one side has tied embeddings."
-                )
+                note = f"{named(head)} is compared with {named(table)}: one side has tied embeddings."
                 parts = [Part(head), Part(table)][:: 1 if side is self.original else -1]
                 side.taken.add(head)
                 self.found.append(Pair(parts[0], parts[1], side.shapes[head], note))

@@ -8,8 +8,7 @@ from typing import Any
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.checkpoints.comparison.boxes import PairSums
 from quantcore.checkpoints.comparison.orders import AS_STORED, described
-from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.statement import plain
+from quantcore.checkpoints.statement import named, plain
 from quantcore.wording import count, joined
 
 FORMAT = 1  # version of a state as plain data

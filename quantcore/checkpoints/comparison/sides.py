@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Literal, Protocol
 
 from quantcore.checkpoints.ggml.names import GgufNames, without_expert
-from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.release import Refused, Release
+from quantcore.checkpoints.statement import Problem, named
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape

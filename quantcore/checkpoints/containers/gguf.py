@@ -17,7 +17,7 @@ from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.ggml import PLAIN_TYPES, TYPE_IDS, UNREADABLE_TYPES
-from quantcore.checkpoints.problem import Problem, named
+from quantcore.checkpoints.statement import Problem, named, some
 from quantcore.errors import QuantError
 from quantcore.wording import shape_text, short
 
@@ -53,7 +53,7 @@ def parts(folder: Folder, names: Sequence[str]) -> tuple[list[str], list[Problem
     """
     models = dict.fromkeys((part[0], part[2]) if (part := part_of(name)) else (name, 0) for name in names)
     if len(models) > 1:
-        shown = ", ".join(named(stem) for stem, _ in list(models)[:5]) + ", ..." * (len(models) > 5)
+        shown = some(stem for stem, _ in models)
         raise QuantError(f"The folder has {len(models)} GGUF models ({shown}); give the file of one.")
     stem, count = next(iter(models))
     if not count:

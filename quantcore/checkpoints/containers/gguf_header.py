@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from quantcore.checkpoints.files.sources import ByteSource
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.wording import short
 
@@ -167,9 +167,7 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
         cursor.least -= _LEAST_KEY
         key = cursor.text("A key")
         if key in metadata:
-            raise QuantError(
-                f"{named(source.name)} has the key {named(key)} twice; convert the model again."
-            )
+            raise QuantError(f"{named(source.name)} has the key {named(key)} twice; convert the model again.")
         metadata[key] = _read_value(cursor, key)
     tensors: dict[str, GgufTensor] = {}
     for _ in range(num_tensors):

@@ -9,7 +9,7 @@ AttributeProto; TensorProto).
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from quantcore.checkpoints.containers.protobuf import Message, Span, signed
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.wording import short
 
@@ -222,15 +222,6 @@ def open_onnx(folder: Folder, name: str) -> Container:
     return Container(model.tensors, structure=OnnxGraph(model.types, tuple(model.nodes), model.opsets))
 
 
-@dataclass
-class _Attributes:
-    """What the attributes of a node hold: numbers and subgraphs by name, and the tensor of a Constant."""
-
-    numbers: dict[str, float] = field(default_factory=dict)
-    graphs: list[tuple[str, Span]] = field(default_factory=list)
-    tensor: Span | None = None
-
-
 class _Model:
     """The stored tensors and nodes of a model, collected graph by graph."""
 
@@ -296,32 +287,36 @@ class _Model:
     def _add_node(self, span: Span, path: str, own: dict[str, str], depth: int) -> None:
         inputs: list[str] = []
         outputs: list[str] = []
-        texts, attributes = {3: "", 4: "", 7: ""}, _Attributes()
+        texts, numbers = {3: "", 4: "", 7: ""}, dict[str, float]()
+        graphs, constants = list[tuple[str, Span]](), list[Span]()
         for number, value in self._message.fields(span):
             if not isinstance(value, tuple):
                 continue
             if number == 5:
-                self._read_attribute(value, attributes)
+                self._read_attribute(value, numbers, graphs, constants)
             elif number in (1, 2):
                 (inputs if number == 1 else outputs).append(self._message.text(value))
             elif number in texts:
                 texts[number] = self._message.text(value)
         name, op, domain = texts[3], texts[4], DOMAINS.get(texts[7], texts[7])
-        if op == "Constant" and attributes.tensor is not None and outputs:
-            found = Initializer(self._message, attributes.tensor, outputs[0])
+        if op == "Constant" and constants and outputs:
+            found = Initializer(self._message, constants[-1], outputs[0])
             if found.type in NO_WEIGHTS:
                 self._unique(outputs[0], path, own)
             else:
                 self._store(found, path, own)
             return
-        for branch, graph in attributes.graphs:
+        for branch, graph in graphs:
             self.add(graph, f"{path}{name or op}.{branch}/", own, depth + 1)
         # what no graph around it defines is an input of the model, or of the subgraph
         given = tuple(own.get(name, f"{path}{name}" if name else "") for name in inputs)
         made = tuple(self._unique(name, path, own) if name else "" for name in outputs)
-        self.nodes.append(Node(op, domain, name, given, made, attributes.numbers))
+        self.nodes.append(Node(op, domain, name, given, made, numbers))
 
-    def _read_attribute(self, span: Span, into: _Attributes) -> None:
+    def _read_attribute(
+        self, span: Span, numbers: dict[str, float], graphs: list[tuple[str, Span]], constants: list[Span]
+    ) -> None:
+        """Add what an attribute holds: a number or a subgraph by its name, or the tensor of a Constant."""
         name, found = "", dict[int, int | Span]()
         for number, value in self._message.fields(span):
             if number == 1 and isinstance(value, tuple):
@@ -330,13 +325,13 @@ class _Model:
                 found[number] = value
         for number, value in found.items():
             if number == 3 and isinstance(value, int):
-                into.numbers[name] = signed(value)
+                numbers[name] = signed(value)
             elif number == 2 and isinstance(value, tuple) and value[1] - value[0] == 4:
-                (into.numbers[name],) = struct.unpack("<f", self._message.source.read(value[0], 4))
+                (numbers[name],) = struct.unpack("<f", self._message.source.read(value[0], 4))
             elif number == 5 and isinstance(value, tuple) and name == "value":
-                into.tensor = value
+                constants.append(value)
             elif number == 6 and isinstance(value, tuple):
-                into.graphs.append((name, value))
+                graphs.append((name, value))
 
 
 def producers(nodes: tuple[Node, ...]) -> dict[str, Node]:

@@ -6,7 +6,7 @@ Lengths are followed, so that a tensor's bytes are skipped, not read. Source: pr
 from collections.abc import Iterator
 
 from quantcore.checkpoints.files.sources import ByteSource
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
 MAX_FIELDS = 10_000_000

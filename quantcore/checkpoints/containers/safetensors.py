@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder, is_inside
 from quantcore.checkpoints.files.sources import ByteSource
-from quantcore.checkpoints.problem import Problem, named
+from quantcore.checkpoints.statement import Problem, named, some
 from quantcore.errors import QuantError
 from quantcore.tensors import load_json, read_safetensors_header, uncollected
-from quantcore.wording import short
 
+Shards = Mapping[str, tuple[str, ...]]  # the names of the tensors by shard
 MAX_INDEX = 64 * 2**20  # an index of 90,000 tensors takes 8 MB
 INDEX = re.compile(r".*\.(safetensors|bin)\.index\.json$")
 SHARD = re.compile(r".*\.(safetensors|bin|pt|pth)$")
@@ -37,16 +36,8 @@ def open_safetensors(source: ByteSource) -> Container:
     return Container(tensors, header.metadata)
 
 
-@dataclass(frozen=True)
-class Index:
-    """The names of the tensors by shard, and what is wrong with the list."""
-
-    shards: Mapping[str, tuple[str, ...]]
-    problems: tuple[Problem, ...]
-
-
-def read_index(folder: Folder, name: str) -> Index:
-    """Read an index; shards that can't be opened are left out and become problems.
+def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
+    """Return the shards of an index; those that can't be opened are left out and become problems.
 
     Raises:
         QuantError: it is not an index, or no shard can be opened.
@@ -59,12 +50,12 @@ def read_index(folder: Folder, name: str) -> Index:
     for shard, tensors in shards.items():
         problem = _problem(shard, name, shard in present)
         if problem:
-            problems.append(Problem(problem[0], "error", f"{problem[1]} {_named(tensors)}", tuple(tensors)))
+            problems.append(Problem(problem[0], "error", f"{problem[1]} It should hold {some(tensors)}.", tuple(tensors)))
     wrong = {tensor for problem in problems for tensor in problem.tensors}
     good = {shard: tuple(tensors) for shard, tensors in shards.items() if not wrong & set(tensors)}
     if not good:
         raise QuantError(problems[0].sentence if problems else f"{named(name)} names no tensor.")
-    return Index(good, tuple(problems))
+    return good, problems
 
 
 def _weight_map(folder: Folder, name: str) -> dict[str, str]:
@@ -93,12 +84,6 @@ def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None
     if not is_present:
         return "missing_shard", f"The shard {quoted} is missing."
     return None
-
-
-def _named(tensors: list[str]) -> str:
-    shown = ", ".join(short(t, 80) for t in tensors[:5])
-    more = f" and {len(tensors) - 5:,} more" if len(tensors) > 5 else ""
-    return f"It should hold {shown}{more}."
 
 
 def read_configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

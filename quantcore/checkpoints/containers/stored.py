@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.files.sources import ByteSource, MemorySource
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import SAFETENSORS_BITS
 
@@ -60,6 +60,19 @@ class StoredTensor:
     def is_floating(self) -> bool:
         """Whether its dtype is a float."""
         return self.dtype in TORCH_DTYPES and TORCH_DTYPES[self.dtype].is_floating_point
+
+    @property
+    def float_dtype(self) -> torch.dtype:
+        """The dtype of scales.
+
+        Raises:
+            QuantError: it is not a float.
+        """
+        if not self.is_floating:
+            raise QuantError(
+                f"{named(self.name)} is {self.dtype}, but scales must be floats; the file is damaged."
+            )
+        return TORCH_DTYPES[self.dtype]
 
     def bytes(self) -> memoryview:
         """Return all of its bytes."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.containers.archive import MAX_UNPACKED, Archive
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
+from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, Archive
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS
 from quantcore.wording import megabytes, short
@@ -216,9 +216,7 @@ def open_torch(source: ByteSource) -> Container:
     archive = Archive(source)
     pickles = [name for name in archive.members if name.endswith("/data.pkl") and name.count("/") == 1]
     if len(pickles) != 1 or archive.members[pickles[0]].file_size > MAX_PICKLE:
-        raise QuantError(
-            f"{named(source.name)} is not a zip file of tensors; save them as .safetensors."
-        )
+        raise QuantError(f"{named(source.name)} is not a zip file of tensors; save them as .safetensors.")
     root = pickles[0].removesuffix("data.pkl")
     if f"{root}byteorder" in archive.members and archive.start(f"{root}byteorder", 8) != b"little":
         raise QuantError(

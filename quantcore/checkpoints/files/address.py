@@ -21,7 +21,7 @@ from quantcore.checkpoints.files.sources import (
     RemoteSource,
     reason,
 )
-from quantcore.checkpoints.problem import NotFound, named
+from quantcore.checkpoints.statement import NotFound, named
 from quantcore.errors import QuantError
 
 MAX_NAMES = 100_000  # files in one folder

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.problem import NotFound, named
+from quantcore.checkpoints.statement import NotFound, named
 from quantcore.errors import QuantError
 
 _MOST_RANGES = 1000  # tracked per file

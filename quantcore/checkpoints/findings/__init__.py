@@ -28,10 +28,10 @@ from quantcore.checkpoints.findings.siblings import layer_of, role_of
 from quantcore.checkpoints.findings.structure import of_headers, of_structure
 from quantcore.checkpoints.findings.summary import Extremes, FlatLines, Summary, of_quantized
 from quantcore.checkpoints.findings.walk import Ordered, in_order, walk
-from quantcore.checkpoints.problem import raised_at
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
 from quantcore.checkpoints.rows import TooLong, ready
+from quantcore.checkpoints.statement import raised_at
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from quantcore.checkpoints.comparison.pairing import Pairing
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.record import CheckpointFinding, some
+from quantcore.checkpoints.findings.record import CheckpointFinding
 from quantcore.checkpoints.findings.siblings import role_of
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.statement import some
 from quantcore.diagnosis import Severity
 
 
@@ -74,7 +75,5 @@ def _moves_weights(group: Any) -> bool:
 
 def rotated(names: tuple[str, ...]) -> CheckpointFinding:
     """Return the note that rotated weights are not compared."""
-    sentence = (
-        f"The weights are rotated (transform_config: {some(names)}), so their values are not compared with the original's."
-    )
+    sentence = f"The weights are rotated (transform_config: {some(names)}), so their values are not compared with the original's."
     return CheckpointFinding("rotated", "note", sentence, facts={"transforms": len(names)})

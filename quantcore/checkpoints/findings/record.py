@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from quantcore.checkpoints.findings.siblings import alike, in_layer_order, subject_of
-from quantcore.checkpoints.problem import Problem, named
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.statement import Fact, Facts, plain, write
+from quantcore.checkpoints.statement import Fact, Facts, Problem, named, plain, write
 from quantcore.diagnosis import SEVERITIES, Finding, Severity
-from quantcore.wording import short
 
 Subject = Layout | str | tuple[str, ...]  # a weight, or tensors by their names
 # kind of a finding -> the keys of the readings (`origin.rivals.readings`) that it affects
@@ -98,13 +96,6 @@ def of_problem(problem: Problem) -> CheckpointFinding:
     return CheckpointFinding(
         problem.kind, problem.severity, problem.sentence, tensors=problem.tensors, cause=problem.cause
     )
-
-
-def some(names: Iterable[str], shown: int = 5) -> str:
-    """List a few names: ``'a', 'b' and 3 more``."""
-    listed = list(names)
-    text = ", ".join(short(name, 80) for name in listed[:shown])
-    return f"{text} and {len(listed) - shown:,} more" if len(listed) > shown else text
 
 
 def grouped(findings: Iterable[CheckpointFinding], formats: Mapping[str, str]) -> list[CheckpointFinding]:

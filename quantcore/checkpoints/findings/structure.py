@@ -21,9 +21,9 @@ from typing import Any
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
-from quantcore.checkpoints.problem import Problem
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
+from quantcore.checkpoints.statement import Problem
 
 # A stored tensor of a quantized release -> what else its module must have: one name of each group
 PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -93,12 +93,6 @@ class BlockType:
         """Runs per block that share scale and zero point: the shifts of IQ1_M are finer than its scales."""
         return max(self.elements // self.sub_block, self.zero_points)
 
-    @property
-    def table(self) -> tuple[float, ...] | None:
-        """The values of the codes, before the scale; None if the value is the code minus its zero point."""
-        table = getattr(self.levels, "table", None)
-        return None if table is None else tuple(self.unit * level for level in table)
-
     def scale(self, fields: Fields) -> Floats:
         """The effective scale of each sub-block, [blocks, sub-blocks], float32."""
         with np.errstate(all="ignore"):
@@ -144,19 +138,6 @@ class BlockType:
     def code_parts(self, element: int) -> tuple[CodePart, ...]:
         """The bits that determine the code of an element: its own, or bits that it shares with neighbors."""
         return self.levels.parts(element)
-
-    def shared(self, element: int) -> int:
-        """How many elements of the block, this one included, depend on bits of an element's code."""
-        mine = self._code_bits(element)
-        return sum(not mine.isdisjoint(self._code_bits(other)) for other in range(self.elements))
-
-    def _code_bits(self, element: int) -> set[tuple[str, int, int]]:
-        """The bits that determine an element's code: field, entry, bit of the number."""
-        return {
-            (part.field, part.entry, bit)
-            for part in self.code_parts(element)
-            for bit in part.bits or range(self.field(part.field).bits)
-        }
 
     def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
         """Where in the block the bits of one entry of a field are, the lowest first.

@@ -21,7 +21,6 @@ from quantcore.checkpoints.layouts import (
     plain,
     quanto,
     torchao,
-    unreadable,
 )
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Finder, Release
@@ -56,7 +55,7 @@ SIGNATURES: tuple[Finder, ...] = (
     onnx.find,
     torchao.find,
     mlx.find,
-    unreadable.find_known,
+    plain.find_known,
 )
 
 
@@ -79,7 +78,7 @@ def _of_method(method: str) -> tuple[Finder, ...]:
     if not method:
         return tuple(FINDERS.values())
     known = FINDERS.get(SYNONYMS.get(method, method))
-    return (known or partial(unreadable.find, readers=", ".join(FINDERS)),)
+    return (known or partial(plain.find_unsupported, readers=", ".join(FINDERS)),)
 
 
 __all__ = ["FINDERS", "SIGNATURES", "find_layouts"]

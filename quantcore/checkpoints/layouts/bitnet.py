@@ -18,15 +18,14 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import padded, parts
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
+from quantcore.checkpoints.protocol.kinds import Packed, at_least_1d
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading
 from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import at_least_1d
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Where
 from quantcore.formats import INT2

@@ -23,15 +23,22 @@ from typing import Any, cast
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import (
+    HIGH_FIRST,
+    LOW_FIRST,
+    Packed,
+    Repeated,
+    Reshaped,
+    Selected,
+    viewed,
+)
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import HIGH_FIRST, LOW_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import DTYPES, Deferred, Release, attempt
-from quantcore.checkpoints.protocol.views import Repeated, Reshaped, Selected, viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name
 from quantcore.formats import CODEBOOKS, INT8, CodebookFormat, Format
@@ -84,9 +91,7 @@ def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> Layou
     if missing:
         raise QuantError(f"The {missing[0]} of {named(name)} is missing; download the release again.")
     if pieces[TABLE].shape != (16,) or not pieces[TABLE].is_floating:
-        raise QuantError(
-            f"{named(pieces[TABLE].name)} is not a table of 16 floats; the file is damaged."
-        )
+        raise QuantError(f"{named(pieces[TABLE].name)} is not a table of 16 floats; the file is damaged.")
     make = partial(_described, name, kind, nested, pieces)
     return cast(Layout, Deferred(name, FORMAT, pieces, make))
 

@@ -15,14 +15,12 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, View, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import HIGH_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, e8m0_255, instead, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, float_level, words
-from quantcore.checkpoints.protocol.views import View, viewed
-from quantcore.checkpoints.statement import Facts, Statement
+from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name, text_of
 from quantcore.formats import FLOATS, e8m0, small_float
@@ -172,7 +170,7 @@ def _transposed(layout: Layout, reader: str) -> Reading:
     def index(there: tuple[int, ...]) -> tuple[int, ...]:
         return (*there[:-2], there[-1], there[-2])
 
-    def take(rows: Rows) -> Tensor:
+    def take(rows: Rows = None) -> Tensor:
         return layout.values(rows).mT.contiguous()
 
     other = Rearranged(layout, (*lead, columns, rows), index, take)

@@ -17,10 +17,10 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import Bits, BlockType, Fields, digits_of
 from quantcore.checkpoints.ggml import Field as Kept
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Bits as Unsigned
 from quantcore.checkpoints.protocol.fields import Place, Rows
 from quantcore.checkpoints.protocol.record import CODES
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
 

@@ -14,16 +14,15 @@ from typing import Any, cast
 
 import torch
 
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.pack_quantized import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, Patterns, flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Deferred, Release, attempt
-from quantcore.checkpoints.statement import Facts, Statement
+from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, Shape
 from quantcore.wording import short
@@ -134,46 +133,41 @@ def _block(value: Any) -> tuple[int, int] | None:
     )
 
 
-class Matcher:
-    """Chooses the group of a module among several."""
+def choose(module: str, groups: tuple[Group, ...], patterns: Patterns) -> Group:
+    """Return the group whose targets name the module, else the first.
 
-    def __init__(self) -> None:
-        self._patterns = Patterns()
-
-    def choose(self, module: str, groups: tuple[Group, ...]) -> Group:
-        """Return the group whose targets name the module, else the first.
-
-        Raises:
-            QuantError: a pattern of the config takes too long to match, or is invalid.
-        """
-        if len({group.arguments for group in groups}) == 1:
-            return groups[0]
-        # in the library's order: exact names, then patterns; no file contains the classes of modules
-        for matches in (lambda target: target == module, partial(self._matches, module)):
-            for group in groups:
-                if any(matches(target) for target in group.targets):
-                    return group
+    Raises:
+        QuantError: a pattern of the config takes too long to match, or is invalid.
+    """
+    if len({group.arguments for group in groups}) == 1:
         return groups[0]
 
-    def _matches(self, module: str, target: str) -> bool:
-        return target.startswith("re:") and self._patterns.matches(target[3:], module)
+    def matches(target: str) -> bool:
+        return target.startswith("re:") and patterns.matches(target[3:], module)
+
+    # in the library's order: exact names, then patterns; no file contains the classes of modules
+    for names in (lambda target: target == module, matches):
+        for group in groups:
+            if any(names(target) for target in group.targets):
+                return group
+    return groups[0]
 
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of a compressed-tensors release."""
     if not release.method:
         return
-    groups, matcher = read_groups(release.quantization), Matcher()
+    groups, patterns = read_groups(release.quantization), Patterns()
     version = text(release.quantization, "version") or ""
     for module, pieces in release.modules_with("weight_scale"):
         own = {name: pieces[name] for name in NAMES if name in pieces}
         if "weight_packed" in own or ("weight" in own and own["weight"].dtype in ELEMENTS):
-            make = partial(layout_of, module, own, groups, matcher, version)
+            make = partial(layout_of, module, own, groups, patterns, version)
             yield attempt(f"{module}.weight", own, make)
 
 
 def layout_of(
-    module: str, pieces: Pieces, groups: tuple[Group, ...], matcher: Matcher, version: str
+    module: str, pieces: Pieces, groups: tuple[Group, ...], patterns: Patterns, version: str
 ) -> Layout:
     """Return the layout of one module.
 
@@ -185,7 +179,7 @@ def layout_of(
         raise QuantError(
             f"No group of the config matches the stored tensors of {named(module)}; correct config.json."
         )
-    group = matcher.choose(module, fitting)
+    group = choose(module, fitting, patterns)
     group.check(module)
     said = _other_format(pieces, group)
     if "weight_packed" in pieces and pieces["weight_packed"].dtype != "U8":
@@ -223,13 +217,6 @@ def _fits(group: Group, pieces: Pieces) -> bool:
     return group.kind == "int" and group.bits <= 8
 
 
-def _dtype(scale: StoredTensor) -> torch.dtype:
-    """Return the dtype of the scales, in which the library returns values."""
-    if not scale.is_floating:
-        raise QuantError(f"{named(scale.name)} has the dtype {scale.dtype}, but scales must be floats.")
-    return TORCH_DTYPES[scale.dtype]
-
-
 def _packed(
     module: str, pieces: Pieces, group: Group, version: str, said: tuple[Statement, ...] = ()
 ) -> Layout:
@@ -257,7 +244,7 @@ def _packed(
         )
     own = {name: piece for name, piece in pieces.items() if name not in ("weight", "weight_global_scale")}
     kind = PackQuantized(group.bits, group.symmetric, size, version, group.activation_order)
-    name, dtype = f"{module}.weight", _dtype(scale)
+    name, dtype = f"{module}.weight", scale.float_dtype
 
     def make(shape: Shape) -> Layout:
         return kind.layout(name, shape, dtype, own, (*remarks, *said))
@@ -276,7 +263,7 @@ def _whole(module: str, pieces: Pieces, group: Group) -> Layout:
     granularity, remarks = _granularity(group, weight, scale)
     own = {name: pieces[name] for name in names}
     return whole(
-        f"{module}.weight", _dtype(scale), own, "compressed-tensors", granularity, min(group.bits, 8), remarks
+        f"{module}.weight", scale.float_dtype, own, "compressed-tensors", granularity, min(group.bits, 8), remarks
     )
 
 

@@ -21,12 +21,12 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import whole
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import lengths
+from quantcore.checkpoints.protocol.kinds import at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import at_least_1d, viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel
 

@@ -40,13 +40,12 @@ from quantcore.checkpoints.ggml import (
 from quantcore.checkpoints.layouts.block_floats import e8m0_nan
 from quantcore.checkpoints.layouts.block_tensor import BlockField, BlockTensor
 from quantcore.checkpoints.layouts.plain import plain
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, Sentence, e8m0_255, instead
 from quantcore.checkpoints.protocol.record import CODES, MIN, SCALE, ZERO_POINT, Q
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.statement import Statement
+from quantcore.checkpoints.statement import Statement, named
 from quantcore.expressions import Expression, Let
 from quantcore.formats import CODEBOOKS, FLOATS, Format, IntFormat
 from quantcore.granularity import PerGroup
@@ -252,7 +251,7 @@ def rotary(layout: Layout, heads: int) -> Iterator[Reading]:
     def index(there: Sequence[int]) -> tuple[int, ...]:
         return (stored(there[0]), *there[1:])
 
-    def take(rows: Rows) -> Tensor:
+    def take(rows: Rows = None) -> Tensor:
         """All rows of the heads are read."""
         first, last = (0, layout.shape[0]) if rows is None else (rows.start, rows.stop)
         start, stop = first // size * size, -(-last // size) * size

@@ -14,11 +14,11 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.protocol.kinds import viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
 NAME = re.compile(r"(.+)([._])blocks")

@@ -24,15 +24,14 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
 from quantcore.checkpoints.packing import Order, dense, planar, unpack
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import Patterns, flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
+from quantcore.checkpoints.protocol.kinds import Packed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, in_order, instead
 from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, SCALE, ZERO_POINT, GroupOrder, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.statement import Facts, Statement
+from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
 from quantcore.formats import IntFormat

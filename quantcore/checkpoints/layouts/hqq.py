@@ -24,14 +24,13 @@ import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.packing import Order, high_first, padded, parts
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.kinds import Packed, Reshaped, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, other_parts
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Deferred, Release, attempt
-from quantcore.checkpoints.protocol.views import Reshaped, viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerFlatGroup, Shape
@@ -152,9 +151,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
             "without quantizing scale and zero."
         )
     if not (pieces["scale"].is_floating and pieces["zero"].is_floating):
-        raise QuantError(
-            f"The scale and zero of {named(module)} are not both floats; the file is damaged."
-        )
+        raise QuantError(f"The scale and zero of {named(module)} are not both floats; the file is damaged.")
     if pieces["shape"].dtype != "I64" or pieces["shape"].shape != (2,):
         raise QuantError(
             f"{named(pieces['shape'].name)} does not hold a shape of two axes; the file is damaged."

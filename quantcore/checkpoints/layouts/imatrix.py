@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, VALUE, Q
 from quantcore.checkpoints.protocol.release import Release, attempt
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name, Number, Where, run
 from quantcore.granularity import PER_TENSOR

@@ -18,14 +18,13 @@ import torch
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, IntFormat
 from quantcore.granularity import PerGroup, Shape
@@ -74,9 +73,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
         raise QuantError(
             f"The biases of {named(module)} are missing, or its scales are not floats; download the release again."
         )
-    bits = integer(config, "bits", BITS) or _bits(
-        weight, scales, integer(config, "group_size", LENGTHS)
-    )
+    bits = integer(config, "bits", BITS) or _bits(weight, scales, integer(config, "group_size", LENGTHS))
     columns = weight.shape[-1] * 32 // bits
     size, remarks = group_size(config, ("group_size",), columns, scales.shape[-1], scales)
     shape = (*weight.shape[:-1], columns)
@@ -126,5 +123,3 @@ def _floats(module: str, pieces: Mapping[str, StoredTensor], mode: str) -> Layou
     }
     shape = unpacked_shape(packed, FLOATS[code].bits)
     return BlockFloats(f"mlx {mode}", code, size).layout(f"{module}.weight", shape, torch.bfloat16, own)
-
-

@@ -28,15 +28,14 @@ from quantcore.checkpoints.layouts.block_floats import (
     unpacked_shape,
 )
 from quantcore.checkpoints.layouts.whole import whole
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import group_size, section
 from quantcore.checkpoints.protocol.fields import Numbers
+from quantcore.checkpoints.protocol.kinds import LOW_FIRST, Packed, at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import LOW_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, instead
 from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import at_least_1d, viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerGroup
@@ -74,10 +73,7 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     granularity: Granularity = PER_TENSOR
     if scale.shape in ((weight.shape[0],), (weight.shape[0], 1)) and weight.shape[0] > 1:
         granularity = PerChannel(0)
-    if not scale.is_floating:
-        raise QuantError(
-            f"{named(scale.name)} is {scale.dtype}, but scales must be floats; the file is damaged."
-        )
+    _ = scale.float_dtype  # raises if they are not floats
     own = {name: pieces[name] for name in ("weight", "weight_scale")}
     return whole(f"{module}.weight", torch.float32, own, "modelopt", granularity)
 
@@ -124,5 +120,3 @@ def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
         f"{module}.weight", (rows, columns), torch.float32, pieces, {CODES: codes, SCALE: Numbers(scale)},
         "modelopt", words("modelopt", "int4", f"per_group({size})", "symmetric"), INT4, PerGroup(size), remarks=remarks,
     )  # fmt: skip
-
-

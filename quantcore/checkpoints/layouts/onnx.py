@@ -24,12 +24,12 @@ from quantcore.checkpoints.containers.onnx import Node, OnnxGraph, OnnxType, con
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts import onnx_blocks
 from quantcore.checkpoints.layouts.onnx_blocks import codes_of
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import Reshaped
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, SCALE, VALUE, ZERO_POINT, Q, S, Z, float_level, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import Reshaped
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name
 from quantcore.formats import FloatFormat, Format, parse_format

@@ -14,13 +14,12 @@ from quantcore.checkpoints.containers.onnx import Node, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
 from quantcore.checkpoints.layouts.bitsandbytes import TABLES
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Cut, Packed, Reshaped, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import HIGH_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, instead
 from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q, S, Z, words
-from quantcore.checkpoints.protocol.views import Cut, Reshaped, viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Number, entry
 from quantcore.formats import IntFormat
@@ -71,7 +70,8 @@ def layout_of(
         name, codes.shape, TORCH_DTYPES[pieces["scale"].dtype], pieces, fields,
         "onnx", words("onnx", coded, write_call(blocks), symmetry), coded, blocks,
     )  # fmt: skip
-    return _multiplied_first(layout) if "g_idx" in pieces or _is_float(pieces.get("zero_point")) else layout
+    zeros = pieces.get("zero_point")
+    return _multiplied_first(layout) if "g_idx" in pieces or (zeros is not None and zeros.is_floating) else layout
 
 
 def _of_table_of_16(name: str, node: Node, pieces: Mapping[str, StoredTensor]) -> Layout:
@@ -95,17 +95,13 @@ def _of_table_of_16(name: str, node: Node, pieces: Mapping[str, StoredTensor]) -
     )  # fmt: skip
 
 
-def _is_float(piece: StoredTensor | None) -> bool:
-    return piece is not None and piece.is_floating
-
-
 def _multiplied_first(layout: Layout) -> Layout:
     """Return the layout as onnxruntime's CPU kernel computes it where zero points are floats, or there is a group index.
 
     It subtracts scale · zero point from scale · code.
     """
     of_codes = layout.without(ZERO_POINT) if ZERO_POINT in layout.fields else layout
-    ignored = of_codes.changed(derived={MIN: _min_of(Number(_middle(layout)))}, added=(MIN, -1))
+    ignored = of_codes.changed(derived={MIN: _min_of(Number(1 << (layout.element.bits - 1)))}, added=(MIN, -1))
     if ZERO_POINT not in layout.fields:
         return ignored.changed(is_symmetric=True)
     found = layout.changed(derived={MIN: _min_of(Z)}, added=(MIN, -1))
@@ -120,10 +116,6 @@ def _multiplied_first(layout: Layout) -> Layout:
 
 def _min_of(zero_point: Expression) -> Expression:
     return Let("m", S * zero_point)
-
-
-def _middle(layout: Layout) -> int:
-    return 1 << (layout.element.bits - 1)
 
 
 def _codes_in_bytes(piece: StoredTensor, shape: Shape, bits: int, from_middle: bool = False) -> Packed:

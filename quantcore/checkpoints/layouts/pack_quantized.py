@@ -17,13 +17,12 @@ import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import Order, dense, padded
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import Packed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import Reading, elsewhere, in_order
 from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, SCALE, ZERO_POINT, GroupOrder, words
-from quantcore.checkpoints.statement import Statement
+from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerChannel, PerGroup, PerTensor, Shape

@@ -18,21 +18,17 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import torch
-
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.packing import high_first, padded, parts
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, integer, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import Packed, Reshaped
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import Packed
 from quantcore.checkpoints.protocol.reading import other_parts
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import Release, attempt
-from quantcore.checkpoints.protocol.views import Reshaped
-from quantcore.checkpoints.statement import Statement
+from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerFlatGroup
@@ -73,14 +69,6 @@ def find(release: Release) -> Iterator[Layout]:
         yield attempt(weight, pieces, make)
 
 
-def _dtype(scale: StoredTensor) -> torch.dtype:
-    if not scale.is_floating:
-        raise QuantError(
-            f"{named(scale.name)} is {scale.dtype}, but scales must be floats; the file is damaged."
-        )
-    return TORCH_DTYPES[scale.dtype]
-
-
 def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     """Return the layout of a weight with one code per byte."""
     data, scale = pieces["data"], pieces["scale"]
@@ -94,7 +82,7 @@ def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     rows = len(block) == 2 and block[0] == 1
     own = {"weight": data, "weight_scale": scale}
     granularity: Granularity = PerChannel(0) if rows else PerBlock(block)
-    return whole(name, _dtype(scale), own, "optimum-quanto", granularity)
+    return whole(name, scale.float_dtype, own, "optimum-quanto", granularity)
 
 
 def _sizes(config: Mapping[str, Any]) -> frozenset[int]:
@@ -147,7 +135,7 @@ def _bits(
     }  # fmt: skip
     blocks = "per_channel(0)" if by_rows else f"per_flat_group({size})"
     return Layout(
-        name, shape, _dtype(scale), pieces, fields,
+        name, shape, scale.float_dtype, pieces, fields,
         "optimum-quanto", words("optimum-quanto", f"int{bits}", blocks, "asymmetric"), IntFormat(bits, signed=False),
         PerChannel(0) if by_rows else PerFlatGroup(size),
         added=(ZERO_POINT, -1) if shift.is_floating else None, rounds_each=True, symbols={ZERO_POINT: "shift"},
@@ -192,5 +180,3 @@ def _group_size(columns: int) -> int | None:
     if columns <= GROUP_SIZES[0]:
         return None
     return next((size for size in GROUP_SIZES if columns % size == 0), None)
-
-

@@ -21,15 +21,14 @@ import torch
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.config import LENGTHS, flag, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, LOW_FIRST, Packed, at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.packed import HIGH_FIRST, LOW_FIRST, Packed
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
-from quantcore.checkpoints.protocol.views import at_least_1d, viewed
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup
@@ -71,9 +70,7 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
         QuantError: an unsupported class, or a description that does not fit the stored tensors.
     """
     if len(text) > MAX_JSON:
-        raise QuantError(
-            f"The description of {named(name)} in the header is too long; save the file again."
-        )
+        raise QuantError(f"The description of {named(name)} in the header is too long; save the file again.")
     found = load_json(text, f"the description of {name}")
     kind = found.get("_type") if isinstance(found, dict) else None
     if kind not in MAKERS:
@@ -200,5 +197,3 @@ MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
     "MXTensor": (("qdata", "scale"), _mx),
     "NVFP4Tensor": (("qdata", "scale"), _nvfp4),
 }
-
-

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Sentence, instead
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, Q, S, float_level, words
-from quantcore.checkpoints.statement import Statement
+from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import PRODUCT, Explained, Let, Operation, Term
 from quantcore.formats import FLOATS, FloatFormat, Format, IntFormat
@@ -42,7 +41,6 @@ def whole(
     blocks: Granularity,
     bits: int = 8,
     remarks: tuple[Statement, ...] = (),
-    rivals: Callable[[Layout], Iterator[Reading]] | None = None,
 ) -> Layout:
     """Return the layout of a weight with one code per byte.
 
@@ -73,7 +71,7 @@ def whole(
     return Layout(
         name, shape, dtype, pieces, fields,
         kind, words(kind, f"int{bits}" if integer else fmt, write_call(blocks), symmetry if integer else ""), fmt, blocks,
-        level=float_level(fmt) if isinstance(fmt, FloatFormat) else Q, remarks=remarks, rivals=rivals or block_scales,
+        level=float_level(fmt) if isinstance(fmt, FloatFormat) else Q, remarks=remarks, rivals=block_scales,
         narrowed=None if kind == "compressed-tensors" else torch.bfloat16,
     )  # fmt: skip
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from quantcore.checkpoints.origin.words import StoredNumber, read_number
 from quantcore.checkpoints.protocol.fields import Location, Place
+from quantcore.checkpoints.protocol.kinds import Selected
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Rearranged
 from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, SCALE, Q, S
-from quantcore.checkpoints.protocol.views import Selected
 from quantcore.errors import QuantError
 from quantcore.expressions import Element, Line, Name, Term, Value, named
 

@@ -131,7 +131,8 @@ def _counted(layout: Layout, others: tuple[Layout, ...], rows: slice) -> list[in
         mine = layout.values(box)
         for i, (other, count) in enumerate(zip(others, found, strict=True)):
             if count is not None:
-                found[i] = count + int(_unequal(mine, other.values(box)).sum())
+                theirs = other.values(box)
+                found[i] = count + int(((mine != theirs) & ~(mine.isnan() & theirs.isnan())).sum())
     return found
 
 
@@ -147,10 +148,6 @@ def _boxes(shape: tuple[int, ...], rows: slice) -> Iterator[slice | None]:
 def _at_once(shape: tuple[int, ...]) -> int:
     """Return how many rows are counted at once."""
     return max(1, COUNTED // prod(shape[1:]))
-
-
-def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return (a != b) & ~(a.isnan() & b.isnan())
 
 
 def _differs(rival: Rival, here: Origin) -> bool:

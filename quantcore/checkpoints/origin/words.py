@@ -12,9 +12,8 @@ from quantcore.checkpoints.files.sources import DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.layouts.block_tensor import BlockField
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
-from quantcore.checkpoints.protocol.packed import Packed
+from quantcore.checkpoints.protocol.kinds import Packed, Reshaped, View
 from quantcore.checkpoints.protocol.record import CODES
-from quantcore.checkpoints.protocol.views import Reshaped, View
 from quantcore.expressions import Value, text_of
 from quantcore.tensors import SAFETENSORS_BITS
 
@@ -86,7 +85,7 @@ class Word:
 def words_of(field: Any, place: Place) -> tuple[Word, ...]:
     """Return the words that hold a number of a field, in the order of its bits; only their bytes are read."""
     piece = field.piece
-    size = _word_size(field)
+    size = BLOCK_TYPES[piece.dtype].num_bytes if piece.dtype in BLOCK_TYPES else int(piece.itemsize)
     mine = {spot: at for at, spot in enumerate(place.bits)}
     numbers = dict.fromkeys((byte - piece.offset) // size for byte, _ in place.bits)
     return tuple(_word(field, piece, size, number, mine) for number in numbers)
@@ -111,12 +110,6 @@ def _word(field: Any, piece: StoredTensor, size: int, number: int, mine: dict[tu
         tuple(bits),
         not isinstance(piece.source, DerivedSource),
     )
-
-
-def _word_size(field: Any) -> int:
-    if field.piece.dtype in BLOCK_TYPES:
-        return BLOCK_TYPES[field.piece.dtype].num_bytes
-    return int(field.piece.itemsize)
 
 
 @singledispatch
@@ -244,16 +237,6 @@ class StoredNumber:
     value: Value
     meaning: str
     python: str
-
-    @property
-    def bits(self) -> str:
-        """Its own bits, the highest first."""
-        return f"{self.raw:0{len(self.place.bits)}b}"
-
-    @property
-    def data(self) -> bytes:
-        """The bytes of its words, in the order of the file."""
-        return b"".join(word.data for word in self.words)
 
 
 def read_number(role: str, symbol: str, field: Field, place: Place) -> StoredNumber:

@@ -15,6 +15,6 @@ the encoding back to bytes. A scale that is computed from several numbers is an 
 (``derived={"scale": Let("s", Name("scale_code") * Name("global_scale"))}``), and so is a value that is neither
 (code - zero point) * scale nor one of its kin. ``rivals`` yields how others misread the bytes, as changed records;
 ``checks``, what the format's own parameters say. A record that takes more than headers is `release.Deferred`. Codes of a
-weight that was reshaped first are a `views.Reshaped` field; `views.viewed` reads a stored tensor's bytes as another dtype.
-Formats that can't be read on a CPU are named in `layouts.unreadable`.
+weight that was reshaped first are a `kinds.Reshaped` field; `kinds.viewed` reads a stored tensor's bytes as another dtype.
+Formats that can't be read on a CPU are named in `layouts.plain`.
 """

@@ -9,8 +9,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.problem import named
-from quantcore.checkpoints.statement import Facts, Statement
+from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.wording import short
 

@@ -171,7 +171,6 @@ class Numbers(Bits):
             return np.ascontiguousarray(stored.numpy().astype(f"<u{self.piece.itemsize}")).tobytes()
         return stored.to(TORCH_DTYPES[self.piece.dtype]).reshape(-1).view(torch.uint8).numpy().tobytes()
 
-
     @property
     def kept_as(self) -> str:
         """The dtype of the stored tensor, unless it is read as bits."""

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.packing import fits_pairs, look_up_pairs, pairs_of
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Field, Location, Place, Rows
-from quantcore.checkpoints.protocol.packed import bytes_of, first_is_low
+from quantcore.checkpoints.protocol.kinds import Reshaped, bytes_of, first_is_low
 from quantcore.checkpoints.protocol.record import (
     CODES,
     GROUP_INDEX,
@@ -32,8 +31,7 @@ from quantcore.checkpoints.protocol.record import (
     changed_field,
 )
 from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
-from quantcore.checkpoints.protocol.views import Reshaped
-from quantcore.checkpoints.statement import Statement
+from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import run
 from quantcore.formats import IntFormat
@@ -149,14 +147,15 @@ class Layout(Record):
         """Return the values of some rows, float32: what the library dequantizes to.
 
         Args:
-            out: a tensor to write into.
+            out: a contiguous tensor to write into.
             rounded: round to the library's output dtype; otherwise the same expression stays in float32.
         """
         if self.fast is not None:
             found = self.fast(self, rows, out)
             return round_to(found, self.dtype) if rounded and not self.is_plain else found
         if not self.shape:
-            return self._as_row().values(None, None if out is None else out.view(1), rounded).view(())
+            row = replace(self, shape=(1,), fields={role: Reshaped(kept, (1,)) for role, kept in self.fields.items()})
+            return row.values(None, None if out is None else out.view(1), rounded).view(())
         first, last = (0, self.shape[0]) if rows is None else (rows.start, rows.stop)
         out = torch.empty((last - first, *self.shape[1:])) if out is None else out
         levels, expression = self._levels(rows, out), self.expression(rounded, Q)
@@ -171,10 +170,6 @@ class Layout(Record):
 
         self._by_parts(slice(first, last), levels, out, of, compute)
         return out
-
-    def _as_row(self) -> Self:
-        """Return a weight that is a single number as one of a row."""
-        return replace(self, shape=(1,), fields={role: Reshaped(kept, (1,)) for role, kept in self.fields.items()})
 
     def as_matrix(self) -> "Layout":
         """Return the weight without the axes of length 1 at its end: a 1 × 1 convolution as [out, in], others unchanged."""
@@ -233,10 +228,7 @@ class Layout(Record):
             return out
         element = self.element
         assert not isinstance(element, IntFormat)
-        read = codes.read(rows)
-        if out.is_contiguous():
-            return element.decode_(read, out)
-        return out.copy_(element.decode_(read, torch.empty(out.shape)))
+        return element.decode_(codes.read(rows), out)
 
     @cached_property
     def _pairs(self) -> Tensor:

@@ -35,17 +35,13 @@ class Rearranged:
     """A weight whose elements another reader returns at other indices.
 
     ``inner``: the weight as it is stored; ``shape``: there; ``stored_index``: where an element there is stored;
-    ``take``: returns the values of some rows there, from the weight as it is stored.
+    ``values``: returns the values of some rows there, from the weight as it is stored.
     """
 
     inner: Any
     shape: Shape
     stored_index: Callable[[Index], Index]
-    take: Callable[[Rows], Tensor]
-
-    def values(self, rows: Rows = None) -> Tensor:
-        """Return the values of some rows."""
-        return self.take(rows)
+    values: Callable[[Rows], Tensor]
 
 
 def instead(symbol: str, before: str) -> Sentence:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Rows
+from quantcore.checkpoints.protocol.kinds import View
 from quantcore.checkpoints.protocol.reading import Reading
-from quantcore.checkpoints.protocol.views import View
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name, to

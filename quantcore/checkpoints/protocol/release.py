@@ -11,9 +11,8 @@ from typing import Any, NoReturn, cast
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.problem import raised_at
-from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.statement import raised_at
 from quantcore.errors import QuantError
 from quantcore.granularity import Shape
 
@@ -47,10 +46,6 @@ class Refused:
         return sum(piece.num_bytes for piece in self.pieces.values())
 
     def notes(self) -> tuple[str, ...]:
-        """Nothing was decided."""
-        return ()
-
-    def statements(self) -> tuple[Any, ...]:
         """Nothing was decided."""
         return ()
 
@@ -113,13 +108,6 @@ class Release:
     def method(self) -> str:
         """The ``quant_method`` of the config, in lower case; empty if there is none."""
         return str(self.quantization.get("quant_method") or "").lower()
-
-    @cached_property
-    def dtype(self) -> torch.dtype | None:
-        """The model's dtype according to the config; None if the config does not say."""
-        configs, keys = (self.config, section(self.config, "text_config")), ("torch_dtype", "dtype")
-        name = next((config[key] for config in configs for key in keys if config.get(key)), None)
-        return DTYPES.get(str(name).removeprefix("torch."))
 
     @cached_property
     def modules(self) -> Mapping[str, Mapping[str, StoredTensor]]:

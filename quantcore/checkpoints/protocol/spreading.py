@@ -52,14 +52,10 @@ class Spreading:
     last: int
     columns: int = 0
 
-    @property
-    def _is_flat(self) -> bool:
-        return self.blocks.blocked_shape != self.blocks.shape
-
     def parts(self) -> Iterator[Part]:
         """Cut the rows so that parameters can be broadcast."""
         shape, block = self.blocks.shape, self.blocks.block
-        if not self._is_flat and not self.columns:
+        if self.blocks.blocked_shape == shape and not self.columns:
             height = block[0] if shape else 1
             grid = slice(self.first // height, -(-self.last // height))
             yield Part(None, grid, block[-1] if len(shape) > 1 else 1)

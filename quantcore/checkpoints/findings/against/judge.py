@@ -24,9 +24,9 @@ from quantcore.checkpoints.findings.against.suspect import FEW, Explained, Fit, 
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.findings.walk import walk
-from quantcore.checkpoints.problem import named
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.rows import ready
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
 Hypothesis = Callable[[Suspect], Iterator[Explained]]

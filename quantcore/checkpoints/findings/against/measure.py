@@ -35,18 +35,17 @@ ENOUGH = 512  # elements of each parity
 class Measure:
     """The errors of one weight against its original, summed over boxes of rows.
 
-    ``sums``: of x, the original, and e. ``units``: the sum of squared errors in steps of their own codes over the
-    ``inner`` elements that are not clipped. ``edge``: how many of these have errors near half a step. ``unequal``: elements of a plain weight
-    that differ by more than rounding. ``bulk``: the mean squared error, as in `steps`, of a typical row. ``columns``: Σe² and
-    Σx² of each column until `done`; ``strange_columns``,
-    ``strange_rows``: how many no longer resemble the original's. ``runs``: the runs of columns with the largest mean u², as (mean, row, first column), where ``order``
+    ``sums``: of x, the original, and e. ``inner``: elements that are not clipped; ``edge``: how many of these have errors near
+    half a step of their own codes. ``unequal``: elements of a plain weight that differ by more than rounding. ``bulk``: the
+    mean squared error of the inner elements of a typical row, over that of rounding to nearest; nan if unknown. ``columns``:
+    Σe² and Σx² of each column until `done`; ``strange_columns``, ``strange_rows``: how many no longer resemble the original's.
+    ``runs``: the runs of columns with the largest mean squared error in steps, as (mean, row, first column), where ``order``
     puts columns of a group side by side. ``peak``: the original's max |x|.
     """
 
     layout: Layout
     source: Ordered
     sums: Sums = field(default_factory=Sums)
-    units: float = 0.0
     inner: int = 0
     edge: int = 0
     unequal: int = 0
@@ -94,11 +93,6 @@ class Measure:
     def sqnr(self) -> float:
         """In dB."""
         return self.sums.sqnr_db if self.sums.ee else math.inf
-
-    @property
-    def steps(self) -> float:
-        """The mean squared error of elements that are not clipped, over that of rounding to nearest; nan if unknown."""
-        return 12 * self.units / self.inner if self.inner else math.nan
 
     @property
     def nearest(self) -> Nearest | None:
@@ -154,9 +148,7 @@ class Measure:
         inner = limit.isfinite() & (size > 0)
         counted = torch.where(inner, units / (2 * limit), 0.0)
         square = counted.double().square_()
-        self.units += float(square.sum())
-        count = int(inner.sum())
-        self.inner += count
+        self.inner += int(inner.sum())
         self.edge += int((inner & (counted > _EDGE) & (counted <= 0.5)).sum())
         by_group = (square, inner) if self.order is None else (square[:, self.order], inner[:, self.order])
         by_run, of_run = (sums_by_run(t.double().numpy(), self.run) for t in by_group)

@@ -34,15 +34,10 @@ def constant_factor(s: Suspect) -> Iterator[Explained]:
     if factor is None or abs(factor - 1) < 1e-3:
         return
     words = "{is} the original's times {factor}: divided by that"
-    for own in dict.fromkeys((_round_factor(factor), factor)):
+    near = nearest_power(factor)
+    for own in dict.fromkeys((near if abs(near / factor - 1) < 0.02 else factor, factor)):
         fit = s.fit(s.y * own, s.step * abs(own))
         yield s.explained("constant_factor", words, fit, 1, factor=1 / own)
-
-
-def _round_factor(factor: float) -> float:
-    """Return the power of two that a measured factor is close enough to, else the factor."""
-    near = nearest_power(factor)
-    return near if abs(near / factor - 1) < 0.02 else factor
 
 
 def _ratio(x: Tensor, y: Tensor) -> float | None:

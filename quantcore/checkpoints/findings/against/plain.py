@@ -10,7 +10,7 @@ from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.siblings import layer_of
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version
 
@@ -111,4 +111,3 @@ def _factors(s: Suspect, scaled: Mapping[str, Tensor]) -> CheckpointFinding | No
                 "the products are those of the original.", other=name, relative=s.now.relative,
             )  # fmt: skip
     return None
-

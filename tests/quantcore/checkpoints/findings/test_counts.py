@@ -16,11 +16,10 @@ from quantcore.checkpoints.findings import siblings
 from quantcore.checkpoints.findings import summary as summaries
 from quantcore.checkpoints.findings.codes import Histogram
 from quantcore.checkpoints.findings.extremes import QUANTITIES, _by_gap, _by_scatter, _outside
-from quantcore.checkpoints.findings.record import some
 from quantcore.checkpoints.findings.siblings import subject_of
 from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
 from quantcore.checkpoints.findings.walk import Box
-from quantcore.checkpoints.problem import named
+from quantcore.checkpoints.statement import named, some
 from tests.quantcore.checkpoints.findings.test_findings import members
 
 

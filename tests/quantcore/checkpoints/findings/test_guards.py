@@ -15,10 +15,10 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import places
 from quantcore.checkpoints.findings.structure import _is_matrix
-from quantcore.checkpoints.layouts import awq, fp8, gptq, mlx, modelopt, quanto, torchao, unreadable
+from quantcore.checkpoints.layouts import awq, fp8, gptq, mlx, modelopt, quanto, torchao
 from quantcore.checkpoints.layouts import bitsandbytes as bnb
 from quantcore.checkpoints.layouts.compressed_tensors import read_groups
-from quantcore.checkpoints.layouts.plain import plain
+from quantcore.checkpoints.layouts.plain import find_unsupported, plain
 from quantcore.checkpoints.origin.rivals import readings
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.errors import QuantError
@@ -379,7 +379,7 @@ def test_how_much_of_a_method_is_shown():
     """Sixty characters of what the config says."""
     method = "x" * 70
     release = Release({"m.qweight": stored("I32", 4, 4)}, {}, {"quant_method": method})
-    (refused,) = unreadable.find(release, "a and b")
+    (refused,) = find_unsupported(release, "a and b")
     assert f"quant_method '{'x' * 59}…', which" in refused.reason
 
 

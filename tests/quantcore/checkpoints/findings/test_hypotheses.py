@@ -42,7 +42,6 @@ from quantcore.checkpoints.findings.walk import Box, Ordered
 # Numbers
 
 
-
 def test_signs_and_constant_factors(tmp_path):
     x = weight()
     _, y, step = sound(x)
@@ -248,7 +247,6 @@ def test_factors_of_blocks(tmp_path):
     assert not list(numbers.factor_per_block(one))
 
 # Others
-
 
 
 def test_scales_of_another_weight(tmp_path):

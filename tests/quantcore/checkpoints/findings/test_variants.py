@@ -18,9 +18,10 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings import of_parameters
 from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
 from quantcore.checkpoints.layouts import onnx
-from quantcore.checkpoints.layouts.compressed_tensors import Matcher, read_groups
+from quantcore.checkpoints.layouts.compressed_tensors import choose, read_groups
 from quantcore.checkpoints.layouts.onnx import Use
 from quantcore.checkpoints.layouts.quanto import _columns, _divisors, _group_size
+from quantcore.checkpoints.protocol.config import Patterns
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 from tests.quantcore.checkpoints.findings.test_findings import changed, members, release
@@ -231,8 +232,8 @@ def test_which_group_a_module_is_of():
         return read_groups({"config_groups": {"g": {"targets": list(targets), "weights": {"num_bits": bits}}}})[0]
 
     groups = (group(8, "Linear"), group(4, "re:.*q_proj"), group(2, "model.q_proj"))
-    assert [Matcher().choose(m, groups).bits for m in ("model.q_proj", "other.q_proj", "model.k_proj")] == [2, 4, 8]
-    assert Matcher().choose("model.q_proj", groups[:1]).bits == 8
+    assert [choose(m, groups, Patterns()).bits for m in ("model.q_proj", "other.q_proj", "model.k_proj")] == [2, 4, 8]
+    assert choose("model.q_proj", groups[:1], Patterns()).bits == 8
 
 
 # Parameters
