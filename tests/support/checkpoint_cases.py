@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 from places import CHECKPOINTS
+from releases import release
+from safetensors import safe_open
 
 from quantcore.checkpoints import Checkpoint, CheckpointTensor, Place, encode, open_checkpoint
 
@@ -118,6 +120,20 @@ def _encoded_otherwise(checkpoint: Checkpoint, tensor: CheckpointTensor) -> list
     pieces = {piece.name: bytes(piece.bytes()) for piece in tensor.layout.pieces.values()}
     again = encode(tensor)
     return [name for name, data in again.items() if pieces[name] != data]
+
+
+def changed(name, folder, change, config=None):
+    """A golden release with some stored tensors changed; ``change``: name -> function, or None to drop the tensor."""
+    given = case(name).release
+    shutil.copytree(given, folder, dirs_exist_ok=True)
+    with safe_open(given / "model.safetensors", "pt") as file:
+        tensors, metadata = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
+    for key, value in change.items():
+        tensors[key] = value(tensors[key]) if value is not None else None
+    kept = {key: value for key, value in tensors.items() if value is not None}
+    content = json.loads((given / "config.json").read_text())
+    content["quantization_config"] = content.get("quantization_config", {}) | (config or {})
+    return release(folder, kept, content, metadata)
 
 
 def flipped(given: Case, place: Place, bit: int, folder: Path) -> Checkpoint:

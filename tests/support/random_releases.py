@@ -5,14 +5,10 @@ last layers by up to 4; values have heavy tails, and some channels are outliers.
 written here, straight from the definition of each format.
 """
 
-import json
 import math
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
-
-from quantcore.checkpoints import open_checkpoint
 
 LAYERS, WIDTH, INNER = 8, 64, 128
 CONFIGS = {
@@ -299,11 +295,3 @@ def stored(kind, form, seed=0, layers=LAYERS):
         config["quantization"] = {"bits": 4, "group_size": 32}
     found = {k: torch.from_numpy(np.array(v)) if isinstance(v, np.ndarray) else v for k, v in found.items()}
     return found, config
-
-
-def written(folder, tensors, config):
-    """Write a release and open it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    return open_checkpoint(folder)

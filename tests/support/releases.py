@@ -12,6 +12,8 @@ import torch
 from gguf_bytes import IDS, STRING, U32, gguf, info
 from safetensors.torch import save_file
 
+from quantcore.checkpoints import open_checkpoint
+
 HIDDEN, INNER, HEADS, LAYERS, GROUP = 128, 256, 4, 5, 32
 SHAPES = {
     "self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (HIDDEN // 2, HIDDEN),
@@ -265,6 +267,23 @@ def save(folder, tensors, config=None):
         json.dumps(CONFIG | ({"quantization_config": config} if config else {}))
     )
     return folder
+
+
+def release(folder, tensors, config=None, metadata=None):
+    """Write a release with these tensors or arrays, and open it; ``config``: all of config.json, if there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {k: torch.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else v.contiguous() for k, v in tensors.items()}
+    save_file(found, folder / "model.safetensors", metadata)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return open_checkpoint(folder)
+
+
+def compressed(folder, tensors, form="pack-quantized", version=None, **weights):
+    """Write a compressed-tensors release and open it; ``weights``: how its config says that they are quantized."""
+    config = {"quant_method": "compressed-tensors", "format": form} | ({"version": version} if version else {})
+    config["config_groups"] = {"g": {"targets": ["Linear"], "weights": weights}}
+    return release(folder, tensors, {"quantization_config": config})
 
 
 def save_gguf(file, weights, kind):

@@ -1,9 +1,9 @@
 """A tensor or a part of one (an expert of a stack, some of its rows, its transpose), read by rows."""
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 
 from torch import Tensor
 
@@ -59,63 +59,51 @@ class Part:
         return at if self.index is None else (self.index, *at)
 
 
-class Rows(ABC):
+@dataclass(frozen=True)
+class Rows:
     """The values of a part by rows: along its first axis, or along all axes but the last if its bytes allow that.
 
-    ``count``: the number of rows; ``width``: elements per row.
+    ``count``: the number of rows; ``width``: elements per row; ``read``: writes the values of the rows from start to stop
+    into a tensor, float32 [rows, width], contiguous.
     """
 
     count: int
     width: int
-
-    @abstractmethod
-    def read(self, start: int, stop: int, out: Tensor) -> None:
-        """Write the values of some rows into ``out``, float32 [rows, width], contiguous."""
+    read: Callable[[int, int, Tensor], None]
 
 
-class _OfLayout(Rows):
-    """Every ``step``-th row of a layout, starting at ``first``."""
+def _of_layout(layout: Layout, count: int, first: int = 0, step: int = 1) -> Rows:
+    """Return every ``step``-th row of a layout, starting at ``first``."""
+    inner = layout.shape[1:]
+    refuse_long(math.prod(inner), "its rows have {:,} elements")
 
-    def __init__(self, layout: Layout, count: int, first: int = 0, step: int = 1) -> None:
-        shape = layout.shape or (1,)
-        self.layout, self.first, self.step = layout, first, step
-        self.count, self.width = count, math.prod(shape[1:])
-        self._inner = shape[1:]
-        refuse_long(self.width, "its rows have {:,} elements")
-
-    def read(self, start: int, stop: int, out: Tensor) -> None:
-        if not self.layout.shape:
-            out.copy_(self.layout.values(None).reshape(1, 1))
-            return
-        box = slice(self.first + start * self.step, self.first + (stop - 1) * self.step + 1)
-        if self.step == 1:
-            self.layout.values(box, out.view(stop - start, *self._inner))
+    def read(start: int, stop: int, out: Tensor) -> None:
+        box = slice(first + start * step, first + (stop - 1) * step + 1)
+        if not layout.shape:
+            out.copy_(layout.values(None).reshape(1, 1))
+        elif step == 1:
+            layout.values(box, out.view(stop - start, *inner))
         else:
-            out.copy_(self.layout.values(box)[:: self.step].reshape(out.shape))
+            out.copy_(layout.values(box)[::step].reshape(out.shape))
+
+    return Rows(count, math.prod(inner), read)
 
 
-class _Held(Rows):
-    """Rows of a part that are not contiguous in the file: all are read when the first is needed."""
+def _held(layout: Layout, part: Part) -> Rows:
+    """Return rows of a part that are not contiguous in the file: all are read when the first is needed."""
+    shape = part.shape_of(layout.shape)
+    refuse_long(math.prod(layout.shape if part.index is None else layout.shape[1:]))
 
-    def __init__(self, layout: Layout, part: Part) -> None:
-        self._layout, self._part = layout, part
-        self.shape = part.shape_of(layout.shape)
-        self.count, self.width = self.shape[0], math.prod(self.shape[1:])
-        whole = layout.shape if part.index is None else layout.shape[1:]
-        refuse_long(math.prod(whole))
+    @cache
+    def values() -> Tensor:
+        found = layout.values(None) if part.index is None else layout.values(slice(part.index, part.index + 1))[0]
+        found = found.mT if part.transposed else found
+        return (found if part.rows is None else found[slice(*part.rows)]).contiguous().reshape(shape[0], -1)
 
-    @cached_property
-    def _values(self) -> Tensor:
-        index, rows = self._part.index, self._part.rows
-        if index is None:
-            values = self._layout.values(None)
-        else:
-            values = self._layout.values(slice(index, index + 1))[0]
-        values = values.mT if self._part.transposed else values
-        return (values if rows is None else values[slice(*rows)]).contiguous().reshape(self.count, -1)
+    def read(start: int, stop: int, out: Tensor) -> None:
+        out.copy_(values()[start:stop])
 
-    def read(self, start: int, stop: int, out: Tensor) -> None:
-        out.copy_(self._values[start:stop])
+    return Rows(shape[0], math.prod(shape[1:]), read)
 
 
 def rows_of(layout: Layout, part: Part) -> Rows:
@@ -129,9 +117,9 @@ def rows_of(layout: Layout, part: Part) -> Rows:
     if layout.of_part is not None:
         return _by_bytes(layout, part)
     if part.transposed or part.index is not None:
-        return _Held(layout, part)
+        return _held(layout, part)
     first, stop, step = part.rows or (0, layout.shape[0] if layout.shape else 1, 1)
-    return _OfLayout(ready(layout), len(range(first, stop, step)), first, step)
+    return _of_layout(ready(layout), len(range(first, stop, step)), first, step)
 
 
 def _by_bytes(layout: Layout, part: Part) -> Rows:
@@ -144,7 +132,7 @@ def _by_bytes(layout: Layout, part: Part) -> Rows:
     if part.transposed and layout.is_plain:
         turned = layout.changed(shape=piece.shape[::-1], fields={CODES: Numbers(piece, transposed=True)})
         start, stop, step = part.rows or (0, turned.shape[0], 1)
-        return _OfLayout(ready(turned), len(range(start, stop, step)), start, step)
+        return _of_layout(ready(turned), len(range(start, stop, step)), start, step)
     if part.rows is not None and not part.transposed:
         start, stop, step = part.rows
         piece = _cut(piece, start, stop, (stop - start, *piece.shape[1:]))
@@ -152,9 +140,9 @@ def _by_bytes(layout: Layout, part: Part) -> Rows:
         piece = replace(piece, shape=(math.prod(piece.shape[:-1]), piece.shape[-1]))
     cut = layout.of_part(piece)
     if part.transposed:
-        return _Held(cut, replace(part, index=None))
+        return _held(cut, replace(part, index=None))
     count = piece.shape[0] if piece.shape else 1
-    return _OfLayout(cut, -(-count // step), 0, step)
+    return _of_layout(cut, -(-count // step), 0, step)
 
 
 def _cut(piece: StoredTensor, start: int, stop: int, shape: Shape) -> StoredTensor:

@@ -123,7 +123,13 @@ def open_gguf(source: ByteSource) -> Container:
 
 def _spans(header: GgufHeader, source: ByteSource) -> list[tuple[int, int]]:
     """Check where the tensors are in the file; return the first byte of each, and the one after its last."""
-    begins = [_begin(tensor, header, source) for tensor in header.tensors]
+    for tensor in header.tensors:
+        if tensor.offset % header.alignment:
+            raise QuantError(
+                f"In {named(source.name)}, the tensor {named(tensor.name)} begins at the offset {tensor.offset:,}, which is "
+                f"not a multiple of the alignment {header.alignment}; convert the model again."
+            )
+    begins = [header.data + tensor.offset for tensor in header.tensors]
     order = sorted(range(len(begins)), key=lambda i: begins[i])
     ends = [0] * len(begins)
     for place, i in enumerate(order):
@@ -143,15 +149,6 @@ def _spans(header: GgufHeader, source: ByteSource) -> list[tuple[int, int]]:
             f"{source.size:,} of the expected {max(ends):,} bytes; download it again."
         )
     return list(zip(begins, ends, strict=True))
-
-
-def _begin(tensor: GgufTensor, header: GgufHeader, source: ByteSource) -> int:
-    if tensor.offset % header.alignment:
-        raise QuantError(
-            f"In {named(source.name)}, the tensor {named(tensor.name)} begins at the offset {tensor.offset:,}, which is "
-            f"not a multiple of the alignment {header.alignment}; convert the model again."
-        )
-    return header.data + tensor.offset
 
 
 def _size(tensor: GgufTensor, source: ByteSource) -> int | None:

@@ -140,18 +140,13 @@ class GgufTensor:
 class GgufHeader:
     """Metadata by key (numbers, texts, lists of them, or `LongArray`), and the tensors in the file's order.
 
-    ``num_bytes``: of the header; ``data``: where the tensors' data begin in the file.
+    ``data``: where the tensors' data begin in the file, a multiple of ``alignment``.
     """
 
     metadata: dict[str, Any]
     tensors: tuple[GgufTensor, ...]
-    num_bytes: int
+    data: int
     alignment: int
-
-    @property
-    def data(self) -> int:
-        """The first byte of the tensors' data in the file."""
-        return -(-self.num_bytes // self.alignment) * self.alignment
 
 
 def read_gguf_header(source: ByteSource) -> GgufHeader:
@@ -179,7 +174,9 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
                 "convert the model again."
             )
         tensors[tensor.name] = tensor
-    return GgufHeader(metadata, tuple(tensors.values()), cursor.position, _alignment(metadata, source.name))
+    alignment = _alignment(metadata, source.name)
+    data = -(-cursor.position // alignment) * alignment
+    return GgufHeader(metadata, tuple(tensors.values()), data, alignment)
 
 
 def _read_counts(cursor: Cursor) -> tuple[int, int]:

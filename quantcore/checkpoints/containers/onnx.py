@@ -147,9 +147,9 @@ class Initializer:
             if not isinstance(value, tuple):
                 found.append(value)
             elif _DATA[number]:
-                found += np.frombuffer(
-                    self._message.source.read(*_whole(value, _DATA[number])), _DATA[number]
-                ).tolist()
+                dtype = np.dtype(_DATA[number])
+                data = self._message.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
+                found += np.frombuffer(data, dtype).tolist()
             else:
                 found += self._message.varints(value)
         width = max(1, kind.bits // 8)
@@ -163,12 +163,6 @@ class Initializer:
                 f"The initializer {short(self.name, 80)} does not have as many numbers as its shape claims."
             )
         return array.view(np.uint8).data
-
-
-def _whole(span: Span, dtype: str) -> tuple[int, int]:
-    """Return the offset and size of the whole numbers in a span."""
-    size = np.dtype(dtype).itemsize
-    return span[0], (span[1] - span[0]) // size * size
 
 
 @dataclass(frozen=True)

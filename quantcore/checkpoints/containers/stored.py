@@ -91,12 +91,14 @@ class StoredTensor:
         shape = tuple(s.stop - s.start for s in cut)
         if math.prod(shape) == 0:
             return np.empty(shape, dtype)
-        runs = _Runs.of(self.shape, cut, self.itemsize)
-        if runs.count == 1 or runs.stride - runs.size <= max(self.source.gap, runs.size):
-            return self._joined(runs, shape, dtype)
-        found = np.empty((runs.count, runs.size), np.uint8)
-        for i in range(runs.count):
-            found[i] = self.source.read(self.offset + runs.start + i * runs.stride, runs.size)
+        start, size, stride, count = _runs(self.shape, cut, self.itemsize)
+        if count == 1 or stride - size <= max(self.source.gap, size):  # with what is between them, in one read
+            data = np.frombuffer(self.source.read(self.offset + start, (count - 1) * stride + size), np.uint8)
+            strided = np.lib.stride_tricks.as_strided(data, (count, size), (stride, 1))
+            return np.ascontiguousarray(strided).view(dtype).reshape(shape)
+        found = np.empty((count, size), np.uint8)
+        for i in range(count):
+            found[i] = self.source.read(self.offset + start + i * stride, size)
         return found.view(dtype).reshape(shape)
 
     def _rows(self, rows: slice, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -105,15 +107,6 @@ class StoredTensor:
         size = dtype.itemsize * math.prod(self.shape[1:])
         data = self.source.read(self.offset + rows.start * size, (rows.stop - rows.start) * size)
         return np.frombuffer(data, dtype).reshape(rows.stop - rows.start, *self.shape[1:])
-
-    def _joined(self, runs: "_Runs", shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """Read the runs and what is between them in one read."""
-        span = (runs.count - 1) * runs.stride + runs.size
-        data = np.frombuffer(self.source.read(self.offset + runs.start, span), np.uint8)
-        if runs.count == 1:
-            return data.view(dtype).reshape(shape)
-        strided = np.lib.stride_tricks.as_strided(data, (runs.count, runs.size), (runs.stride, 1))
-        return np.ascontiguousarray(strided).view(dtype).reshape(shape)
 
     def numbers(self, box: Slices = (), widened: bool = True) -> Tensor:
         """Return its elements, or a box of them: floats as float32, unless not ``widened``, integers as they are."""
@@ -149,33 +142,24 @@ class _Copy(MemorySource):
         return super().read(offset - self._start, size)
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """A box of a row-major array as runs of bytes at equal distances."""
+def _runs(shape: tuple[int, ...], cut: list[slice], itemsize: int) -> tuple[int, int, int, int]:
+    """Return a box of a row-major array as runs of bytes at equal distances: the start of the first, size, stride and count.
 
-    start: int
-    size: int
-    stride: int
-    count: int
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...], cut: list[slice], itemsize: int) -> "_Runs":
-        """Return the runs of a box that is cut along at most two axes, the first of them axis 0."""
-        inner = [itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape))]
-        for s, n in zip(cut, shape, strict=True):
-            _check(s, n)
-        partial = [i for i, (s, n) in enumerate(zip(cut, shape, strict=True)) if (s.start, s.stop) != (0, n)]
-        start = sum(s.start * size for s, size in zip(cut, inner, strict=True))
-        if not partial or partial == [0]:
-            total = itemsize * math.prod(s.stop - s.start for s in cut)
-            return cls(start, total, total, 1)
-        last = partial[-1]
-        if partial not in ([last], [0, last]):
-            raise QuantError("A box of a stored tensor can only be cut along axis 0 and one more axis.")
-        size = (cut[last].stop - cut[last].start) * inner[last]
-        stride = inner[last] * shape[last]
-        count = math.prod(s.stop - s.start for s in cut[:last])
-        return cls(start, size, stride, count)
+    The box is cut along at most two axes, the first of them axis 0.
+    """
+    inner = [itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    for s, n in zip(cut, shape, strict=True):
+        _check(s, n)
+    partial = [i for i, (s, n) in enumerate(zip(cut, shape, strict=True)) if (s.start, s.stop) != (0, n)]
+    start = sum(s.start * size for s, size in zip(cut, inner, strict=True))
+    if not partial or partial == [0]:
+        total = itemsize * math.prod(s.stop - s.start for s in cut)
+        return start, total, total, 1
+    last = partial[-1]
+    if partial not in ([last], [0, last]):
+        raise QuantError("A box of a stored tensor can only be cut along axis 0 and one more axis.")
+    size = (cut[last].stop - cut[last].start) * inner[last]
+    return start, size, inner[last] * shape[last], math.prod(s.stop - s.start for s in cut[:last])
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def steps(
             yield Step(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
-            check.summary = known[name] = replace(check.summary, damaged=check.found_errors)
+            check.summary = known[name] = replace(check.summary, damaged=any(f.severity == "error" for f in check.findings))
         if check.measure is not None:
             measured[name] = check.measure
         yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
@@ -142,11 +142,6 @@ class _Check:
         self.findings: list[CheckpointFinding] = []
         self.summary: Summary | None = None
         self.measure: Measure | None = None
-
-    @property
-    def found_errors(self) -> bool:
-        """Whether the weight is damaged."""
-        return any(finding.severity == "error" for finding in self.findings)
 
     def run(self) -> Iterator[float]:
         """Yield the fraction that is done, 0 to 1."""

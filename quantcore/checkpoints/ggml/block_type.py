@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.ggml.fields import Bits, Bytes, Field
-from quantcore.checkpoints.ggml.levels import CodePart, Fields, Levels
+from quantcore.checkpoints.ggml.levels import Fields, Levels
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, run
 
@@ -74,18 +74,10 @@ class BlockType:
             field.pack(fields[field.name], blocks)
         return blocks
 
-    def codes(self, fields: Fields) -> npt.NDArray[Any]:
-        """The code of each element, [blocks, elements]."""
-        return self.levels.codes(fields)
-
-    def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
-        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
-        return self.levels.zero_point(fields)
-
     @cached_property
     def zero_points(self) -> int:
         """How many zero points a block has, each of a run of elements; 0 if nothing is subtracted from codes."""
-        found = self.zero_point(self.unpack(np.zeros(self.num_bytes, np.uint8)))
+        found = self.levels.zero_point(self.unpack(np.zeros(self.num_bytes, np.uint8)))
         return 0 if found is None else int(found.shape[1])
 
     @property
@@ -134,10 +126,6 @@ class BlockType:
         if self.min_of is not None:
             mins = _computed(self.min_of, fields).unsqueeze(-1)
             (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
-
-    def code_parts(self, element: int) -> tuple[CodePart, ...]:
-        """The bits that determine the code of an element: its own, or bits that it shares with neighbors."""
-        return self.levels.parts(element)
 
     def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
         """Where in the block the bits of one entry of a field are, the lowest first.

@@ -29,31 +29,20 @@ def find(release: Release) -> Iterator[Layout]:
     exceptions, patterns = section(config, "extra_config"), Patterns()
     make: Make = awq.layout_of if "awq" in packing else gptq.layout_of
     # the ``version`` in the config is AutoRound's, not AWQ's, and there is no checkpoint_format
-    version = {"version": "gemm", "checkpoint_format": "gptq" if "auto_gptq" in packing else "gptq_v2"}
+    config_of_all = {**config, "version": "gemm", "checkpoint_format": "gptq" if "auto_gptq" in packing else "gptq_v2"}
+
+    def made(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+        return make(module, pieces, {**config_of_all, **_exception(module, exceptions, patterns)})
+
     for module, pieces in release.modules_with(*NAMES):
         own = {name: pieces[name] for name in (*NAMES, "g_idx") if name in pieces}
-        yield attempt(
-            f"{module}.weight",
-            own,
-            partial(_made, make, module, own, {**config, **version}, exceptions, patterns),
-        )
+        yield attempt(f"{module}.weight", own, partial(made, module, own))
     yield from fp8.find(release)
     yield from compressed_tensors.find(replace(release, quantization=_as_groups(config)))
 
 
-def _made(
-    make: Make,
-    module: str,
-    pieces: Mapping[str, StoredTensor],
-    config: Mapping[str, Any],
-    exceptions: Mapping[str, Any],
-    patterns: Patterns,
-) -> Layout:
-    """Return the layout of a module, with the exceptions that the config makes for it."""
-    return make(module, pieces, {**config, **_exception(module, exceptions, patterns)})
-
-
 def _exception(module: str, exceptions: Mapping[str, Any], patterns: Patterns) -> Mapping[str, Any]:
+    """Return the exceptions that the config makes for a module."""
     if module in exceptions:
         return section(exceptions, module)
     for pattern in exceptions:

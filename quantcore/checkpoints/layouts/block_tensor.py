@@ -29,23 +29,14 @@ from quantcore.expressions import Expression, Let
 _AT_ONCE, _AT_ONCE_REMOTE = 1 << 18, 1 << 24
 
 
-class LazyFields(Mapping[str, npt.NDArray[Any]]):
-    """The fields of blocks, each unpacked on access: reading scales does not unpack codes."""
+class LazyFields(dict[str, npt.NDArray[Any]]):
+    """The fields of blocks, [blocks, entries] each, unpacked on access: reading scales does not unpack codes."""
 
     def __init__(self, kind: BlockType, blocks: npt.NDArray[np.uint8]) -> None:
         self._kind, self._blocks = kind, blocks
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """The numbers of a field, [blocks, entries]."""
+    def __missing__(self, name: str) -> npt.NDArray[Any]:
         return self._kind.field(name).unpack(self._blocks)
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of the fields."""
-        return (field.name for field in self._kind.fields)
-
-    def __len__(self) -> int:
-        """How many fields there are."""
-        return len(self._kind.fields)
 
 
 @dataclass(frozen=True)
@@ -133,7 +124,7 @@ class BlockTensor:
 
     def _fields_of_codes(self, fields: Fields, codes: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """Return the changed fields that hold the codes, for types that have no field of codes."""
-        before = self.kind.codes(fields)
+        before = self.kind.levels.codes(fields)
         if (before == codes).all():
             return {}
         # two bytes may have the same digits: where the digits are unchanged, the file's byte is kept
@@ -201,7 +192,7 @@ class BlockField(Unsigned):
 
     def _make(self, fields: Fields) -> npt.NDArray[Any]:
         if self.name == CODES:
-            return self.tensor.kind.codes(fields)
+            return self.tensor.kind.levels.codes(fields)
         found = fields[self.name]
         if found.dtype.kind == "f":
             return found.astype(np.float32)
@@ -216,7 +207,7 @@ class BlockField(Unsigned):
         if self.name != CODES:
             return list(kind.locate(self.name, entry))
         return [
-            bits for part in kind.code_parts(entry) for bits in kind.locate(part.field, part.entry, part.bits)
+            bits for part in kind.levels.parts(entry) for bits in kind.locate(part.field, part.entry, part.bits)
         ]
 
     def encode(self, numbers: Tensor) -> bytes:

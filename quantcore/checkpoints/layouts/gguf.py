@@ -88,17 +88,21 @@ def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTens
     size = kind.elements
     names = dict.fromkeys((CODES, *(field.name for field in kind.fields)))
     fields: dict[str, Field] = {role: BlockField(tensor, role) for role in names}
+    coded = _ELEMENTS.get(kind.name) or IntFormat(kind.field(CODES).bits, signed=False)
     blocks = "super-blocks" if kind.sub_block < size else "blocks"
     derived = {SCALE: kind.scale_of} | ({} if kind.min_of is None else {MIN: kind.min_of})
     return Layout(
         name, piece.shape, torch.float32, {"": piece}, fields,
-        "gguf", f"gguf {kind.name} {blocks} of {size}", _element(kind), PerGroup(size // kind.runs),
+        "gguf", f"gguf {kind.name} {blocks} of {size}", coded, PerGroup(size // kind.runs),
         is_symmetric=kind.min_of is None and not kind.name.startswith("IQ1"),
-        added=None if kind.min_of is None else (MIN, kind.min_sign), derived=derived, level_at=partial(_level, kind),
-        in_codes=frozenset({CODES, *(part.field for part in kind.code_parts(0))}), symbols={CODES: kind.levels.symbol},
+        added=None if kind.min_of is None else (MIN, kind.min_sign), derived=derived,
+        level_at=lambda index: kind.levels.expression(index[-1] % kind.elements),
+        in_codes=frozenset({CODES, *(part.field for part in kind.levels.parts(0))}), symbols={CODES: kind.levels.symbol},
         remarks=_stored_apart(apart) if piece.dtype == "NVFP4" and apart is not None else (),
-        checks=_checks if kind.name == "MXFP4" else None, rivals=_rivals, narrowed=torch.float16, block_type=kind.name,
-        of_part=lambda part: in_blocks(name, part, kind, apart), computed=_computed(tensor), fast=_values, write=lambda numbers: {piece.name: tensor.encode(numbers)},
+        checks=(lambda own: e8m0_nan(own.fields["scale_code"])) if kind.name == "MXFP4" else None,
+        rivals=_rivals, narrowed=torch.float16, block_type=kind.name,
+        of_part=lambda part: in_blocks(name, part, kind, apart), computed=_computed(tensor), fast=_values,
+        write=lambda numbers: {piece.name: tensor.encode(numbers)},
     )  # fmt: skip
 
 
@@ -107,11 +111,6 @@ def kind_of(layout: Layout) -> BlockType:
     codes = layout.fields[CODES]
     assert isinstance(codes, BlockField)
     return codes.tensor.kind
-
-
-def _element(kind: BlockType) -> Format:
-    """Integers, FP4, or indices into a table."""
-    return _ELEMENTS.get(kind.name) or IntFormat(kind.field(CODES).bits, signed=False)
 
 
 def _computed(tensor: BlockTensor) -> dict[str, Callable[[Rows], Tensor]]:
@@ -123,7 +122,7 @@ def _computed(tensor: BlockTensor) -> dict[str, Callable[[Rows], Tensor]]:
     kind = tensor.kind
     found: dict[str, Callable[[Rows], Tensor]] = {SCALE: partial(_parameter, tensor, kind.scale)}
     if kind.zero_points:
-        found[ZERO_POINT] = partial(_parameter, tensor, kind.zero_point)
+        found[ZERO_POINT] = partial(_parameter, tensor, kind.levels.zero_point)
     if kind.min_of is not None:
         found[MIN] = partial(_parameter, tensor, kind.min)
     return found
@@ -140,10 +139,6 @@ def _parameter(tensor: BlockTensor, make: Callable[[Fields], npt.NDArray[Any] | 
     return tensor.numbers(rows, runs, spread)
 
 
-def _level(kind: BlockType, index: tuple[int, ...]) -> Expression:
-    return kind.levels.expression(index[-1] % kind.elements)
-
-
 def _values(layout: Layout, rows: Rows, out: Tensor | None) -> Tensor:
     """The values of some rows, float32, as ggml's `dequantize_row_*` compute them."""
     codes = layout.fields[CODES]
@@ -158,10 +153,6 @@ def _stored_apart(scale: StoredTensor) -> tuple[Statement, ...]:
         "ggml's dequantization."
     )
     return (Statement("stored_apart", "note", words, {"scale": named(scale.name)}),)
-
-
-def _checks(layout: Layout) -> Iterator[Statement]:
-    yield from e8m0_nan(layout.fields["scale_code"])
 
 
 def _rivals(layout: Layout) -> Iterator[Reading]:

@@ -178,18 +178,15 @@ def _described(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
             )
     codes = Reshaped(_codes(pieces["W_q"], meta, reshaped), shape)
     per = f"per_flat_group({size})" if size else "per_tensor" if one else f"per_channel({1 - meta.axis})"
+    # the elements of a group in columns are not adjacent, so each is a block of its own
+    columns: Granularity = PerBlock((1,) * len(shape)) if size else PerChannel(1)
     storage = words("hqq", f"int{bits}", per, f"axis {meta.axis}", "asymmetric")
     return Layout(
         name, shape, dtype, pieces, {CODES: codes, SCALE: scale, ZERO_POINT: zero},
         "hqq", storage, IntFormat(max(2, bits), signed=False),  # 1-bit codes are the codes 0 and 1 of two bits
-        _columns(shape, size) if strided else PER_TENSOR if one else PerFlatGroup(size) if size else PerChannel(0),
+        columns if strided else PER_TENSOR if one else PerFlatGroup(size) if size else PerChannel(0),
         rounds_each=True, columns=reshaped[1] if strided else 0, rivals=_rivals,
     )  # fmt: skip
-
-
-def _columns(shape: Shape, size: int | None) -> Granularity:
-    """Columns; the elements of a group are not adjacent, so each is a block of its own."""
-    return PerBlock((1,) * len(shape)) if size else PerChannel(1)
 
 
 def _reshaped(name: str, shape: Shape, size: int | None, axis: int) -> Shape:

@@ -32,7 +32,7 @@ from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let, Name
-from quantcore.formats import FloatFormat, Format, parse_format
+from quantcore.formats import FloatFormat, parse_format
 from quantcore.granularity import Blocks, Granularity, PerBlock, PerChannel, PerGroup, PerTensor, Shape
 from quantcore.notation import write_call
 
@@ -290,7 +290,8 @@ def _layout(
         fields[ZERO_POINT] = codes_of(pieces["zero_point"], (1,) * len(grid) if one else grid, kind)
     symmetry = "asymmetric" if ZERO_POINT in fields else "symmetric"
     of_blocks = write_call(blocks) if "scale" in pieces else ""
-    coded = _format(name, kind)
+    none = f"{named(name)} is {kind.name}, so it has no codes; read its values."
+    coded = none if kind.bits > 16 else parse_format(kind.name)
     if isinstance(coded, str):  # of a bias, such as int32
         level = Q - Z if ZERO_POINT in fields else Q
         own_value = Let(VALUE, level * S if of_blocks else level)
@@ -301,10 +302,3 @@ def _layout(
         "onnx", words("onnx", kind.name, of_blocks, symmetry if of_blocks and "int" in kind.name else ""), coded, blocks,
         level=float_level(coded) if isinstance(coded, FloatFormat) else Q, derived=derived, own_value=own_value,
     )  # fmt: skip
-
-
-def _format(name: str, kind: OnnxType) -> Format | str:
-    """Return the type of the stored tensor, or why its numbers are no codes: they have more than 16 bits."""
-    if kind.bits > 16:
-        return f"{named(name)} is {kind.name}, so it has no codes; read its values."
-    return parse_format(kind.name)

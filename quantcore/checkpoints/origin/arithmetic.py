@@ -201,11 +201,5 @@ def _plain(text: str) -> str:
 
 def _read(number: StoredNumber) -> str:
     """Return the call that reads a number's bits."""
-    runs: list[list[int]] = []
-    for byte, bit in number.place.bits:
-        if runs and runs[-1][0] == byte and sum(runs[-1][1:]) == bit:
-            runs[-1][2] += 1
-        else:
-            runs.append([byte, bit, 1])
-    listed = ", ".join(f"({byte}, {low}, {count})" for byte, low, count in runs)
+    listed = ", ".join(f"({byte}, {low}, {high - low + 1})" for byte, low, high in number.place.runs)
     return f"stored({number.place.file!r}, {listed})"

@@ -127,22 +127,15 @@ def _counted(layout: Layout, others: tuple[Layout, ...], rows: slice) -> list[in
     if rows.stop <= rows.start or prod(layout.shape[1:]) > _MOST:
         return [None] * len(others)
     found = [0 if other.shape == layout.shape else None for other in others]
-    for box in _boxes(layout.shape, rows):
+    step = _at_once(layout.shape)
+    boxes = [slice(start, min(start + step, rows.stop)) for start in range(rows.start, rows.stop, step)]
+    for box in boxes if layout.shape else (None,):
         mine = layout.values(box)
         for i, (other, count) in enumerate(zip(others, found, strict=True)):
             if count is not None:
                 theirs = other.values(box)
                 found[i] = count + int(((mine != theirs) & ~(mine.isnan() & theirs.isnan())).sum())
     return found
-
-
-def _boxes(shape: tuple[int, ...], rows: slice) -> Iterator[slice | None]:
-    if not shape:
-        yield None
-        return
-    step = _at_once(shape)
-    for start in range(rows.start, rows.stop, step):
-        yield slice(start, min(start + step, rows.stop))
 
 
 def _at_once(shape: tuple[int, ...]) -> int:

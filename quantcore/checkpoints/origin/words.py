@@ -208,18 +208,6 @@ def index_text(index: Sequence[Any]) -> str:
     return f"({', '.join(str(int(i)) for i in index)})"
 
 
-def put_together(words: Sequence[Word], place: Place) -> int:
-    """Return a number from the bits of its words."""
-    numbers = [(word.offset, len(word.data), word.number) for word in words]
-    found = 0
-    for at, (byte, bit) in enumerate(place.bits):
-        for start, size, number in numbers:
-            if 0 <= byte - start < size:
-                found |= (number >> 8 * (byte - start) + bit & 1) << at
-                break
-    return found
-
-
 @dataclass(frozen=True)
 class StoredNumber:
     """One number in a file.
@@ -246,7 +234,8 @@ def read_number(role: str, symbol: str, field: Field, place: Place) -> StoredNum
         QuantError: the file can't be read.
     """
     words = words_of(field, place)
-    raw = put_together(words, place)
+    data = {word.offset + i: byte for word in words for i, byte in enumerate(word.data)}
+    raw = sum((data[byte] >> bit & 1) << at for at, (byte, bit) in enumerate(place.bits))
     value, meaning, python = _meaning(raw, field.kept_as, len(place.bits))
     return StoredNumber(role, symbol, place, words, raw, value, meaning, python)
 

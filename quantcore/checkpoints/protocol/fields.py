@@ -42,23 +42,23 @@ class Place:
         """The first byte of the file that holds some of it."""
         return min(byte for byte, _ in self.bits)
 
+    @property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """(byte, lowest, highest) of bits of a byte that follow one another."""
+        found: list[tuple[int, int, int]] = []
+        for byte, bit in self.bits:
+            if found and found[-1][0] == byte and found[-1][2] == bit - 1:
+                found[-1] = (byte, found[-1][1], bit)
+            else:
+                found.append((byte, bit, bit))
+        return found
+
     def __str__(self) -> str:
         ranges = ", ".join(
             f"byte {byte:,} bit {low}" if low == high else f"byte {byte:,} bits {low}–{high}"
-            for byte, low, high in _ranges(self.bits)
+            for byte, low, high in self.runs
         )
         return f"{self.file}, {self.tensor}: {ranges}"
-
-
-def _ranges(bits: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Join bits of a byte that follow one another into (byte, lowest, highest)."""
-    found: list[tuple[int, int, int]] = []
-    for byte, bit in bits:
-        if found and found[-1][0] == byte and found[-1][2] == bit - 1:
-            found[-1] = (byte, found[-1][1], bit)
-        else:
-            found.append((byte, bit, bit))
-    return found
 
 
 class Field(Protocol):

@@ -168,7 +168,7 @@ class Layout(Record):
             found = {role: self._in_blocks(role, grid) for role in parameters}
             return {role: number for role, number in found.items() if number is not None}
 
-        self._by_parts(slice(first, last), levels, out, of, compute)
+        self._spreading(slice(first, last)).run(of, levels, out, compute)
         return out
 
     def as_matrix(self) -> "Layout":
@@ -200,21 +200,12 @@ class Layout(Record):
         def copy(numbers: Mapping[str, Tensor], part: Tensor, target: Tensor) -> None:
             target.copy_(numbers[SCALE].expand_as(target))
 
-        self._by_parts(rows, out, out, lambda grid: {SCALE: parameter(None if self.columns else grid)}, copy)
+        self._spreading(rows).run(lambda grid: {SCALE: parameter(None if self.columns else grid)}, out, out, copy)
         return out
 
-    def _by_parts(
-        self,
-        rows: slice,
-        codes: Tensor,
-        out: Tensor,
-        parameters: Callable[[slice], dict[str, Tensor]],
-        compute: Callable[[Mapping[str, Tensor], Tensor, Tensor], None],
-    ) -> None:
+    def _spreading(self, rows: slice) -> Spreading:
         index = None if self.columns else self.group_index()
-        spreading = Spreading(self.blocks, index, rows.start, rows.stop, self.columns)
-        for part in spreading.parts():
-            spreading.run(part, parameters(part.grid), codes, out, compute)
+        return Spreading(self.blocks, index, rows.start, rows.stop, self.columns)
 
     def _levels(self, rows: Rows, out: Tensor) -> Tensor:
         """Return the integers that codes are, or write what they stand for into ``out``."""

@@ -170,20 +170,17 @@ class Record:
         """Return the record without one of its fields."""
         return replace(self, fields={key: kept for key, kept in self.fields.items() if key != role})
 
-    @property
+    @cached_property
     def element(self) -> Format:
         """What a code is: an integer, the bits of a small float, or an index into a codebook.
 
         Raises:
             QuantError: there are no codes.
         """
-        if isinstance(self._coded, str):
-            raise QuantError(self._coded)
-        return self._coded
-
-    @cached_property
-    def _coded(self) -> Format | str:
-        return self.coded() if callable(self.coded) else self.coded
+        coded = self.coded() if callable(self.coded) else self.coded
+        if isinstance(coded, str):
+            raise QuantError(coded)
+        return coded
 
     @property
     def is_plain(self) -> bool:

@@ -1,6 +1,6 @@
 """Parameters of blocks, shaped to broadcast with the codes of some rows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,6 +12,8 @@ from quantcore.granularity import Blocks
 from quantcore.numerics import like
 
 Numbers = Mapping[str, Tensor]  # parameters by name
+Given = Callable[[slice], Numbers]  # those of some rows of blocks; of columns, those of all of them
+Compute = Callable[[Numbers, Tensor, Tensor], None]  # of parameters that broadcast, codes, and values to be written
 
 
 class Parameters(NamedTuple):
@@ -24,18 +26,6 @@ class Parameters(NamedTuple):
     def each(self, change: Callable[[Tensor], Tensor]) -> "Parameters":
         """Return the changed parameters."""
         return Parameters(*(None if p is None else change(p) for p in self))
-
-
-class Part(NamedTuple):
-    """Some of the codes of the rows, whose blocks all have the same width.
-
-    ``elements``: a range of the flattened rows if blocks are not boxes, else None, for all; ``grid``: the rows of
-    their blocks; ``width``: elements per block along the last axis.
-    """
-
-    elements: slice | None
-    grid: slice
-    width: int
 
 
 @dataclass(frozen=True)
@@ -52,45 +42,21 @@ class Spreading:
     last: int
     columns: int = 0
 
-    def parts(self) -> Iterator[Part]:
-        """Cut the rows so that parameters can be broadcast."""
+    def run(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
+        """Compute the values of codes, in parts whose blocks all have the same width along the last axis."""
+        boxes = self.blocks.blocked_shape == self.blocks.shape and not self.columns
+        (self._boxes if boxes else self._runs)(parameters, codes, out, compute)
+
+    def _boxes(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
+        """Blocks that are boxes, of which the last along an axis may be shorter."""
         shape, block = self.blocks.shape, self.blocks.block
-        if self.blocks.blocked_shape == shape and not self.columns:
-            height = block[0] if shape else 1
-            grid = slice(self.first // height, -(-self.last // height))
-            yield Part(None, grid, block[-1] if len(shape) > 1 else 1)
-            return
-        inner = shape[1] if self.columns else self.blocks.blocked_shape[0] // max(1, shape[0])
-        start, stop, size = self.first * inner, self.last * inner, self.columns or block[0]
-        # a run that began in an earlier row, whole runs, and one that continues in a later row
-        cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
-        for a, b in pairwise(cuts):
-            width = min(size, b - a)
-            groups = slice(a % size, a % size + width) if self.columns else slice(a // size, -(-b // size))
-            yield Part(slice(a - start, b - start), groups, width)
-
-    def run(
-        self, part: Part, numbers: Numbers, codes: Tensor, out: Tensor, compute: Callable[[Numbers, Tensor, Tensor], None]
-    ) -> None:
-        """Compute the values of a part's codes, in runs of one block along the last axis; the last may be shorter.
-
-        Args:
-            numbers: the parameters of the part's blocks; those of columns are of all of them.
-            compute: (parameters that broadcast, codes, values to be written).
-        """
-        if part.elements is not None:
-            codes, out = (t.view(-1)[part.elements].view(-1, part.width) for t in (codes, out))
-            if self.columns:
-                numbers = {name: p if p.numel() == 1 else p.view(1, -1)[:, part.grid] for name, p in numbers.items()}
-            else:
-                numbers = {name: p.unsqueeze(-1) for name, p in numbers.items()}
-            return compute(numbers, codes, out)
-        numbers = {name: self._of_rows(p, part.grid) for name, p in numbers.items()}
+        height, width = block[0] if shape else 1, block[-1] if len(shape) > 1 else 1
+        grid = slice(self.first // height, -(-self.last // height))
+        numbers = {name: self._of_rows(p, grid) for name, p in parameters(grid).items()}
         if self.index is not None:
             return compute({name: self._of_elements(p, name, out) for name, p in numbers.items()}, codes, out)
-        if part.width == 1:
+        if width == 1:
             return compute(numbers, codes, out)
-        width = part.width
         whole = codes.shape[-1] // width * width
         for elements, groups, size in (
             (slice(0, whole), slice(0, whole // width), width),
@@ -100,6 +66,21 @@ class Spreading:
                 split = [t[..., elements].view(*t.shape[:-1], -1, size) for t in (codes, out)]
                 compute({name: p[..., groups].unsqueeze(-1) for name, p in numbers.items()}, *split)
         return None
+
+    def _runs(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
+        """Blocks that are runs of the flat weight, or whose elements take turns in it."""
+        inner = self.blocks.shape[1] if self.columns else self.blocks.blocked_shape[0] // max(1, self.blocks.shape[0])
+        start, stop, size = self.first * inner, self.last * inner, self.columns or self.blocks.block[0]
+        # a run that began in an earlier row, whole runs, and one that continues in a later row
+        cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
+        for a, b in pairwise(cuts):
+            width = min(size, b - a)
+            if self.columns:
+                groups = slice(a % size, a % size + width)
+                numbers = {n: p if p.numel() == 1 else p.view(1, -1)[:, groups] for n, p in parameters(groups).items()}
+            else:
+                numbers = {n: p.unsqueeze(-1) for n, p in parameters(slice(a // size, -(-b // size))).items()}
+            compute(numbers, *(t.view(-1)[a - start : b - start].view(-1, width) for t in (codes, out)))
 
     def _of_rows(self, parameter: Tensor, grid: slice) -> Tensor:
         """Return parameters of boxes with one row for each row of the weight; a single number broadcasts."""

@@ -16,6 +16,7 @@ import torch
 from checkpoint_cases import case
 from checkpoint_damage import damage, exercise
 from gguf_bytes import all_types
+from releases import compressed, release
 from safetensors.torch import save_file
 
 from quantcore import QuantError
@@ -180,10 +181,8 @@ def gptq(folder, config=None, **pieces):
         "g_idx": torch.arange(64, dtype=torch.int32) // 32,
     }
     given |= pieces
-    save_file({f"m.{k}": v for k, v in given.items() if v is not None}, folder / "model.safetensors")
     settings = {"quant_method": "gptq", "bits": 4, "group_size": 32} | (config or {})
-    (folder / "config.json").write_text(json.dumps({"quantization_config": settings}))
-    return open_checkpoint(folder)
+    return release(folder, {f"m.{k}": v for k, v in given.items() if v is not None}, {"quantization_config": settings})
 
 
 GPTQ = {
@@ -238,20 +237,13 @@ def test_awq_versions_are_named(tmp_path):
 def test_shapes_that_lie(tmp_path):
     """weight_shape is stored data, so it is checked against the shape of the packed codes."""
     weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "channel"}
-    config = {
-        "quant_method": "compressed-tensors",
-        "format": "pack-quantized",
-        "config_groups": {"g": {"weights": weights}},
-    }
-    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
     for shape in ([4, 2**40], [2**40, 16], [4, 0], [4, -8], [4, 17]):
         pieces = {
             "m.weight_packed": torch.zeros(4, 2, dtype=torch.int32),
             "m.weight_scale": torch.ones(4, 1),
             "m.weight_shape": torch.tensor(shape),
         }
-        save_file(pieces, tmp_path / "model.safetensors")
-        tensor = open_checkpoint(tmp_path).tensors["m.weight"]
+        tensor = compressed(tmp_path, pieces, **weights).tensors["m.weight"]
         with pytest.raises(QuantError, match=r"m\.weight_"):
             tensor.read()
 
@@ -264,16 +256,14 @@ def test_patterns_of_a_config_can_not_take_forever(tmp_path):
         "b": {"targets": ["Linear"], "weights": weights | {"strategy": "tensor"}},
     }
     config = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": groups}
-    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
     name = "a" * 60 + "b"
     pieces = {
         f"{name}.weight_packed": torch.zeros(4, 2, dtype=torch.int32),
         f"{name}.weight_scale": torch.ones(4, 1),
         f"{name}.weight_shape": torch.tensor([4, 16]),
     }
-    save_file(pieces, tmp_path / "model.safetensors")
     start = time.process_time()
-    (problem,) = open_checkpoint(tmp_path).problems
+    (problem,) = release(tmp_path, pieces, {"quantization_config": config}).problems
     assert "pattern '(a+)+$'" in problem.sentence
     assert time.process_time() - start < 1
 

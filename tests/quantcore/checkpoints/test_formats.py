@@ -8,10 +8,11 @@ import time
 
 import numpy as np
 import pytest
+import releases
 import torch
 from checkpoint_cases import case, flipped
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from quantcore import QuantError, trace
 from quantcore.checkpoints import encode, open_checkpoint
@@ -23,10 +24,7 @@ E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -
 
 def release(folder, tensors, config=None, metadata=None):
     """A release with these stored tensors and ``config`` as its quantization_config."""
-    save_file(tensors, folder / "model.safetensors", metadata)
-    if config is not None:
-        (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    return open_checkpoint(folder)
+    return releases.release(folder, tensors, None if config is None else {"quantization_config": config}, metadata)
 
 
 def stored(name):

@@ -116,7 +116,7 @@ def test_changed_codes_are_encoded_where_they_lie(name, flip):
     again = tensor.layout.encode({"codes": other})[name]
     kind = BLOCK_TYPES[name]
     fields = kind.unpack(np.frombuffer(again, np.uint8))
-    assert np.array_equal(kind.codes(fields).reshape(codes.shape), other)
+    assert np.array_equal(kind.levels.codes(fields).reshape(codes.shape), other)
     before = np.frombuffer(tensor.layout.pieces[""].bytes(), np.uint8)
     places = {byte - tensor.layout.pieces[""].offset for byte, _ in tensor.locate(element).code.bits}
     assert set(np.flatnonzero(before != np.frombuffer(again, np.uint8)).tolist()) <= places

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, cases, sound
+from releases import compressed
 from safetensors.torch import save_file
 
 from quantcore import QuantError
@@ -56,27 +57,17 @@ def _read_bytes(checkpoint, name, rows):
 
 def _packed(out, columns, folder):
     groups = columns // 128
-    save_file(
-        {
-            "m.weight_packed": torch.arange(out * columns // 8, dtype=torch.int32).reshape(out, columns // 8),
-            "m.weight_scale": torch.rand(out, groups).bfloat16(),
-            "m.weight_shape": torch.tensor([out, columns]),
-            "p.weight": torch.rand(out, columns).half(),
-        },
-        folder / "model.safetensors",
-    )
-    weights = {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128, "strategy": "group"}
-    config = {
-        "quant_method": "compressed-tensors",
-        "format": "pack-quantized",
-        "config_groups": {"g": {"targets": ["Linear"], "weights": weights}},
+    tensors = {
+        "m.weight_packed": torch.arange(out * columns // 8, dtype=torch.int32).reshape(out, columns // 8),
+        "m.weight_scale": torch.rand(out, groups).bfloat16(),
+        "m.weight_shape": torch.tensor([out, columns]),
+        "p.weight": torch.rand(out, columns).half(),
     }
-    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+    return compressed(folder, tensors, num_bits=4, type="int", symmetric=True, group_size=128, strategy="group")
 
 
 def test_rows_read_their_bytes_alone(tmp_path):
-    _packed(512, 1024, tmp_path)
-    checkpoint = open_checkpoint(tmp_path)
+    checkpoint = _packed(512, 1024, tmp_path)
     count, values = _read_bytes(checkpoint, "m.weight", slice(100, 104))
     assert count == 4 * (1024 // 2 + 8 * 2)
     assert torch.equal(values, checkpoint.tensors["m.weight"].read()[100:104])

@@ -1,27 +1,18 @@
 """Releases written by the installed libraries in the test: widths, shapes and dtypes beyond the golden ones."""
 
 import itertools
-import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from releases import release
 
-from quantcore.checkpoints import encode, open_checkpoint
+from quantcore.checkpoints import encode
 
 HALVES = (torch.float16, torch.bfloat16)
 
 
 def weight(shape, dtype=torch.float32):
     return torch.randn(shape, generator=torch.Generator().manual_seed(7)).to(dtype)
-
-
-def opened(folder, tensors, metadata=None, config=None):
-    """A release with these stored tensors."""
-    save_file({k: v.contiguous() for k, v in tensors.items()}, folder / "model.safetensors", metadata)
-    if config is not None:
-        (folder / "config.json").write_text(json.dumps(config))
-    return open_checkpoint(folder)
 
 
 def assert_equal(checkpoint, name, wanted):
@@ -53,7 +44,7 @@ def test_hqq(bits, axis, tmp_path):
         config["weight_quant_params"] |= {"nbits": bits, "optimize": False}
         layer = HQQLinear(linear, config, compute_dtype=dtype, device="cpu", del_orig=False)
         state = {f"m.{k}": v for k, v in layer.state_dict().items() if v is not None}
-        checkpoint = opened(tmp_path, state)
+        checkpoint = release(tmp_path, state)
         assert_equal(checkpoint, "m.weight", layer.dequantize())
         assert checkpoint.format == "hqq"
 
@@ -70,7 +61,7 @@ def test_bitsandbytes(kind, nested, tmp_path):
             weight(shape, dtype), None, None, size, nested, kind, storage
         )
         own = {f"m.weight.{k}": v for k, v in state.as_dict(packed=True).items()}
-        checkpoint = opened(tmp_path, {"m.weight": packed, **own})
+        checkpoint = release(tmp_path, {"m.weight": packed, **own})
         scale = state.absmax
         if nested:
             scale = functional.dequantize_blockwise(state.absmax, state.state2) + state.offset
@@ -97,7 +88,7 @@ def test_quanto(kind, tmp_path):
         quanto.quantize(model, weights=getattr(quanto, kind))
         quanto.freeze(model)
         config = None if biased else {"hidden_size": columns}
-        checkpoint = opened(tmp_path, model.state_dict(), config=config)
+        checkpoint = release(tmp_path, model.state_dict(), config)
         assert_equal(checkpoint, "q_proj.weight", model.q_proj.weight.dequantize())
 
 
@@ -131,6 +122,6 @@ def test_torchao(tmp_path):
 
     for what, tensor in torchao_tensors():
         tensors, metadata = flatten_tensor_state_dict({"m.weight": tensor})
-        checkpoint = opened(tmp_path, tensors, metadata)
+        checkpoint = release(tmp_path, tensors, None, metadata)
         assert checkpoint.problems == (), what
         assert_equal(checkpoint, "m.weight", tensor.dequantize())

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from releases import compressed, release
 from safetensors.torch import save_file
 
 from quantcore import FLOATS
@@ -125,8 +126,7 @@ def test_files_without_a_config(tmp_path):
         "m.qzeros": torch.from_numpy(pack(zeros.astype(np.uint8), awq, 1).view(np.int32)),
         "m.scales": torch.ones(2, 32).half(),
     }
-    save_file(pieces, tmp_path / "model.safetensors")
-    tensor = open_checkpoint(tmp_path).tensors["m.weight"]
+    tensor = release(tmp_path, pieces).tensors["m.weight"]
     assert tensor.storage == "awq int4 per_group(32) asymmetric"
     assert np.array_equal(tensor.codes().numpy(), codes.T)
 
@@ -146,12 +146,8 @@ def test_both_packings_of_compressed_tensors(bits, version, order, columns, tmp_
     }
     tensors = {name: torch.from_numpy(words.view(np.int32)).contiguous() for name, words in pieces.items()}
     tensors |= {"m.weight_scale": torch.ones(20, 1), "m.weight_shape": torch.tensor([20, columns])}
-    save_file(tensors, tmp_path / "model.safetensors")
     weights = {"num_bits": bits, "type": "int", "symmetric": False, "strategy": "channel"}
-    config = {"quant_method": "compressed-tensors", "format": "pack-quantized", "version": version}
-    config |= {"config_groups": {"g": {"weights": weights}}}
-    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": config}))
-    tensor = open_checkpoint(tmp_path).tensors["m.weight"]
+    tensor = compressed(tmp_path, tensors, version=version, **weights).tensors["m.weight"]
     assert np.array_equal(tensor.codes().numpy(), codes)
     assert np.array_equal(tensor.zero_point().numpy(), zeros)
     assert np.array_equal(tensor.read().numpy(), codes - zeros)

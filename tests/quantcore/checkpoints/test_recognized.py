@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case
+from releases import release
 from safetensors.torch import load_file, save_file
 
 import quantcore as qc
@@ -19,9 +20,7 @@ def weight(shape, seed=0):
 
 
 def saved(folder, tensors, metadata=None, **config):
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors", metadata)
-    (folder / "config.json").write_text(json.dumps(config))
-    return open_checkpoint(folder)
+    return release(folder, tensors, config, metadata)
 
 
 def assert_reads(tensor, values):

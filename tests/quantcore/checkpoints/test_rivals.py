@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from checkpoint_cases import case, sound
+from checkpoint_cases import case, changed, sound
 from checkpoint_damage import damage_json, damage_safetensors
-from safetensors.torch import load_file, save_file
+from releases import compressed, release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import Heads
@@ -138,14 +138,8 @@ def test_where_a_leak_is_read_from():
 
 def with_zeros(name, folder, word):
     """The weight of a golden GPTQ checkpoint whose first word of zero points is replaced by ``word``."""
-    shutil.copytree(case(name).release, folder, dirs_exist_ok=True)
-    file = folder / "model.safetensors"
-    tensors = load_file(file)
-    tensors[Q.replace("weight", "qzeros")][0, 0] = word
-    save_file(tensors, file)
-    config = folder / "config.json"
-    config.write_text(config.read_text().replace('"sym": true', '"sym": false'))
-    return open_checkpoint(folder).tensors[Q]
+    zeros = {Q.replace("weight", "qzeros"): lambda t: t.index_put((torch.tensor(0), torch.tensor(0)), torch.tensor(word, dtype=t.dtype))}
+    return changed(name, folder, zeros, {"sym": False}).tensors[Q]
 
 
 def test_a_stored_15(tmp_path):
@@ -176,19 +170,9 @@ def test_both_packings_of_one_width(bits, columns, tmp_path):
     count = -(-columns // each)
     assert count == -(-columns * bits // 32)
     words = torch.from_numpy(np.random.default_rng(1).integers(-(2**31), 2**31, (4, count), dtype=np.int64)).int()
-    save_file(
-        {
-            "a.weight_packed": words,
-            "a.weight_scale": torch.ones(4, 1),
-            "a.weight_shape": torch.tensor([4, columns]),
-        },
-        tmp_path / "model.safetensors",
-    )
-    (tmp_path / "config.json").write_text(
-        '{"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized", "version": "0.17.0",'
-        f'"config_groups": {{"a": {{"targets": ["Linear"], "weights": {{"num_bits": {bits}, "type": "int", "strategy": "channel"}}}}}}}}}}'
-    )
-    tensor = open_checkpoint(tmp_path).tensors["a.weight"]
+    stored = {"a.weight_packed": words, "a.weight_scale": torch.ones(4, 1), "a.weight_shape": torch.tensor([4, columns])}
+    of = compressed(tmp_path, stored, version="0.17.0", num_bits=bits, type="int", strategy="channel")
+    tensor = of.tensors["a.weight"]
     found = [r for r in readings(tensor.layout) if r.key == "packing"]
     if 32 % bits == 0:
         assert not found
@@ -314,21 +298,17 @@ def _compared(folder, generator):
 
 def test_a_claimed_shape_takes_no_memory(tmp_path):
     """With HQQ's groups along columns, one element's origin does not list all elements."""
-    shutil.copytree(case("hqq_4bit_axis0").release, tmp_path, dirs_exist_ok=True)
-    file = tmp_path / "model.safetensors"
-    tensors = load_file(file)
-    tensors[Q.replace("weight", "shape")] = torch.tensor([2**38, 256])
-    save_file(tensors, file)
+    shape = {Q.replace("weight", "shape"): lambda _: torch.tensor([2**38, 256])}
     with pytest.raises(QuantError):
-        open_checkpoint(tmp_path).tensors[Q].origin((0, 0))
+        changed("hqq_4bit_axis0", tmp_path, shape).tensors[Q].origin((0, 0))
 
 
 @pytest.mark.parametrize(("linear_class", "verb", "power"), [("bitlinear", "Multiplies", -1), ("autobitlinear", "Divides", 1)])
 def test_the_other_use_of_a_scale(linear_class, verb, power, tmp_path):
     """BitNet's scale multiplies or divides, by the class of the layer: the other one is said, and its value."""
-    save_file({"m.weight": torch.zeros(2, 8, dtype=torch.uint8), "m.weight_scale": torch.tensor([4.0])}, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(f'{{"quantization_config": {{"quant_method": "bitnet", "linear_class": "{linear_class}"}}}}')
-    tensor = open_checkpoint(tmp_path).tensors["m.weight"]
+    stored = {"m.weight": torch.zeros(2, 8, dtype=torch.uint8), "m.weight_scale": torch.tensor([4.0])}
+    config = {"quantization_config": {"quant_method": "bitnet", "linear_class": linear_class}}
+    tensor = release(tmp_path, stored, config).tensors["m.weight"]
     assert float(tensor.read()[1, 3]) == -(4.0**power)  # the code 0 is -1
     (rival,) = tensor.rivals((1, 3))
     assert rival.value == -(4.0**-power)

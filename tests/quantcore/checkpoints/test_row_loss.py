@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from releases import compressed, release
+from safetensors.torch import load_file
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint, row_loss
 
@@ -47,14 +48,9 @@ def test_the_row_that_gptq_spoiled():
 
 def write(folder, name, codes, scale, values):
     """A release of one int8 weight with a scale per row by compressed-tensors, and its original."""
-    (folder / name).mkdir()
-    save_file({"l.weight": codes, "l.weight_scale": scale}, folder / name / "model.safetensors")
-    weights = '{"num_bits": 8, "type": "int", "symmetric": true, "strategy": "channel"}'
-    group = f'{{"group_0": {{"targets": ["Linear"], "weights": {weights}}}}}'
-    config = f'{{"quantization_config": {{"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {group}}}}}'
-    (folder / name / "config.json").write_text(config)
-    save_file({"l.weight": values}, folder / f"{name}.safetensors")
-    return [open_checkpoint(at).tensors["l.weight"] for at in (folder / f"{name}.safetensors", folder / name)]
+    weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
+    other = compressed(folder / name, {"l.weight": codes, "l.weight_scale": scale}, "int-quantized", **weights)
+    return [of.tensors["l.weight"] for of in (release(folder / f"{name} before", {"l.weight": values}), other)]
 
 
 def test_clipping_is_told_and_rounding_is_not(tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case
+from releases import release
 from safetensors.torch import save_file
 
 from quantcore.checkpoints import open_checkpoint
@@ -21,7 +22,6 @@ from quantcore.checkpoints.findings.walk import Assembled
 from quantcore.checkpoints.rows import TooLong
 from quantcore.errors import QuantError
 from tests.quantcore.checkpoints.comparison.test_names import gguf_release
-from tests.quantcore.checkpoints.findings.test_findings import release
 
 SHAPE = (4, 6, 10)
 PARTS = {

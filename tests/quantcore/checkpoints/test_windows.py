@@ -1,17 +1,17 @@
 """Windows: some rows of a weight as a result, bit for bit equal to the weight's, read from these rows' bytes only."""
 
-import json
 
 import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case, cases, sound
-from safetensors.torch import save_file
+from releases import release
 
 import quantcore as qc
 from quantcore.analysis import View, in_tensor, joined, map_data, step_of, value_data
 from quantcore.checkpoints import Totals, facts, listing, open_checkpoint, plane_shape
 from quantcore.checkpoints.quantized import has_codes
+from tests.quantcore.checkpoints.test_lazy import _packed
 
 Q = "model.layers.0.self_attn.q_proj.weight"
 
@@ -66,25 +66,8 @@ def test_every_kind_of_blocks_is_among_them():
     assert seen >= {"index", "elements", "stack", "matrix", "runs", "boxes True", "boxes False", "values"}
 
 
-def _packed(folder, rows, columns):
-    groups = columns // 128
-    save_file(
-        {
-            "m.weight_packed": torch.arange(rows * columns // 8, dtype=torch.int32).reshape(rows, -1),
-            "m.weight_scale": torch.ones(rows, groups),
-            "m.weight_shape": torch.tensor([rows, columns]),
-        },
-        folder / "model.safetensors",
-    )
-    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 128}
-    config = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-    config["config_groups"] = {"group_0": {"targets": ["Linear"], "weights": weights}}
-    (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
-    return open_checkpoint(folder)
-
-
 def test_only_the_rows_are_read(tmp_path):
-    checkpoint = _packed(tmp_path, 4096, 256)
+    checkpoint = _packed(4096, 256, tmp_path)
     tensor = checkpoint.tensors["m.weight"]
     _ = tensor.shape
     before = checkpoint.counter.total
@@ -93,11 +76,7 @@ def test_only_the_rows_are_read(tmp_path):
 
 
 def test_a_stack_of_plain_values_is_read_by_rows(tmp_path):
-    save_file(
-        {"experts": torch.arange(6 * 64 * 32, dtype=torch.float32).reshape(6, 64, 32)},
-        tmp_path / "a.safetensors",
-    )
-    checkpoint = open_checkpoint(tmp_path)
+    checkpoint = release(tmp_path, {"experts": torch.arange(6 * 64 * 32, dtype=torch.float32).reshape(6, 64, 32)})
     before = checkpoint.counter.total
     window = checkpoint.tensors["experts"].window((10, 12), (4,))
     assert torch.equal(

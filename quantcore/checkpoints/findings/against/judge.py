@@ -88,7 +88,7 @@ def judge(
 ) -> Iterator[tuple[CheckpointFinding, ...]]:
     """Yield what the measures of all weights show, weight by weight; those with a wrong error are read again."""
     judgement = _Judgement(measures, release, source, heads)
-    for measure in sorted(measures.values(), key=lambda measure: measure.is_plain):
+    for measure in sorted(measures.values(), key=lambda measure: measure.layout.is_plain):
         try:
             found = judgement.of(measure)
         except QuantError as reason:
@@ -101,14 +101,14 @@ class _Judgement:
         self, measures: Mapping[str, Measure], release: Opened, source: Opened, heads: Heads
     ) -> None:
         self.measures, self.release, self.source, self.heads = measures, release, source, heads
-        self.partners = {m.name: m.original_name for m in measures.values()}
+        self.partners = {m.name: m.source.name for m in measures.values()}
         self.gguf_differs = is_gguf(release) != is_gguf(source)
         # the factors of columns by which norms are divided
         self.scaled = {m.name: m.source.factors for m in measures.values() if isinstance(m.source, Rescaled)}
         self.by_row: dict[str, Tensor] = {}  # factors of rows
         self.global_scales = GlobalScales(measures)
         self.roles = alike(measures.values(), _role)
-        plain = [m for m in measures.values() if m.is_plain]
+        plain = [m for m in measures.values() if m.layout.is_plain]
         self.equal = sum(m.unequal == 0 for m in plain)
         self.plain = len(plain)
 
@@ -131,7 +131,7 @@ class _Judgement:
 
     def of_errors(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what its errors show."""
-        return self.of_plain(measure) if measure.is_plain else self.of_quantized(measure)
+        return self.of_plain(measure) if measure.layout.is_plain else self.of_quantized(measure)
 
     def of_quantized(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what is wrong with a quantized weight."""
@@ -237,7 +237,7 @@ class _Judgement:
             return [not_the_original(measure)]
         if measure.relative > _UNLIKE and not measure.bulk <= _FAR_STEPS:
             words = "{differs} from the original: {its} RMS error is {relative} times the RMS of the original."
-            original = named(measure.original_name)
+            original = named(measure.source.name)
             return [warning(measure.layout, "far_from_original", words, original=original, relative=measure.relative)]
         return []
 
@@ -257,10 +257,10 @@ class _Judgement:
         steps = [m.bulk for m in siblings if not math.isnan(m.bulk)]
         return Suspect(
             self.release.tensors[measure.name], measure.source, measure, self.release,
-            self.source, {m.name: m.original_name for m in siblings}, self.partners,
+            self.source, {m.name: m.source.name for m in siblings}, self.partners,
             statistics.median(steps) if len(steps) >= _SIBLINGS else math.nan,
             statistics.median(m.relative for m in siblings) if len(siblings) >= _SIBLINGS else math.nan,
-            self.heads.of_weight(measure.name) or self.heads.of_weight(measure.original_name), self.gguf_differs, is_far,
+            self.heads.of_weight(measure.name) or self.heads.of_weight(measure.source.name), self.gguf_differs, is_far,
         )  # fmt: skip
 
 

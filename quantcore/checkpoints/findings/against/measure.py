@@ -75,16 +75,6 @@ class Measure:
         return self.layout.name
 
     @property
-    def original_name(self) -> str:
-        """Its name in the original."""
-        return self.source.name
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is stored as its values."""
-        return self.layout.is_plain
-
-    @property
     def relative(self) -> float:
         """RMS error divided by the RMS of the original."""
         return self.sums.relative
@@ -125,7 +115,7 @@ class Measure:
             self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             if gridded:
                 self._in_steps(a, b, error, first, *(t[part] for t in gridded))
-            elif self.is_plain:
+            elif self.layout.is_plain:
                 self._plain(a, error)
 
     def _squares(self, x: Tensor, y: Tensor, error: Tensor, first: int) -> None:

@@ -55,7 +55,7 @@ def not_the_original(measure: Measure) -> CheckpointFinding:
         "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the causes "
         "tried explains it."
     )
-    original = named(measure.original_name)
+    original = named(measure.source.name)
     return error(measure.layout, "not_the_original", words, original=original, relative=measure.relative)
 
 

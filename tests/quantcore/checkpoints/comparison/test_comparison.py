@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import Case, case, sound
+from releases import release
 from safetensors.torch import save_file
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, ComparisonState, boxes, summary
 from quantcore.checkpoints.comparison.boxes import WORST
-from tests.quantcore.checkpoints.comparison.test_names import gguf_release, release
+from tests.quantcore.checkpoints.comparison.test_names import gguf_release
 
 
 def compare(original, other, threads=1, state=None):

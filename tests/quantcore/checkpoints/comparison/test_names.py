@@ -9,7 +9,7 @@ import pytest
 import torch
 from gguf_bytes import STRING, info
 from gguf_bytes import gguf as gguf_file
-from safetensors.torch import save_file
+from releases import release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Part, pair_up
@@ -48,13 +48,6 @@ def test_experts():
     assert without_expert("a.experts.12.w.weight") == ("a.experts.w.weight", 12)
     assert without_expert("blk.3.ffn_up.7.weight") == ("blk.3.ffn_up_exps.weight", 7)
     assert without_expert("model.layers.0.mlp.up_proj.weight") == ("model.layers.0.mlp.up_proj.weight", None)
-
-
-def release(folder, tensors, config=None):
-    folder.mkdir()
-    save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config or {}))
-    return open_checkpoint(folder)
 
 
 def gguf_release(path, tensors, architecture="llama", keys=()):

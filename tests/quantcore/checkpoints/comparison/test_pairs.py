@@ -1,12 +1,11 @@
 """Which tensors are paired, and what is said of the others: small releases made for each rule."""
 
-import json
 
 import pytest
 import torch
 from gguf_bytes import STRING, info
 from gguf_bytes import gguf as gguf_file
-from safetensors.torch import save_file
+from releases import release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import Comparison, pair_up
@@ -21,12 +20,8 @@ def opened(tmp_path):
     count = iter(range(100))
 
     def make(given, config=None):
-        folder = tmp_path / str(next(count))
-        folder.mkdir()
         tensors = {n: t if isinstance(t, torch.Tensor) else torch.zeros(t) for n, t in given.items()}
-        save_file(tensors, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(config or {}))
-        return open_checkpoint(folder)
+        return release(tmp_path / str(next(count)), tensors, config)
 
     return make
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from random_releases import FORMATS, written
+from random_releases import FORMATS
+from releases import release
 
 W = "model.layers.0.mlp.up_proj"
 SCALES = {"fp8": "weight_scale", "fp8_blocks": "weight_scale_inv", "nvfp4": "weight_scale", "gptq_desc_act": "scales"}
@@ -20,20 +21,20 @@ def weight(seed, shape=(64, 64)):
 
 
 def found(folder, tensors, config, against=None):
-    original = None if against is None else written(folder / "o", {f"{W}.weight": torch.from_numpy(against)}, {"model_type": "llama"})
-    errors = [f for f in written(folder / "q", tensors, config).findings(original) if f.kind == "scale_zero"]
+    original = None if against is None else release(folder / "o", {f"{W}.weight": torch.from_numpy(against)}, {"model_type": "llama"})
+    errors = [f for f in release(folder / "q", tensors, config).findings(original) if f.kind == "scale_zero"]
     return [(f.severity, f.facts["dead"], f.facts["at"]) for f in errors]
 
 
 @pytest.mark.parametrize("form", SCALES)
 def test_runs_are_counted_as_by_a_loop(form, tmp_path):
     tensors, config = stored(form, weight(1))
-    sound = written(tmp_path / "sound", tensors, config).tensors[f"{W}.weight"]
+    sound = release(tmp_path / "sound", tensors, config).tensors[f"{W}.weight"]
     assert found(tmp_path / "as it is", tensors, config) == []
     scales = tensors[f"{W}.{SCALES[form]}"]
     flat = scales.view(torch.uint8) if scales.element_size() == 1 else scales
     flat.view(-1)[3::5] = 0
-    layout = written(tmp_path / "broken", tensors, config).tensors[f"{W}.weight"].layout
+    layout = release(tmp_path / "broken", tensors, config).tensors[f"{W}.weight"].layout
     size, order = layout.blocks.block[-1], torch.arange(64)
     if layout.group_index() is not None:
         order = layout.group_index().argsort(stable=True)

@@ -1,15 +1,12 @@
 """Findings on checkpoints: corrupt cases are reported, sound ones are not, and the provenance is right."""
 
-import json
-import shutil
 import time
 
 import numpy as np
 import pytest
 import torch
-from checkpoint_cases import case, cases, sound
-from safetensors import safe_open
-from safetensors.torch import save_file
+from checkpoint_cases import case, cases, changed, sound
+from releases import compressed, release
 
 from quantcore.checkpoints import CheckpointFinding, open_checkpoint, rows
 from quantcore.checkpoints.findings import find, steps
@@ -18,33 +15,6 @@ from quantcore.diagnosis import Finding
 Q = "model.layers.0.self_attn.q_proj.weight"
 MODULE = Q.removesuffix(".weight")
 AWQ_ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
-
-
-def release(folder, tensors, config=None, metadata=None):
-    """Write a release with these tensors and open it."""
-    folder.mkdir(exist_ok=True)
-    found = {
-        k: torch.from_numpy(np.ascontiguousarray(v)) if isinstance(v, np.ndarray) else v
-        for k, v in tensors.items()
-    }
-    save_file(found, folder / "model.safetensors", metadata)
-    if config is not None:
-        (folder / "config.json").write_text(json.dumps(config))
-    return open_checkpoint(folder)
-
-
-def changed(name, folder, change, config=None):
-    """A golden release with some stored tensors changed; ``change``: name -> function, or None to drop the tensor."""
-    given = case(name).release
-    shutil.copytree(given, folder, dirs_exist_ok=True)
-    with safe_open(given / "model.safetensors", "pt") as file:
-        tensors, metadata = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
-    for key, value in change.items():
-        tensors[key] = value(tensors[key]) if value is not None else None
-    kept = {key: value for key, value in tensors.items() if value is not None}
-    content = json.loads((given / "config.json").read_text())
-    content["quantization_config"] = content.get("quantization_config", {}) | (config or {})
-    return release(folder, kept, content, metadata)
 
 
 def kinds(findings, severity=None):
@@ -302,24 +272,14 @@ def test_each_kind(what, tmp_path):
 def quantized(folder, x, scale, codes):
     """A compressed-tensors release of int4 with groups of 32."""
     weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32}
-    config = {
-        "quant_method": "compressed-tensors",
-        "format": "int-quantized",
-        "config_groups": {"g": {"weights": weights}},
-    }
-    config["config_groups"]["g"]["targets"] = ["Linear"]
-    config["format"] = "pack-quantized"
     nibbles = (codes.reshape(len(x), -1, 8).to(torch.int64) + 8) << (4 * torch.arange(8))
     packed = nibbles.sum(-1)
-    return release(
-        folder,
-        {
-            "m.weight_packed": torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32),
-            "m.weight_scale": scale,
-            "m.weight_shape": torch.tensor(x.shape),
-        },
-        {"quantization_config": config},
-    )
+    stored = {
+        "m.weight_packed": torch.where(packed >= 2**31, packed - 2**32, packed).to(torch.int32),
+        "m.weight_scale": scale,
+        "m.weight_shape": torch.tensor(x.shape),
+    }
+    return compressed(folder, stored, **weights)
 
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])

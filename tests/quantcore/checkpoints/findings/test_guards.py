@@ -7,7 +7,8 @@ import json
 import pytest
 import releases
 import torch
-from checkpoint_cases import case
+from checkpoint_cases import case, changed
+from releases import release
 from suspects import M, weight
 
 from quantcore.checkpoints import open_checkpoint
@@ -26,7 +27,7 @@ from quantcore.expressions import Element, Name
 from quantcore.expressions import named as named_number
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, PerBlock, PerChannel, PerGroup
-from tests.quantcore.checkpoints.findings.test_findings import changed, members, release
+from tests.quantcore.checkpoints.findings.test_findings import members
 
 ct = importlib.import_module("quantcore.checkpoints.layouts.compressed_tensors")  # the package has a function `find`
 BYTES = {"U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F16": 2, "BF16": 2, "F32": 4, "I32": 4, "U32": 4, "I64": 8}

@@ -246,7 +246,7 @@ def test_plain_values(tmp_path, monkeypatch):
     """Equal but for rounding to the dtype; else by how much, and where."""
     x = weight()
     m = measured(tmp_path / "half", {W: x.half()}, x, "")
-    assert (m.unequal, m.nearest, m.is_plain) == (0, None, True)
+    assert (m.unequal, m.nearest, m.layout.is_plain) == (0, None, True)
     y = x.bfloat16()
     y[30, 70] += 1
     y[31, 2] *= 1.05

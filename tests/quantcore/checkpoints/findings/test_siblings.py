@@ -1,7 +1,6 @@
 """Weights compared with their siblings of other layers: what is damaged is named, and nothing in sound models is."""
 
 import copy
-import json
 import math
 from dataclasses import replace
 
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 import random_releases
 import torch
-from random_releases import stored, weights, written
-from safetensors.torch import save_file
+from random_releases import stored, weights
+from releases import release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings import extremes
@@ -149,7 +148,7 @@ MLX = "model.layers.1.self_attn.q_proj"
 def test_biases_that_are_gone_and_scales_that_are_integers(change, tmp_path):
     tensors, given = stored("llama", "mlx", 5, 2)
     change(tensors, given)
-    found = [f for f in written(tmp_path, tensors, given).findings() if f.severity == "error"]
+    found = [f for f in release(tmp_path, tensors, given).findings() if f.severity == "error"]
     assert any(f.kind == "unreadable_tensor" and "biases" in f.sentence for f in found), found
     assert any(name.startswith(MLX) for f in found for name in f.tensors)
 
@@ -166,7 +165,7 @@ def test_what_is_broken_is_one_error(what, form, tmp_path):
     tensors, given = stored("llama", form, 5, 2 if name is None else 6)
     given = copy.deepcopy(given)
     change(tensors, given)
-    found = [f for f in written(tmp_path, tensors, given).findings() if f.severity != "note"]
+    found = [f for f in release(tmp_path, tensors, given).findings() if f.severity != "note"]
     (error,) = found
     assert (error.severity, error.kind) == ("error", kind)
     assert facts.items() <= error.facts.items()
@@ -181,7 +180,7 @@ def test_a_config_that_the_tensors_contradict_without_harm(change, says, tmp_pat
     tensors, given = stored("llama", "gptq", 1, 2)
     given = copy.deepcopy(given)
     change(tensors, given)
-    found = {f.kind: f for f in written(tmp_path, tensors, given).findings()}
+    found = {f.kind: f for f in release(tmp_path, tensors, given).findings()}
     assert {f.severity for f in found.values()} == {"note"}
     assert (found["config_unused"].facts["says"], found["config_unused"].facts["tensors"]) == (says, 14)
 
@@ -191,14 +190,14 @@ def test_flags_that_are_numbers(tmp_path):
     given["quantization_config"] = given["quantization_config"] | {"sym": 1, "desc_act": 0}
     assert (
         "int4 per_group(32) symmetric"
-        in written(tmp_path, tensors, given).tensors[f"{Q[:-18]}1.self_attn.q_proj.weight"].storage
+        in release(tmp_path, tensors, given).tensors[f"{Q[:-18]}1.self_attn.q_proj.weight"].storage
     )
 
 
 @pytest.mark.parametrize("form", ["gptq_desc_act", "nvfp4"])
 @pytest.mark.parametrize("kind", ["bert", "gemma", "hybrid", "moe"])
 def test_a_sound_model_has_no_warning(kind, form, tmp_path):
-    found = written(tmp_path, *stored(kind, form, 3, 6)).findings()
+    found = release(tmp_path, *stored(kind, form, 3, 6)).findings()
     assert [f.sentence for f in found if f.severity != "note"] == []
     assert len(found) <= 8
 
@@ -208,7 +207,7 @@ def test_a_sound_model_has_no_warning(kind, form, tmp_path):
 @pytest.mark.parametrize("kind", random_releases.CONFIGS)
 def test_sound_models_have_no_warning(kind, form, tmp_path):
     for seed in range(10, 15):
-        found = written(tmp_path / str(seed), *stored(kind, form, seed)).findings()
+        found = release(tmp_path / str(seed), *stored(kind, form, seed)).findings()
         assert [f.sentence for f in found if f.severity != "note"] == []
         assert len(found) <= 8
 
@@ -244,11 +243,7 @@ def test_what_libraries_write_has_no_warning(library, kind, wide, tmp_path):
     for module in needed:
         pytest.importorskip(module)
     tensors, metadata, more = write(weights(kind, 1, 6))
-    save_file({k: v.contiguous() for k, v in tensors.items()}, tmp_path / "model.safetensors", metadata)
-    (tmp_path / "config.json").write_text(
-        json.dumps(random_releases.CONFIGS[kind] | {"hidden_size": 256} | more)
-    )
-    checkpoint = open_checkpoint(tmp_path)
+    checkpoint = release(tmp_path, tensors, random_releases.CONFIGS[kind] | {"hidden_size": 256} | more, metadata)
     found = checkpoint.findings()
     assert sum(tensor.is_quantized for tensor in checkpoint.tensors.values()) >= 18
     assert [f.sentence for f in found if f.severity != "note"] == []
@@ -494,7 +489,7 @@ def test_roles_and_subjects():
 
 
 def test_print_and_near_names(tmp_path):
-    checkpoint = written(
+    checkpoint = release(
         tmp_path, {"model.layers.0.self_attn.q_proj.weight": torch.ones(2, 2), "b": torch.ones(3)}, {}
     )
     assert str(checkpoint) == repr(checkpoint) == "<Checkpoint: safetensors, 2 tensors, 28 bytes>"
@@ -507,7 +502,7 @@ def test_print_and_near_names(tmp_path):
 def test_summaries_are_those_of_the_values(tmp_path):
     values = np.random.default_rng(0).normal(size=(300, 70)).astype(np.float32)
     values[7, 3] = -40
-    layout = written(tmp_path, {"w": torch.from_numpy(values)}, {}).tensors["w"].layout
+    layout = release(tmp_path, {"w": torch.from_numpy(values)}, {}).tensors["w"].layout
     extremes = Extremes(layout)
     for start in range(0, 300, 64):
         extremes.add(Box(layout, slice(start, min(start + 64, 300))))
@@ -524,6 +519,6 @@ def test_columns_that_were_never_written_are_no_factors_of_rows(tmp_path):
     plain, of_plain = stored("llama", "plain", 11)
     name = "model.layers.3.mlp.up_proj"
     put(f"{name}.qweight", unwritten)(tensors, given)
-    found = written(tmp_path / "q", tensors, given).findings(written(tmp_path / "o", plain, of_plain))
+    found = release(tmp_path / "q", tensors, given).findings(release(tmp_path / "o", plain, of_plain))
     errors = [f.kind for f in found if f.severity == "error" and f.tensors == (f"{name}.weight",)]
     assert errors == ["far_from_siblings", "flat_columns"]

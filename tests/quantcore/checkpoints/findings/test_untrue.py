@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_cases import case
-from random_releases import stored, written
+from random_releases import stored
+from releases import release
 from safetensors.numpy import save_file
 
 from quantcore.__main__ import main
@@ -38,7 +39,7 @@ def test_the_minus_zero_of_fp8_is_not_a_finding(tmp_path):
     for tensor in tensors.values():
         if tensor.dtype == torch.float8_e4m3fn:  # small negative values
             tensor.view(torch.uint8)[0, :5] = 0x80
-    assert written(tmp_path, tensors, config).findings() == []
+    assert release(tmp_path, tensors, config).findings() == []
 
 
 def test_scales_of_0_are_no_powers_of_two(tmp_path):
@@ -46,7 +47,7 @@ def test_scales_of_0_are_no_powers_of_two(tmp_path):
     name = "model.layers.3.self_attn.q_proj.weight"
     tensors[f"{name}_scale_inv"] = torch.zeros(8, 8)
     tensors[name] = torch.ones(256, 256).to(torch.float8_e4m3fn)
-    kinds = {f.kind for f in written(tmp_path, tensors, config).findings()}
+    kinds = {f.kind for f in release(tmp_path, tensors, config).findings()}
     assert "scale_zero" in kinds
     assert "scales_powers_of_two" not in kinds
 

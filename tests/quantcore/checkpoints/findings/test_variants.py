@@ -1,14 +1,13 @@
 """Variants of layouts that no golden checkpoint has, written here with known codes; what parameters show, in numbers."""
 
-import json
-import shutil
 
 import numpy as np
 import pytest
 import releases
 import torch
-from checkpoint_cases import case
+from checkpoint_cases import case, changed
 from gguf_bytes import IDS, STRING, gguf, info
+from releases import compressed, release
 from safetensors.torch import load_file
 from suspects import GROUP, M, W, awq_of, weight
 
@@ -24,7 +23,7 @@ from quantcore.checkpoints.layouts.quanto import _columns, _divisors, _group_siz
 from quantcore.checkpoints.protocol.config import Patterns
 from quantcore.errors import QuantError
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
-from tests.quantcore.checkpoints.findings.test_findings import changed, members, release
+from tests.quantcore.checkpoints.findings.test_findings import members
 
 Q = "model.layers.0.self_attn.q_proj"
 
@@ -129,12 +128,8 @@ def test_microscaling_of_compressed_tensors(bits, tmp_path):
     sign, exponent, rest = codes >> (bits - 1), codes >> mantissa & 3, codes & ((1 << mantissa) - 1)
     value = np.where(exponent == 0, rest / 2**mantissa, (1 + rest / 2**mantissa) * 2.0 ** (exponent - 1)) * (1 - 2 * sign)
     weights = {"num_bits": bits, "type": "float", "strategy": "group", "group_size": 32}
-    config = {
-        "quant_method": "compressed-tensors", "format": f"mxfp{bits}-pack-quantized",
-        "config_groups": {"g": {"targets": ["Linear"], "weights": weights}},
-    }  # fmt: skip
     stored = {"m.weight_packed": torch.tensor(packed), "m.weight_scale": torch.tensor(scale)}
-    tensors = release(tmp_path, stored, {"quantization_config": config}).tensors
+    tensors = compressed(tmp_path, stored, f"mxfp{bits}-pack-quantized", **weights).tensors
     wanted = value * np.repeat(2.0 ** (scale.astype(float) - 127), 32, 1)
     if bits == 6 and not tensors:
         pytest.skip("not among the formats of the library")
@@ -368,12 +363,7 @@ def test_awq_is_what_was_written(tmp_path):
 
 def test_names_of_readers_that_are_missing(tmp_path):
     """A config.json that names an unknown method hides no plain weight."""
-    given = case("ct_int8_w8a8").release
-    shutil.copytree(given, tmp_path, dirs_exist_ok=True)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["quantization_config"]["quant_method"] = "unknown_method"
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    checkpoint = open_checkpoint(tmp_path)
+    checkpoint = changed("ct_int8_w8a8", tmp_path, {}, {"quant_method": "unknown_method"})
     with pytest.raises(QuantError, match="unknown_method"):
         checkpoint.tensors[f"{Q}.weight"].read()
 
@@ -384,13 +374,9 @@ def test_names_of_readers_that_are_missing(tmp_path):
 def ct_packed(folder, bits, shape, words, scale, version="0.20.0", stored_shape=None, **weights):
     """An int release of zeros in ``words`` 32-bit words per row."""
     given = {"num_bits": bits, "type": "int", "symmetric": True, "strategy": "channel"} | weights
-    config = {
-        "quant_method": "compressed-tensors", "format": "pack-quantized", "version": version,
-        "config_groups": {"g": {"targets": ["Linear"], "weights": given}},
-    }  # fmt: skip
     stored = {"m.weight_packed": torch.zeros(shape[0], words, dtype=torch.int32), "m.weight_scale": scale}
     stored["m.weight_shape"] = torch.tensor(shape) if stored_shape is None else stored_shape
-    return release(folder, stored, {"quantization_config": config}).tensors["m.weight"]
+    return compressed(folder, stored, version=version, **given).tensors["m.weight"]
 
 
 def test_one_scale_for_packed_codes(tmp_path):

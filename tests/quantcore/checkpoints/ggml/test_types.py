@@ -36,7 +36,7 @@ def test_values_codes_and_scales_are_ggmls(case):
         assert np.array_equal(values.view(np.uint32), expected[tensor].view(np.uint32)), (tensor, kind.name)
         fields = kind.unpack(data)
         for key, got in (
-            ("codes", kind.codes(fields)),
+            ("codes", kind.levels.codes(fields)),
             ("scale", kind.scale(fields)),
             ("min", kind.min(fields)),
         ):
@@ -77,10 +77,10 @@ def test_values_are_scale_times_level_of_the_codes(kind):
     if kind.name == "MXFP4":
         data[:, 0] = data[:, 0] % 128 + 64
     fields = kind.unpack(data)
-    codes, scale, least = kind.codes(fields), kind.scale(fields), kind.min(fields)
+    codes, scale, least = kind.levels.codes(fields), kind.scale(fields), kind.min(fields)
     table = getattr(kind.levels, "table", None)
     levels = codes.astype(np.float32) if table is None else np.float32(kind.unit * np.array(table))[codes]
-    zero = kind.zero_point(fields)
+    zero = kind.levels.zero_point(fields)
     if zero is not None:
         levels = levels - np.repeat(zero.astype(np.float32), kind.elements // zero.shape[1], axis=1)
     with np.errstate(all="ignore"):
@@ -100,7 +100,7 @@ def test_ternary_digits_come_back():
     codes = np.random.default_rng(7).integers(0, 3, (40, 256), dtype=np.uint8)
     kind = BLOCK_TYPES["TQ1_0"]
     fields = {"digits": digits_of(codes), "d": np.ones((40, 1), np.float16)}
-    assert np.array_equal(kind.codes(fields), codes)
+    assert np.array_equal(kind.levels.codes(fields), codes)
     assert np.array_equal(
         kind.pack(fields)[:, :52], quants.quantize(codes - np.float32(1), GGMLQuantizationType.TQ1_0)[:, :52]
     )
@@ -136,12 +136,12 @@ def test_the_bits_named_for_an_element_decide_its_code(kind):
     )
     for element in generator.integers(0, kind.elements, 12):
         mixed = {name: values.copy() for name, values in second.items()}
-        for part in kind.code_parts(int(element)):
+        for part in kind.levels.parts(int(element)):
             values, own = mixed[part.field][:, part.entry], first[part.field][:, part.entry]
             mask = np.array(sum(1 << bit for bit in part.bits) if part.bits else -1).astype(own.dtype)
             values[...] = (values & ~mask) | (own & mask)
-        assert np.array_equal(kind.codes(mixed)[:, element], kind.codes(first)[:, element])
-        assert not np.array_equal(kind.codes(second)[:, element], kind.codes(first)[:, element])
+        assert np.array_equal(kind.levels.codes(mixed)[:, element], kind.levels.codes(first)[:, element])
+        assert not np.array_equal(kind.levels.codes(second)[:, element], kind.levels.codes(first)[:, element])
 
 
 @pytest.mark.parametrize("kind", BLOCK_TYPES.values(), ids=lambda kind: kind.name)
