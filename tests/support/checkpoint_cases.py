@@ -123,7 +123,10 @@ def _encoded_otherwise(checkpoint: Checkpoint, tensor: CheckpointTensor) -> list
 
 
 def changed(name, folder, change, config=None):
-    """A golden release with some stored tensors changed; ``change``: name -> function, or None to drop the tensor."""
+    """A golden release with some stored tensors changed; ``change``: name -> function, or None to drop the tensor.
+
+    ``config``: entries of its quantization_config, or a function of it that returns another.
+    """
     given = case(name).release
     shutil.copytree(given, folder, dirs_exist_ok=True)
     with safe_open(given / "model.safetensors", "pt") as file:
@@ -132,7 +135,8 @@ def changed(name, folder, change, config=None):
         tensors[key] = value(tensors[key]) if value is not None else None
     kept = {key: value for key, value in tensors.items() if value is not None}
     content = json.loads((given / "config.json").read_text())
-    content["quantization_config"] = content.get("quantization_config", {}) | (config or {})
+    own = content.get("quantization_config", {})
+    content["quantization_config"] = config(own) if callable(config) else own | (config or {})
     return release(folder, kept, content, metadata)
 
 

@@ -35,7 +35,7 @@ class CheckpointFinding(Finding):
     something is unusual, "note" if worth knowing. `quantcore.Finding.sentence` names the tensor, or the number of tensors.
     `quantcore.Finding.facts`: the numbers of the sentence, by name; of several tensors, those that they share. ``words``: the
     sentence with places for the subject's facts, see `statement`; findings of one kind and severity with equal words have one
-    cause, and are one finding (`grouping.grouped`). ``cause``: what takes the place of the words where these differ although
+    cause, and are one finding (`grouped`). ``cause``: what takes the place of the words where these differ although
     the cause is the same.
     ``members``: the findings of the single tensors, if it is about several; else empty.
     """

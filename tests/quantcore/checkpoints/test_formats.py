@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import struct
 import time
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import releases
 import torch
-from checkpoint_cases import case, flipped
+from checkpoint_cases import case, changed, flipped
 from safetensors import safe_open
 from safetensors.torch import load_file
 
@@ -32,15 +31,6 @@ def stored(name):
     file = case(name).release / "model.safetensors"
     with safe_open(file, "pt") as opened:
         return load_file(file), opened.metadata()
-
-
-def reconfigured(name, folder, change):
-    """A golden checkpoint with another quantization_config."""
-    shutil.copytree(case(name).release, folder, dirs_exist_ok=True)
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = change(config["quantization_config"])
-    (folder / "config.json").write_text(json.dumps(config))
-    return open_checkpoint(folder)
 
 
 def bytes_of(*shape):
@@ -78,7 +68,7 @@ def test_auto_round(name, tmp_path):
         kept = {k: config[k] for k in ("bits", "group_size", "sym") if k in config}
         return kept | {"quant_method": method} | ({"packing_format": packing} if packing else {})
 
-    checkpoint, given = reconfigured(name, tmp_path, change), case(name)
+    checkpoint, given = changed(name, tmp_path, {}, change), case(name)
     for weight in given.record["tensors"]:
         assert np.array_equal(checkpoint.tensors[weight].read().numpy(), given.expected[weight])
     assert checkpoint.problems == ()
@@ -87,11 +77,8 @@ def test_auto_round(name, tmp_path):
 def test_auto_round_keeps_zero_points(tmp_path):
     """auto_round packing stores zero points unchanged; read as GPTQ v1 they would be one higher."""
     name = "gptq_v1_2bit_g32_asym"
-    checkpoint = reconfigured(
-        name,
-        tmp_path,
-        lambda c: {"quant_method": "auto-round", "packing_format": "auto_round", "bits": 2, "sym": False},
-    )
+    config = {"quant_method": "auto-round", "packing_format": "auto_round", "bits": 2, "sym": False}
+    checkpoint = changed(name, tmp_path, {}, lambda _: config)
     zeros = checkpoint.tensors[Q].zero_point().numpy()
     assert np.array_equal(zeros, (case(name).expected[f"{Q}|zero_point"] - 1) & 3)
 
@@ -100,27 +87,17 @@ def test_auto_round_keeps_zero_points(tmp_path):
 def test_auto_round_exceptions(key, tmp_path):
     """One module, given by name or pattern, has other bits than the rest."""
     given = case("gptq_v1_8bit_channel")
-    checkpoint = reconfigured(
-        "gptq_v1_8bit_channel",
-        tmp_path,
-        lambda config: {
-            "quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False,
-            "extra_config": {key: {"bits": 8, "group_size": -1}},
-        },
-    )  # fmt: skip
+    config = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": False}
+    config["extra_config"] = {key: {"bits": 8, "group_size": -1}}
+    checkpoint = changed("gptq_v1_8bit_channel", tmp_path, {}, lambda _: config)
     assert np.array_equal(checkpoint.tensors[Q].read().numpy(), given.expected[Q])
 
 
 def test_auto_round_as_compressed_tensors(tmp_path):
     given = case("ct_mxfp4")
-    checkpoint = reconfigured(
-        "ct_mxfp4",
-        tmp_path,
-        lambda config: {
-            "quant_method": "auto-round", "packing_format": "auto_round:llm_compressor", "bits": 4,
-            "data_type": "mx_fp", "group_size": 32, "sym": True,
-        },
-    )  # fmt: skip
+    config = {"quant_method": "auto-round", "packing_format": "auto_round:llm_compressor", "bits": 4}
+    config |= {"data_type": "mx_fp", "group_size": 32, "sym": True}
+    checkpoint = changed("ct_mxfp4", tmp_path, {}, lambda _: config)
     for weight in given.record["tensors"]:
         assert np.array_equal(checkpoint.tensors[weight].read().numpy(), given.expected[weight])
 
@@ -199,12 +176,12 @@ def test_gpt_oss_under_its_own_names(tmp_path):
 
 def test_bitnet_that_multiplies(tmp_path):
     """Under autobitlinear the same bytes mean other values."""
-    checkpoint = reconfigured("bitnet_offline", tmp_path, lambda c: c | {"linear_class": "autobitlinear"})
+    checkpoint = changed("bitnet_offline", tmp_path, {}, {"linear_class": "autobitlinear"})
     given = case("bitnet_offline")
     wanted = given.expected[f"{Q}|codes"].astype(np.float32) * given.expected[f"{Q}|scale"]
     assert_read(checkpoint, Q, wanted)
     with pytest.raises(QuantError, match="linear_class"):
-        reconfigured("bitnet_offline", tmp_path, lambda c: c | {"linear_class": "other"}).tensors[Q].read()
+        changed("bitnet_offline", tmp_path, {}, {"linear_class": "other"}).tensors[Q].read()
 
 
 # case -> (role of a parameter, an element, and which rows and columns share its parameter)

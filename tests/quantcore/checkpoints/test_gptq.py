@@ -1,11 +1,9 @@
 """GPTQ releases, against golden checkpoints."""
 
-import json
-import shutil
 
 import numpy as np
 import pytest
-from checkpoint_cases import case, cases, differences, flipped, misplaced, quantized_names
+from checkpoint_cases import case, cases, changed, differences, flipped, misplaced, quantized_names
 
 from quantcore.checkpoints import open_checkpoint
 
@@ -59,14 +57,9 @@ def test_the_config_is_not_believed_against_the_zeros():
 )
 def test_modules_that_differ_from_the_rest(dynamic, read, tmp_path):
     """In the config's ``dynamic``, the first pattern that matches applies."""
-    given = case("gptq_v1_8bit_channel")
-    shutil.copytree(given.release, tmp_path / "release")
-    for name in ("config.json", "quantize_config.json"):
-        config = json.loads((given.release / name).read_text())
-        config.get("quantization_config", config).update(bits=4, group_size=128, dynamic=dynamic)
-        (tmp_path / "release" / name).write_text(json.dumps(config))
-    checkpoint = open_checkpoint(tmp_path / "release")
+    name = "gptq_v1_8bit_channel"
+    checkpoint = changed(name, tmp_path, {}, {"bits": 4, "group_size": 128, "dynamic": dynamic})
     if read:
-        assert differences(given, checkpoint) == []
+        assert differences(case(name), checkpoint) == []
     else:
         assert {p.severity for p in checkpoint.problems} == {"error"}

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import releases
 import torch
-from checkpoint_cases import case
-from safetensors.torch import load_file, save_file
+from checkpoint_cases import case, changed
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
@@ -198,19 +197,10 @@ def test_the_groups_of_columns(index, name, wanted, tmp_path):
 
 def test_a_group_index_that_was_never_set_is_none(tmp_path):
     """compressed-tensors begins with -1 everywhere: the columns are in order, whatever the config says of activations."""
-    release = case("ct_int4_actorder_group").release
-    tensors = {}
-    for file in release.glob("*.safetensors"):
-        tensors |= load_file(file)
-    config = (release / "config.json").read_text()
-    for folder, kept in (
-        ("unset", {k: v * 0 - 1 if k.endswith("g_idx") else v for k, v in tensors.items()}),
-        ("without", {k: v for k, v in tensors.items() if not k.endswith("g_idx")}),
-    ):  # fmt: skip
-        (tmp_path / folder).mkdir()
-        save_file(kept, tmp_path / folder / "model.safetensors")
-        (tmp_path / folder / "config.json").write_text(config)
-    unset, without = (open_checkpoint(tmp_path / folder) for folder in ("unset", "without"))
+    name = "ct_int4_actorder_group"
+    indices = [stored for stored in open_checkpoint(case(name).release).release.stored if stored.endswith("g_idx")]
+    unset = changed(name, tmp_path / "unset", dict.fromkeys(indices, lambda index: index * 0 - 1))
+    without = changed(name, tmp_path / "without", dict.fromkeys(indices))
     quantized = [name for name, tensor in without.tensors.items() if tensor.is_quantized]
     assert quantized
     for name in quantized:
