@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,7 +19,6 @@ from quantcore.pasted.source import parse
 from quantcore.pasted.values import NUMBERS, numbers
 from quantcore.pasted.walk import Walk, evaluate, given
 from quantcore.quantization import Quantized
-from quantcore.scheme import Scheme
 
 _BLOCKS = (MOST, 1 << 12, 1 << 8)  # smaller ones for code that loops over elements
 _RUN, _RUN_OF_ROWS = 128, 16  # neighbours that are drawn together, along the last axis and along others
@@ -45,55 +43,25 @@ class Shown:
     """A quantizer on a tensor ``x``: the result of its code, and that of the intended scheme.
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
-    (codes - zero point) · scale if it does not dequantize; ``shifted``: x̂ of what the scheme quantizes, which is x or
-    what the code makes of it first; ``lines``: what each line assigned; ``stored``: whether the codes are cast to a
-    type; ``right``: the scheme's result, None with ``why`` if there is no such scheme. All below needs it.
+    (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned; ``right``: the scheme's
+    result, None with ``why`` if there is no such scheme.
+
+    Against the scheme's result: ``wrong_cells``: a mask of the codes or dequantized values that differ from it by more
+    than rounding; ``too_far``: of the values further from x than half a step of the scheme and than the scheme's x̂;
+    ``outside``: how many codes lie outside the scheme's format because no cast wrapped them around; ``sqnr_db``: of the
+    code and of the scheme, in dB.
     """
 
     x: Tensor
     codes: Tensor
     dequantized: Tensor
-    shifted: Tensor
     lines: tuple[LineValue, ...]
-    stored: bool
-    right: Quantized | None
+    right: Quantized | None = None
     why: str = ""
-
-    @property
-    def scheme(self) -> Scheme:
-        """The intended scheme."""
-        assert self.right is not None
-        return self.right.scheme
-
-    @cached_property
-    def wrong_cells(self) -> Tensor:
-        """Codes or dequantized values that differ from the scheme's by more than rounding, a mask of x's shape."""
-        assert self.right is not None
-        moved = (self.shifted - self.right.dequantized).abs() > 1e-5 * (self.x.abs() + self.x.abs().amax())
-        return self.codes.ne(self.right.codes.float()) | moved
-
-    @property
-    def outside(self) -> int:
-        """How many codes lie outside the scheme's format because no cast wrapped them around."""
-        fmt = self.scheme.format
-        known = isinstance(fmt, IntFormat) and not self.stored
-        return int(((self.codes < fmt.qmin) | (self.codes > fmt.qmax)).sum()) if known else 0
-
-    @property
-    def too_far(self) -> Tensor:
-        """Mask of the values further from x than half a step of the scheme and than the scheme's x̂."""
-        assert self.right is not None
-        # x / s, x̂ and the error are each rounded once to float32
-        room = self.right.x.abs() * 2.0**-22
-        error = (self.right.x - self.shifted).abs()
-        return (error > steps_of(self.right).abs() / 2 + room) & (error > self.right.error.abs() + room)
-
-    @property
-    def sqnr_db(self) -> tuple[float, float]:
-        """SQNR in dB of the code and of the intended scheme."""
-        assert self.right is not None
-        x = self.right.x
-        return errors(x, self.shifted).sqnr_db, errors(x, self.right.dequantized).sqnr_db
+    wrong_cells: Tensor = torch.tensor(False)
+    too_far: Tensor = torch.tensor(False)
+    outside: int = 0
+    sqnr_db: tuple[float, float] = (math.nan, math.nan)
 
 
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
@@ -153,20 +121,36 @@ def show_code(
         )
     codes = numbers(chain.codes[-1].value)
     if not bool(codes.isfinite().all()):
-        raise QuantError(
-            "On this tensor the code divides by a scale of 0; choose a tensor with different values."
-        )
+        raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
     x_hat = (codes - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = numbers(chain.end.value)
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
-    lines = tuple(_lines(walk, x, tuple(i for each in inside for i in each)))
-    shown = Shown(x, codes, x_hat, x_hat + chain.shift.float(), lines, chain.cast is not None, None)
+    shown = Shown(x, codes, x_hat, tuple(_lines(walk, x, tuple(i for each in inside for i in each))))
     try:
-        return replace(shown, right=intended(case, chain, tuple(x.shape)))
+        right = intended(case, chain, tuple(x.shape))
     except QuantError as error:
         return replace(shown, why=str(error))
+    return _compared(shown, right, x_hat + chain.shift.float(), chain.cast is not None)
+
+
+def _compared(shown: Shown, right: Quantized, x_hat: Tensor, stored: bool) -> Shown:
+    """The result with that of the scheme; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of
+    it first; ``stored``: whether the codes are cast to a type."""
+    x, codes, fmt = shown.x, shown.codes, right.scheme.format
+    moved = (x_hat - right.dequantized).abs() > 1e-5 * (x.abs() + x.abs().amax())
+    # x / s, x̂ and the error are each rounded once to float32
+    error, room = (right.x - x_hat).abs(), right.x.abs() * 2.0**-22
+    outside = (codes < fmt.qmin) | (codes > fmt.qmax) if isinstance(fmt, IntFormat) and not stored else moved & False
+    return replace(
+        shown,
+        right=right,
+        wrong_cells=codes.ne(right.codes.float()) | moved,
+        too_far=(error > steps_of(right).abs() / 2 + room) & (error > right.error.abs() + room),
+        outside=int(outside.sum()),
+        sqnr_db=(errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db),
+    )
 
 
 def _evaluated(

@@ -46,21 +46,20 @@ def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> N
     if shown.right is None:
         st.caption(messages.plain(shown.why))
     else:
-        _compared(shown)
+        _compared(shown, shown.right)
     _lines(shown, element)
     _matched(shown, tensor)
 
 
-def _compared(shown: pasted.Shown) -> None:
+def _compared(shown: pasted.Shown, right: qc.Quantized) -> None:
     """Draw the codes beside those of the intended scheme."""
-    assert shown.right is not None
-    differing = int(shown.codes.ne(shown.right.codes.float()).sum())
-    _table(shown, differing)
-    st.caption(messages.plain(_sentence(shown, differing)))
+    differing = int(shown.codes.ne(right.codes.float()).sum())
+    _table(shown, right.scheme, differing)
+    st.caption(messages.plain(_sentence(shown, right.scheme, differing)))
     if bool((shown.codes == shown.codes.round()).all()):
-        bounds = int(shown.right.codes.min()), int(shown.right.codes.max())
-        codes, right = shown.codes.numpy().astype(np.int32), shown.right.codes.numpy().astype(np.int32)
-        figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
+        bounds = int(right.codes.min()), int(right.codes.max())
+        codes, intended = shown.codes.numpy().astype(np.int32), right.codes.numpy().astype(np.int32)
+        figure = figures.pair(codes, intended, ("Your codes", "Intended"), bounds=bounds, theme=theme())
         charts.draw(figure, theme=None, key="match_code_maps")
 
 
@@ -127,12 +126,12 @@ def _lines(shown: pasted.Shown, element: tuple[int, ...]) -> None:
         st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="match_code_lines")
 
 
-def _table(shown: pasted.Shown, differing: int) -> None:
+def _table(shown: pasted.Shown, scheme: qc.Scheme, differing: int) -> None:
     """Draw the errors of the code and of the scheme."""
     size = shown.codes.numel()
     code_db, right_db = shown.sqnr_db
     columns = {
-        "": ["Your code", str(shown.scheme)],
+        "": ["Your code", str(scheme)],
         "Codes that differ": [f"{differing:,} of {size:,}", ""],
         "Values made worse": [f"{int(shown.too_far.sum()):,} of {size:,}", ""],
         "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
@@ -143,21 +142,19 @@ def _table(shown: pasted.Shown, differing: int) -> None:
     )
 
 
-def _sentence(shown: pasted.Shown, differing: int) -> str:
+def _sentence(shown: pasted.Shown, scheme: qc.Scheme, differing: int) -> str:
     """How the pasted code's result differs from the scheme's."""
     size, wrong = shown.codes.numel(), int(shown.wrong_cells.sum())
     if shown.outside:
         verb = "is not a code" if shown.outside == 1 else "are not codes"
-        return f"{shown.outside:,} of {size:,} values {verb} of {shown.scheme.format} and can't be stored."
+        return f"{shown.outside:,} of {size:,} values {verb} of {scheme.format} and can't be stored."
     if not wrong:
-        return f"On this tensor all {size:,} codes equal those of {shown.scheme}."
+        return f"On this tensor all {size:,} codes equal those of {scheme}."
     if not differing:
         return f"The codes are equal; {wrong:,} of {size:,} dequantized values differ."
     code_db, right_db = shown.sqnr_db
     change = code_db - right_db
-    effect = (
-        f"SQNR {change:+.2f} dB against {shown.scheme}" if np.isfinite(change) else "see both SQNRs above"
-    )
+    effect = f"SQNR {change:+.2f} dB against {scheme}" if np.isfinite(change) else "see both SQNRs above"
     return f"{differing:,} of {size:,} codes differ: {effect}."
 
 
