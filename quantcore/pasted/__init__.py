@@ -7,11 +7,12 @@
 """
 
 from quantcore.pasted.kinds import KINDS, CodeFinding
-from quantcore.pasted.on_tensor import LineValue, Shown, show_code
+from quantcore.pasted.on_tensor import Against, LineValue, Shown, show_code
 from quantcore.pasted.quantizer import MOST
 from quantcore.pasted.read import CodeReading, lines_of, read_code
 
 __all__ = [
+    "Against",
     "CodeFinding",
     "CodeReading",
     "KINDS",

@@ -2,13 +2,18 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from quantcore.errors import QuantError
-from quantcore.pasted.values import ARRAYS, flat, is_mask
+import numpy as np
+import torch
+from torch import Tensor
 
+from quantcore.errors import QuantError
+
+ARRAYS = (Tensor, np.ndarray, np.generic)
+NUMBERS = (bool, int, float, *ARRAYS)
 MOST_ELEMENTS = 1 << 20  # of one result
 MOST_IN_ALL = 1 << 22  # elements of all results of one evaluation
 MOST_PRODUCTS = 1 << 26  # multiplications of one matrix product
@@ -51,6 +56,21 @@ class Budget:
         what = f"takes more than {MOST_STEPS:,} steps" if self.steps < 0 else what
         if what:
             raise OverLimitError(f"Line {self.line}: the code {what}; paste only the lines that quantize.")
+
+
+def flat(values: Iterable[Any]) -> Iterator[Any]:
+    """What is in lists, in lists of them, and outside: of values of an evaluation, or of what they are."""
+    for value in values:
+        inside = getattr(value, "value", value)
+        if isinstance(inside, list | tuple):
+            yield from flat(inside)
+        else:
+            yield value
+
+
+def is_mask(value: object) -> bool:
+    """Whether a value is a boolean array."""
+    return isinstance(value, ARRAYS) and value.dtype in (torch.bool, np.bool_)
 
 
 def check_integers(op: str, values: list[Any]) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quantcore.pasted.evaluation import Val, numbers
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.quantizer import Chain, Ends, dtype_of, other, type_limits
-from quantcore.pasted.values import Val, numbers
 
 SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
 SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from quantcore.pasted.case import SINGLES, SPANS, Case, between, block_extremes, near, number
+from quantcore.pasted.evaluation import Val, numbers
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
     FLOAT,
@@ -21,7 +22,6 @@ from quantcore.pasted.quantizer import (
     other,
     type_limits,
 )
-from quantcore.pasted.values import Val, numbers
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 _DIRECTIONS = {"floor": "down", "ceil": "up", "truncate": "toward zero"}

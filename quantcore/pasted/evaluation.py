@@ -7,7 +7,7 @@ import ast
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,18 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import Budget, StopError, check_integers, indexed, shape_of
+from quantcore.pasted.bounds import (
+    ARRAYS,
+    NUMBERS,
+    Budget,
+    StopError,
+    check_integers,
+    flat,
+    indexed,
+    is_mask,
+    shape_of,
+)
 from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Call
-from quantcore.pasted.values import ARRAYS, NUMBERS, Override, Val, Vals, flat, is_mask
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
@@ -38,6 +47,37 @@ _ELEMENTWISE = (
     "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask",
     "signed", "where", "shape", "getitem", "library",
 )  # fmt: skip
+@dataclass(eq=False, slots=True, repr=False)
+class Val:
+    """A value. ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``: the
+    operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or on a
+    scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are, if they are the
+    tensor's; ``data``: whether they are."""
+
+    value: Any
+    op: str = "number"
+    args: "Vals" = ()
+    line: int = 0
+    name: str = ""
+    index: int = -1
+    varies: bool = False
+    handed: bool = False
+    flow: "Val | None" = None
+    data: bool = False
+
+    def ancestors(self) -> Iterator["Val"]:
+        """It and all that it was computed from, each once."""
+        seen, stack = set[int](), [self]
+        while stack:
+            one = stack.pop()
+            if id(one) not in seen:
+                seen.add(id(one))
+                yield one
+                stack.extend(one.args)
+
+
+Vals = tuple[Val, ...]
+Override = Callable[[Val], Any]
 Names = ChainMap[str, Val]  # of a function, a class or an instance, then of what is around it
 
 
@@ -185,7 +225,7 @@ class Evaluation:
         value = val.value
         if not isinstance(value, list | tuple | Tensor | np.ndarray):
             raise StopError("this can't be indexed")
-        bound = indexed([value, index]) if val.is_array else 1
+        bound = indexed([value, index]) if isinstance(value, ARRAYS) else 1
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
     def truth(self, val: Val) -> bool:
@@ -254,7 +294,7 @@ class Evaluation:
 
     def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
         """Modify a tensor in place. Its value so far stays what it was; all names of it have the new one."""
-        if any(v.is_array and _share(v.value, owner.value) for v in self.bound.values()):
+        if any(_share(v.value, owner.value) for v in self.bound.values()):
             self.written.append((self.budget.line, name))
         live, is_tensor = owner.value, isinstance(owner.value, Tensor)
         owner.value = live.clone() if is_tensor else live.copy()
@@ -264,6 +304,13 @@ class Evaluation:
         for names in (self.bound, *(space.maps[0] for space in self.spaces)):
             names.update({n: made for n, v in names.items() if v is owner})
         return made
+
+
+def numbers(value: Any) -> Tensor:
+    """A number, tensor or array as float64."""
+    if isinstance(value, Tensor):
+        return (value.dequantize() if value.is_quantized else value).to(torch.float64)
+    return torch.from_numpy(np.array(value, dtype=np.float64))
 
 
 def _flow(val: Val) -> Val | None:

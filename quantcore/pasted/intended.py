@@ -13,11 +13,12 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
+from quantcore.pasted.bounds import ARRAYS
 from quantcore.pasted.case import SINGLES, SPANS, Case, scale_of
+from quantcore.pasted.evaluation import Override, Val, numbers
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
 from quantcore.pasted.quantizer import Chain, added, by_place, other
-from quantcore.pasted.values import Override, Val, numbers
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -202,7 +203,7 @@ def steps_of(result: Quantized) -> Tensor:
 
 def _like(val: Val, values: Tensor) -> Any:
     """Values in the type of another, as number, tensor or array."""
-    if not val.is_array:  # or, if other branches are taken, whatever stands there
+    if not isinstance(val.value, ARRAYS):  # or, if other branches are taken, whatever stands there
         return float(values) if isinstance(val.value, int | float) else val.value
     if isinstance(val.value, Tensor):
         return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)

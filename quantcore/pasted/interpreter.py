@@ -9,10 +9,9 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import StopError, check_integers, indexed
-from quantcore.pasted.evaluation import Evaluation, Names, Row
+from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask
+from quantcore.pasted.evaluation import Evaluation, Names, Row, Val, Vals
 from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, MODULES, OPERATORS, Call, Module, kind_of
-from quantcore.pasted.values import NUMBERS, Val, Vals, is_mask
 
 _INFINITE = ("inf", "-inf", "nan")
 _HARMLESS = {

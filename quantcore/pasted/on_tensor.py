@@ -11,12 +11,12 @@ from quantcore.analysis import errors
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
-from quantcore.pasted.bounds import OverLimitError
+from quantcore.pasted.bounds import NUMBERS, OverLimitError
+from quantcore.pasted.evaluation import numbers
 from quantcore.pasted.intended import intended, steps_of
 from quantcore.pasted.quantizer import MOST, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
-from quantcore.pasted.values import NUMBERS, numbers
 from quantcore.pasted.walk import Walk, evaluate, given
 from quantcore.quantization import Quantized
 
@@ -39,29 +39,36 @@ class LineValue:
 
 
 @dataclass(frozen=True, eq=False)
+class Against:
+    """What a code gives, compared with the result ``right`` of the intended scheme.
+
+    ``wrong_cells``: a mask of the codes or dequantized values that differ by more than rounding; ``too_far``: of the
+    values further from x than half a step of the scheme and than the scheme's x̂; ``outside``: how many codes lie outside
+    the scheme's format because no cast wrapped them around; ``sqnr_db``: of the code and of the scheme, in dB.
+    """
+
+    right: Quantized
+    wrong_cells: Tensor
+    too_far: Tensor
+    outside: int
+    sqnr_db: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
 class Shown:
-    """A quantizer on a tensor ``x``: the result of its code, and that of the intended scheme.
+    """A quantizer on a tensor ``x``.
 
     ``codes``: float32, as the code stores them, wrapped where they overflow; ``dequantized``: x̂ of the code, or
-    (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned; ``right``: the scheme's
-    result, None with ``why`` if there is no such scheme.
-
-    Against the scheme's result: ``wrong_cells``: a mask of the codes or dequantized values that differ from it by more
-    than rounding; ``too_far``: of the values further from x than half a step of the scheme and than the scheme's x̂;
-    ``outside``: how many codes lie outside the scheme's format because no cast wrapped them around; ``sqnr_db``: of the
-    code and of the scheme, in dB.
+    (codes - zero point) · scale if it does not dequantize; ``lines``: what each line assigned; ``against``: the
+    comparison with the intended scheme, or ``why`` there is no such scheme.
     """
 
     x: Tensor
     codes: Tensor
     dequantized: Tensor
     lines: tuple[LineValue, ...]
-    right: Quantized | None = None
-    why: str = ""
-    wrong_cells: Tensor = torch.tensor(False)
-    too_far: Tensor = torch.tensor(False)
-    outside: int = 0
-    sqnr_db: tuple[float, float] = (math.nan, math.nan)
+    against: Against | None
+    why: str
 
 
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
@@ -127,30 +134,27 @@ def show_code(
         x_hat = numbers(chain.end.value)
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
-    shown = Shown(x, codes, x_hat, tuple(_lines(walk, x, tuple(i for each in inside for i in each))))
+    lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:
         right = intended(case, chain, tuple(x.shape))
+        against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
     except QuantError as error:
-        return replace(shown, why=str(error))
-    return _compared(shown, right, x_hat + chain.shift.float(), chain.cast is not None)
+        against, why = None, str(error)
+    return Shown(x, codes, x_hat, lines, against, why)
 
 
-def _compared(shown: Shown, right: Quantized, x_hat: Tensor, stored: bool) -> Shown:
-    """The result with that of the scheme; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of
-    it first; ``stored``: whether the codes are cast to a type."""
-    x, codes, fmt = shown.x, shown.codes, right.scheme.format
+def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: bool) -> Against:
+    """The comparison; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first; ``stored``:
+    whether the codes are cast to a type."""
+    fmt, outside = right.scheme.format, torch.zeros_like(codes, dtype=torch.bool)
+    if isinstance(fmt, IntFormat) and not stored:
+        outside = (codes < fmt.qmin) | (codes > fmt.qmax)
     moved = (x_hat - right.dequantized).abs() > 1e-5 * (x.abs() + x.abs().amax())
     # x / s, x̂ and the error are each rounded once to float32
     error, room = (right.x - x_hat).abs(), right.x.abs() * 2.0**-22
-    outside = (codes < fmt.qmin) | (codes > fmt.qmax) if isinstance(fmt, IntFormat) and not stored else moved & False
-    return replace(
-        shown,
-        right=right,
-        wrong_cells=codes.ne(right.codes.float()) | moved,
-        too_far=(error > steps_of(right).abs() / 2 + room) & (error > right.error.abs() + room),
-        outside=int(outside.sum()),
-        sqnr_db=(errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db),
-    )
+    too_far = (error > steps_of(right).abs() / 2 + room) & (error > right.error.abs() + room)
+    sqnr_db = errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db
+    return Against(right, codes.ne(right.codes.float()) | moved, too_far, int(outside.sum()), sqnr_db)
 
 
 def _evaluated(

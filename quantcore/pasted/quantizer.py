@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.values import NUMBERS, Val, is_mask, numbers
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, is_mask
+from quantcore.pasted.evaluation import Val, numbers
 
 MOST = 1 << 16  # elements that a quantizer is followed on
 MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn
@@ -138,7 +139,7 @@ def _chains(vals: list[Val]) -> Iterator[Chain]:
     room = _MOST_STEPS
     goes_on = {id(a) for v in vals if v.data for a in v.args}
     for val in vals:
-        if val.data and id(val) not in goes_on and val.is_array:
+        if val.data and id(val) not in goes_on and isinstance(val.value, ARRAYS):
             way, one = list[Val](), val
             while one is not None:
                 way.append(one)

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.evaluation import Given
+from quantcore.pasted.evaluation import Given, Override, Val
 from quantcore.pasted.interpreter import UNREAD, Class, Function, Interpreter, Signal
-from quantcore.pasted.values import Override, Val
 
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
 _FLAG = re.compile(r"\w*(sym|signed|narrow)\w*", re.I)

@@ -43,23 +43,23 @@ def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> N
             f"This tensor is large: only {shape} of its elements are used, even for the scale. They are the first ones "
             "along each axis, and runs of others drawn over all of it."
         )
-    if shown.right is None:
+    if shown.against is None:
         st.caption(messages.plain(shown.why))
     else:
-        _compared(shown, shown.right)
+        _compared(shown, shown.against)
     _lines(shown, element)
     _matched(shown, tensor)
 
 
-def _compared(shown: pasted.Shown, right: qc.Quantized) -> None:
+def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
     """Draw the codes beside those of the intended scheme."""
-    differing = int(shown.codes.ne(right.codes.float()).sum())
-    _table(shown, right.scheme, differing)
-    st.caption(messages.plain(_sentence(shown, right.scheme, differing)))
+    differing = int(shown.codes.ne(against.right.codes.float()).sum())
+    _table(against, differing)
+    st.caption(messages.plain(_sentence(against, differing)))
     if bool((shown.codes == shown.codes.round()).all()):
-        bounds = int(right.codes.min()), int(right.codes.max())
-        codes, intended = shown.codes.numpy().astype(np.int32), right.codes.numpy().astype(np.int32)
-        figure = figures.pair(codes, intended, ("Your codes", "Intended"), bounds=bounds, theme=theme())
+        bounds = int(against.right.codes.min()), int(against.right.codes.max())
+        codes, right = shown.codes.numpy().astype(np.int32), against.right.codes.numpy().astype(np.int32)
+        figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
         charts.draw(figure, theme=None, key="match_code_maps")
 
 
@@ -126,14 +126,14 @@ def _lines(shown: pasted.Shown, element: tuple[int, ...]) -> None:
         st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="match_code_lines")
 
 
-def _table(shown: pasted.Shown, scheme: qc.Scheme, differing: int) -> None:
+def _table(against: pasted.Against, differing: int) -> None:
     """Draw the errors of the code and of the scheme."""
-    size = shown.codes.numel()
-    code_db, right_db = shown.sqnr_db
+    size = against.right.codes.numel()
+    code_db, right_db = against.sqnr_db
     columns = {
-        "": ["Your code", str(scheme)],
+        "": ["Your code", str(against.right.scheme)],
         "Codes that differ": [f"{differing:,} of {size:,}", ""],
-        "Values made worse": [f"{int(shown.too_far.sum()):,} of {size:,}", ""],
+        "Values made worse": [f"{int(against.too_far.sum()):,} of {size:,}", ""],
         "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
     }
     worse = st.column_config.TextColumn(help="Off by more than half a step, and by more than with the scheme")
@@ -142,17 +142,18 @@ def _table(shown: pasted.Shown, scheme: qc.Scheme, differing: int) -> None:
     )
 
 
-def _sentence(shown: pasted.Shown, scheme: qc.Scheme, differing: int) -> str:
+def _sentence(against: pasted.Against, differing: int) -> str:
     """How the pasted code's result differs from the scheme's."""
-    size, wrong = shown.codes.numel(), int(shown.wrong_cells.sum())
-    if shown.outside:
-        verb = "is not a code" if shown.outside == 1 else "are not codes"
-        return f"{shown.outside:,} of {size:,} values {verb} of {scheme.format} and can't be stored."
+    scheme = against.right.scheme
+    size, wrong = against.right.codes.numel(), int(against.wrong_cells.sum())
+    if against.outside:
+        verb = "is not a code" if against.outside == 1 else "are not codes"
+        return f"{against.outside:,} of {size:,} values {verb} of {scheme.format} and can't be stored."
     if not wrong:
         return f"On this tensor all {size:,} codes equal those of {scheme}."
     if not differing:
         return f"The codes are equal; {wrong:,} of {size:,} dequantized values differ."
-    code_db, right_db = shown.sqnr_db
+    code_db, right_db = against.sqnr_db
     change = code_db - right_db
     effect = f"SQNR {change:+.2f} dB against {scheme}" if np.isfinite(change) else "see both SQNRs above"
     return f"{differing:,} of {size:,} codes differ: {effect}."

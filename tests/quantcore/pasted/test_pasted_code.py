@@ -140,7 +140,7 @@ def test_what_is_shown_is_what_the_snippet_makes(name):
         np.testing.assert_allclose(
             np.asarray(scope["x_hat"], np.float32), shown.dequantized.numpy(), rtol=1e-5, atol=1e-5
         )
-    assert shown.wrong_cells.any() != (name in HARMLESS)
+    assert shown.against.wrong_cells.any() != (name in HARMLESS)
 
 
 @pytest.mark.parametrize("name", ["torch symmetric", "torch asymmetric", "numpy symmetric", "int4 in int8", "per-channel with keepdim",
@@ -149,9 +149,9 @@ def test_right_code_gives_the_scheme_s_codes(name):
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(5))
     reading = read(code_snippets.RIGHT[name])
     shown = show_code(reading, len(reading.quantizers) - 1, x.relu() if "ReLU" in name else x)
-    assert not shown.outside
+    assert not shown.against.outside
     if "ReLU" not in name:  # there the scheme's zero point is 128
-        assert not shown.wrong_cells.any()
+        assert not shown.against.wrong_cells.any()
 
 
 def test_a_clean_result_says_what_was_checked():
@@ -361,7 +361,7 @@ def test_a_block_is_drawn_over_all_of_a_large_tensor(shape, block):
         assert at[-1] > n / 2 or len(at) <= 256
     shown = show_code(read("s = x.abs().max() / 127\nq = torch.round(x / s).clamp(-128, 127)"), 0, x)
     assert torch.equal(shown.x, drawn)
-    assert not shown.wrong_cells.any()
+    assert not shown.against.wrong_cells.any()
 
 
 def test_of_a_large_tensor_each_line_s_value_is_that_of_the_element():
