@@ -1,27 +1,28 @@
 """One quantizer of the code on several tensors: what its scale is, its zero point, its codes, and how it rounds."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from quantcore.pasted.evaluation import Val, numbers
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import Chain, Ends, dtype_of, other, type_limits
+from quantcore.pasted.quantizer import Chain, dtype_of, is_open, other, type_limits
 
+Place = tuple[int, ...]
+Flags = tuple[tuple[str, bool], ...]
+Ends = tuple[float | None, float | None]
+Seen = tuple[str, Ends]
 SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
 SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
 _CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
-_QUANTILES = ("quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue")
 
 
-@dataclass(frozen=True, eq=False)
 class Case:
     """A quantizer.
 
     ``chains``: the same one on each ordinary tensor, first ``chain``; ``place``: the lines that tell it from others;
     ``flags``: the boolean parameters that lead to it; ``special``: it on the special tensors that it can be found on;
-    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule.
+    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes are
+    clamped to, before a cast.
 
     ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
     without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
@@ -36,26 +37,54 @@ class Case:
     rounding and zero point.
     """
 
-    chains: list[Chain]
-    chain: Chain
-    place: tuple[int, ...]
-    flags: tuple[tuple[str, bool], ...]
-    special: dict[str, Chain]
-    rule: str
-    kind: str
-    divisor: float
-    percent: float | None
-    multiplied: bool
-    axis: int
-    extreme: str
-    formula: str
-    divided: Val
-    reduced: Val
-    limits: tuple[int, int] | None
-    bounds: tuple[float, float] | None
-    zero: float | None
-    one_sided: bool
-    kernel: str
+    def __init__(
+        self, chains: list[Chain], place: Place, flags: Flags, special: dict[str, Chain], seen: Seen
+    ):
+        """It on all tensors; ``seen``: its rule and its ends."""
+        self.chains, self.place, self.flags, self.special = chains, place, flags, special
+        self.rule, self.ends = seen
+        chain = self.chain = chains[0]
+        self.kind, ratio, self.multiplied, self.axis = _form(
+            [*chains, *(c for n, c in special.items() if n == "outlier")]
+        )
+        half = round(2 * ratio) / 2
+        self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
+        given = [
+            (n.name, a.value)
+            for n in chain.quantiles
+            for a in n.args[1:2]
+            if isinstance(a.value, int | float)
+        ]
+        percents = [
+            float(p) * (100 if "quantile" in name else 1) for name, p in given if "percentile" in self.kind
+        ]
+        self.percent = max(percents, default=None)
+        self.limits = type_limits(chain.cast)
+        low, high = self.ends
+        self.bounds = self.limits if low is None or high is None else (low, high)
+        known = not any(map(is_open, chain.zeros)) and chain.zero.numel() == 1 and bool(chain.zero.isfinite())
+        self.zero = float(chain.zero) if known else None
+        self.one_sided = all(bool((c.x >= 0).all()) for c in chains)
+        inverse = not self.multiplied and any(s.op == "mul" for s in chain.scalings)
+        self.kernel = ("BD" if inverse else "AC")[bool(chain.early)]
+        self.divided = _divided(chain)
+        reductions = [n for n in chain.scale_nodes if n.op == "reduce" and n.varies]
+        self.reduced = max(reductions, key=lambda n: n.index, default=self.divided)
+        name = chain.data.name if chain.data.op == "input" and len(chain.data.name) < 20 else "x"
+        plain = self.kind in ("max", "signed percentile") or self.one_sided
+        self.extreme = f"max({name})" if plain else f"max|{name}|"
+        if "percentile" in self.kind:
+            percentile = "a" if self.percent is None else f"{self.percent:g}th"
+            self.extreme = f"{percentile} percentile of {name if plain else f'|{name}|'}"
+        by, span = "" if self.divisor == 1 else f" / {number(self.divisor)}", f"max({name}) - min({name})"
+        known_by_kind = {
+            "given": f"{float(chain.factor):.6g}" if chain.factor.numel() == 1 else "given numbers",
+            "handed": "an argument",
+            "unknown": "not recognized",
+            "span": f"({span}){by}" if by else span,
+            "percentiles": f"the difference of two percentiles{by}",
+        }
+        self.formula = known_by_kind.get(self.kind) or self.extreme + by
 
     def found(self, kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
         """A finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
@@ -67,35 +96,6 @@ class Case:
         return finding(kind, line, certain, **(known | facts))
 
 
-def case_of(
-    chains: list[Chain],
-    place: tuple[int, ...],
-    flags: tuple[tuple[str, bool], ...],
-    special: dict[str, Chain],
-    rule: str,
-) -> Case:
-    """What there is to know of a quantizer, from it on all tensors."""
-    chain, limits = chains[0], type_limits(chains[0].cast)
-    kind, ratio, multiplied, axis = _form(chains)
-    half, percent = round(2 * ratio) / 2, _percent(chain) if "percentile" in kind else None
-    divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-    low, high = chain.ends
-    depends = any(other(s).varies or other(s).handed for s in chain.zeros)
-    known = not depends and chain.zero.numel() == 1 and bool(chain.zero.isfinite())
-    one_sided = all(bool((c.x >= 0).all()) for c in chains)
-    inverse = not multiplied and any(s.op == "mul" for s in chain.scalings)
-    divided = _divided(chain)
-    reductions = [n for n in chain.scale_nodes if n.op == "reduce" and n.varies]
-    extreme, formula = _words(chain, kind, divisor, percent, one_sided)
-    return Case(
-        chains=chains, chain=chain, place=place, flags=flags, special=special, rule=rule, kind=kind, divisor=divisor,
-        percent=percent, multiplied=multiplied, axis=axis, extreme=extreme, formula=formula, divided=divided,
-        reduced=max(reductions, key=lambda n: n.index, default=divided), limits=limits,
-        bounds=limits if low is None or high is None else (low, high), zero=float(chain.zero) if known else None,
-        one_sided=one_sided, kernel=("BD" if inverse else "AC")[bool(chain.early)],
-    )  # fmt: skip
-
-
 def _divided(chain: Chain) -> Val:
     for scaling in chain.scalings:
         val: Val | None = other(scaling)
@@ -104,29 +104,6 @@ def _divided(chain: Chain) -> Val:
                 return val
             val = next((a for a in reversed(val.args) if a.varies), None)
     return chain.scalings[0]
-
-
-def _words(
-    chain: Chain, kind: str, divisor: float, percent: float | None, one_sided: bool
-) -> tuple[str, str]:
-    """The extreme that a symmetric scale comes from, ``max|x|`` or ``99.9th percentile of x``, and the scale."""
-    name, value = chain.data.name, chain.factor
-    name = name if chain.data.op == "input" and len(name) < 20 else "x"
-    plain = kind in ("max", "signed percentile") or one_sided
-    extreme = f"max({name})" if plain else f"max|{name}|"
-    if "percentile" in kind:
-        extreme = (
-            f"{'a' if percent is None else f'{percent:g}th'} percentile of {name if plain else f'|{name}|'}"
-        )
-    by, span = f" / {number(divisor)}" if divisor != 1 else "", f"max({name}) - min({name})"
-    known = {
-        "given": f"{float(value):.6g}" if value.numel() == 1 else "given numbers",
-        "handed": "an argument",
-        "unknown": "not recognized",
-        "span": f"({span}){by}" if by else span,
-        "percentiles": f"the difference of two percentiles{by}",
-    }
-    return extreme, known.get(kind) or extreme + by
 
 
 def scale_of(chain: Chain, multiplied: bool, axis: int) -> Tensor:
@@ -157,40 +134,30 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     # scales along the wrong axis fit where all axes are equally long
     turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
     for multiplied, axis in ((False, -1), (True, -1), *((False, axis) for axis in turned)):
-        scales = [scale_of(c, multiplied, axis) for c in chains]
-        if not all(bool((scale.isfinite() & scale.ne(0)).all()) for scale in scales):
-            continue
-        extremes = [_extremes(chain, scale) for chain, scale in zip(chains, scales, strict=True)]
-        for kind in extremes[0]:
-            ratios = [
-                (e[kind] / scale).flatten() for e, scale in zip(extremes, scales, strict=True) if kind in e
-            ]
-            values = torch.cat(ratios)
-            middle = float(values.median())
-            if len(ratios) == len(chains) and middle > 0 and near(values, middle, _CLOSE * middle):
-                return kind, middle, multiplied, axis
+        for whole in (False, True):  # a part of the tensor may have the scale of the whole
+            ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
+            for kind in ratios[0]:
+                values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
+                middle = float(values.median())
+                if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
+                    return kind, middle, multiplied, axis
     return "unknown", 1.0, False, -1
 
 
-def _extremes(chain: Chain, scale: Tensor) -> dict[str, Tensor]:
-    """What the scale may have been computed from, by kind."""
-    origin = chain.data
-    while origin.flow is not None and origin.op in (
-        "getitem",
-        "shape",
-    ):  # a part, with the scale of the whole
+def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
+    """What a scale may have been computed from, by kind, divided by it."""
+    origin, quantiles = chain.data, [numbers(node.value) for node in chain.quantiles]
+    while whole and origin.flow is not None and origin.op in ("getitem", "shape"):
         origin = origin.flow
     single = chain.factor.numel() == 1
     low, high = block_extremes(*((numbers(origin.value), chain.factor) if single else (chain.x, scale)))
     found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
-    quantiles = _quantiles(chain)
-    values = [numbers(node.value) for node in quantiles]
     if len(quantiles) == 1:
-        signed = bool((numbers(quantiles[0].args[0].value) < 0).any())
-        found["signed percentile" if signed else "percentile"] = values[0].abs().max()
+        signed = bool((numbers(chain.quantiles[0].args[0].value) < 0).any())
+        found["signed percentile" if signed else "percentile"] = quantiles[0].abs().max()
     elif len(quantiles) == 2:
-        found["percentiles"] = (values[0].max() - values[1].max()).abs()
-    return found
+        found["percentiles"] = (quantiles[0].max() - quantiles[1].max()).abs()
+    return {kind: value / scale for kind, value in found.items()}
 
 
 def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,14 +169,3 @@ def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     ends = (start.scatter_reduce(0, places, flat, how, include_self=False) for how in ("amin", "amax"))
     low, high = (end[places].reshape(x.shape) for end in ends)
     return low, high
-
-
-def _quantiles(chain: Chain) -> list[Val]:
-    nodes = {n.index: n for n in chain.scale_nodes if n.op == "reduce" and n.name in _QUANTILES}
-    return [nodes[i] for i in sorted(nodes)]
-
-
-def _percent(chain: Chain) -> float | None:
-    """The percentile that the code asks for, in percent; the higher of two."""
-    given = [(n, a.value) for n in _quantiles(chain) for a in n.args[1:2] if isinstance(a.value, int | float)]
-    return max((float(p) * (100 if "quantile" in node.name else 1) for node, p in given), default=None)

@@ -64,15 +64,15 @@ def _cast(case: Case) -> Iterator[CodeFinding]:
     cast, limits, clamp, late = case.chain.cast, case.limits, case.chain.clamp, case.chain.late
     if cast is None or limits is None:
         return
-    ends = [end for end in case.chain.ends if end is not None]
+    ends = [end for end in case.ends if end is not None]
     if late is not None:
         if not late.handed:
             yield case.found("zero-point-after-clamp", late.line)
-    elif clamp is not None and not all(limits[0] <= end <= limits[1] for end in ends):
+    elif clamp and not all(limits[0] <= end <= limits[1] for end in ends):
         types = [np.iinfo(f"{sign}int{bits_of(cast)}") for sign in ("u", "")] if len(ends) == 2 else []
         fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
         line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
-        yield case.found("clamp-bounds", line, fix=fix, kept=between(case.chain.ends))
+        yield case.found("clamp-bounds", line, fix=fix, kept=between(case.ends))
     elif len(ends) < 2:
         yield from _unclamped(case, limits, cast)
 
@@ -118,7 +118,7 @@ def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
     """Whether the scale's extreme is divided by the number of steps that the codes have for it."""
     if case.bounds is None:
         return
-    (low, high), divisor, clamp, zero = case.bounds, case.divisor, case.chain.clamp, case.zero or 0
+    (low, high), divisor, zero, clamp = case.bounds, case.divisor, case.zero or 0, None not in case.ends
     most = high - low if case.kind in SPANS else high - zero
     facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"

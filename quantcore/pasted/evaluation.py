@@ -47,6 +47,8 @@ _ELEMENTWISE = (
     "add", "sub", "mul", "div", "floor_divide", "round", "clamp", "cast", "abs", "neg", "unary", "pow", "copy", "mask",
     "signed", "where", "shape", "getitem", "library",
 )  # fmt: skip
+
+
 @dataclass(eq=False, slots=True, repr=False)
 class Val:
     """A value. ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``: the
@@ -230,7 +232,7 @@ class Evaluation:
 
     def truth(self, val: Val) -> bool:
         """Whether a value counts as true."""
-        return bool(self.compute(lambda: bool(val.value), "binary", (val,), "bool").value)
+        return bool(self.compute(lambda: bool(val.value), "branch", (val,)).value)
 
     def operator(self, node: ast.operator | ast.cmpop, a: Val, b: Val) -> Val:
         """The result of a binary operator."""
@@ -249,7 +251,7 @@ class Evaluation:
 
     def apply(self, call: Call, args: list[Val], kw: dict[str, Val]) -> Val:
         """A call of the white list: arguments checked, the result bounded, then computed."""
-        if len(args) > call.most or not kw.keys() <= KEYWORDS or (call.op == "clamp" and not args):
+        if len(args) > call.most or not kw.keys() <= KEYWORDS:
             other = next((n for n in kw if n not in KEYWORDS), "these arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
@@ -261,9 +263,7 @@ class Evaluation:
         check_integers(call.op, values)
         if call.op == "library":
             self.library.append((self.budget.line, call.name))
-        parts = (
-            _clamp_parts(call.name, args, kw) if call.op == "clamp" else tuple(flat([*args, *kw.values()]))
-        )
+        parts = tuple(flat([*args, *kw.values()]))
         return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
 
     def python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
@@ -320,17 +320,6 @@ def _flow(val: Val) -> Val | None:
     if is_mask(val.value) or not data:
         return None
     return data[0] if len(data) == 1 or val.op in ("mask", "where", "signed") else None
-
-
-def _clamp_parts(name: str, args: list[Val], kw: dict[str, Val]) -> Vals:
-    """Value, low and high of a clamp, however it is written."""
-    x, rest, none = args[0], args[1:], Val(None)
-    if name not in ("clamp", "clip"):
-        bound = next(iter((*rest, *kw.values())), none)
-        x, bound = (x, bound) if x.data else (bound, x)
-        return (x, bound, none) if name in ("maximum", "clamp_min", "fmax") else (x, none, bound)
-    low = rest[0] if rest else kw.get("min", kw.get("a_min", none))
-    return x, low, rest[1] if len(rest) > 1 else kw.get("max", kw.get("a_max", none))
 
 
 def _share(a: Any, b: Any) -> bool:

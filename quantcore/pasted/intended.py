@@ -13,12 +13,12 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
-from quantcore.pasted.bounds import ARRAYS
-from quantcore.pasted.case import SINGLES, SPANS, Case, scale_of
+from quantcore.pasted.bounds import ARRAYS, shape_of
+from quantcore.pasted.case import SINGLES, SPANS, Case, Place, Seen, scale_of
 from quantcore.pasted.evaluation import Override, Val, numbers
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
-from quantcore.pasted.quantizer import Chain, added, by_place, other
+from quantcore.pasted.quantizer import Chain, added, by_place, is_open, other
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -31,6 +31,7 @@ _USUAL = {
     for f in (IntFormat(bits, True), IntFormat(bits, False), IntFormat(bits, True, True))
 }
 TO_NEAREST = ("round", "rint", "around")
+_BEYOND = 2.0**20  # all codes
 _EQUAL = 0.98  # of the codes; ties may fall the other way
 RULES: dict[str, Callable[[Tensor], Tensor]] = {
     "round": torch.round,
@@ -42,34 +43,55 @@ RULES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def rules(walk: Walk, found: dict[tuple[int, ...], Chain]) -> dict[tuple[int, ...], str]:
-    """How the quantizers of an evaluation round, a key of `RULES`, "" for another rule: seen on a tensor of multiples of a
-    quarter, with a scale of 1."""
+def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
+    """How the quantizers of an evaluation round, and what their codes are clamped to: what they give for multiples of a
+    quarter, and for numbers beyond all codes, with a scale of 1 and without a zero point that depends on the tensor."""
+    overrides: dict[int, Override] = {}
+    for chain in found.values():
+        overrides |= {chain.data.index: lambda val: _like(val, _quarters(shape_of(val.value)))}
+        overrides |= {
+            other(s).index: lambda val: _like(val, torch.ones(shape_of(val.value))) for s in chain.scalings
+        }
+        moved = (other(s).index for s in chain.zeros if is_open(s))
+        overrides |= dict.fromkeys(moved, lambda val: _like(val, torch.zeros(shape_of(val.value))))
+    tried = by_place(_again(walk, overrides).vals)
     named = {place: "round" if chain.round.name in TO_NEAREST else "" for place, chain in found.items()}
-    if all(named.values()):
-        return named
-    x = torch.arange(walk.given.x.numel()).reshape(walk.given.x.shape) * 7 % 32 / 4 - 4
-    scales = {other(s).index for chain in found.values() for s in chain.scalings}
-    ones = dict.fromkeys(scales, lambda val: _like(val, torch.ones(getattr(val.value, "shape", ()))))
-    tried = by_place(evaluate(walk.tree, replace(walk.given, x=x), ones).vals)
-    return named | {place: rule for place, chain in tried.items() for rule in [_rule(chain)] if rule}
+    nothing: Seen = "", (None, None)
+    results = {place: _seen(tried[place]) if place in tried else nothing for place in found}
+    return {place: (rule or named[place], ends) for place, (rule, ends) in results.items()}
 
 
-def _rule(chain: Chain) -> str:
+def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
+    """The same evaluation, along the same branches, with other results at some places."""
+    branches = {v.index: lambda _, taken=v.value: taken for v in walk.vals if v.op == "branch"}
+    return evaluate(walk.tree, walk.given, branches | overrides)
+
+
+def _quarters(shape: tuple[int, ...]) -> Tensor:
+    x = torch.arange(math.prod(shape)) * 7 % 32 / 4 - 4
+    x[:1], x[1:2] = _BEYOND, -_BEYOND
+    return x.reshape(shape)
+
+
+def _seen(chain: Chain) -> Seen:
+    """How a quantizer rounds, and what its codes are clamped to, on such a tensor."""
+    stored = chain.codes[-1] if chain.cast is None or chain.cast.flow is None else chain.cast.flow
+    values = numbers(stored.value)
+    low, high = (
+        None if abs(end) >= _BEYOND / 2 else end for end in (float(values.min()), float(values.max()))
+    )
     try:
         early = sum((added(s) for s in chain.early), torch.zeros_like(chain.x))
         codes = numbers(chain.codes[-1].value).reshape(chain.x.shape) - (chain.zero - early)
     except RuntimeError:  # codes of another shape
-        return ""
-    value, inside = (
-        chain.x / chain.factor + early,
-        (codes > codes.min()) & (codes < codes.max()),
-    )  # not clamped
-    for seen in (inside, inside & (value > 0)):  # an unsigned type holds no others
+        return "", (low, high)
+    value = chain.x / chain.factor + early
+    inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
+    for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
         for name, rule in RULES.items():
-            if bool(seen.any()) and torch.equal(codes[seen], rule(value)[seen]):
-                return name
-    return ""
+            if bool(some.any()) and torch.equal(codes[some], rule(value)[some]):
+                return name, (low, high)
+    return "", (low, high)
 
 
 def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
@@ -114,12 +136,12 @@ def _scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
 
 def _format(case: Case, symmetric: bool) -> IntFormat:
     """The format: from the clamp if its bounds are those of a format, else from the type and the divisor."""
-    low, high = case.chain.ends
+    low, high = case.ends
     if low is not None and high is not None and (low, high) in _USUAL:
         return _USUAL[low, high]  # type: ignore[index]
     limits = case.limits or ((-128, 127) if symmetric else (0, 255))
     bits = (limits[1] - limits[0]).bit_length()
-    if case.kind in SINGLES and case.chain.clamp is None and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
+    if case.kind in SINGLES and None in case.ends and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(case.divisor + 1).bit_length())
     return IntFormat(min(bits, 16), limits[0] < 0)
 
@@ -159,7 +181,7 @@ def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[C
 def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
     """Whether the codes are the intended ones, but for ties, with the results of all culprits replaced by right ones."""
     right = intended(case, chain, tuple(walk.given.x.shape))
-    repaired = evaluate(walk.tree, walk.given, _overrides(case, chain, right, places))
+    repaired = _again(walk, _overrides(case, chain, right, places))
     codes = numbers(repaired.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
     fmt = right.scheme.format
     if case.bounds is None and isinstance(fmt, IntFormat):

@@ -128,7 +128,9 @@ def show_code(
         )
     codes = numbers(chain.codes[-1].value)
     if not bool(codes.isfinite().all()):
-        raise QuantError("On this tensor the code divides by a scale of 0; choose a tensor with different values.")
+        raise QuantError(
+            "On this tensor the code divides by a scale of 0; choose a tensor with different values."
+        )
     x_hat = (codes - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
         x_hat = numbers(chain.end.value)

@@ -6,14 +6,12 @@ x / factor + offset; at the codes that are stored, the factor is the scale and t
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, is_mask
+from quantcore.pasted.bounds import ARRAYS, NUMBERS
 from quantcore.pasted.evaluation import Val, numbers
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -21,47 +19,67 @@ MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
 FLOAT = 99  # bits: wider than any integer type
 SCALINGS, SHIFTS, _CLAMPS = ("mul", "div", "floor_divide"), ("add", "sub"), ("clamp", "mask", "where")
+_STEPS = (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
+_QUANTILES = ("quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue")
 _MOST_STEPS = 50_000  # of all ways together
-Ends = tuple[float | None, float | None]
 
 
-@dataclass(frozen=True, eq=False)
 class Chain:
     """A quantizer on one tensor.
 
     ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it; ``codes``: the
     steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round`` rounds, ``cast`` casts to a
-    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``back``: the steps from there to the
-    dequantized values ``end``; ``factor``: what one step of the codes is worth, shaped to broadcast to the data;
-    ``scale``: the same of each element; ``zero``: what is added, in codes; ``ends``: what the codes are clamped to before
-    the cast, by ``clamp`` last, after which ``late`` adds what is no number; ``earlier``: the quantizer whose
-    dequantized values the data is.
+    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``clamp`` clamps last, after which ``late``
+    adds what is no number; ``back``: the steps from there to the dequantized values ``end``; ``factor``: what one step
+    of the codes is worth, shaped to broadcast to the data; ``scale``: the same of each element; ``zero``: what is added,
+    in codes; ``scale_nodes``: all values that the scale was computed from, ``quantiles`` among them; ``earlier``: the quantizer whose dequantized
+    values the data is.
     """
 
-    data: Val
-    x: Tensor
-    shift: Tensor
-    codes: list[Val]
-    scalings: list[Val]
-    round: Val
-    cast: Val | None
-    zeros: list[Val]
-    early: list[Val]
-    back: list[Val]
-    end: Val | None
-    factor: Tensor
-    scale: Tensor
-    zero: Tensor
-    ends: Ends
-    clamp: Val | None
-    late: Val | None
-    earlier: "Chain | None"
+    def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
+        """The quantizer of these steps on the way of ``data``.
 
-    @cached_property
-    def scale_nodes(self) -> list[Val]:
-        """All values that the scale was computed from, and the scale."""
-        return [node for s in self.scalings for node in other(s).ancestors()]
+        Raises:
+            RuntimeError: the shapes of scale or zero point do not fit it.
+        """
+        last = _last(steps, rounding)
+        self.codes, self.back, self.round, self.earlier = (
+            steps[: last + 1],
+            steps[last + 1 :],
+            steps[rounding],
+            earlier,
+        )
+        while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
+            data = data.flow  # whose signs come back
+        self.data, self.x = data, numbers(data.value)
+        self.cast = _cast(self.codes)
+        self.scalings = [s for s in self.codes if s.op in SCALINGS]
+        self.zeros = [s for s in self.codes if s.op in SHIFTS and not _is_half(s, self.round)]
+        self.early = [s for s in self.zeros if s.index < self.round.index]
+        self.scale_nodes = [node for s in self.scalings for node in other(s).ancestors()]
+        quantiles = {n.index: n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES}
+        self.quantiles = [quantiles[i] for i in sorted(quantiles)]
+        nothing = torch.tensor(0.0, dtype=torch.float64)
+        self.factor, self.zero, self.shift = nothing + 1, nothing, nothing
+        for step in self.codes:
+            if step.op in SCALINGS:
+                by, inverse = numbers(other(step).value), step.op == "mul"
+                self.factor = self.factor / by if inverse else self.factor * by
+                if bool(self.zero.any()):
+                    self.zero = self.zero * by if inverse else self.zero / by
+            elif step in self.zeros:
+                self.zero = self.zero + added(step)
+        self.scale = self.factor.broadcast_to(self.x.shape)
+        while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not is_flipped(data):
+            self.shift = self.shift + added(data) if data.op in SHIFTS else self.shift
+            data = data.flow
+        clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
+        self.clamp = clamps[-1] if clamps else None
+        late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index and s is not self.round]
+        self.late = next((s for s in late if is_open(s) or added(s).numel() > 1), None)
+        ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
+        self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
 
 
 def other(node: Val) -> Val:
@@ -72,6 +90,11 @@ def other(node: Val) -> Val:
 def added(shift: Val) -> Tensor:
     """What a sum or difference adds to the data."""
     return numbers(other(shift).value) * (-1 if shift.op == "sub" else 1)
+
+
+def is_open(step: Val) -> bool:
+    """Whether what a step adds depends on the tensor, or is handed in."""
+    return other(step).varies or other(step).handed
 
 
 def is_flipped(node: Val) -> bool:
@@ -122,11 +145,8 @@ def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
     found: dict[tuple[int, ...], Chain] = {}
     for chain in _chains(vals):
         if 1 < chain.x.numel() <= MOST:
-            key: tuple[int, ...] = (
-                chain.round.line,
-                chain.codes[-1].line,
-                chain.end.line if chain.end else 0,
-            )
+            end = chain.end.line if chain.end else 0
+            key: tuple[int, ...] = (chain.round.line, chain.codes[-1].line, end)
             while key in found:
                 key = (*key, 0)
             if len(key) < MOST_QUANTIZERS:
@@ -163,68 +183,18 @@ def _along(way: list[Val]) -> Iterator[Chain]:
             scalings, pending = [], True
     chain = None
     for (first, rounding), end in zip(places, [*(place for place, _ in places[1:]), len(way)], strict=False):
-        steps = [
-            s for s in way[first:end] if s.op in (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")
-        ]
-        found = _chain(way[first].flow or way[first], steps, steps.index(way[rounding]), chain)
-        if found is not None:
-            yield found
-            chain = found
+        steps = [s for s in way[first:end] if s.op in _STEPS]
+        try:
+            chain = Chain(way[first].flow or way[first], steps, steps.index(way[rounding]), chain)
+        except RuntimeError:
+            continue
+        yield chain
 
 
 def _rounds(node: Val) -> bool:
     if node.op == "cast":
         return node.flow is not None and bits_of(node) < FLOAT and not is_integral(node.flow)
     return node.op in ("round", "floor_divide")
-
-
-def _chain(data: Val, steps: list[Val], rounding: int, earlier: Chain | None) -> Chain | None:
-    """The quantizer of these steps; None if its scale does not fit the data."""
-    nothing, last, rounds = torch.tensor(0.0, dtype=torch.float64), _last(steps, rounding), steps[rounding]
-    codes, back = steps[: last + 1], steps[last + 1 :]
-    zeros = [s for s in codes if s.op in SHIFTS and not _is_half(s, rounds)]
-    while data.op == "abs" and data.flow and any(s.op == "signed" for s in codes):
-        data = data.flow  # whose signs come back
-    x, factor, zero = numbers(data.value), nothing + 1, nothing
-    try:
-        for step in codes:
-            if step.op in SCALINGS:
-                by, inverse = numbers(other(step).value), step.op == "mul"
-                factor = factor / by if inverse else factor * by
-                if bool(zero.any()):
-                    zero = zero * by if inverse else zero / by
-            elif step in zeros:
-                zero = zero + added(step)
-        scale = factor.broadcast_to(x.shape)
-    except RuntimeError:  # the shapes do not fit
-        return None
-    scalings, early = [s for s in codes if s.op in SCALINGS], [s for s in zeros if s.index < rounds.index]
-    cast = _cast(codes)
-    ends = [s for s in back if s.op in (*SCALINGS, *SHIFTS)]
-    end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
-    shift, val = nothing, data
-    while val.flow is not None and val.op in (*SHIFTS, "clamp", "copy") and not is_flipped(val):
-        shift = shift + added(val) if val.op in SHIFTS else shift
-        val = val.flow
-    clamped = _clamped(codes[: codes.index(cast)] if cast else codes)
-    return Chain(
-        data,
-        x,
-        shift,
-        codes,
-        scalings,
-        rounds,
-        cast,
-        zeros,
-        early,
-        back,
-        end,
-        factor,
-        scale,
-        zero,
-        *clamped,
-        earlier,
-    )
 
 
 def _last(steps: list[Val], rounding: int) -> int:
@@ -241,37 +211,3 @@ def _last(steps: list[Val], rounding: int) -> int:
 def _cast(steps: list[Val]) -> Val | None:
     """The first cast to a small integer."""
     return next((s for s in steps if s.op == "cast" and bits_of(s) <= SMALL < bits_of(s.flow)), None)
-
-
-def _clamped(steps: list[Val]) -> tuple[Ends, Val | None, Val | None]:
-    """Bounds of the codes, the last clamp, and what is added after it that is no number."""
-    ends: Ends = (None, None)
-    clamp = late = None
-    for step in steps:
-        if step.op in _CLAMPS:
-            new = _ends(step)
-            ends = (ends[0] if new[0] is None else new[0], ends[1] if new[1] is None else new[1])
-            clamp, late = (clamp, late) if new == (None, None) else (step, None)
-        elif step.op == "signed":
-            ends = (None if ends[1] is None else -ends[1], ends[1])
-        elif step.op in SHIFTS and clamp is not None:
-            by = added(step)
-            if other(step).varies or other(step).handed or by.numel() > 1:
-                late = step
-            else:
-                ends = tuple(None if end is None else end + float(by) for end in ends)  # type: ignore[assignment]
-    return ends, clamp, late
-
-
-def _ends(node: Val) -> Ends:
-    """The bounds of a clamp that are numbers."""
-    if node.op == "clamp":
-        low, high = (number_of(a) for a in node.args[1:3])
-        return low, high
-    bounds = [number_of(a) for a in node.args if a is not node.flow and not is_mask(a.value)]
-    values = numbers(node.value)
-    if len(bounds) != 1 or bounds[0] is None or not values.numel():
-        return None, None
-    if float(values.max()) <= bounds[0]:
-        return None, bounds[0]
-    return (bounds[0], None) if float(values.min()) >= bounds[0] else (None, None)

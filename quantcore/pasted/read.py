@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.case import Case, between, case_of
+from quantcore.pasted.case import Case, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
-from quantcore.pasted.intended import confirmed, rules
+from quantcore.pasted.intended import confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.quantizer import SCALINGS, by_place, dtype_of, number_of, other
 from quantcore.pasted.source import parse
@@ -117,11 +117,11 @@ def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Case]:
         [by_place(w.vals) for w in ordinary],
         {name: by_place(w.vals) for name, w in special.items()},
     )
-    rounded = rules(ordinary[0], found[0])
+    results = seen(ordinary[0], found[0])
     for key in found[0]:
         if all(key in f for f in found):
             also = {name: by[key] for name, by in others.items() if key in by}
-            yield case_of([f[key] for f in found], key, ordinary[0].given.flags, also, rounded.get(key, ""))
+            yield Case([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
 
 
 def _parts(case: Case) -> Iterator[str]:
@@ -132,8 +132,8 @@ def _parts(case: Case) -> Iterator[str]:
     known = case.kind not in ("unknown", "handed")
     yield f"scale (line {case.divided.line}) {case.formula}{shared if known else ''}"
     yield f"codes (line {chain.round.line}) {_arithmetic(case)}"
-    if chain.clamp is not None:
-        yield f"clamp (line {chain.clamp.line}) {between(chain.ends)}"
+    if chain.clamp is not None and case.ends != (None, None):
+        yield f"clamp (line {chain.clamp.line}) {between(case.ends)}"
     if chain.cast is not None:
         yield f"cast (line {chain.cast.line}) {dtype_of(chain.cast)}"
     for step in chain.zeros:
