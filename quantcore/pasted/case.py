@@ -44,19 +44,15 @@ class Case:
         self.chains, self.place, self.flags, self.special = chains, place, flags, special
         self.rule, self.ends = seen
         chain = self.chain = chains[0]
-        self.kind, ratio, self.multiplied, self.axis = _form(
-            [*chains, *(c for n, c in special.items() if n == "outlier")]
-        )
+        tried = [*chains, *(c for n, c in special.items() if n == "outlier")]
+        self.kind, ratio, self.multiplied, self.axis = _form(tried)
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        given = [
-            (n.name, a.value)
+        percents = [
+            float(a.value) * (100 if "quantile" in n.name else 1)
             for n in chain.quantiles
             for a in n.args[1:2]
-            if isinstance(a.value, int | float)
-        ]
-        percents = [
-            float(p) * (100 if "quantile" in name else 1) for name, p in given if "percentile" in self.kind
+            if "percentile" in self.kind and isinstance(a.value, int | float)
         ]
         self.percent = max(percents, default=None)
         self.limits = type_limits(chain.cast)
@@ -69,7 +65,7 @@ class Case:
         self.kernel = ("BD" if inverse else "AC")[bool(chain.early)]
         self.divided = _divided(chain)
         reductions = [n for n in chain.scale_nodes if n.op == "reduce" and n.varies]
-        self.reduced = max(reductions, key=lambda n: n.index, default=self.divided)
+        self.reduced = reductions[-1] if reductions else self.divided
         name = chain.data.name if chain.data.op == "input" and len(chain.data.name) < 20 else "x"
         plain = self.kind in ("max", "signed percentile") or self.one_sided
         self.extreme = f"max({name})" if plain else f"max|{name}|"
@@ -77,14 +73,14 @@ class Case:
             percentile = "a" if self.percent is None else f"{self.percent:g}th"
             self.extreme = f"{percentile} percentile of {name if plain else f'|{name}|'}"
         by, span = "" if self.divisor == 1 else f" / {number(self.divisor)}", f"max({name}) - min({name})"
-        known_by_kind = {
+        formulas = {
             "given": f"{float(chain.factor):.6g}" if chain.factor.numel() == 1 else "given numbers",
             "handed": "an argument",
             "unknown": "not recognized",
             "span": f"({span}){by}" if by else span,
             "percentiles": f"the difference of two percentiles{by}",
         }
-        self.formula = known_by_kind.get(self.kind) or self.extreme + by
+        self.formula = formulas.get(self.kind) or self.extreme + by
 
     def found(self, kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
         """A finding in a line: what there is to say of the quantizer, and ``facts`` besides."""

@@ -154,13 +154,20 @@ class Evaluation:
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
         """Append a value, or its repair if there is one, and note what it depends on."""
-        # signs that are given back to the tensor's elements do not scale them
-        signs = op == "mul" and any(a.op == "sign" for a in args) and any(a.data for a in args)
-        op = "signed" if signs or (op == "sign" and len(args) > 1 and args[0].data) else op
         val = Val(value, op, args, self.budget.line, name, len(self.vals))
-        val.varies, val.handed = any(a.varies for a in args), any(a.handed for a in args)
-        val.flow = _flow(val) if op in _ELEMENTWISE else None
-        val.data = val.flow is not None
+        for a in args:
+            val.varies, val.handed = val.varies or a.varies, val.handed or a.handed
+        data = [
+            a for a in args if a.data and not is_mask(a.value)
+        ]  # a mask chooses elements, it does not hold them
+        if data and not is_mask(value):
+            # signs that are given back to the tensor's elements do not scale them
+            if (op == "mul" and any(a.op == "sign" for a in args)) or (
+                op == "sign" and args[1:] and args[0].data
+            ):
+                val.op = "signed"
+            if val.op in _ELEMENTWISE and (len(data) == 1 or val.op in ("mask", "where", "signed")):
+                val.flow, val.data = data[0], True
         if val.index in self.overrides:
             val.value = self.overrides[val.index](val)
         self.vals.append(val)
@@ -311,15 +318,6 @@ def numbers(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return (value.dequantize() if value.is_quantized else value).to(torch.float64)
     return torch.from_numpy(np.array(value, dtype=np.float64))
-
-
-def _flow(val: Val) -> Val | None:
-    """The argument whose elements a value holds; None if there is none, or if there are two."""
-    # a mask chooses elements, it does not hold them
-    data = [a for a in val.args if a.data and not is_mask(a.value)]
-    if is_mask(val.value) or not data:
-        return None
-    return data[0] if len(data) == 1 or val.op in ("mask", "where", "signed") else None
 
 
 def _share(a: Any, b: Any) -> bool:

@@ -4,6 +4,7 @@ rounds, and whether repairing its mistakes gives the codes of that scheme."""
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,20 +46,21 @@ RULES: dict[str, Callable[[Tensor], Tensor]] = {
 
 def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     """How the quantizers of an evaluation round, and what their codes are clamped to: what they give for multiples of a
-    quarter, and for numbers beyond all codes, with a scale of 1 and without a zero point that depends on the tensor."""
+    quarter, and for numbers beyond all codes, with a scale of 1, and 4 for a zero point that is not a number."""
     overrides: dict[int, Override] = {}
+
+    def put(node: Val, make: Callable[[tuple[int, ...]], Tensor]) -> None:
+        overrides[node.index] = lambda val: _like(val, make(shape_of(val.value)))
+
     for chain in found.values():
-        overrides |= {chain.data.index: lambda val: _like(val, _quarters(shape_of(val.value)))}
-        overrides |= {
-            other(s).index: lambda val: _like(val, torch.ones(shape_of(val.value))) for s in chain.scalings
-        }
-        moved = (other(s).index for s in chain.zeros if is_open(s))
-        overrides |= dict.fromkeys(moved, lambda val: _like(val, torch.zeros(shape_of(val.value))))
+        put(chain.data, _quarters)
+        for step in chain.scalings:
+            put(other(step), torch.ones)
+        for step in filter(is_open, chain.zeros):
+            value = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
+            put(other(step), partial(torch.full, fill_value=value))
     tried = by_place(_again(walk, overrides).vals)
-    named = {place: "round" if chain.round.name in TO_NEAREST else "" for place, chain in found.items()}
-    nothing: Seen = "", (None, None)
-    results = {place: _seen(tried[place]) if place in tried else nothing for place in found}
-    return {place: (rule or named[place], ends) for place, (rule, ends) in results.items()}
+    return {place: _seen(chain, tried.get(place)) for place, chain in found.items()}
 
 
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
@@ -73,25 +75,25 @@ def _quarters(shape: tuple[int, ...]) -> Tensor:
     return x.reshape(shape)
 
 
-def _seen(chain: Chain) -> Seen:
-    """How a quantizer rounds, and what its codes are clamped to, on such a tensor."""
-    stored = chain.codes[-1] if chain.cast is None or chain.cast.flow is None else chain.cast.flow
-    values = numbers(stored.value)
-    low, high = (
-        None if abs(end) >= _BEYOND / 2 else end for end in (float(values.min()), float(values.max()))
-    )
+def _seen(chain: Chain, tried: Chain | None) -> Seen:
+    """How a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
+    rule = "round" if chain.round.name in TO_NEAREST else ""
+    if tried is None:
+        return rule, (None, None)
+    stored = numbers(((tried.cast and tried.cast.flow) or tried.codes[-1]).value)
+    free = chain.clamp is None
+    low, high = (None if free or end.abs() >= _BEYOND / 2 else float(end) for end in stored.aminmax())
     try:
-        early = sum((added(s) for s in chain.early), torch.zeros_like(chain.x))
-        codes = numbers(chain.codes[-1].value).reshape(chain.x.shape) - (chain.zero - early)
+        early = sum((added(s) for s in tried.early), torch.zeros_like(tried.x))
+        codes = numbers(tried.codes[-1].value).reshape(tried.x.shape) - (tried.zero - early)
     except RuntimeError:  # codes of another shape
-        return "", (low, high)
-    value = chain.x / chain.factor + early
+        return rule, (low, high)
+    value = tried.x / tried.factor + early
     inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
-        for name, rule in RULES.items():
-            if bool(some.any()) and torch.equal(codes[some], rule(value)[some]):
-                return name, (low, high)
-    return "", (low, high)
+        fits = (name for name, by in RULES.items() if some.any() and codes[some].equal(by(value)[some]))
+        rule = rule or next(fits, "")
+    return rule, (low, high)
 
 
 def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:

@@ -3,6 +3,7 @@
 import inspect
 import math
 import operator
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ _BOUNDS: dict[str, Callable[[list[Any]], float]] = {  # of the elements of a res
     "eye": lambda values: sizes(values[:1]) * max(sizes(values[:1]), sizes(values[1:])),
     "unique": lambda values: 2 * usual(values),  # also where each is, and how often
     "where": lambda values: (
-        usual(values) * (1 if len(values) > 1 else bounds.MOST_AXES)
+        usual(values) * (bounds.MOST_AXES if len(values) == 1 else 1)
     ),  # of one, its indices
     "linspace": lambda values: usual(values[:2]) * sizes(values[2:] or [100]),
 }
@@ -80,7 +81,7 @@ class Call:
 
     @property
     def op(self) -> str:
-        """Its operation in the trace."""
+        """Its operation, as the values of an evaluation have it."""
         return _OPERATION_OF.get(self.name, "other")
 
     def bound(self, values: list[Any]) -> float:
@@ -128,11 +129,8 @@ def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
-    return (
-        torch.tensor(value, dtype=dtype)
-        if not isinstance(value, Tensor)
-        else value.clone().to(dtype or value.dtype)
-    )
+    found = value.clone() if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
+    return found.to(dtype or found.dtype)
 
 
 def _array(value: Any, dtype: Any = None) -> Any:
@@ -160,10 +158,6 @@ def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Call]:
     return {n: Call(n, run, _most(run)) for n, run in runs.items()}
 
 
-def _attributes(**own: Callable[[Any], Any]) -> dict[str, Call]:
-    return {n: Call(n, run, 0) for n, run in own.items()}
-
-
 _random = {n: _drawn(n, False) for n in ("rand", "randn", "rand_like", "randn_like")}
 # torch.empty would show what was in memory before
 _TORCH = _calls(
@@ -178,23 +172,14 @@ _TYPES = {
     "int": torch.int32, "long": torch.int64, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
     "bool": torch.bool,
 }  # fmt: skip
-_NUMPY_TYPES = (
-    "float16",
-    "float32",
-    "float64",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-)
-_SHARED = _attributes(
-    shape=lambda x: tuple(x.shape), ndim=lambda x: x.ndim, dtype=lambda x: x.dtype, data=lambda x: x,
-    T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
-)  # fmt: skip
-_LIMITS = {n: lambda x, n=n: np.asarray(getattr(x, n)).item() for n in ("min", "max", "bits", "eps", "tiny")}
+_NUMPY_NAMES = "float16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64"
+_NUMPY_TYPES = {name: getattr(np, name) for name in _NUMPY_NAMES.split()}
+_ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "dtype": lambda x: x.dtype, "data": lambda x: x,
+    "T": lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
+}  # fmt: skip
+_SHARED = {n: Call(n, run, 0) for n, run in _ATTRIBUTES.items()}
+_LIMITS = ("min", "max", "bits", "eps", "tiny")
 METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
     "tensor": {
         **_calls(Tensor, dim=lambda x: x.ndim, size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
@@ -207,16 +192,14 @@ METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
            for n in ("item", "tolist", "flatten", "reshape", "transpose")},
         "astype": Call("astype", cast, 2),
     },
-    "limits": _attributes(**_LIMITS),
+    "limits": {n: Call(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
     "list": {"append": Call("append", list.append, 2)},
 }  # fmt: skip
 
 
 def _module(name: str, *members: dict[str, Any], **more: Any) -> Module:
-    found: dict[str, Any] = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
-    for each in (*members, more):
-        found |= each
-    return Module(name, found)
+    constants = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+    return Module(name, dict(ChainMap(more, *reversed(members), constants)))
 
 
 _nn = _module("torch.nn", functional=_module("torch.nn.functional", {"relu": _TORCH["relu"]}))
@@ -225,15 +208,13 @@ _torch = _module(
     linalg=_module("torch.linalg", norm=_TORCH["norm"]), quint8=torch.quint8, qint8=torch.qint8,
 )  # fmt: skip
 _numpy = _module(
-    "numpy", _NUMPY, {name: getattr(np, name) for name in _NUMPY_TYPES}, newaxis=None, ndarray=np.ndarray,
+    "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
     random=_module("numpy.random", {n: Call(n, _drawn(n, True)) for n in ("rand", "random", "randn")},
                    seed=_TORCH["manual_seed"]),
     linalg=_module("numpy.linalg", norm=Call("norm", np.linalg.norm)),
 )  # fmt: skip
-_math = _module(
-    "math",
-    {n: Call(n, getattr(math, n), 1) for n in ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")},
-)
+_ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")
+_math = _module("math", {name: Call(name, getattr(math, name), 1) for name in _ON_ONE})
 MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
@@ -265,5 +246,5 @@ _KINDS: dict[str, Any] = {
 
 def kind_of(value: Any) -> str:
     """The type of an owner of methods, as the white list names it."""
-    other = f"a value of type {type(value).__name__.lower()}"
-    return next((kind for kind, types in _KINDS.items() if isinstance(value, types)), other)
+    known = next((kind for kind, types in _KINDS.items() if isinstance(value, types)), "")
+    return known or f"a value of type {type(value).__name__.lower()}"

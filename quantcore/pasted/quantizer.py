@@ -6,12 +6,13 @@ x / factor + offset; at the codes that are stored, the factor is the scale and t
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.bounds import ARRAYS, NUMBERS
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, is_mask
 from quantcore.pasted.evaluation import Val, numbers
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -30,11 +31,10 @@ class Chain:
 
     ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it; ``codes``: the
     steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round`` rounds, ``cast`` casts to a
-    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``clamp`` clamps last, after which ``late``
+    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, after which ``late``
     adds what is no number; ``back``: the steps from there to the dequantized values ``end``; ``factor``: what one step
     of the codes is worth, shaped to broadcast to the data; ``scale``: the same of each element; ``zero``: what is added,
-    in codes; ``scale_nodes``: all values that the scale was computed from, ``quantiles`` among them; ``earlier``: the quantizer whose dequantized
-    values the data is.
+    in codes; ``earlier``: the quantizer whose dequantized values the data is.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
@@ -44,12 +44,8 @@ class Chain:
             RuntimeError: the shapes of scale or zero point do not fit it.
         """
         last = _last(steps, rounding)
-        self.codes, self.back, self.round, self.earlier = (
-            steps[: last + 1],
-            steps[last + 1 :],
-            steps[rounding],
-            earlier,
-        )
+        self.codes, self.back = steps[: last + 1], steps[last + 1 :]
+        self.round, self.earlier = steps[rounding], earlier
         while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
             data = data.flow  # whose signs come back
         self.data, self.x = data, numbers(data.value)
@@ -57,9 +53,6 @@ class Chain:
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
         self.zeros = [s for s in self.codes if s.op in SHIFTS and not _is_half(s, self.round)]
         self.early = [s for s in self.zeros if s.index < self.round.index]
-        self.scale_nodes = [node for s in self.scalings for node in other(s).ancestors()]
-        quantiles = {n.index: n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES}
-        self.quantiles = [quantiles[i] for i in sorted(quantiles)]
         nothing = torch.tensor(0.0, dtype=torch.float64)
         self.factor, self.zero, self.shift = nothing + 1, nothing, nothing
         for step in self.codes:
@@ -75,11 +68,22 @@ class Chain:
             self.shift = self.shift + added(data) if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
-        self.clamp = clamps[-1] if clamps else None
-        late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index and s is not self.round]
+        self.clamp = next((s for s in reversed(clamps) if not _depends(s)), None)
+        late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
         self.late = next((s for s in late if is_open(s) or added(s).numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
+
+    @cached_property
+    def scale_nodes(self) -> list[Val]:
+        """All values that the scale was computed from, and the scale, each once."""
+        nodes = {node.index: node for s in self.scalings for node in other(s).ancestors()}
+        return [nodes[i] for i in sorted(nodes)]
+
+    @cached_property
+    def quantiles(self) -> list[Val]:
+        """The quantiles among these."""
+        return [n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES]
 
 
 def other(node: Val) -> Val:
@@ -107,6 +111,11 @@ def _is_half(step: Val, rounding: Val) -> bool:
     by = added(step).abs()
     each = by.numel() > 1 and by.shape == step.value.shape
     return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
+
+
+def _depends(clamp: Val) -> bool:
+    """Whether what a clamp puts in the place of elements depends on the tensor."""
+    return any(a.varies and a is not clamp.flow and not is_mask(a.value) for a in clamp.args)
 
 
 def dtype_of(node: Val | None) -> str:

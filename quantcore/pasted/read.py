@@ -132,7 +132,7 @@ def _parts(case: Case) -> Iterator[str]:
     known = case.kind not in ("unknown", "handed")
     yield f"scale (line {case.divided.line}) {case.formula}{shared if known else ''}"
     yield f"codes (line {chain.round.line}) {_arithmetic(case)}"
-    if chain.clamp is not None and case.ends != (None, None):
+    if chain.clamp is not None:
         yield f"clamp (line {chain.clamp.line}) {between(case.ends)}"
     if chain.cast is not None:
         yield f"cast (line {chain.cast.line}) {dtype_of(chain.cast)}"

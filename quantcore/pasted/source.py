@@ -58,8 +58,9 @@ def _limit(tree: ast.Module) -> None:
     for _ in range(MAX_DEPTH + 1):
         nodes += len(level)
         if nodes > MAX_NODES:
+            more = f"more than {MAX_NODES:,} syntax nodes"
             raise QuantError(
-                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, without tables."
+                f"The code is too long: {more}; paste only the lines that quantize, without tables."
             )
         line = next((node.lineno for node in level if isinstance(node, ast.stmt | ast.expr)), line)
         level = [child for node in level for child in ast.iter_child_nodes(node)]
@@ -74,16 +75,8 @@ def _plain(text: str) -> str:
     """Remove prompts; output and commands become empty lines, so that line numbers stay the same."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").expandtabs(4).split("\n")
     python = any(re.match(r"\s*>>>", line) for line in lines)
-    return textwrap.dedent("\n".join(_line(line, python) for line in lines))
-
-
-def _line(line: str, python: bool) -> str:
-    if _PROMPT.match(line):
-        line = _PROMPT.sub("", line, count=1)
-    elif python and _MORE.match(line):
-        line = _MORE.sub("", line, count=1)
-    elif python or _OUTPUT.match(line):
-        return ""
-    if _SHELL.match(line):
-        return ""
-    return _PRINT.sub(r"\1pass", line)
+    for i, line in enumerate(lines):
+        prompt = _PROMPT.match(line) or (python and _MORE.match(line))
+        left = line[prompt.end() :] if prompt else "" if python or _OUTPUT.match(line) else line
+        lines[i] = "" if _SHELL.match(left) else _PRINT.sub(r"\1pass", left)
+    return textwrap.dedent("\n".join(lines))

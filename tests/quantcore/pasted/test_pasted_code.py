@@ -500,6 +500,30 @@ def test_half_away_from_zero_is_a_rounding(rounded):
     assert len(reading.quantizers) == 1
 
 
+def test_half_away_from_zero_with_a_zero_point():
+    """Codes of negative values are seen too, though the type has none below 0."""
+    rounded = "torch.where(x >= 0, torch.floor(x / s + 0.5), torch.ceil(x / s - 0.5))"
+    text = f"s = (x.max() - x.min()) / 255\nz = torch.round(-x.min() / s)\nq = ({rounded} + z){{}}.to(torch.uint8)\ny = (q.float() - z) * s"
+    for clamp in ("", ".clamp(0, 255)"):
+        reading = read(text.format(clamp))
+        assert named(reading.mistakes) == []
+        assert "half away(x / scale) + z" in reading.summary
+        assert ("clamp (line 3) 0..255" in reading.summary) == bool(clamp)
+
+
+@pytest.mark.parametrize(
+    "clamped",
+    [
+        "q.clamp(-8, 7)", "torch.minimum(torch.maximum(q, torch.tensor(-8.0)), torch.tensor(7.0))", "torch.where(q > 7, 7, torch.where(q < -8, -8, q))",
+        "q.masked_fill(q > 7, 7).masked_fill(q < -8, -8)", "q.clip(max=7).clamp_min(-8)", "(q + 8).clamp(0, 15) - 8",
+    ],
+)  # fmt: skip
+def test_bounds_are_seen_however_the_clamp_is_written(clamped):
+    reading = read(f"s = x.abs().max() / 7\nq = torch.round(x / s)\nq = {clamped}")
+    assert named(reading.mistakes) == []
+    assert re.search(r"clamp \(line 3\) (-8..7|0..15)", reading.summary)
+
+
 def test_what_only_looks_like_half_away_is_not():
     down, magnitude = "torch.trunc(x / s - 0.5 * torch.sign(x))", "torch.floor(x.abs() / s) * torch.sign(x)"
     for rounded in (down, magnitude):
