@@ -21,8 +21,8 @@ class Case:
 
     ``chains``: the same one on each ordinary tensor, first ``chain``; ``place``: the lines that tell it from others;
     ``flags``: the boolean parameters that lead to it; ``special``: it on the special tensors that it can be found on;
-    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes are
-    clamped to, before a cast.
+    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes
+    are clamped to, before a cast.
 
     ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
     without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an

@@ -16,17 +16,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import (
-    ARRAYS,
-    NUMBERS,
-    Budget,
-    StopError,
-    check_integers,
-    flat,
-    indexed,
-    is_mask,
-    shape_of,
-)
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, Budget, StopError, flat, is_mask, shape_of
 from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Call
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
@@ -51,10 +41,10 @@ _ELEMENTWISE = (
 
 @dataclass(eq=False, slots=True, repr=False)
 class Val:
-    """A value. ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``: the
-    operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or on a
-    scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are, if they are the
-    tensor's; ``data``: whether they are."""
+    """A value. ``op``: what made it, of ``args``; ``line``: where; ``index``: its place in the evaluation; ``name``:
+    the operation or the input as the code writes it; ``varies``: whether it depends on the tensor; ``handed``: or on
+    a scale or zero point that the code is given; ``flow``: of ``args``, the one whose elements these are, if they are
+    the tensor's; ``data``: whether they are."""
 
     value: Any
     op: str = "number"
@@ -107,9 +97,10 @@ class Evaluation:
     """One evaluation of the code on what it is given.
 
     ``bound``: what stands for names that the code does not define; ``spaces``: the names of every function, class and
-    instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment; ``unread``: (line, why,
-    whether it is refused) of each statement that could not be evaluated; ``written``: (line, name) of operations that
-    modify the given tensor; ``library``: the same of calls that quantize; ``overrides``: results to replace, by index.
+    instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment; ``unread``: (line,
+    why, whether it is refused) of each statement that could not be evaluated; ``written``: (line, name) of operations
+    that modify the given tensor; ``library``: the same of calls that quantize; ``overrides``: results to replace, by
+    index.
     """
 
     given: Given
@@ -157,14 +148,12 @@ class Evaluation:
         val = Val(value, op, args, self.budget.line, name, len(self.vals))
         for a in args:
             val.varies, val.handed = val.varies or a.varies, val.handed or a.handed
-        data = [
-            a for a in args if a.data and not is_mask(a.value)
-        ]  # a mask chooses elements, it does not hold them
+        # a mask chooses elements, it does not hold them
+        data = [a for a in args if a.data and not is_mask(a.value)]
         if data and not is_mask(value):
             # signs that are given back to the tensor's elements do not scale them
-            if (op == "mul" and any(a.op == "sign" for a in args)) or (
-                op == "sign" and args[1:] and args[0].data
-            ):
+            signs = op == "sign" and len(args) > 1 and args[0].data  # copysign
+            if signs or (op == "mul" and any(a.op == "sign" for a in args)):
                 val.op = "signed"
             if val.op in _ELEMENTWISE and (len(data) == 1 or val.op in ("mask", "where", "signed")):
                 val.flow, val.data = data[0], True
@@ -234,7 +223,7 @@ class Evaluation:
         value = val.value
         if not isinstance(value, list | tuple | Tensor | np.ndarray):
             raise StopError("this can't be indexed")
-        bound = indexed([value, index]) if isinstance(value, ARRAYS) else 1
+        bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
     def truth(self, val: Val) -> bool:
@@ -267,7 +256,7 @@ class Evaluation:
         values = [*given, *named.values()]
         if len({isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}) > 1:
             raise StopError("torch tensors and NumPy arrays are mixed here")
-        check_integers(call.op, values)
+        bounds.check_integers(call.op, values)
         if call.op == "library":
             self.library.append((self.budget.line, call.name))
         parts = tuple(flat([*args, *kw.values()]))

@@ -1,5 +1,5 @@
-"""The scheme that a quantizer was meant to implement, and what it gives if some results of the code are replaced: how it
-rounds, and whether repairing its mistakes gives the codes of that scheme."""
+"""The scheme that a quantizer was meant to implement, and what the code gives if some of its results are replaced: how
+it rounds and clamps, and whether repairing its mistakes gives the codes of that scheme."""
 
 import math
 from collections.abc import Callable
@@ -181,7 +181,7 @@ def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[C
 
 
 def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
-    """Whether the codes are the intended ones, but for ties, with the results of all culprits replaced by right ones."""
+    """Whether the codes are the intended ones, but for ties, with right results in the place of all culprits'."""
     right = intended(case, chain, tuple(walk.given.x.shape))
     repaired = _again(walk, _overrides(case, chain, right, places))
     codes = numbers(repaired.vals[chain.codes[-1].index].value).reshape(right.codes.shape)

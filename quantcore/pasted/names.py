@@ -72,8 +72,8 @@ KEYWORDS = frozenset(_KEYWORDS.split())
 
 @dataclass(frozen=True)
 class Call:
-    """A call. ``run``: what computes it, None if the interpreter itself; ``most``: how many arguments may be positional, 0
-    for an attribute."""
+    """A call. ``run``: what computes it, None if the interpreter itself; ``most``: how many arguments may be
+    positional, 0 for an attribute."""
 
     name: str
     run: Any
@@ -165,7 +165,8 @@ _TORCH = _calls(
     as_tensor=_tensor, numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
 )  # fmt: skip
 _NUMPY = _calls(
-    np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo, finfo=np.finfo,
+    np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo,
+    finfo=np.finfo,
 )  # fmt: skip
 _TYPES = {
     "float": torch.float32, "half": torch.float16, "double": torch.float64, "bfloat16": torch.bfloat16,

@@ -43,8 +43,8 @@ class Against:
     """What a code gives, compared with the result ``right`` of the intended scheme.
 
     ``wrong_cells``: a mask of the codes or dequantized values that differ by more than rounding; ``too_far``: of the
-    values further from x than half a step of the scheme and than the scheme's x̂; ``outside``: how many codes lie outside
-    the scheme's format because no cast wrapped them around; ``sqnr_db``: of the code and of the scheme, in dB.
+    values further from x than half a step of the scheme and than the scheme's x̂; ``outside``: how many codes lie
+    outside the scheme's format because no cast wrapped them around; ``sqnr_db``: of the code and of the scheme, in dB.
     """
 
     right: Quantized
@@ -146,8 +146,8 @@ def show_code(
 
 
 def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: bool) -> Against:
-    """The comparison; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first; ``stored``:
-    whether the codes are cast to a type."""
+    """The comparison; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first;
+    ``stored``: whether the codes are cast to a type."""
     fmt, outside = right.scheme.format, torch.zeros_like(codes, dtype=torch.bool)
     if isinstance(fmt, IntFormat) and not stored:
         outside = (codes < fmt.qmin) | (codes > fmt.qmax)

@@ -31,10 +31,10 @@ class Chain:
 
     ``data``: what is scaled, with its values ``x``; ``shift``: what was added to the tensor to give it; ``codes``: the
     steps from its scaling to the codes that are stored: ``scalings`` scale it, ``round`` rounds, ``cast`` casts to a
-    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, after which ``late``
-    adds what is no number; ``back``: the steps from there to the dequantized values ``end``; ``factor``: what one step
-    of the codes is worth, shaped to broadcast to the data; ``scale``: the same of each element; ``zero``: what is added,
-    in codes; ``earlier``: the quantizer whose dequantized values the data is.
+    small integer, ``zeros`` are added, ``early`` ones before the rounding; ``clamp`` clamps last, to numbers, and
+    ``late`` adds what is no number after it; ``back``: the steps from there to the dequantized values ``end``;
+    ``factor``: what one step of the codes is worth, shaped to broadcast to the data; ``scale``: the same of each
+    element; ``zero``: what is added, in codes; ``earlier``: the quantizer whose dequantized values the data is.
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):

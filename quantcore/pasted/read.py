@@ -94,9 +94,8 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
         found.append(replace(finding("clamp-in-place", line, what=what), quantizer=0 if cases else None))
-    kept: dict[
-        tuple[str, int], CodeFinding
-    ] = {}  # of a kind and line, the first one that is certain, if there is one
+    kept: dict[tuple[str, int], CodeFinding] = {}
+    # of a kind and line the first one that is certain, if there is one
     for f in sorted(found, key=lambda f: not f.certain):
         kept.setdefault((f.kind, f.line), f)
     lines = text.split("\n")
@@ -113,10 +112,8 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
 
 def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Case]:
     """The quantizers of the code, each on all ordinary tensors and on the special ones that it can be found on."""
-    found, others = (
-        [by_place(w.vals) for w in ordinary],
-        {name: by_place(w.vals) for name, w in special.items()},
-    )
+    found = [by_place(w.vals) for w in ordinary]
+    others = {name: by_place(w.vals) for name, w in special.items()}
     results = seen(ordinary[0], found[0])
     for key in found[0]:
         if all(key in f for f in found):
