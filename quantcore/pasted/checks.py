@@ -231,14 +231,14 @@ def _way_back(case: Case) -> str:
         shifts = [added(s) for s in chain.back if s.op in SHIFTS]
         ways = {
             "": [(codes - zero) * scale],
-            "multiplied": [(codes - zero) / scale, codes / scale],
+            "multiplied": [(codes + by) / scale for by in (-zero, torch.zeros(1), *shifts)],
             "zero-point-after-scale": [codes * scale - zero],
             "zero-point-forgotten": [codes * scale],
             "zero-point-added": [(codes + zero) * scale],
         }
         if shifts and near(zero, 0.0, 0.01):
-            ways = {"": [codes * scale], "zero-point-not-added": [(codes + shifts[0]) * scale]}
-        room = scale.abs() * (1.01 + 1e-4 * zero.abs().max())
+            ways |= {"": [codes * scale], "zero-point-not-added": [(codes + shifts[0]) * scale]}
+        room = scale.abs() * (1.01 + 1e-4 * zero.abs().max()) + 1e-6 * end.abs()
         fits = [k for k, each in ways.items() if any(bool(((end - way).abs() <= room).all()) for way in each)]
         left = [k for k in fits if left is None or k in left]
     return left[0] if left else ""

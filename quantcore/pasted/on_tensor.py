@@ -12,6 +12,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
+from quantcore.pasted.case import Flags
 from quantcore.pasted.evaluation import numbers
 from quantcore.pasted.intended import intended, steps_of
 from quantcore.pasted.quantizer import MOST, by_place
@@ -20,7 +21,7 @@ from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, evaluate, given
 from quantcore.quantization import Quantized
 
-_BLOCKS = (MOST, 1 << 12, 1 << 8)  # smaller ones for code that loops over elements
+_FEWEST = 1 << 8  # elements of the smallest block that is tried
 _RUN, _RUN_OF_ROWS = 128, 16  # neighbours that are drawn together, along the last axis and along others
 
 
@@ -160,20 +161,19 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
 
 
 def _evaluated(
-    text: str, x: Tensor, handed: tuple[float, int] | None, flags: tuple[tuple[str, bool], ...]
+    text: str, x: Tensor, handed: tuple[float, int] | None, flags: Flags, most: int = MOST
 ) -> tuple[Walk, list[Tensor]]:
     """The code on the largest block of the tensor that it can be evaluated on, and where that is."""
-    for most in _BLOCKS:
-        block, places = block_of(x, most)
-        own = given(block.contiguous(), text, flags)
-        if handed is not None:
-            own = replace(own, scale=handed[0], zero_point=handed[1])
-        try:
-            return evaluate(parse(text)[1], own), places
-        except OverLimitError:
-            if block.numel() <= _BLOCKS[-1]:
-                raise
-    raise AssertionError
+    block, places = block_of(x, most)
+    own = given(block.contiguous(), text, flags)
+    if handed is not None:
+        own = replace(own, scale=handed[0], zero_point=handed[1])
+    try:
+        return evaluate(parse(text)[1], own), places
+    except OverLimitError:
+        if block.numel() <= _FEWEST:
+            raise
+    return _evaluated(text, x, handed, flags, most // 16)  # for code that loops over elements
 
 
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
