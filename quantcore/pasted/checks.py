@@ -187,11 +187,8 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
 def _drops_fraction(val: Val) -> bool:
     """Whether an operation cuts off fractions instead of rounding."""
     to_integer = val.op == "cast" and (val.name == "int" or bits_of(val) < FLOAT)
-    if (
-        not val.args
-        or val.args[0].value is None
-        or not (to_integer or val.name in ("floor", "ceil", "trunc", "fix"))
-    ):
+    to_integer |= val.name in ("floor", "ceil", "trunc", "fix")
+    if not to_integer or not val.args or val.args[0].value is None:
         return False
     before = val.args[0]
     half = before.op == "add" and any(isinstance(a.value, float) and a.value == 0.5 for a in before.args)

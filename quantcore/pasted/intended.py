@@ -81,8 +81,8 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     if tried is None:
         return rule, (None, None)
     stored = numbers(((tried.cast and tried.cast.flow) or tried.codes[-1]).value)
-    free = chain.clamp is None
-    low, high = (None if free or end.abs() >= _BEYOND / 2 else float(end) for end in stored.aminmax())
+    clamped = chain.clamp is not None
+    low, high = (float(end) if clamped and end.abs() < _BEYOND / 2 else None for end in stored.aminmax())
     try:
         early = sum((added(s) for s in tried.early), torch.zeros_like(tried.x))
         codes = numbers(tried.codes[-1].value).reshape(tried.x.shape) - (tried.zero - early)
