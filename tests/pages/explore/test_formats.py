@@ -10,7 +10,7 @@ from places import ROOT
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.explore.formats import views as code_bits
+from pages.explore.formats import bits as code_bits
 from pages.explore.formats import views as format_bits
 
 PAGE = str(ROOT / "pages" / "explore" / "formats" / "page.py")
