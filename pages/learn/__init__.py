@@ -1,5 +1,3 @@
 """Learn: the lessons that are one module each, and the overview of all lessons."""
 
 from pages.learn.lesson_pages import PAGES
-
-__all__ = ["PAGES"]

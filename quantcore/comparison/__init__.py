@@ -3,5 +3,3 @@
 from quantcore.comparison.against_textbook import differences
 from quantcore.comparison.compare import Comparison, Reason, compare
 from quantcore.comparison.table import library_table
-
-__all__ = ["Comparison", "Reason", "compare", "differences", "library_table"]

@@ -34,28 +34,3 @@ CONVENTIONS.update({record.name: record for record in records()})
 INTEGER_CONVENTIONS: dict[str, Convention] = {
     name: record for name, record in CONVENTIONS.items() if not record.preset_only
 }
-
-__all__ = [
-    "CHOICES",
-    "CONVENTIONS",
-    "DECODINGS",
-    "INTEGER_CONVENTIONS",
-    "INVERSE_OF_RANGE",
-    "KERNELS",
-    "LARGEST_INVERSE",
-    "NARROW",
-    "OF_RANGE",
-    "SPLIT",
-    "STAGES",
-    "STAGE_OF",
-    "SYMMETRIC_SCALES",
-    "TEXTBOOK",
-    "VALUES",
-    "ZERO_POINTS",
-    "Case",
-    "Choice",
-    "Convention",
-    "Kernel",
-    "Limit",
-    "of_range",
-]

@@ -89,9 +89,3 @@ def _has_error(context: Context) -> bool:
     """Whether the result of a finite tensor has a finding of severity error."""
     kinds = (kind for kind in KINDS.values() if kind.disqualifies and kind.applies(context.scheme, finite=True))
     return any(finding.severity == "error" for kind in kinds for finding in kind(context))
-
-
-__all__ = [
-    "Box", "Context", "Example", "FAMILIES", "Finding", "Gain", "KINDS", "Kind", "MAX_BOXES", "SEVERITIES", "Severity",
-    "diagnose", "family_of", "index", "number", "percent",
-]  # fmt: skip

@@ -23,32 +23,3 @@ from quantcore.granularity.kinds import (
     to_blocks,
 )
 from quantcore.granularity.layout import Blocks, Region, block_name, regions
-
-__all__ = [
-    "Blocks",
-    "GRANULARITIES",
-    "Granularity",
-    "PER_TENSOR",
-    "PerBlock",
-    "PerChannel",
-    "PerFlatGroup",
-    "PerGroup",
-    "PerTensor",
-    "Region",
-    "Shape",
-    "as_boxes",
-    "block_bounds",
-    "block_name",
-    "block_shape",
-    "cells_of",
-    "extremes",
-    "first_extreme",
-    "from_blocks",
-    "grid_shape",
-    "blocked_shape",
-    "magnitude",
-    "regions",
-    "split_axes",
-    "spread",
-    "to_blocks",
-]

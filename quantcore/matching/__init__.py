@@ -12,23 +12,3 @@ from quantcore.matching.explanations import NegativesLost
 from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, Transposed, reproduce
 from quantcore.matching.record import Candidate, Cell, KnownMistake, Matches, Progress
 from quantcore.matching.search import match, match_steps
-
-__all__ = [
-    "Candidate",
-    "Cell",
-    "Corruption",
-    "KnownMistake",
-    "Matches",
-    "NegativesLost",
-    "Progress",
-    "Reinterpreted",
-    "Transposed",
-    "answer",
-    "mismatches",
-    "explain_candidate",
-    "match",
-    "match_steps",
-    "nearest",
-    "reproduce",
-    "rules",
-]

@@ -12,8 +12,3 @@ from quantcore.mistakes.answers import Answer, answers, first_of, giving, wrong
 from quantcore.mistakes.cases import CASES
 from quantcore.mistakes.catalogue import MISTAKES, STAGES, Mistake
 from quantcore.mistakes.compare import Case, Comparison, Line, Outcome, compare, lines, run
-
-__all__ = [
-    "Answer", "CASES", "Case", "Comparison", "Line", "MISTAKES", "Mistake", "Outcome", "STAGES", "answers", "compare", "first_of",
-    "giving", "lines", "run", "wrong",
-]  # fmt: skip

@@ -18,29 +18,3 @@ from quantcore.numerics.rounding import (
     takes_sum,
 )
 from quantcore.numerics.scratch import like, round_to, scratch
-
-__all__ = [
-    "BELOW_HALF",
-    "CHUNK",
-    "MAX_SEED",
-    "NAMES",
-    "NEAREST",
-    "ROUNDINGS",
-    "WORDS",
-    "Rounding",
-    "Stochastic",
-    "apart",
-    "as_float32",
-    "before_rounding",
-    "decimal",
-    "half_away_of_sum",
-    "half_even",
-    "half_even_of_sum",
-    "like",
-    "overflow_stays",
-    "refuse_nonfinite",
-    "round_to",
-    "rounding",
-    "scratch",
-    "takes_sum",
-]

@@ -10,16 +10,3 @@ from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.on_tensor import Against, LineValue, Shown, show_code
 from quantcore.pasted.quantizer import MOST
 from quantcore.pasted.read import CodeReading, lines_of, read_code
-
-__all__ = [
-    "Against",
-    "CodeFinding",
-    "CodeReading",
-    "KINDS",
-    "LineValue",
-    "MOST",
-    "Shown",
-    "lines_of",
-    "read_code",
-    "show_code",
-]

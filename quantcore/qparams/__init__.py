@@ -5,25 +5,3 @@ from quantcore.qparams.coding import Dequantizer, decode, dequantizer_of, factor
 from quantcore.qparams.scale import QParams, inverse_range, parameters
 from quantcore.qparams.searched import GroupSearch, search_of, searches_of
 from quantcore.qparams.squared_error import BlockErrors
-
-__all__ = [
-    "BlockErrors",
-    "Dequantizer",
-    "GroupSearch",
-    "QParams",
-    "check_stored",
-    "choose_qparams",
-    "decode",
-    "factor",
-    "find_qparams",
-    "fit",
-    "inverse_range",
-    "dequantizer_of",
-    "parameters",
-    "ranges",
-    "search_of",
-    "searches_of",
-    "store",
-    "unscale",
-    "wrap",
-]

@@ -5,21 +5,3 @@ from quantcore.quantization.fit import fit_scheme
 from quantcore.quantization.overflow import may_leave_integers
 from quantcore.quantization.quantized import Quantized, apply, apply_quietly, encoding, parameters_of
 from quantcore.quantization.walk import coded_with, convention_of, unclamped
-
-__all__ = [
-    "Quantized",
-    "apply",
-    "apply_quietly",
-    "approximations",
-    "coded_with",
-    "codes_of",
-    "convention_of",
-    "dequantize",
-    "dequantize_with",
-    "encoding",
-    "fit_scheme",
-    "may_leave_integers",
-    "parameters_of",
-    "quantize",
-    "unclamped",
-]

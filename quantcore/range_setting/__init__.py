@@ -31,38 +31,3 @@ RANGE_SETTINGS: dict[str, type[RangeSetting]] = {
 }  # fmt: skip
 # the settings that need no further input, with their usual arguments
 METHODS = tuple(kind(*arguments) for kind in RANGE_SETTINGS.values() for arguments in kind.usual)
-
-__all__ = [
-    "AbsMean",
-    "Control",
-    "Entropy",
-    "Fixed",
-    "Given",
-    "HalfQuadratic",
-    "MAX_BINS",
-    "MAX_CANDIDATES",
-    "METHODS",
-    "MIN_MAX",
-    "MakeIq4Nl",
-    "MakeQ3",
-    "MakeQkx2",
-    "MakeQkx3",
-    "MakeQp",
-    "MakeQx",
-    "MaxScale",
-    "MeanStd",
-    "MinMax",
-    "MinMse",
-    "Percentile",
-    "RANGE_SETTINGS",
-    "Range",
-    "RangeSetting",
-    "Search",
-    "Stored",
-    "Task",
-    "Trial",
-    "WEIGHTS",
-    "parts",
-    "span",
-    "total",
-]

@@ -13,22 +13,3 @@ from quantcore.scheme.support import (
     unsupported_format,
     unsupported_reason,
 )
-
-__all__ = [
-    "case_of",
-    "KINDS",
-    "PRESETS",
-    "PROPERTIES",
-    "Scheme",
-    "Storage",
-    "bits_per_element",
-    "compression_ratio",
-    "nearest_supported",
-    "full_name",
-    "gguf_type",
-    "unsupported_format",
-    "unsupported_reason",
-    "check_supported",
-    "storage",
-    "with_importance",
-]

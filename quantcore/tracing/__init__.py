@@ -4,5 +4,3 @@ from quantcore.tracing.record import Step
 from quantcore.tracing.steps import Trace
 from quantcore.tracing.text import dividend, number, scale_formula, signed, zero_point_formula
 from quantcore.tracing.trace import trace
-
-__all__ = ["Step", "Trace", "dividend", "number", "scale_formula", "signed", "trace", "zero_point_formula"]

@@ -3,5 +3,3 @@
 from pages.models.opening.compared import Partner, pairs_of, partner
 from pages.models.opening.controls import IMATRIX_KEYS, KEYS, choose
 from pages.models.opening.opened import OpenCheckpoint
-
-__all__ = ["IMATRIX_KEYS", "KEYS", "OpenCheckpoint", "Partner", "choose", "pairs_of", "partner"]

@@ -8,8 +8,3 @@ from pages.serving.classroom.phones import PATH, routes
 from pages.serving.classroom.place import begin, check, current, keep_tidy
 from pages.serving.classroom.question import Act, Board, ClassError, Question, Round, Tally
 from pages.serving.classroom.store import ClassStore, code_of, viewing
-
-__all__ = [
-    "Act", "Board", "ClassError", "ClassStore", "PATH", "Question", "Round", "Tally", "begin", "check", "code_of", "current", "keep_tidy",
-    "routes", "viewing",
-]  # fmt: skip

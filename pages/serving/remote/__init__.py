@@ -7,8 +7,6 @@ from pages.serving.remote.client import Client
 from pages.serving.remote.folders import locate
 from pages.serving.remote.hosts import Hosts, parse_hosts
 
-__all__ = ["Client", "Hosts", "current", "locate", "parse_hosts"]
-
 
 @functools.cache
 def current() -> Client:

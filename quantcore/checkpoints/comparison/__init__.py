@@ -16,20 +16,3 @@ from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
 from quantcore.checkpoints.comparison.sides import Unpaired
 from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
-
-__all__ = [
-    "Comparison",
-    "ComparisonState",
-    "Order",
-    "Pair",
-    "Pairing",
-    "Part",
-    "Step",
-    "TensorResult",
-    "Unpaired",
-    "WorstBlock",
-    "by_harm",
-    "pair_up",
-    "row_order",
-    "summary",
-]

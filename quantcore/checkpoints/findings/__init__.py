@@ -185,8 +185,3 @@ class _Check:
         if flat is not None and self.summary is not None:
             self.summary = replace(self.summary, flat=flat.found())
         self.measure = None if measure is None else measure.done()
-
-
-__all__ = [
-    "CheckpointFinding", "Heads", "Measure", "Opened", "Step", "Summary", "find", "formats", "grouped", "layer_of", "of_parameters", "of_problem", "role_of", "steps",
-]  # fmt: skip

@@ -6,22 +6,3 @@ from quantcore.checkpoints.ggml.encode import ggml_bytes
 from quantcore.checkpoints.ggml.fields import Axis, Bits, Field, Plane
 from quantcore.checkpoints.ggml.levels import CodePart, Fields, Offset, digits_of, e8m0_as_nan
 from quantcore.checkpoints.ggml.names import GgufNames
-
-__all__ = [
-    "Axis",
-    "BLOCK_TYPES",
-    "Bits",
-    "BlockType",
-    "CodePart",
-    "Field",
-    "Fields",
-    "GgufNames",
-    "Offset",
-    "PLAIN_TYPES",
-    "Plane",
-    "TYPE_IDS",
-    "UNREADABLE_TYPES",
-    "digits_of",
-    "e8m0_as_nan",
-    "ggml_bytes",
-]

@@ -79,6 +79,3 @@ def _of_method(method: str) -> tuple[Finder, ...]:
         return tuple(FINDERS.values())
     known = FINDERS.get(SYNONYMS.get(method, method))
     return (known or partial(plain.find_unsupported, readers=", ".join(FINDERS)),)
-
-
-__all__ = ["FINDERS", "SIGNATURES", "find_layouts"]

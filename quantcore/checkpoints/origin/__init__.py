@@ -12,17 +12,3 @@ from quantcore.checkpoints.origin.arithmetic import Origin, origin_of, script
 from quantcore.checkpoints.origin.rivals import Rival, rivals, window
 from quantcore.checkpoints.origin.words import Bit, StoredNumber, Word, index_text
 from quantcore.expressions import Line
-
-__all__ = [
-    "Bit",
-    "Line",
-    "Origin",
-    "Rival",
-    "StoredNumber",
-    "Word",
-    "index_text",
-    "origin_of",
-    "rivals",
-    "script",
-    "window",
-]

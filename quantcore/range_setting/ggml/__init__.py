@@ -4,20 +4,3 @@ from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Found, Trial, Weigh
 from quantcore.range_setting.ggml.scales import MakeQp, MaxScale
 from quantcore.range_setting.ggml.search import Search, span
 from quantcore.range_setting.ggml.settings import MakeIq4Nl, MakeQ3, MakeQkx2, MakeQkx3, MakeQx
-
-__all__ = [
-    "WEIGHTS",
-    "Found",
-    "MakeIq4Nl",
-    "MakeQ3",
-    "MakeQkx2",
-    "MakeQkx3",
-    "MakeQp",
-    "MakeQx",
-    "MaxScale",
-    "Search",
-    "Trial",
-    "Weighting",
-    "span",
-    "total",
-]
