@@ -16,8 +16,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers wou
 # What tests share they do not write into a home; the servers of the browser tests have this folder in common
 SHARED = tempfile.TemporaryDirectory(prefix="quantscope-", ignore_cleanup_errors=True)
 os.environ["QUANTSCOPE_STORE"] = SHARED.name
-# A dozen servers start in half the time; `test_warm` tells what the others leave out
-os.environ["QUANTSCOPE_WARM_UP"] = "first"
 # the checkpoints that the pages of all tests may open
 os.environ["QUANTSCOPE_MODELS"] = str(Path(__file__).parent / "data" / "golden_checkpoints")
 
