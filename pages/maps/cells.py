@@ -23,7 +23,7 @@ TINTS = len(BLOCKS["light"])  # colors that distinguish blocks; with more blocks
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkedTable:
     """A table of at most two axes.
 
     ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
@@ -42,7 +42,7 @@ class Table:
 
 
 def draw(
-    tables: Sequence[Table],
+    tables: Sequence[MarkedTable],
     key: str,
     on_pick: Callable[[int, int], None] | None = None,
     *,
@@ -84,7 +84,7 @@ def tints(blocks: Any) -> np.ndarray:
     )
 
 
-def _data(table: Table) -> dict[str, Any]:
+def _data(table: MarkedTable) -> dict[str, Any]:
     values = np.atleast_2d(np.asarray(table.values))
     marks = np.full(values.shape, "") if table.marks is None else np.atleast_2d(np.asarray(table.marks))
     texts = _texts(values, values if table.beside is None else np.atleast_2d(np.asarray(table.beside)))

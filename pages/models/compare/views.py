@@ -36,7 +36,7 @@ HEADS = {
     "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
     "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
 }  # fmt: skip
-Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
+Target = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
 def pairs_told(found: SharedComparison) -> None:
@@ -143,7 +143,7 @@ def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
 
 
 def _table(
-    frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
+    frame: pd.DataFrame, key: str, places: tuple[Target, ...], heads: dict[str, str] | None = None
 ) -> None:
     """Draw a table; a click on any cell opens the tensor of its row."""
     names = HEADS | (heads or {})
@@ -168,7 +168,7 @@ def _table(
     )
 
 
-def _open(place: Place) -> None:
+def _open(place: Target) -> None:
     """Open a tensor of the checkpoint at a place, with the original next to it (a callback)."""
     tensor, index, columns = place
     if not any(st.session_state.get(key) for key in (SLOTS[""], SLOTS["original"])):

@@ -20,7 +20,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 
 @dataclass(frozen=True)
-class Location:
+class CheckpointLocation:
     """Where a checkpoint is.
 
     Attributes:
@@ -56,7 +56,7 @@ def schemes() -> list[str]:
     return [f"{scheme}://" for scheme in remote.current().hosts.schemes()]
 
 
-def location_of(address: str, root: Path | None) -> Location:
+def location_of(address: str, root: Path | None) -> CheckpointLocation:
     """Return where an address leads.
 
     Args:
@@ -74,13 +74,13 @@ def location_of(address: str, root: Path | None) -> Location:
     return _local(*models_folder.confined(root, address), address)
 
 
-def _url(address: str) -> Location:
+def _url(address: str) -> CheckpointLocation:
     state = f"{address} {int(time.monotonic() // AGAIN)}"
     title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
-    return Location(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
+    return CheckpointLocation(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
 
 
-def _example(name: str) -> Location:
+def _example(name: str) -> CheckpointLocation:
     path = EXAMPLES.get(name)
     if path is None:
         raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
@@ -88,9 +88,9 @@ def _example(name: str) -> Location:
     return _local(folder, file, name)
 
 
-def _local(folder: LocalFolder, name: str | None, address: str) -> Location:
+def _local(folder: LocalFolder, name: str | None, address: str) -> CheckpointLocation:
     title = address.rstrip("/").rpartition("/")[2]
-    return Location(repr((str(folder.path), name, _files(folder.path))), title, lambda: (folder, name))
+    return CheckpointLocation(repr((str(folder.path), name, _files(folder.path))), title, lambda: (folder, name))
 
 
 def _files(folder: Path) -> list[tuple[str, int, int, int]]:

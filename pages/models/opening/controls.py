@@ -102,7 +102,9 @@ def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -
     return typed.strip() if typed else None
 
 
-def _draw_meter(place: DeltaGenerator, key: str, opened: OpenCheckpoint, at: addresses.Location | None) -> None:
+def _draw_meter(
+    place: DeltaGenerator, key: str, opened: OpenCheckpoint, at: addresses.CheckpointLocation | None
+) -> None:
     """Show how much has been read, and for a remote checkpoint a button that opens it again."""
     with place.container(horizontal=True, vertical_alignment="center", wrap=False):
         text = st.empty()

@@ -37,7 +37,7 @@ class HostPort(NamedTuple):
     port: int | None
 
 
-class Origin(NamedTuple):
+class WebOrigin(NamedTuple):
     """Where a page is from. The port is never None if the scheme is http or https."""
 
     scheme: str
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
         return port is not None and self.place == (place if place.port else place._replace(port=port))
 
 
-def origin_of(text: str) -> Origin | None:
+def origin_of(text: str) -> WebOrigin | None:
     """Return the origin that a header or setting names; None for ``null`` and all that is not exactly an origin.
 
     >>> origin_of("https://Example.org:443") == origin_of("https://example.org")
@@ -64,7 +64,7 @@ def origin_of(text: str) -> Origin | None:
     if found is None or place is None:
         return None
     port = place.port or DEFAULT_PORTS.get(found["scheme"])
-    return Origin(found["scheme"], place._replace(port=port))
+    return WebOrigin(found["scheme"], place._replace(port=port))
 
 
 def host_port_of(text: str) -> HostPort | None:

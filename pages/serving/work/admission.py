@@ -32,7 +32,7 @@ class WorkKind(IntEnum):
 
 
 @dataclass(eq=False)
-class Place:
+class LanePlace:
     """A place in a lane, for work that needs ``need`` bytes.
 
     ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of the tensors in use.
@@ -51,20 +51,20 @@ class Lane:
 
     def __init__(self, budget: int, at_once: int) -> None:
         self.budget, self.at_once = budget, at_once
-        self.waiting: list[Place] = []
-        self.working: list[Place] = []
+        self.waiting: list[LanePlace] = []
+        self.working: list[LanePlace] = []
 
     @property
     def used(self) -> int:
         """Bytes of the work admitted."""
         return sum(place.bytes for place in self.working)
 
-    def admits(self, place: Place) -> bool:
+    def admits(self, place: LanePlace) -> bool:
         """Whether a waiting place is next and fits."""
         fits = self.used + place.bytes <= self.budget and len(self.working) < self.at_once
         return fits and all(place.number <= other.number for other in self.waiting)
 
-    def before(self, place: Place) -> int:
+    def before(self, place: LanePlace) -> int:
         """How many have been admitted or arrived earlier."""
         return len(self.working) + sum(other.number < place.number for other in self.waiting)
 
@@ -107,7 +107,7 @@ class Gate:
         """The next number in the order of arrival."""
         return next(self._numbers)
 
-    def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> Place | None:
+    def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> LanePlace | None:
         """Wait for a place, and return it; None if the work became useless, for example because another run did it.
 
         Args:
@@ -115,7 +115,7 @@ class Gate:
             useless: whether the work is no longer needed.
         """
         lane = self._lanes[kind]
-        place = Place(kind, number, need, min(need, lane.budget))
+        place = LanePlace(kind, number, need, min(need, lane.budget))
         with self._changed:
             lane.waiting.append(place)
         try:
@@ -137,7 +137,7 @@ class Gate:
         self._call_on_change()
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: LanePlace) -> None:
         """Give a place back."""
         with self._changed:
             self._lanes[place.kind].working.remove(place)
@@ -148,7 +148,7 @@ class Gate:
         for changed in self.on_change:
             changed()
 
-    def others_wait(self, place: Place) -> bool:
+    def others_wait(self, place: LanePlace) -> bool:
         """Whether anybody waits in the lane of a place."""
         with self._changed:
             return bool(self._lanes[place.kind].waiting)
@@ -195,7 +195,7 @@ class Turn:
     """
 
     def __init__(self, gate: Gate, tell: Tell) -> None:
-        self.place: Place | None = None
+        self.place: LanePlace | None = None
         self._gate, self._tell = gate, tell
         self._number: int | None = None
 
