@@ -45,7 +45,7 @@ metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes
 
 
 def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
-    """As `registry.opens`; the pages are imported once the server runs, since they have caches."""
+    """Do as `registry.opens`; the pages are imported once the server runs, since they have caches."""
     from pages import registry
 
     return registry.opens(url_path, query)

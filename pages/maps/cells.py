@@ -73,7 +73,7 @@ def draw(
 
 
 def tints(blocks: Any) -> np.ndarray:
-    """A mark for each cell from the number of its block, counted from 0: a color such as ``tint3``.
+    """Return a mark for each cell from the number of its block, counted from 0: a color such as ``tint3``.
 
     With more blocks than colors, the cells show the number too: ``tint3:11``.
     """
@@ -104,8 +104,8 @@ def _data(table: MarkedTable) -> dict[str, Any]:
 
 
 def _texts(values: np.ndarray, beside: np.ndarray) -> list[list[str]]:
-    """A table's numbers with equally many decimals: as many as needed, up to four digits for the largest number, also of the
-    table ``beside``.
+    """Write a table's numbers with equally many decimals: as many as needed, up to four digits for the largest
+    number, also of the table ``beside``.
     """
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]

@@ -51,7 +51,7 @@ def current() -> Path | None:
 
 
 def _is_at_this_machine() -> bool:
-    """Whether the server listens on a loopback address only, and the visitor reached it without a proxy."""
+    """Tell whether the server listens on loopback addresses only, and the visitor came without a proxy."""
     asked = st.context.headers
     host = re.sub(r":\d+$", "", asked.get("Host") or "").strip("[]")
     forwarded = any(asked.get(name) for name in ("X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via"))
@@ -93,7 +93,7 @@ def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
 
 
 def _relative(root: Path, typed: str) -> str:
-    """The path relative to the folder, judged as text alone."""
+    """Return the path relative to the folder, judged as text alone."""
     if len(typed) > MAX_CHARACTERS:
         raise QuantError(f"The path has {len(typed):,} characters; give one with at most {MAX_CHARACTERS:,}.")
     text = typed.strip()

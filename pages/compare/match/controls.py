@@ -66,12 +66,12 @@ def draw(place: Any, beside: Any) -> Inputs | None:
 
 
 def is_code() -> bool:
-    """Whether to read code rather than integers; see `code`."""
+    """Tell whether to read code rather than integers; see `code`."""
     return st.session_state.get(SOURCE) == "code"
 
 
 def carried() -> bool:
-    """Whether the link carries the integers and what is known about them."""
+    """Tell whether the link carries the integers and what is known about them."""
     held = st.session_state[_CARRIED]
     fields = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
     return bool(held.get(_CODES_IN_LINK)) and all(
@@ -109,7 +109,7 @@ def _uploaded() -> np.ndarray | None:
 
 
 def _read(given: list[Any]) -> tuple[np.ndarray, str]:
-    """The integers of a file, and its name."""
+    """Return the integers of a file, and its name."""
     (file,) = given
     names = tensors.list_tensors(file.getvalue(), file.name, upload_limit())
     if len(names) > 1:

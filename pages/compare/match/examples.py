@@ -82,7 +82,7 @@ EXAMPLES = (
 
 
 def cards() -> list[Card]:
-    """A card for each example, which sets the tensor and the integers; its picture is the first of them."""
+    """Return a card for each example, which sets tensor and integers; its picture is the first of these."""
     return [
         Card(f"_match_card_{place}", example.title, example.line, _picture(place), _load, (place,))
         for place, example in enumerate(EXAMPLES)
@@ -96,7 +96,7 @@ def _picture(place: int) -> np.ndarray:
 
 
 def _made(example: MatchExample) -> tuple[qc.Quantized, np.ndarray]:
-    """The result of the scheme, and the codes as they are given."""
+    """Return the result of the scheme, and the codes as they are given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = qc.apply(tensors.EXAMPLES[example.tensor].load(), qc.Scheme.parse(example.made))

@@ -163,7 +163,7 @@ def _listed(names: list[str]) -> str:
 
 
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
-    """The lesson that explains what went wrong, and its step if it is a known mistake; None if there is no lesson."""
+    """Return the lesson that explains what went wrong, and its step if it is a known mistake; else None."""
     kinds, stored = candidate.corruption.computed, candidate.corruption.stored
     if {"zero_point_left_out", "wrapped"} <= set(kinds):
         by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}

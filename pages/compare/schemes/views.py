@@ -67,7 +67,7 @@ def use(text: str) -> None:
 
 
 def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
-    """The best row by ``metric`` with at most ``limit`` bits per element; None if there is none."""
+    """Return the best row by ``metric`` with at most ``limit`` bits per element; None if there is none."""
     known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
     if not len(known):
         return None
@@ -106,7 +106,7 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
 
 
 def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
-    """The rows that contain all words, best first, unsupported ones last; if ``best``, only those on the frontier."""
+    """Return the rows with all words, best first, unsupported last; if ``best``, only the frontier."""
     if best:
         known = frame[frame["refused"] == ""]
         frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]

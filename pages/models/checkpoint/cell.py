@@ -42,7 +42,7 @@ def draw(
 def _in_original(
     opened: OpenCheckpoint, name: str, origin: Origin, original: OpenCheckpoint | None
 ) -> float | None:
-    """The value of the element in the original; None if it has no such element."""
+    """Return the value of the element in the original; None if it has no such element."""
     try:
         other = partner(opened, original, name, origin.index[:-2])
         return None if other is None else other.tensor.origin(other.index(origin.index)).value
@@ -51,7 +51,7 @@ def _in_original(
 
 
 def _rivals(opened: OpenCheckpoint, tensor: CheckpointTensor, origin: Origin) -> str:
-    """The table of the other readings."""
+    """Return the table of the other readings."""
     try:
         found = _other_readings(opened, tensor, origin.index)
         findings = _findings(opened, tensor)
@@ -107,5 +107,5 @@ def _findings(opened: OpenCheckpoint, tensor: CheckpointTensor) -> dict[str, Che
 
 
 def is_remote(tensor: CheckpointTensor) -> bool:
-    """Whether the tensor is on another machine, where reading scattered rows means reading everything."""
+    """Tell whether the tensor is on another machine, where reading scattered rows is reading everything."""
     return any(piece.source.is_remote for piece in tensor.layout.pieces.values())

@@ -115,7 +115,7 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
 
 
 def whole_of(shape: tuple[int, ...]) -> ShownPart:
-    """The first plane of a tensor, or the first rows of a large one."""
+    """Return the first plane of a tensor, or the first rows of a large one."""
     return ShownPart((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, plane_shape(shape)[1]), None, shape)
 
 
@@ -208,7 +208,7 @@ def _tried(read: Callable[[], Any], default: Any) -> Any:
 
 
 def _at(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The index on all axes but the last two; the cell's if none is typed."""
+    """Return the index on all axes but the last two; the cell's if none is typed."""
     lead = shape[:-2]
     at = read_slice(typed, dict(enumerate(lead)))
     if at is None:
@@ -235,7 +235,7 @@ def _inside(span: tuple[int, int] | None, length: int, what: str) -> tuple[int, 
 
 
 def _default_rows(shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
-    """All rows; of a large plane only some, which include the cell's."""
+    """Return all rows; of a large plane only some, which include the cell's."""
     height, width = plane_shape(shape)
     if height * width <= AT_ONCE:
         return 0, height

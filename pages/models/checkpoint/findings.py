@@ -41,7 +41,7 @@ class Findings:
     complete: bool = False
 
     def all(self, checkpoint: Checkpoint) -> list[CheckpointFinding]:
-        """One finding per cause, the worst first, then by layer."""
+        """Return one finding per cause, the worst first, then by layer."""
         every = [*(self.first or ()), *(finding for each in self.of.values() for finding in each), *self.last]
         named = {name for finding in every for name in finding.tensors}
         done = {k: v for k, v in formats(checkpoint).items() if k in self.checked or k in named}
@@ -49,7 +49,7 @@ class Findings:
 
 
 def known(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> Findings:
-    """What has been found in a checkpoint so far."""
+    """Return what has been found in a checkpoint so far."""
     return cache.cached_small(cache.CacheKey(_key(opened, original)), "findings", Findings)
 
 
@@ -97,7 +97,7 @@ def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findi
 
 
 def _is_quick(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> bool:
-    """Whether both checkpoints are small and on this machine."""
+    """Tell whether both checkpoints are small and on this machine."""
     both = [each for each in (opened, original) if each is not None]
     names = (next(iter(each.checkpoint.tensors.values()), None) for each in both)
     remote = any(tensor is not None and is_remote(tensor) for tensor in names)
@@ -131,7 +131,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> None:
 
 
 def _status(checked: int, total: int, complete: bool, every: list[CheckpointFinding]) -> str:
-    """How much has been checked, and what was found; what was not checked never reads as sound."""
+    """Say how much has been checked, and what was found; what was not checked never reads as sound."""
     many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
     found = ", ".join(count(n, severity) for severity, n in many.items() if n)
     click = " Click one to open its tensor, or the first of several." if every else ""
@@ -145,7 +145,7 @@ def _status(checked: int, total: int, complete: bool, every: list[CheckpointFind
 
 
 def _problems(opened: OpenCheckpoint) -> list[CheckpointFinding]:
-    """What the headers reveal before any tensor is checked."""
+    """Return what the headers reveal before any tensor is checked."""
     return grouped(map(of_problem, opened.checkpoint.problems), formats(opened.checkpoint))
 
 

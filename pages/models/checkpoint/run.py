@@ -139,7 +139,7 @@ def _maps(tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, 
 
 
 def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, errors: BandErrors) -> RowLoss | None:
-    """What the row with the largest error lost; None if nothing is lost, or it is not finite."""
+    """Return what the row with the largest error lost; None if nothing is lost, or it is not finite."""
     if not 0 < errors.sums.ee < math.inf:
         return None
     span = errors.row, errors.row + 1

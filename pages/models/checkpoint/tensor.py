@@ -131,7 +131,7 @@ def _facts(
 
 
 def _with_worst(shown: ShownPart, maps: run.Maps | None) -> ShownPart:
-    """The part with the element of the largest error chosen, if none is and it is known."""
+    """Return the part with the element of the largest error chosen, if none is and it is known."""
     if shown.cell is not None or shown.closed or maps is None or maps.why is None or maps.errors is None:
         return shown
     return replace(shown, cell=element(View(index=shown.at), shown.shape, *maps.errors.worst))
@@ -208,7 +208,7 @@ def _maps(
 
 
 def boxes(opened: OpenCheckpoint, name: str) -> tuple[Box, ...]:
-    """The places of the findings of a tensor."""
+    """Return the places of the findings of a tensor."""
     found = findings.known(opened, None).of.get(name, ())
     return tuple(box for finding in found for box in finding.boxes)
 

@@ -27,7 +27,7 @@ _TABLE = "_ck_table"
 
 
 def entries(opened: OpenCheckpoint) -> list[Entry]:
-    """Every tensor of a checkpoint, from headers."""
+    """Return every tensor of a checkpoint, from headers."""
     content = cache.CacheKey(opened.key)
     return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
 
@@ -106,7 +106,7 @@ def _details(entry: Entry) -> str:
 
 
 def _words(drawn: list[Tile]) -> str:
-    """What the treemap shows, for screen readers."""
+    """Describe the treemap for screen readers."""
     first = [tile for tile in drawn if tile.parent == 0]
     parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
     return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
@@ -174,7 +174,7 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
 
 
 def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
-    """The tensors that match every word, in the chosen order."""
+    """Return the tensors that match every word, in the chosen order."""
     words = typed.lower().split()
     found = (
         [

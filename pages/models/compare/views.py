@@ -212,7 +212,7 @@ def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> Non
 
 
 def _layers(result: TensorResult) -> list[tuple[int, str]]:
-    """A sort key that puts layer 2 before layer 10."""
+    """Return a sort key that puts layer 2 before layer 10."""
     parts = re.split(r"(\d{1,9})", result.name)
     return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 
@@ -225,7 +225,7 @@ _KEYS: dict[str, Callable[[TensorResult], Any]] = {
 
 
 def rows_of(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
-    """The results as rows, filtered and sorted; ``place`` is where a click leads."""
+    """Return the results as rows, filtered and sorted; ``place`` is where a click leads."""
     listed = (
         by_harm(known, chosen.metric)
         if chosen.sort == controls.HARM
@@ -238,5 +238,5 @@ def rows_of(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
 
 
 def head(column: str) -> str:
-    """What a column is called."""
+    """Return what a column is called."""
     return HEADS.get(column) or tables.label(column)

@@ -47,12 +47,12 @@ class CheckpointLocation:
 
 
 def examples() -> list[str]:
-    """The addresses of the shipped examples."""
+    """Return the addresses of the shipped examples."""
     return [f"{EXAMPLE}{name}" for name in EXAMPLES]
 
 
 def schemes() -> list[str]:
-    """The prefixes of the URLs that visitors may open."""
+    """Return the prefixes of the URLs that visitors may open."""
     return [f"{scheme}://" for scheme in remote.current().hosts.schemes()]
 
 
@@ -94,7 +94,7 @@ def _local(folder: LocalFolder, name: str | None, address: str) -> CheckpointLoc
 
 
 def _files(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Name, size, modification time and inode of each file in a folder; links are not followed."""
+    """Return name, size, modification time and inode of each file in a folder; links are not followed."""
     try:
         with os.scandir(folder) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]

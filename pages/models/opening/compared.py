@@ -128,13 +128,13 @@ def _is_remote(comparison: Comparison) -> bool:
 
 
 def pairing(opened: OpenCheckpoint, original: OpenCheckpoint) -> Pairing:
-    """The pairs of tensors of two checkpoints, by name and shape; reads no data."""
+    """Return the pairs of tensors of two checkpoints, by name and shape; reads no data."""
     key, elements = f"pairing {original.key} | {opened.key}", len(opened.checkpoint.tensors)
     return cache.cached_small(cache.CacheKey(key, 100 * elements), "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
 
 
 def pairs_of(opened: OpenCheckpoint, original: OpenCheckpoint, name: str) -> list[Pair]:
-    """The pairs of a tensor: none, one, or one for each expert or part of it."""
+    """Return the pairs of a tensor: none, one, or one for each expert or part of it."""
     return pairing(opened, original).of_other.get(name, [])
 
 
@@ -155,7 +155,7 @@ class Partner:
         return f"{self.tensor.name} {self.at}"
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """The values of rows ``start`` to ``stop`` of the checkpoint, float32.
+        """Return the values of rows ``start`` to ``stop`` of the checkpoint, float32.
 
         Raises:
             QuantError: they can't be read.
@@ -166,14 +166,14 @@ class Partner:
         return self.tensor.window(span, self.at).values[index]
 
     def index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """The index in the original of an element of the checkpoint's tensor."""
+        """Return the index in the original of an element of the checkpoint's tensor."""
         row, column = (0, *index)[-2:]
         row = row if self.order is None else self.order.original(row)
         return (*self.at, row, column)[-len(self.tensor.shape) :] if self.tensor.shape else ()
 
 
 def partner(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, at: tuple[int, ...]) -> Partner | None:
-    """The plane that a plane of a tensor was made from; None if the original is missing or has no such plane.
+    """Return the plane that a tensor's plane was made from; None if there is no original or no such plane.
 
     Args:
         at: the index of the plane on all axes but the last two.

@@ -38,7 +38,7 @@ EXAMPLE_CARDS = {
 
 
 def open_pair(name: str) -> tuple[OpenCheckpoint, OpenCheckpoint]:
-    """A quantized example and its original; both are shared by all visitors.
+    """Open a quantized example and its original; both are shared by all visitors.
 
     Raises:
         QuantError: it can't be read.
@@ -55,7 +55,7 @@ def choose(name: str) -> None:
 
 
 def cards(on_click: Callable[[str], None] = choose) -> list[Card]:
-    """A card for each example; its picture is the error of one of its tensors."""
+    """Return a card for each example; its picture is the error of one of its tensors."""
     return [
         Card(f"_ck_card_{name}", told.title, told.line, _picture(name, theme()), on_click, (name,))
         for name, told in EXAMPLE_CARDS.items()
@@ -64,7 +64,7 @@ def cards(on_click: Callable[[str], None] = choose) -> list[Card]:
 
 @st.cache_resource(show_spinner=False, max_entries=2 * len(EXAMPLE_CARDS))
 def _picture(name: str, theme: str) -> np.ndarray:
-    """The largest error of each part of a tensor, in the colors of the error map."""
+    """Return the largest error of each part of a tensor, in the colors of the error map."""
     opened, original = open_pair(name)
     tensor = opened.checkpoint.tensors[EXAMPLE_CARDS[name].tensor]
     was = partner(opened, original, tensor.name, ())

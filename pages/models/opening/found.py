@@ -54,13 +54,13 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _is_inside(link: str, root: Path) -> bool:
-    """Whether a link leads to a readable file inside, not to itself; what lies outside is not examined."""
+    """Tell whether a link leads to a readable file inside, not to itself; the outside is not examined."""
     real = Path(os.path.realpath(link))
     return real.is_relative_to(root) and os.path.isfile(real) and os.access(real, os.R_OK)
 
 
 def _of_folder(folder: Path, names: list[str]) -> Iterator[str]:
-    """The checkpoints that the files of one folder form: the folder itself, single files, or both."""
+    """Yield the checkpoints that the files of one folder form: the folder itself, single files, or both."""
     single = [
         name
         for name in names

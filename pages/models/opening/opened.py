@@ -89,7 +89,7 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
         lock, total, asked = threading.Lock(), 0, 0
 
         def wait(size: int) -> None:
-            """Called before each read: how long headers are is known only while they are read."""
+            """Wait before each read: how long headers are is known only while they are read."""
             nonlocal total, asked
             with lock:  # a run has one turn, but remote headers are read by several threads
                 total += size

@@ -82,7 +82,7 @@ class UploadedFiles:
         return known[1]
 
     def named(self) -> str:
-        """The names and digests of the files that the link asks for."""
+        """Return the names and digests of the files that the link asks for."""
         return files.named(self._asked_for())
 
     def offer_own(self) -> None:
@@ -93,7 +93,7 @@ class UploadedFiles:
             st.button(messages.plain(label), on_click=partial(self._use, held), key=f"_{self._address}_other")
 
     def _held(self) -> dict[str, CheckpointFile]:
-        """The uploaded files, by name."""
+        """Return the uploaded files, by name."""
         return self._field.content or {}
 
     def _read(self, given: list[Any]) -> dict[str, CheckpointFile]:
@@ -111,11 +111,11 @@ class UploadedFiles:
             self._use(self._held())
 
     def _linked(self) -> str:
-        """What the link asks for, as text."""
+        """Return what the link asks for, as text."""
         return str(st.session_state.get(self._asked, st.query_params.get(self._asked, "")) or "")
 
     def _asked_for(self) -> dict[str, str]:
-        """The files that the link asks for; none if its list is damaged, which `open` reports."""
+        """Return the files that the link asks for; none if its list is damaged, which `open` reports."""
         try:
             return files.parse(self._linked())
         except QuantError:
@@ -149,7 +149,7 @@ def _digests(held: dict[str, CheckpointFile]) -> dict[str, str]:
 
 
 def _checked(given: Sequence[Any], asked: set[str]) -> dict[str, CheckpointFile]:
-    """The uploaded files by name; their bytes are shared with the server's store of uploads, not copied.
+    """Return the uploaded files by name; their bytes are those of the server's store of uploads, not copies.
 
     Args:
         asked: SHA-256 of the files that the link asks for: these are preferred to others of the same name.

@@ -70,7 +70,7 @@ def order() -> WeightOrder:
 
 
 def chosen_cell(schemes: Sequence[str], rows: Sequence[Row]) -> tuple[Row, int] | None:
-    """The row and the position of the scheme of the cell that was clicked; by default the cell with the lowest SQNR."""
+    """Return row and scheme position of the clicked cell; by default of that with the lowest SQNR."""
     row = next((row for row in rows if row.name == st.session_state.get(TENSOR)), None)
     if row is not None and st.session_state.get(SCHEME) in schemes:
         return row, schemes.index(st.session_state[SCHEME])

@@ -26,7 +26,7 @@ _MOUNTS = Path("/proc/self/mountinfo")  # Linux only; elsewhere a folder counts 
 
 
 def file_system(folder: Path, mounts: str) -> str:
-    """The type of the file system that a folder is on, by the content of /proc/self/mountinfo; "" if that does not say.
+    """Return the type of the file system of a folder, by the content of /proc/self/mountinfo; "" if unknown.
 
     >>> file_system(Path("/store/a"), "36 35 98:0 / /store rw,noatime master:1 - nfs4 host:/export rw")
     'nfs4'
@@ -44,7 +44,7 @@ def file_system(folder: Path, mounts: str) -> str:
 
 
 def path_at(chosen: settings.Settings) -> Path:
-    """Where the database is, or will be once a class begins.
+    """Return where the database is, or will be once a class begins.
 
     Raises:
         ClassError: these settings allow none, in one sentence.
@@ -87,7 +87,7 @@ def check() -> None:
 
 @functools.cache
 def current() -> ClassStore:
-    """The store of classes of this process.
+    """Return the store of classes of this process.
 
     Raises:
         ClassError: as `opened_at`.

@@ -56,7 +56,7 @@ def code_of(text: str) -> str:
 
 
 def viewing(secret: str) -> str:
-    """The key of the projector's link: it reads what the presenter's secret reads, and steers nothing."""
+    """Return the key of the projector's link, which reads as the presenter's secret does and steers nothing."""
     return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
 
@@ -205,7 +205,7 @@ class ClassStore:
             db.execute("UPDATE classes SET plan = ? WHERE code = ?", (_plan_text(plan), code))
 
     def plan(self, code: str, key: str) -> list[Question]:
-        """The questions that the class will be asked, in order, those that it was asked included."""
+        """Return the questions that the class will be asked, in order, those that it was asked included."""
         with self._transaction(READ) as db:
             self._find(db, code, key)
             (text,) = db.execute("SELECT plan FROM classes WHERE code = ?", (code,)).fetchone()
@@ -218,7 +218,7 @@ class ClassStore:
         self._forget()
 
     def board(self, code: str, key: str) -> Board:
-        """What presenter and projector see."""
+        """Return what presenter and projector see."""
         with self._transaction(READ) as db:
             last = self._find(db, code, key)
             (shown,) = db.execute("SELECT shown FROM classes WHERE code = ?", (code,)).fetchone()
@@ -255,7 +255,7 @@ class ClassStore:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """All that happens in it happens or nothing, and it sees one moment."""
+        """Let all that happens in it happen or nothing, and see one moment."""
         with self._lock:
             try:
                 self._db.execute(begin)
@@ -278,7 +278,7 @@ class ClassStore:
             yield db
 
     def _meant(self, db: sqlite3.Connection, code: str, number: int | None, column: str = "last_round") -> bool:
-        """Whether a press was meant for the round that is there, and is not the one before it again."""
+        """Tell whether a press was meant for the round that is there, and is not the one before it again."""
         if number is None:
             return True
         there, steered = db.execute(f"SELECT {column}, steered FROM classes WHERE code = ?", (code,)).fetchone()
@@ -288,7 +288,7 @@ class ClassStore:
         return True
 
     def _find(self, db: sqlite3.Connection, code: str, key: str | None = None) -> int:
-        """The last round of a class that has not ended; with a key, only if that may read it."""
+        """Return the last round of a class that has not ended; with a key, only if that may read it."""
         row = db.execute("SELECT secret, began, touched, last_round FROM classes WHERE code = ?", (code,)).fetchone()
         now = self._now()
         if row is None or row[1] < now - LONGEST or row[2] < now - IDLE:
@@ -325,7 +325,7 @@ class ClassStore:
         return db.execute(query, (code, _digest(browser))).fetchone() is not None
 
     def _check_joined(self, db: sqlite3.Connection, code: str, browser: str) -> None:
-        """Comes first: whether there is a class with this code learns only who joins, which the limits count."""
+        """Check first: whether a class has this code learns only who joins, which the limits count."""
         if not self._joined(db, code, browser):
             raise ClassError(403, "This browser has not joined the class; reload the page to join.")
 

@@ -36,7 +36,7 @@ class Rate:
     _used: dict[str, tuple[float, float]] = field(default_factory=dict)  # address: how much, and when
 
     def allows(self, address: str, now: float | None = None) -> bool:
-        """Whether it may do so now; if so, this counts."""
+        """Tell whether it may do so now; if so, this counts."""
         now = time.monotonic() if now is None else now
         if len(self._used) >= _MOST_ADDRESSES:
             self._used = {other: last for other, last in self._used.items() if self._left(last, now)}
@@ -46,7 +46,7 @@ class Rate:
         return allowed
 
     def _left(self, last: tuple[float, float], now: float) -> float:
-        """How much of what was used then still counts."""
+        """Return how much of what was used then still counts."""
         used, then = last
         return max(0.0, used - (now - then) * self.per_second)
 
@@ -98,18 +98,18 @@ class UploadLimits:
             await PlainTextResponse(problem, 413, {"connection": "close"})(scope, receive, send)
 
     def held(self) -> int:
-        """Bytes of all files, including those that are arriving."""
+        """Return the bytes of all files, including those that are arriving."""
         return sum(_stored().values()) + sum(upload.received for upload in self._arriving)
 
     def _too_much(self, upload: _ArrivingUpload) -> str:
-        """A sentence if the page or the server would hold too much with this file, else an empty text."""
+        """Return a sentence if page or server would hold too much with this file, else an empty text."""
         others = sum(other.announced for other in self._arriving if other.session == upload.session)
         if _stored().get(upload.session, 0) + others + upload.announced > self.session_mb * MB:
             return f"One page may hold {self.session_mb:g} MB of files: remove one, or reload the page."
         return self.full(self.held() + upload.announced)
 
     def full(self, held: int) -> str:
-        """A sentence if the server can't hold so many bytes, else an empty text."""
+        """Return a sentence if the server can't hold so many bytes, else an empty text."""
         if held <= self.total_mb * MB:
             return ""
         return (
@@ -142,7 +142,7 @@ class _Bounded:
 
 
 def _announced(scope: Scope) -> int:
-    """The length that a request announces; the limit of one file if it announces none or a malformed one."""
+    """Return the length that a request announces; the limit of one file if that is missing or malformed."""
     length = dict(scope["headers"]).get(b"content-length", b"")
     return (
         int(length)
@@ -152,7 +152,7 @@ def _announced(scope: Scope) -> int:
 
 
 def _stored() -> dict[str, int]:
-    """Bytes of the files that each session holds."""
+    """Return the bytes of the files that each session holds."""
     storage = get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
     return {
         session: sum(len(file.data) for file in list(files.values()))
@@ -204,7 +204,7 @@ class Limits:
 
 
 def _length(scope: Scope) -> int:
-    """Characters of a request's path and parameters."""
+    """Count the characters of a request's path and parameters."""
     parameters = scope["query_string"]
     return len(scope.get("raw_path") or scope["path"]) + len(parameters) + bool(parameters)
 

@@ -44,7 +44,7 @@ class WebOrigin(NamedTuple):
     place: HostPort
 
     def is_at(self, place: HostPort) -> bool:
-        """Whether the page is from a host and port; without a port, from the default port of its own scheme."""
+        """Tell whether the page is from a host and port; without one, from its scheme's default port."""
         port = DEFAULT_PORTS.get(self.scheme)
         return port is not None and self.place == (place if place.port else place._replace(port=port))
 
@@ -114,7 +114,7 @@ def _listed() -> list[str]:
 
 
 def own_address() -> HostPort | None:
-    """Where `browser.serverAddress` and `browser.serverPort` say that visitors find the app; None if nowhere."""
+    """Return where `browser.serverAddress` and `browser.serverPort` say that the app is; None if nowhere."""
     if not config.is_manually_set("browser.serverAddress"):  # its default is localhost
         return None
     address = str(config.get_option("browser.serverAddress")).strip()

@@ -22,12 +22,12 @@ ALTERNATIVE = "The four maps of a quantized image: original, codes, dequantized 
 
 
 async def picture(request: Request) -> FileResponse:
-    """The response of the route to the picture."""
+    """Return the response of the route to the picture."""
     return FileResponse(PICTURE, headers={"cache-control": "public, max-age=86400"})
 
 
 def tags(title: str, scope: Scope) -> bytes:
-    """The elements for the head of a page; without a picture if it is not known where visitors find the app.
+    """Return the elements for the head of a page; without a picture if the app's address is not known.
 
     Args:
         title: of the page.
@@ -54,7 +54,7 @@ def tags(title: str, scope: Scope) -> bytes:
 
 
 def _address(scope: Scope) -> str:
-    """Where visitors find the app: at `browser.serverAddress`, if it is set, else where this request found it; else ""."""
+    """Return the app's address: `browser.serverAddress`, if set, else that of this request; else ""."""
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
     if place is None:

@@ -113,7 +113,7 @@ class Client:
     def _request(
         self, url: Url, size: int, headers: dict[str, str]
     ) -> Iterator[tuple[http.client.HTTPResponse, Url]]:
-        """The answer to a request after all redirects; ``size``: of the body, which determines the time limit."""
+        """Yield the answer after all redirects; ``size``: of the body, which determines the time limit."""
         with self._room:
             seconds = ANSWER + size / SLOWEST
             for _ in range(MAX_REDIRECTS + 1):
@@ -142,7 +142,7 @@ class Client:
     def _answer(
         self, url: Url, headers: dict[str, str], seconds: float
     ) -> Iterator[http.client.HTTPResponse]:
-        """The answer to one request. The connection is used again if its body was read to the end."""
+        """Yield the answer to one request. The connection is used again if its body was read to the end."""
         if not self.hosts.reaches(url.host):
             raise QuantError(
                 f"{url.host} is not one of the hosts that this server may read from; upload the files instead."
@@ -203,7 +203,7 @@ def _check_status(answer: http.client.HTTPResponse, url: Url, wanted: int) -> No
 
 
 def _body(answer: http.client.HTTPResponse, size: int | None, url: Url, limit: int = 0) -> memoryview:
-    """The body of an answer, which must have ``size`` bytes; None: at most ``limit``."""
+    """Return the body of an answer, which must have ``size`` bytes; None: at most ``limit``."""
     if answer.getheader("Content-Encoding", "identity").lower() != "identity":
         raise QuantError(
             f"{url.host} sent compressed content, which was not requested; upload the files instead."
@@ -232,7 +232,7 @@ def _identity(answer: http.client.HTTPResponse, total: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Why a connection failed, in words; what a server sent is not repeated."""
+    """Say why a connection failed, in words; what a server sent is not repeated."""
     if isinstance(error, TimeoutError):
         return "it takes too long"
     if isinstance(error, socket.gaierror):

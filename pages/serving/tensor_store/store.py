@@ -161,7 +161,7 @@ class TensorStore:
         return address
 
     def _record(self, address: str, limit: int) -> TensorRecord:
-        """The record of a tensor that may be opened."""
+        """Return the record of a tensor that may be opened."""
         try:
             record = TensorRecord.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
         except FileNotFoundError:
@@ -232,7 +232,7 @@ def _answered(problem: str, advice: str) -> Iterator[None]:
 
 
 def described(url: str) -> str:
-    """Where a folder is, to end a sentence, without details that only the administrator may know."""
+    """Say where a folder is, to end a sentence, without details that only the administrator may know."""
     parts = urlsplit(url.rpartition("::")[2])
     if parts.scheme == "memory":
         return "in this server's memory, until it restarts"
@@ -242,7 +242,7 @@ def described(url: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception as one line, without the addresses of tensors, which only their visitors may know."""
+    """Write an exception as one line, without addresses of tensors, which only their visitors may know."""
     text = re.sub(r"[0-9a-f]{32}", "…", " ".join(str(error).split()))
     return f"{type(error).__name__}: {text[:300]}"
 
@@ -281,7 +281,7 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
 
 @functools.cache
 def current() -> TensorStore | None:
-    """The store of this process; None if sharing is off.
+    """Return the store of this process; None if sharing is off.
 
     Raises:
         SettingError: as `opened_at`.

@@ -60,12 +60,12 @@ class Lane:
         return sum(place.bytes for place in self.working)
 
     def admits(self, place: LanePlace) -> bool:
-        """Whether a waiting place is next and fits."""
+        """Tell whether a waiting place is next and fits."""
         fits = self.used + place.bytes <= self.budget and len(self.working) < self.at_once
         return fits and all(place.number <= other.number for other in self.waiting)
 
     def before(self, place: LanePlace) -> int:
-        """How many have been admitted or arrived earlier."""
+        """Count how many have been admitted or arrived earlier."""
         return len(self.working) + sum(other.number < place.number for other in self.waiting)
 
 
@@ -98,13 +98,13 @@ class Gate:
         }
 
     def kind(self, need: int, long: bool = False) -> WorkKind:
-        """The lane for work that needs this many bytes."""
+        """Return the lane for work that needs this many bytes."""
         if need > self._small:
             return WorkKind.LARGE
         return WorkKind.LONG if long else WorkKind.SMALL
 
     def number(self) -> int:
-        """The next number in the order of arrival."""
+        """Return the next number in the order of arrival."""
         return next(self._numbers)
 
     def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> LanePlace | None:
@@ -149,7 +149,7 @@ class Gate:
             changed()
 
     def others_wait(self, place: LanePlace) -> bool:
-        """Whether anybody waits in the lane of a place."""
+        """Tell whether anybody waits in the lane of a place."""
         with self._changed:
             return bool(self._lanes[place.kind].waiting)
 
@@ -166,17 +166,17 @@ class Gate:
             return sum(lane.used for lane in self._lanes.values())
 
     def largest(self) -> int:
-        """Bytes that one visitor's work may take."""
+        """Return the bytes that one visitor's work may take."""
         return self._lanes[WorkKind.LARGE].budget
 
     def idle_bytes(self) -> int:
-        """Bytes of the large lane that no work has taken."""
+        """Return the bytes of the large lane that no work has taken."""
         with self._changed:
             lane = self._lanes[WorkKind.LARGE]
             return lane.budget - lane.used
 
     def in_work(self) -> dict[str, int]:
-        """The tensors in work -> bytes of the places that use them."""
+        """Return the tensors in work -> bytes of the places that use them."""
         found: dict[str, int] = {}
         with self._changed:
             for place in self._lanes[WorkKind.LARGE].working:
@@ -221,7 +221,7 @@ class Turn:
         return self.place is not None
 
     def overstays(self, seconds: float) -> bool:
-        """Whether the place has been held this long while others wait for theirs."""
+        """Tell whether the place has been held this long while others wait for theirs."""
         place = self.place
         return (
             place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)

@@ -19,7 +19,7 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), type)
 
 
 def storages(value: Any) -> dict[int, int]:
-    """The pieces of memory that a result refers to: address -> bytes; all other objects together are one piece."""
+    """Return a result's pieces of memory: address -> bytes; all other objects together are one piece."""
     found, others = dict[int, int](), 0
     seen: set[int] = set()
     left = [value]
@@ -42,14 +42,14 @@ def storages(value: Any) -> dict[int, int]:
 
 
 def _whole(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory of a view."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a container or a record contains; nothing for a function or a module."""
+    """Yield what a container or a record contains; nothing for a function or a module."""
     if isinstance(value, _LEAVES):
         return
     if isinstance(value, Mapping):
@@ -163,7 +163,7 @@ class ByteCache:
             self._groups.clear()
 
     def _pending(self, key: tuple[str, str]) -> bool:
-        """Whether a result is known, or being computed."""
+        """Tell whether a result is known, or being computed."""
         with self._changed:
             group = self._groups.get(key[0])
             return key in self._computing or (group is not None and key[1] in group.entries)
@@ -177,7 +177,7 @@ class ByteCache:
             return True
 
     def _find(self, key: tuple[str, str]) -> Entry | None:
-        """A known result, which becomes the most recently used."""
+        """Return a known result, which becomes the most recently used."""
         group = self._groups.get(key[0])
         if group is None or key[1] not in group.entries:
             return None
