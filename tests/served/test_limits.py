@@ -22,11 +22,10 @@ from contextlib import asynccontextmanager
 from starlette.middleware import Middleware
 from starlette.routing import Route
 from pages.serving import log
-from pages.serving.middleware.limits import Limits
+from pages.serving.middleware.limits import Limits, UploadLimits
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
 from pages.serving.middleware.headers import SecurityHeaders
-from pages.serving.middleware.uploads import UploadLimits
 
 @asynccontextmanager
 async def lifespan(app):

@@ -9,15 +9,15 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.maps.places import index_text, span_text
 from pages.models import opening
 from pages.models.compare import controls
 from pages.models.compare.controls import Chosen
 from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
-from pages.models.opening.controls import SLOTS
+from pages.models.opening.controls import CELL, COLUMNS, ROWS, SLOTS, TENSOR
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
-from pages.shared.state import leaving
 from quantcore import figures
 from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
 from quantcore.wording import count
@@ -173,21 +173,15 @@ def _open(place: Target) -> None:
     tensor, index, columns = place
     if not any(st.session_state.get(key) for key in (SLOTS[""], SLOTS["original"])):
         examples.choose(controls.EXAMPLE)
-    kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
-    st.session_state.update(kept)  # that page does not draw the controls of this one
-    leaving.remember("two checkpoints", kept)
-    where = {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", "ck_at": ""}
+    where = {TENSOR: tensor}
     if index:
-        where["ck_cell"] = ", ".join(map(str, index))
+        where[CELL] = index_text(index)
     if index and len(index) > 1:
         row, column = index[-2:]
-        where["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
+        where[ROWS] = span_text((max(0, row - AROUND), row + AROUND))
         start = column if columns > 1 else max(0, column - 2 * AROUND)
-        where["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
-    for key in where:  # left there by an earlier visit
-        st.session_state.pop(key, None)
-    # both pages bind the checkpoints, so they stay in the address
-    leaving.to("models/checkpoint/page.py", {key: text for key, text in where.items() if text})
+        where[COLUMNS] = span_text((start, start + max(columns, 4 * AROUND)))
+    opening.show_tensor("two checkpoints", opening.KEYS | controls.KEYS, where)
 
 
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:

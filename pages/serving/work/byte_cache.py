@@ -109,7 +109,7 @@ class ByteCache:
         make: Callable[[], Any],
         admit: Callable[[Callable[[], bool]], bool] = lambda useless: True,
         check: Callable[[], None] = lambda: None,
-        size: int | None = None,
+        size: int | Callable[[Any], int] | None = None,
     ) -> Any:
         """Return the result, computed by ``make`` unless it is known or another thread is computing it.
 
@@ -119,7 +119,7 @@ class ByteCache:
             tensor, what: the key.
             admit: waits until ``make`` may run, and returns True; or returns False once its argument returns True.
             check: called while another thread computes the result; what it raises ends the wait.
-            size: bytes of the result, if counting them would take longer than it is worth.
+            size: bytes of the result, or what tells them, if counting them would take longer than it is worth.
         """
         key = tensor, what
         while True:
@@ -136,7 +136,8 @@ class ByteCache:
                 break
         try:
             value = make()
-            self._put(key, value, storages(value) if size is None else {id(value): size})
+            known = size(value) if callable(size) else size
+            self._put(key, value, storages(value) if known is None else {id(value): known})
         finally:
             with self._changed:
                 self._computing.discard(key)
