@@ -6,11 +6,11 @@ every visitor waits (Streamlit 1.67, server_util.is_url_from_allowed_origins).
 """
 
 import re
-from collections.abc import Iterable
 from ipaddress import AddressValueError, IPv6Address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
@@ -126,9 +126,8 @@ def own_address() -> HostPort | None:
         except ValueError:
             return None
     place = host_port_of(address)
-    return place and (
-        place if place.port else place._replace(port=int(config.get_option("browser.serverPort")))
-    )
+    own_port = int(config.get_option("browser.serverPort"))
+    return place and place._replace(port=place.port or own_port)
 
 
 def refusal(origins: list[str], hosts: list[str]) -> str:
@@ -175,7 +174,8 @@ class Origins:
         if scope["type"] != "websocket" and not question:
             await self.app(scope, receive, send)
             return
-        problem = refusal(_values(scope, b"origin"), _values(scope, b"host"))
+        asked = Headers(scope=scope)
+        problem = refusal(asked.getlist("origin"), asked.getlist("host"))
         if question:
             await PlainTextResponse(problem, 403 if problem else 200)(scope, receive, send)
             return
@@ -191,8 +191,3 @@ class Origins:
             await PlainTextResponse(problem, 403)(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
-    return [value.decode("latin-1") for each, value in headers if each == name]

@@ -1,6 +1,5 @@
 """Sharing tensors, and opening shared ones."""
 
-import asyncio
 import functools
 import hashlib
 import logging
@@ -89,9 +88,8 @@ class TensorStore:
                 "send the file."
             )
         with self._sharing, _answered("can't be stored now", "try again later, or send the file."):
-            return self._write(
-                safetensors.numpy.save({"x": np.asarray(x, dtype="<f4", order="C")}), visitor, new_address()
-            )
+            content = safetensors.numpy.save({"x": np.asarray(x, dtype="<f4", order="C")})
+            return self._write(content, visitor)
 
     def open(self, address: str, limit: int) -> Float32Array:
         """Return a shared tensor; never modify it.
@@ -134,9 +132,9 @@ class TensorStore:
         except Exception as error:  # each file system has its own
             LOG.error("Old shared tensors can't be deleted: %s", one_line(error))
 
-    def _write(self, content: bytes, visitor: str, address: str) -> str:
-        """Note, count, make room, and only then write."""
-        now = self._now()
+    def _write(self, content: bytes, visitor: str) -> str:
+        """Note, count, make room, and only then write; return the address."""
+        now, address = self._now(), new_address()
         noted = note(visitor, len(content), now)
         try:
             self._folder.write(noted, b"")
@@ -289,9 +287,8 @@ def current() -> TensorStore | None:
     return opened_at(settings.current())
 
 
-async def keep_tidy() -> None:
-    """Delete old tensors at once and then every hour, even if nobody shares or opens any."""
+def tidy() -> None:
+    """Delete old tensors of this process's store."""
     store = current()
-    while store is not None:
-        await asyncio.to_thread(store.tidy)
-        await asyncio.sleep(3600)
+    if store is not None:
+        store.tidy()

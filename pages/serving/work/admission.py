@@ -78,6 +78,7 @@ class Gate:
 
     Attributes:
         budget: bytes that all work together may take.
+        numbers: the next ones in the order of arrival.
         on_change: called, outside the lock, after a place was taken or given back.
     """
 
@@ -85,7 +86,7 @@ class Gate:
         self.budget = budget
         self.on_change: list[Callable[[], None]] = []
         self._changed = threading.Condition()
-        self._numbers = itertools.count()
+        self.numbers = itertools.count()
         share = budget // 16
         self._small = share // 4  # the most bytes that small work needs
         # One core is left to everybody else. On two cores, twelve large tensors took 27.5 s two at a time and 30.3 s one
@@ -102,10 +103,6 @@ class Gate:
         if need > self._small:
             return WorkKind.LARGE
         return WorkKind.LONG if long else WorkKind.SMALL
-
-    def number(self) -> int:
-        """Return the next number in the order of arrival."""
-        return next(self._numbers)
 
     def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> LanePlace | None:
         """Wait for a place, and return it; None if the work became useless, for example because another run did it.
@@ -211,7 +208,7 @@ class Turn:
         kind, held = self._gate.kind(need, long), self.place
         if held is None or held.kind < kind or held.need < need:
             if self._number is None:
-                self._number = self._gate.number()
+                self._number = next(self._gate.numbers)
             if held is not None:
                 kind, need = max(kind, held.kind), max(need, held.need)
             self._leave()
@@ -223,9 +220,7 @@ class Turn:
     def overstays(self, seconds: float) -> bool:
         """Tell whether the place has been held this long while others wait for theirs."""
         place = self.place
-        return (
-            place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
-        )
+        return place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
 
     def let_others(self, seconds: float) -> None:
         """If the place `overstays`, give it back and wait for it again.
@@ -234,7 +229,7 @@ class Turn:
         """
         if self.overstays(seconds):
             with self.without_place():
-                self._number = self._gate.number()
+                self._number = next(self._gate.numbers)
 
     @contextmanager
     def without_place(self) -> Iterator[None]:
