@@ -45,10 +45,17 @@ metrics.gauge("cached_bytes", "Bytes of cached tensors and results", cache.bytes
 
 
 def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
-    """As `registry.opens`; the pages are imported once the server runs, since they have caches."""
+    """Do as `registry.opens`; the pages are imported once the server runs, since they have caches."""
     from pages import registry
 
     return registry.opens(url_path, query)
+
+
+async def keep_tidy() -> None:
+    """Delete old tensors and ended classes at once and then every hour, even if nobody uses any."""
+    while True:
+        await asyncio.gather(*map(asyncio.to_thread, (tensor_store.tidy, classroom.tidy)))
+        await asyncio.sleep(3600)
 
 
 @asynccontextmanager
@@ -57,10 +64,9 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     log.configure()
     await warm_up(only_first=options.warm_up == "first")
     log.announce()
-    tidying = [asyncio.create_task(keep_tidy()) for keep_tidy in (tensor_store.keep_tidy, classroom.keep_tidy)]
+    tidying = asyncio.create_task(keep_tidy())
     yield {}
-    for task in tidying:
-        task.cancel()
+    tidying.cancel()
 
 
 app = st.App(

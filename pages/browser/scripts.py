@@ -69,7 +69,7 @@ def serve_in_head() -> None:
 
 
 def in_head(page: bytes, sidebar: bool | None, tags: bytes = b"") -> bytes:
-    """The page with our scripts and styles.
+    """Return the page with our scripts and styles.
 
     The scripts come first, so that they run before Streamlit reads the theme or writes to the history; the style of all
     pages after the head, so that it overrides Streamlit's, and before the page, whose own style overrides it.

@@ -60,10 +60,10 @@ NAMES = {
 
 
 def filled(text: str) -> str:
-    """The text of a script or style with Streamlit's names."""
+    """Return the text of a script or style with Streamlit's names."""
     return re.sub(r"%([a-z_]+)%", lambda found: NAMES[found[1]], text)
 
 
 def read(path: Path) -> str:
-    """A script or style of ours, with Streamlit's names."""
+    """Read a script or style of ours, with Streamlit's names."""
     return filled(path.read_text(encoding="utf-8"))

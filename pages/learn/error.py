@@ -27,7 +27,7 @@ match step:
         worst = int(np.abs(error).argmax())
         marks = ["chosen" if i == worst else "" for i in range(len(VALUES))]
         tables = [
-            cells.Table(title, values, marks)
+            cells.MarkedTable(title, values, marks)
             for title, values in (
                 ("x", result.x.numpy()),
                 ("codes", result.codes.numpy()),

@@ -45,9 +45,9 @@ def coloured(granularity: qc.Granularity, key: str) -> None:
     tint = cells.tints(blocks(result))
     own = cells.tints(np.arange(result.scale.numel()).reshape(result.scale.shape))
     tables = [
-        cells.Table("x", X, tint, str(X.shape)),
-        cells.Table("scale s", result.scale.numpy(), own, str(tuple(result.scale.shape))),
-        cells.Table("codes", result.codes.numpy(), tint, str(X.shape)),
+        cells.MarkedTable("x", X, tint, str(X.shape)),
+        cells.MarkedTable("scale s", result.scale.numpy(), own, str(tuple(result.scale.shape))),
+        cells.MarkedTable("codes", result.codes.numpy(), tint, str(X.shape)),
     ]
     with picture:
         cells.draw(tables, key, fill=1)
@@ -65,11 +65,11 @@ def broadcast(result: qc.Quantized, axis: int) -> None:
     tint, own = cells.tints(blocks(result)), cells.tints(np.arange(X.shape[axis]).reshape(largest.shape))
     scale = result.scale.numpy()
     tables = [
-        cells.Table("x", X, tint, str(X.shape)),
-        cells.Table("max|x|", largest, own, str(largest.shape)),
-        cells.Table("s = max|x| / 7", scale, own, str(scale.shape)),
-        cells.Table("s, broadcast", np.broadcast_to(scale, X.shape), tint, str(X.shape)),
-        cells.Table("codes = round(x / s)", result.codes.numpy(), tint, str(X.shape)),
+        cells.MarkedTable("x", X, tint, str(X.shape)),
+        cells.MarkedTable("max|x|", largest, own, str(largest.shape)),
+        cells.MarkedTable("s = max|x| / 7", scale, own, str(scale.shape)),
+        cells.MarkedTable("s, broadcast", np.broadcast_to(scale, X.shape), tint, str(X.shape)),
+        cells.MarkedTable("codes = round(x / s)", result.codes.numpy(), tint, str(X.shape)),
     ]
     cells.draw(tables, f"learn_granularity_{axis}", fill=1)
 
@@ -90,10 +90,10 @@ match step:
         )
         with words:
             key_figures(result, report)
-        tables = [cells.Table("x", X), cells.Table("codes", result.codes.numpy())]
+        tables = [cells.MarkedTable("x", X), cells.MarkedTable("codes", result.codes.numpy())]
         with picture:
             cells.draw(
-                [*tables, cells.Table("x̂", result.dequantized.numpy())], "learn_granularity_all", fill=1
+                [*tables, cells.MarkedTable("x̂", result.dequantized.numpy())], "learn_granularity_all", fill=1
             )
     case "rows":
         words.markdown(
@@ -132,11 +132,11 @@ match step:
             cells.tints(np.arange(3)[None].repeat(3, 0)),
         )
         tables = [
-            cells.Table("x", square, note="(3, 3)"),
-            cells.Table("s per row", scales[:, None], by_row[:, :1], "(3, 1)"),
-            cells.Table("x / s, intended", square / scales[:, None], by_row, "correct"),
-            cells.Table("s without keepdim", scales, by_column[:1], "(3,)"),
-            cells.Table("x / s, actual", square / scales, by_column, "silently wrong"),
+            cells.MarkedTable("x", square, note="(3, 3)"),
+            cells.MarkedTable("s per row", scales[:, None], by_row[:, :1], "(3, 1)"),
+            cells.MarkedTable("x / s, intended", square / scales[:, None], by_row, "correct"),
+            cells.MarkedTable("s without keepdim", scales, by_column[:1], "(3,)"),
+            cells.MarkedTable("x / s, actual", square / scales, by_column, "silently wrong"),
         ]
         with picture:
             cells.draw(tables, "learn_granularity_trap", fill=1)

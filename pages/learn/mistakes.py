@@ -65,7 +65,7 @@ def outcome_tables(
     marks: np.ndarray | None,
     pick: bool = False,
     beside: qc.mistakes.Outcome | None = None,
-) -> list[cells.Table]:
+) -> list[cells.MarkedTable]:
     """The tables of one implementation; ``beside``: the other one, if it is shown too."""
     other = beside or outcome
     shown = [
@@ -74,7 +74,7 @@ def outcome_tables(
         ("x - x̂, computed afterwards", outcome.error, other.error),
     ]
     return [
-        cells.Table(title, values.numpy(), marks, pick=pick, beside=theirs.numpy())
+        cells.MarkedTable(title, values.numpy(), marks, pick=pick, beside=theirs.numpy())
         for title, values, theirs in shown
     ]
 
@@ -99,7 +99,7 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
         st.code("\n".join(map(nameless, lines(CASES[step])[0])), language="python", wrap_lines=True)
         st.caption(f"{picked} cell{'s' * (picked != 1)} chosen.")
     tables = [
-        cells.Table("x", comparison.x.numpy(), marks, pick=True),
+        cells.MarkedTable("x", comparison.x.numpy(), marks, pick=True),
         *outcome_tables(comparison.wrong, marks, True),
     ]
     with picture:
@@ -117,9 +117,9 @@ def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
         st.code(difference(*lines(case)), language="diff", wrap_lines=True)
         if comparison.hidden.any():
             st.markdown(f"Computed afterwards, x - x̂ gives an MAE of only {wrong.error.abs().mean():.4g}.")
-    tables = [cells.Table("x", comparison.x.numpy(), marks)]
+    tables = [cells.MarkedTable("x", comparison.x.numpy(), marks)]
     if not torch.equal(wrong.x, comparison.x):
-        tables.append(cells.Table("x after the wrong code", wrong.x.numpy(), marks))
+        tables.append(cells.MarkedTable("x after the wrong code", wrong.x.numpy(), marks))
     with picture:
         st.markdown(f"**Wrong: MAE {wrong.mae:.4g}, SSE {wrong.sse:.4g}**")
         cells.draw([*tables, *outcome_tables(wrong, marks, beside=right)], "learn_mistakes_wrong", fill=0.5)

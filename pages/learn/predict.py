@@ -96,7 +96,7 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, un
     """Draw the marks, and why each wrong answer is wrong."""
     shown = {"right": "right", "blank": "faint"}
     tables = [
-        cells.Table(
+        cells.MarkedTable(
             "your answers",
             [[m.typed or "·" for m in marks]],
             [[shown.get(m.kind, "wrong") for m in marks]],
@@ -104,7 +104,7 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, un
         )
     ]
     if revealed:
-        tables.append(cells.Table("correct", [[m.answer for m in marks]], index=False))
+        tables.append(cells.MarkedTable("correct", [[m.answer for m in marks]], index=False))
     with answers("marked", under):
         cells.draw(tables, f"learn_predict_marks_{key}", even=under)
     for m, name in zip(marks, names, strict=True):
@@ -200,7 +200,7 @@ if chosen is not None:
         forget_element(f"{step} {tensor.key} {row}")
         under = step == "codes"
         with picture:
-            cells.draw([cells.Table("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)
+            cells.draw([cells.MarkedTable("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)
             typed = ask(key, names, under)
         if typed is not None:
             st.session_state.setdefault(MARKS, {})[key] = mark(step, result, places, typed)

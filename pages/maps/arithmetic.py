@@ -40,18 +40,18 @@ class ElementArithmetic:
         return f"Arithmetic of element ({where}){worst}; scale of {self.block}"
 
     def content(self) -> dict[str, Any]:
-        """Heading and lines for the maps; ``at`` names the element there."""
+        """Return heading and lines for the maps; ``at`` names the element there."""
         at = ",".join(map(str, self.trace.index))
         return {"at": at, "title": self.heading, "lines": self.lines}
 
 
 def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
-    """The arithmetic of an element of `cache.result`, computed once for everything that shows it."""
+    """Return the arithmetic of an element of `cache.result`, computed once for everything that shows it."""
     return cache.cached_small(tensor, f"arithmetic {scheme} {element}", lambda: once(tensor, scheme, element))
 
 
 def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
-    """The same, not kept: a pointer passes over hundreds of elements, which would displace the results.
+    """Do the same without keeping it: a pointer passes over hundreds, which would displace the results.
 
     Raises:
         QuantError: the element is not in the tensor.
@@ -76,7 +76,7 @@ def draw(shown: ElementArithmetic) -> None:
 
 
 def aligned(steps: list[qc.Step]) -> list[str]:
-    """Steps as lines, with name, formula and value in aligned columns."""
+    """Write steps as lines, with name, formula and value in aligned columns."""
     name, formula = (
         max(len(_wide(part)) for part in parts)
         for parts in zip(*((s.name, s.formula) for s in steps), strict=True)
@@ -88,20 +88,20 @@ HANG = 15  # columns of a line before its formula
 
 
 def line(step: qc.Step) -> str:
-    """A step as one line without columns, ``name  formula = value``, for a narrow place."""
+    """Write a step as one line without columns, ``name  formula = value``, for a narrow place."""
     term, words = re.fullmatch(r"(.*?)(, [a-z ]+)?", step.formula).groups(default="")  # type: ignore[union-attr]
     value = term if term == step.value else " = ".join(filter(None, [term, step.value]))
     return f"{_pad(step.name, HANG - 1)} {value}{words}"
 
 
 def parted(text: str) -> tuple[str, str]:
-    """The name in a `line`, and the rest."""
+    """Return the name in a `line`, and the rest."""
     place = next(i for i in range(len(text)) if len(_wide(text[:i])) == HANG)
     return text[:place].rstrip(), text[place:]
 
 
 def _wide(text: str) -> str:
-    """The text without zero-width characters such as the hat of x̂."""
+    """Return the text without zero-width characters such as the hat of x̂."""
     return "".join(c for c in text if not unicodedata.combining(c))
 
 

@@ -23,7 +23,7 @@ TINTS = len(BLOCKS["light"])  # colors that distinguish blocks; with more blocks
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkedTable:
     """A table of at most two axes.
 
     ``marks``: for each cell one of wrong, missed, right, false, chosen, faint, a mark of `tints`, or "" (the default);
@@ -42,7 +42,7 @@ class Table:
 
 
 def draw(
-    tables: Sequence[Table],
+    tables: Sequence[MarkedTable],
     key: str,
     on_pick: Callable[[int, int], None] | None = None,
     *,
@@ -73,7 +73,7 @@ def draw(
 
 
 def tints(blocks: Any) -> np.ndarray:
-    """A mark for each cell from the number of its block, counted from 0: a color such as ``tint3``.
+    """Return a mark for each cell from the number of its block, counted from 0: a color such as ``tint3``.
 
     With more blocks than colors, the cells show the number too: ``tint3:11``.
     """
@@ -84,7 +84,7 @@ def tints(blocks: Any) -> np.ndarray:
     )
 
 
-def _data(table: Table) -> dict[str, Any]:
+def _data(table: MarkedTable) -> dict[str, Any]:
     values = np.atleast_2d(np.asarray(table.values))
     marks = np.full(values.shape, "") if table.marks is None else np.atleast_2d(np.asarray(table.marks))
     texts = _texts(values, values if table.beside is None else np.atleast_2d(np.asarray(table.beside)))
@@ -104,8 +104,8 @@ def _data(table: Table) -> dict[str, Any]:
 
 
 def _texts(values: np.ndarray, beside: np.ndarray) -> list[list[str]]:
-    """A table's numbers with equally many decimals: as many as needed, up to four digits for the largest number, also of the
-    table ``beside``.
+    """Write a table's numbers with equally many decimals: as many as needed, up to four digits for the largest
+    number, also of the table ``beside``.
     """
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]

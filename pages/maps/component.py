@@ -23,7 +23,7 @@ _FAILED = "_maps_failed"
 
 
 def base() -> str:
-    """Where our routes are, such as that of plotly.js, if not next to Streamlit's own files."""
+    """Return where our routes are, such as that of plotly.js, if not next to Streamlit's own files."""
     return f"/{st.get_option('server.baseUrlPath').strip('/')}/".replace("//", "/")
 
 
@@ -92,7 +92,7 @@ def four_maps(
 
 
 def legend(data: MapData, grey: bool = False) -> str:
-    """What a cell stands for and what its color can't show; empty if each cell is one element in its own color.
+    """Say what a cell stands for and what its color can't show; nothing if one element in its own color.
 
     Args:
         grey: as in `Picture`.

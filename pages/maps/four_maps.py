@@ -93,13 +93,13 @@ def draw(
 
 
 def _compared_with(against: pinned.Reference | None) -> qc.Quantized | None:
-    """The pinned result, if the visitor has asked for the difference from it."""
+    """Return the pinned result, if the visitor has asked for the difference from it."""
     wanted = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
     return against.result if against and wanted else None
 
 
 def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The element with the largest |error|; the first element if that is undefined."""
+    """Return the element with the largest |error|; the first element if that is undefined."""
     index = report.max_abs_error_index
     return (0,) * len(shape) if index is None else index
 
@@ -116,7 +116,7 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
 
 
 def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
-    """The chosen element; if there is no such element, warn and return the worst."""
+    """Return the chosen element; if there is no such element, warn and return the worst."""
     try:
         return read_element(st.session_state["cell"], shape) or worst
     except qc.QuantError as error:

@@ -65,7 +65,7 @@ class Picture:
 
 
 def marks(picture: Picture) -> dict[str, Any]:
-    """Everything except the values, such as outlines and borders."""
+    """Return everything except the values, such as outlines and borders."""
     data, view, element = picture.data, picture.view, picture.element
     return {
         "uirevision": f"{picture.identity} {view}",
@@ -81,14 +81,14 @@ def marks(picture: Picture) -> dict[str, Any]:
 
 
 def _arithmetic(picture: Picture) -> dict[str, Any] | None:
-    """The arithmetic to show beside the maps, and the CSS class of the same lines on the page."""
+    """Return the arithmetic to show beside the maps, and the CSS class of the same lines on the page."""
     if picture.arithmetic is None:
         return None
     return {**picture.arithmetic.content(), "elsewhere": PLACE}
 
 
 def cells(picture: Picture) -> dict[str, Any]:
-    """The values of the maps for the component, which computes x̂ and the error itself.
+    """Return the values of the maps for the component, which computes x̂ and the error itself.
 
     A reduced map sends the elements that three maps show and, as ``worst_…``, those of the error map. Scales and zero
     points are sent per block if there are fewer blocks than cells.
@@ -127,7 +127,7 @@ def cells(picture: Picture) -> dict[str, Any]:
 def _elements(
     result: Quantized | None, data: MapData, shown: Cells, by_block: bool
 ) -> dict[str, dict[str, str]]:
-    """The arrays that the component needs for the elements shown, one per cell."""
+    """Return the arrays that the component needs for the elements shown, one per cell."""
     names: list[str] = [name for name in ("x", "codes") if name in data.names]
     if result is None:
         names.append("dequantized")
@@ -148,7 +148,7 @@ def _elements(
 
 
 def alternative(data: MapData) -> str:
-    """A description of the maps for screen readers."""
+    """Describe the maps for screen readers."""
     shape = " by ".join(str(n) for n in data.largest.x.shape)
     ranges = [
         f"{title} from {data.map(name).min():.4g} to {data.map(name).max():.4g}"
@@ -162,7 +162,7 @@ def alternative(data: MapData) -> str:
 
 
 def _packed(values: np.ndarray) -> dict[str, str]:
-    """A typed array in base64; integers in the narrowest type that holds them all."""
+    """Encode a typed array in base64; integers in the narrowest type that holds them all."""
     if values.dtype.kind == "i":
         low, high = values.min(), values.max()
         fits = (d for d in ("i1", "u1", "i2") if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
@@ -174,7 +174,7 @@ def _packed(values: np.ndarray) -> dict[str, str]:
 
 
 def _shrunk(values: np.ndarray) -> np.ndarray:
-    """Only one number if all are equal."""
+    """Keep only one number if all are equal."""
     flat = values.reshape(-1)
     return flat[:1] if (flat == flat[0]).all() else flat
 
@@ -188,7 +188,7 @@ def _inside(at: tuple[int, int] | None, data: MapData) -> list[int] | None:
 
 
 def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
-    """Bounds of a box in the plane, as in `_block`; None if no part of it is shown."""
+    """Return the bounds of a box in the plane, as in `_block`; None if no part of it is shown."""
     rank = len(box)
     down, across = (view.axes or (rank - 2, rank - 1)) if rank > 1 else (-1, rank - 1)
     here = element(view, (0,) * rank, 0, 0)
@@ -200,7 +200,7 @@ def _in_plane(box: Box, view: View, data: MapData) -> list[int] | None:
 
 
 def _block(picture: Picture, element: tuple[int, ...]) -> list[int] | None:
-    """Bounds of the element's block in the plane: [first row, row after the last, first column, column after the last]."""
+    """Return the element's block: [first row, row after the last, first column, column after the last]."""
     data, shape = picture.data, picture.shape
     at = place(picture.view, element)
     if at is None or _inside(at, data) is None:

@@ -6,7 +6,7 @@ import quantcore as qc
 
 
 def around(place: int, length: int) -> tuple[int, int] | None:
-    """The span of 16 elements around one; None, for all elements, if there are at most 16."""
+    """Return the span of 16 elements around one; None, for all elements, if there are at most 16."""
     if length <= 16:
         return None
     start = min(max(0, place - 8), length - 16)
@@ -62,17 +62,17 @@ def read_slice(typed: str, axes: Mapping[int, int]) -> tuple[int, ...] | None:
 
 
 def axes_text(axes: Mapping[int, int]) -> str:
-    """Axes (axis -> length) with the indices along each."""
+    """Write axes (axis -> length) with the indices along each."""
     return ", ".join(f"axis {axis} (0–{length - 1})" for axis, length in axes.items())
 
 
 def index_text(index: Iterable[int]) -> str:
-    """An index as `read_element` reads it."""
+    """Write an index as `read_element` reads it."""
     return ", ".join(map(str, index))
 
 
 def span_text(span: tuple[int, int] | None) -> str:
-    """A span as `read_span` reads it."""
+    """Write a span as `read_span` reads it."""
     return "" if span is None else f"{span[0]}:{span[1]}"
 
 

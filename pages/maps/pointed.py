@@ -38,14 +38,14 @@ _served = False
 
 
 def route(below: str) -> Route:
-    """The route of the server, below this path; without it, maps offer no arithmetic under the pointer."""
+    """Return the server's route, below this path; without it, maps offer no arithmetic under the pointer."""
     global _served
     _served = True
     return Route(f"{below}/{PATH}/{{token}}", respond)
 
 
 def offer(tensor: Tensor, scheme: qc.Scheme) -> str:
-    """The token for what this session's maps show now; the previous one ends. Empty without the route."""
+    """Return the token for what this session's maps show, which ends the last; empty without the route."""
     if not _served:
         return ""
     last: ShownTensor | None = st.session_state.get(_KEY)
@@ -56,7 +56,7 @@ def offer(tensor: Tensor, scheme: qc.Scheme) -> str:
 
 
 async def respond(request: Request) -> Response:
-    """The arithmetic of the element ``at``, as JSON; no content if nobody's maps show that any more."""
+    """Return the arithmetic of the element ``at``, as JSON; no content if nobody's maps show it any more."""
     shown = _shown.get(request.path_params["token"])
     if shown is None:
         return Response(status_code=204)

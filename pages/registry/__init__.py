@@ -34,7 +34,7 @@ _AT = {page.url_path: page for page in PAGES}
 
 
 def opens(url_path: str, query: dict[str, list[str]]) -> Opening:
-    """What a link opens, by the last part of its path and its parameters."""
+    """Tell what a link opens, by the last part of its path and its parameters."""
     page = _AT.get(url_path, _AT[""])
     is_folded = url_path in LESSON_URLS.values() and "true" in query.get(large.LARGE, ())
     sidebar = (None if is_folded else True) if page.used(query) else False

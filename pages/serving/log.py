@@ -58,7 +58,7 @@ def announce() -> None:
 
 
 def _address() -> str:
-    """The host at which a browser on this machine, or the one that a setting names, finds the app."""
+    """Return the host at which a browser on this machine, or the one that a setting names, finds the app."""
     if config.is_manually_set("browser.serverAddress"):
         return str(config.get_option("browser.serverAddress"))
     address = server_util.get_display_address(config.get_option("server.address") or "localhost")
@@ -66,13 +66,13 @@ def _address() -> str:
 
 
 def run() -> str:
-    """The page that this thread runs and the request that asked for it; empty if there is none."""
+    """Return the page that this thread runs and the request that asked for it; empty if there is none."""
     page = current_page()
     return f"page={page} request={current_request()}" if page else ""
 
 
 def where(error: BaseException) -> str:
-    """The class of an error and the last calls before it, innermost first, and its notes; not its message.
+    """Return an error's class, the last calls before it, innermost first, and its notes; not its message.
 
     >>> def divide(): return 1 / 0
     >>> try: divide()
@@ -88,7 +88,7 @@ def where(error: BaseException) -> str:
 
 
 def new_request_id(given: str) -> str:
-    """The id that a proxy gave to a request, or a new one."""
+    """Return the id that a proxy gave to a request, or a new one."""
     return given if _KNOWN_ID.fullmatch(given) else secrets.token_hex(8)
 
 
@@ -103,12 +103,12 @@ def report_failure(error: Exception) -> bool:
 
 
 def current_request() -> str:
-    """The id of the request that opened the session of this thread."""
+    """Return the id of the request that opened the session of this thread."""
     return st.context.headers.get(REQUEST_ID) or NO_REQUEST
 
 
 def current_page() -> str:
-    """The address of the page that this thread runs, without parameters; empty if there is none."""
+    """Return the address of the page that this thread runs, without parameters; empty if there is none."""
     context = get_script_run_ctx(suppress_warning=True)
     if context is None:
         return ""

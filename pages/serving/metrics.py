@@ -94,7 +94,7 @@ class _Silent(WSGIRequestHandler):
 
 
 def _guarded(app: "WSGIApplication", token: str) -> "WSGIApplication":
-    """The application, for readers that send the token."""
+    """Return the application, for readers that send the token."""
     wanted = f"Bearer {token}".encode()
 
     def guarded(environ: Any, start: Any) -> Iterable[bytes]:
@@ -145,7 +145,7 @@ def _version() -> str:
 
 
 def _page_asked_for(data: bytes) -> str | None:
-    """The label of the page that a message from a visitor asks to run; None if it asks for no run."""
+    """Return the label of the page that a message from a visitor asks to run; None if it asks for no run."""
     try:
         message = BackMsg.FromString(data)
     except DecodeError:  # Streamlit closes the connection

@@ -1,4 +1,4 @@
-"""The folder whose checkpoints visitors may open, and how a path that they type is resolved in it.
+"""The folder whose checkpoints visitors may open: how a path that they type is resolved in it, and what a menu offers.
 
 Nothing outside it is opened, listed, or revealed to exist: paths are checked as text before the file system is asked, and
 then part by part, so that no link leads out, not even to come back in.
@@ -7,6 +7,9 @@ then part by part, so that no link leads out, not even to come back in.
 import functools
 import os
 import re
+import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import streamlit as st
@@ -19,6 +22,13 @@ from quantcore.errors import QuantError
 from quantcore.wording import short
 
 MAX_CHARACTERS = 4096
+MOST = 200  # entries of the menu
+MAX_SEEN = 20_000  # files and folders visited
+MAX_DEPTH = 5
+MAX_SECONDS = 0.5
+_SINGLE = (".gguf", ".onnx")  # each file is a model; all others in a folder together are one
+_TOGETHER = (".safetensors", ".pt", ".pth", ".bin")
+_LATER_PART = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 
 
 @functools.cache  # once, when the app starts: a visitor must not be told its path if it is gone later
@@ -51,7 +61,7 @@ def current() -> Path | None:
 
 
 def _is_at_this_machine() -> bool:
-    """Whether the server listens on a loopback address only, and the visitor reached it without a proxy."""
+    """Tell whether the server listens on loopback addresses only, and the visitor came without a proxy."""
     asked = st.context.headers
     host = re.sub(r":\d+$", "", asked.get("Host") or "").strip("[]")
     forwarded = any(asked.get(name) for name in ("X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "Via"))
@@ -93,7 +103,7 @@ def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
 
 
 def _relative(root: Path, typed: str) -> str:
-    """The path relative to the folder, judged as text alone."""
+    """Return the path relative to the folder, judged as text alone."""
     if len(typed) > MAX_CHARACTERS:
         raise QuantError(f"The path has {len(typed):,} characters; give one with at most {MAX_CHARACTERS:,}.")
     text = typed.strip()
@@ -119,3 +129,51 @@ def _not_found(typed: str) -> NotFound:
     return NotFound(
         f"There is no file or folder {short(typed, 120)} in the folder whose models this server may open; check the path."
     )
+
+
+@st.cache_data(ttl=30, max_entries=4, show_spinner=False)
+def checkpoints_in(root: Path) -> list[str]:
+    """Return paths below ``root`` that look like checkpoints, sorted, at most `MOST`; none is opened to check.
+
+    Hidden folders, links to folders, and anything deeper than `MAX_DEPTH` are left out.
+    """
+    return sorted(islice(_walk(root), MOST), key=str.lower)
+
+
+def _walk(root: Path) -> Iterator[str]:
+    left, seen, end = [(root, 0)], 0, time.monotonic() + MAX_SECONDS
+    while left and seen < MAX_SEEN and time.monotonic() < end:
+        folder, depth = left.pop(0)
+        names: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth < MAX_DEPTH and not entry.name.startswith((".", "__")):
+                            left.append((Path(entry.path), depth + 1))
+                    elif entry.is_file(follow_symlinks=False) or _leads_inside(entry.path, root):
+                        names.append(entry.name)
+                    if seen == MAX_SEEN:
+                        break
+        except OSError:  # unreadable, or just deleted
+            continue
+        yield from (path for path in _of_folder(folder.relative_to(root), names) if path.isprintable())
+
+
+def _leads_inside(link: str, root: Path) -> bool:
+    """Tell whether a link leads to a readable file inside, not to itself; the outside is not examined."""
+    real = Path(os.path.realpath(link))
+    return real.is_relative_to(root) and os.path.isfile(real) and os.access(real, os.R_OK)
+
+
+def _of_folder(folder: Path, names: list[str]) -> Iterator[str]:
+    """Yield the checkpoints that the files of one folder form: the folder itself, single files, or both."""
+    single = [name for name in names if name.lower().endswith(_SINGLE) and not _LATER_PART.search(name)]
+    together = [name for name in names if name.lower().endswith(_TOGETHER)]
+    whole = "config.json" in names or any(name.endswith(".index.json") for name in names)
+    if together and whole and folder.parts:
+        yield folder.as_posix()
+    else:
+        single += [name for name in together if name.lower().endswith(".safetensors")]
+    yield from ((folder / name).as_posix() for name in single)

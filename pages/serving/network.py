@@ -9,7 +9,7 @@ _SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"), IPv6Netw
 
 
 def network(address: str) -> str:
-    """What counts as one address: for IPv6 the /64 network, since one visitor may have all of its addresses.
+    """Return what counts as one address: for IPv6 the /64 network, all of which one visitor may have.
 
     >>> network("203.0.113.7"), network("::ffff:203.0.113.7"), network("2001:db8::1:2:3:4")
     ('203.0.113.7', '203.0.113.7', '2001:db8::/64')
@@ -24,7 +24,7 @@ def network(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what is served at ``host``, an address or a name.
+    """Tell whether only this machine can reach what is served at ``host``, an address or a name.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one host's on the public internet; for IPv6 that embeds an IPv4 address, whether that is.
+    """Tell whether an address is one host's on the public internet, or embeds an IPv4 address that is.
 
     >>> is_public("93.184.216.34"), is_public("10.0.0.1"), is_public("::ffff:10.0.0.1"), is_public("2002:a00:1::")
     (True, False, False, False)

@@ -25,7 +25,7 @@ class SettingError(QuantError):
 
 
 def _number(default: float | None, low: float, high: float, unit: str) -> Any:
-    """A setting that is a number from ``low`` to ``high``."""
+    """Define a setting that is a number from ``low`` to ``high``."""
     return field(default=default, metadata={"low": low, "high": high, "unit": unit})
 
 
@@ -99,7 +99,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 
 def _checked(name: str, text: str, limits: Mapping[str, Any]) -> float | str:
-    """The value of a variable."""
+    """Return the value of a variable."""
     if "unit" in limits:
         return _number_of(name, text, limits)
     if "pattern" in limits and not re.fullmatch(limits["pattern"], text):
@@ -123,7 +123,7 @@ def _number_of(name: str, text: str, limits: Mapping[str, Any]) -> float:
 
 @functools.cache
 def current() -> Settings:
-    """The settings of this process.
+    """Return the settings of this process.
 
     Raises:
         SettingError: as `read`.
@@ -132,5 +132,5 @@ def current() -> Settings:
 
 
 def upload_limit() -> int:
-    """The largest upload or shared tensor in bytes: Streamlit's own setting, so that there is only one."""
+    """Return the largest upload or shared tensor in bytes: Streamlit's setting, so that there is only one."""
     return int(st.get_option("server.maxUploadSize")) * 2**20

@@ -15,6 +15,8 @@ from pages.shared.computing import cache, needs
 from pages.shared.state.selection import Tensor
 from pages.sidebar import unsupported
 from quantcore import figures
+from quantcore.comparison import Reason
+from quantcore.wording import count
 
 MOST_CELLS = 200
 
@@ -65,17 +67,11 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
     differ, total = found.count, found.differs.numel()
     reasons = found.reasons
     if not differ:
-        st.success(
-            messages.plain(f"{a} and {b} give the same codes for all {total:,} elements."),
-            icon=":material/check_circle:",
-        )
+        same = messages.plain(f"{a} and {b} give the same codes for all {total:,} elements.")
+        st.success(same, icon=":material/check_circle:")
     else:
-        causes = [" and ".join(r.ingredients).replace("_", " ") for r in reasons]
-        if len(reasons) > 1:
-            causes = [f"{cause} ({r.count:,})" for cause, r in zip(causes, reasons, strict=True)]
-        messages.warning(
-            f"{a} and {b} differ in {differ:,} of {total:,} codes because of {', '.join(causes)}."
-        )
+        causes = ", ".join(_cause(r) + (f" ({r.count:,})" if len(reasons) > 1 else "") for r in reasons)
+        messages.warning(f"{a} and {b} differ in {differ:,} of {total:,} codes because of {causes}.")
     fmt = found.a.scheme.format
     both = found.a.codes.cpu().numpy(), found.b.codes.cpu().numpy()
     figure, legend = cache.cached(
@@ -92,8 +88,12 @@ def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
         st.caption(messages.plain(legend))
     for reason in reasons:
         where = f"element ({', '.join(map(str, reason.index))})"
-        codes = "code" if reason.count == 1 else "codes"
-        st.markdown(f"- **{reason.count:,} {codes}**, first at {where}: {messages.plain(reason.sentence)}")
+        codes = f"**{count(reason.count, 'code')}**"
+        st.markdown(f"- {codes}, first at {where}: {messages.plain(reason.sentence)}")
+
+
+def _cause(reason: Reason) -> str:
+    return " and ".join(reason.ingredients).replace("_", " ")
 
 
 def follow(found: qc.Comparison) -> None:
@@ -114,9 +114,7 @@ def follow(found: qc.Comparison) -> None:
     index = tuple(places[options.index(text)] if text else places[0])
     reason = found.reason_at(index)
     if reason and len(found.reasons) > 1:  # the sentences stand above
-        st.caption(
-            messages.plain(f"It differs because of {' and '.join(reason.ingredients).replace('_', ' ')}.")
-        )
+        st.caption(messages.plain(f"It differs because of {_cause(reason)}."))
     steps = [qc.trace(result, index).steps() for result in (found.a, found.b)]
     first_difference = next(
         (i for i, (s, t) in enumerate(zip(*steps, strict=False)) if (s.name, s.value) != (t.name, t.value)),

@@ -15,6 +15,7 @@ from pages.shared.state.selection import Tensor
 from quantcore import figures
 from quantcore.mistakes import CASES, compare, lines
 from quantcore.pasted import KINDS, MOST, lines_of
+from quantcore.wording import count
 
 CODE = "match_code"
 _EXAMPLE = "match_code_example"
@@ -63,7 +64,9 @@ def draw(tensor: Tensor | None, scheme: qc.Scheme | None) -> None:
     for finding in reading.mistakes:
         _finding(finding)
     if reading.notes:
-        with st.expander(_notes_label(reading)):
+        notes = len(reading.notes)
+        matters = "whether it matters depends" if notes == 1 else "whether they matter depends"
+        with st.expander(f"{count(notes, 'note')}, {lines_of(reading.notes)}: {matters} on the tensor"):
             for finding in reading.notes:
                 _finding(finding)
     if tensor is not None:
@@ -71,7 +74,7 @@ def draw(tensor: Tensor | None, scheme: qc.Scheme | None) -> None:
 
 
 def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
-    """What is found in the code, once it is this run's turn."""
+    """Return what is found in the code, once it is this run's turn."""
     if tensor is None:
         return qc.read_code(text)
     shape = tuple(tensor.shape) if tensor.elements <= MOST else None
@@ -79,7 +82,7 @@ def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
 
 
 def _cards() -> list[cards.Card]:
-    """Some examples; the picture is what their codes are off by."""
+    """Return some examples; the picture is what their codes are off by."""
     return [
         cards.Card(f"_match_code_card_{name}", CASES[name].title, line, _picture(name, theme()), _load, (name,))
         for name, line in _SHOWN.items()
@@ -119,13 +122,13 @@ def _source(reading: qc.CodeReading) -> None:
     marked = {f.line: f.certain for f in reversed(reading.findings)}
     marked |= {f.line: True for f in reading.mistakes}
     rows = []
-    texts = reading.text.split("\n")
-    for number in sorted(n for n in marked if 0 < n <= len(texts)):
-        (sign, colour), line = _MARKS[marked[number]], texts[number - 1]
-        rows.append(
-            f"<div style='background:{colour};padding:0 .5rem'>{sign} <span style='opacity:.6'>{number:>3}</span>  "
-            f"{html.escape(line)}</div>"
-        )
+    for number, line in enumerate(reading.text.split("\n"), 1):
+        if number in marked:
+            sign, colour = _MARKS[marked[number]]
+            rows.append(
+                f"<div style='background:{colour};padding:0 .5rem'>{sign} <span style='opacity:.6'>{number:>3}</span>  "
+                f"{html.escape(line)}</div>"
+            )
     style = (
         'font:var(--qs-small)/1.5 var(--qs-mono);margin:0;padding:.5rem 0;'
         "border-radius:.5rem;background:rgba(128,128,128,.09);overflow:auto;max-height:16.4rem"
@@ -143,12 +146,6 @@ def _summary(reading: qc.CodeReading) -> None:
         st.info(messages.plain(reading.summary), icon=":material/rule:")
     for sentence in reading.unread:
         st.caption(messages.plain(sentence))
-
-
-def _notes_label(reading: qc.CodeReading) -> str:
-    count = len(reading.notes)
-    matters = "whether it matters depends" if count == 1 else "whether they matter depends"
-    return f"{count} note{'s' * (count > 1)}, {lines_of(reading.notes)}: {matters} on the tensor"
 
 
 def _finding(finding: qc.CodeFinding) -> None:

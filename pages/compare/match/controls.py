@@ -22,6 +22,7 @@ _CAPTIONS = {
     "code": "Paste the code of a quantizer: its mistakes are named line by line. Our own interpreter evaluates it.",
 }
 KEYS = {SOURCE, _CODES_IN_LINK, _SCALE_IN_LINK, _ZERO_POINT_IN_LINK}  # parameters of the link
+_FIELDS = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
 _CARRIED = "_match_carried"
 _LONGEST = 2000  # characters of a scale or zero_point that a link carries
 
@@ -53,8 +54,8 @@ def draw(place: Any, beside: Any) -> Inputs | None:
     with beside:
         scale = st.text_input("Scale, if known", key=SCALE, persist_state="session", help=hint)
         zero_point = st.text_input("Zero point, if known", key=ZERO_POINT, persist_state="session", help=hint)
-    _carry(_SCALE_IN_LINK, scale if 0 < len(scale) <= _LONGEST else None)
-    _carry(_ZERO_POINT_IN_LINK, zero_point if 0 < len(zero_point) <= _LONGEST else None)
+    for name, text in ((_SCALE_IN_LINK, scale), (_ZERO_POINT_IN_LINK, zero_point)):
+        _carry(name, text if 0 < len(text) <= _LONGEST else None)
     with place:
         codes = _pasted() if pasted else _uploaded()
     if codes is None:
@@ -66,17 +67,15 @@ def draw(place: Any, beside: Any) -> Inputs | None:
 
 
 def is_code() -> bool:
-    """Whether to read code rather than integers; see `code`."""
+    """Tell whether to read code rather than integers; see `code`."""
     return st.session_state.get(SOURCE) == "code"
 
 
 def carried() -> bool:
-    """Whether the link carries the integers and what is known about them."""
+    """Tell whether the link carries the integers and what is known about them."""
     held = st.session_state[_CARRIED]
-    fields = ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT))
-    return bool(held.get(_CODES_IN_LINK)) and all(
-        held.get(name) or not st.session_state[key] for name, key in fields
-    )
+    known = all(held.get(name) or not st.session_state[key] for name, key in _FIELDS)
+    return known and bool(held.get(_CODES_IN_LINK))
 
 
 def _pasted() -> np.ndarray | None:
@@ -109,7 +108,7 @@ def _uploaded() -> np.ndarray | None:
 
 
 def _read(given: list[Any]) -> tuple[np.ndarray, str]:
-    """The integers of a file, and its name."""
+    """Return the integers of a file, and its name."""
     (file,) = given
     names = tensors.list_tensors(file.getvalue(), file.name, upload_limit())
     if len(names) > 1:
@@ -136,7 +135,7 @@ def _parameter(text: str, what: str) -> np.ndarray | None:
 def _from_link() -> None:
     """Fill the fields from a link that was opened, or that Back returned to."""
     carried = st.session_state.setdefault(_CARRIED, {})
-    for name, key in ((_SCALE_IN_LINK, SCALE), (_ZERO_POINT_IN_LINK, ZERO_POINT)):
+    for name, key in _FIELDS:
         text = st.query_params.get(name)
         if text is not None and text != carried.get(name):
             st.session_state[key] = text

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
@@ -17,18 +17,24 @@ from quantcore import figures, tensors
 ROWS, COLUMNS = 16, 24  # of a picture, at most
 
 
+def _off_by_one(codes: np.ndarray) -> np.ndarray:
+    codes[3, 5] += 1
+    codes[40, 100] -= 1
+    return codes
+
+
 @dataclass(frozen=True)
 class MatchExample:
-    """``line``: what it shows; ``made``: the scheme that made the codes; ``steps``: changes to the codes; ``known``: what
-    fills the fields for scale and zero point.
+    """``line``: what it shows; ``made``: the scheme that made the codes; ``change``: what happened to them then;
+    ``known``: what fills the fields for scale and zero point.
     """
 
     title: str
     line: str
     tensor: str
     made: str
-    steps: tuple[str, ...] = ()
-    known: tuple[str, ...] = field(default=())
+    change: Callable[[np.ndarray], np.ndarray] = np.asarray
+    known: tuple[str, ...] = ()
 
 
 EXAMPLES = (
@@ -49,7 +55,7 @@ EXAMPLES = (
         "A weight in int4, stored the other way",
         "attention-query-64x128",
         "int4 symmetric per_group(32) torchao",
-        ("transposed",),
+        np.transpose,
     ),
     MatchExample(
         "No clamp",
@@ -62,7 +68,7 @@ EXAMPLES = (
         "int8 read as uint8",
         "randn-seed-0-4x4",
         "int8 asymmetric per_tensor torchao",
-        ("unsigned",),
+        lambda codes: codes % 256,
     ),
     MatchExample(
         "Offset or zero point",
@@ -76,13 +82,13 @@ EXAMPLES = (
         "Two of 8,192 are wrong: which?",
         "attention-query-64x128",
         "int4 symmetric per_channel(0) compressed_tensors",
-        ("off by one",),
+        _off_by_one,
     ),
 )
 
 
 def cards() -> list[Card]:
-    """A card for each example, which sets the tensor and the integers; its picture is the first of them."""
+    """Return a card for each example, which sets tensor and integers; its picture is the first of these."""
     return [
         Card(f"_match_card_{place}", example.title, example.line, _picture(place), _load, (place,))
         for place, example in enumerate(EXAMPLES)
@@ -96,14 +102,11 @@ def _picture(place: int) -> np.ndarray:
 
 
 def _made(example: MatchExample) -> tuple[qc.Quantized, np.ndarray]:
-    """The result of the scheme, and the codes as they are given."""
+    """Return the result of the scheme, and the codes as they are given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = qc.apply(tensors.EXAMPLES[example.tensor].load(), qc.Scheme.parse(example.made))
-    codes = result.codes.to(torch.int64).numpy().copy()
-    for step in example.steps:
-        codes = _STEPS[step](codes)
-    return result, codes
+    return result, example.change(result.codes.to(torch.int64).numpy().copy())
 
 
 def _load(place: int) -> None:
@@ -116,16 +119,3 @@ def _load(place: int) -> None:
     texts = [str(known[name].reshape(-1).numpy()[0]) for name in example.known]
     link.put({"src": "example", "ex": example.tensor, scheme_state.RANK: result.x.ndim})
     match_fields.fill(codes, *texts)
-
-
-def _off_by_one(codes: np.ndarray) -> np.ndarray:
-    codes[3, 5] += 1
-    codes[40, 100] -= 1
-    return codes
-
-
-_STEPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "transposed": np.transpose,
-    "unsigned": lambda codes: codes % 256,
-    "off by one": _off_by_one,
-}

@@ -27,6 +27,7 @@ from quantcore.matching import (
     rules,
 )
 from quantcore.mistakes import CASES, MISTAKES, STAGES
+from quantcore.wording import joined
 
 MOST_ROWS, MOST_SCHEMES = 40, 200
 TABLE = "match_table"
@@ -47,14 +48,16 @@ def summary(matches: qc.Matches, tensor: Tensor, fraction: float) -> None:
     else:
         st.success(messages.plain(told), icon=":material/check_circle:")
     st.markdown("\n".join(f"- {messages.plain(text)}" for text in best.explanations))
-    _lesson(best)
-    _known(matches)
+    explained = explained_by(best)
+    if explained is not None:
+        _button("match_lesson", *explained)
+    _known(matches, explained)
     libraries = _libraries(best)
     gives = "gives" if len(libraries) == 1 else "give"
     almost = "almost " if best.differing else ""
-    st.caption(
-        messages.plain(f"With these rules {_listed(libraries)} {gives} {almost}these integers. {tried}")
-    )
+    more = [f"{len(libraries) - 3} more"] if len(libraries) > 3 else []
+    listed = joined([*libraries[:3], *more])
+    st.caption(messages.plain(f"With these rules {listed} {gives} {almost}these integers. {tried}"))
 
 
 def table(matches: qc.Matches, tensor: Tensor) -> Candidate:
@@ -101,11 +104,8 @@ def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.S
     what = f"match {candidate.scheme} {candidate.corruption}"
     make = lambda: reproduce(cache.values(tensor), candidate.scheme, candidate.corruption).numpy()  # noqa: E731
     expected = cache.cached(tensor, what, make)
-    undone = (
-        f" (undone: {', '.join(map(str, candidate.corruption.stored))})"
-        if candidate.corruption.stored
-        else ""
-    )
+    stored_as = ", ".join(map(str, candidate.corruption.stored))
+    undone = f" (undone: {stored_as})" if stored_as else ""
     bounds = candidate.scheme.format.qmin, candidate.scheme.format.qmax
     figure = figures.pair(given, expected, ("Given", "Reproduced"), bounds=bounds, theme=theme())
     left, right = st.columns([7, 1.4], vertical_alignment="center")
@@ -156,14 +156,8 @@ def _libraries(candidate: Candidate) -> list[str]:
     return list(dict.fromkeys(s.convention.name for s in candidate.schemes))
 
 
-def _listed(names: list[str]) -> str:
-    if len(names) > 3:
-        return f"{', '.join(names[:3])} and {len(names) - 3} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
 def explained_by(candidate: Candidate) -> tuple[str, str] | None:
-    """The lesson that explains what went wrong, and its step if it is a known mistake; None if there is no lesson."""
+    """Return the lesson that explains what went wrong, and its step if it is a known mistake; else None."""
     kinds, stored = candidate.corruption.computed, candidate.corruption.stored
     if {"zero_point_left_out", "wrapped"} <= set(kinds):
         by_granularity = {qc.PerTensor: "wraps-per-tensor", qc.PerChannel: "wraps-per-column"}
@@ -181,16 +175,8 @@ def explained_by(candidate: Candidate) -> tuple[str, str] | None:
     return lessons[0] if lessons else ("granularity", "") if transposed else None
 
 
-def _lesson(candidate: Candidate) -> None:
-    """Draw a button that opens the lesson about what went wrong, if there is one."""
-    found = explained_by(candidate)
-    if found is not None:
-        _button("match_lesson", *found)
-
-
-def _known(matches: qc.Matches) -> None:
-    """Draw the known mistakes that also give the codes, except the best candidate's own, each with its lesson."""
-    explained = explained_by(matches.candidates[0])
+def _known(matches: qc.Matches, explained: tuple[str, str] | None) -> None:
+    """Draw the known mistakes that also give the codes, except the ``explained`` one, each with a lesson."""
     for mistake in matches.mistakes:
         if explained == ("mistakes", mistake.name):
             continue
@@ -203,6 +189,7 @@ def _known(matches: qc.Matches) -> None:
 
 
 def _button(key: str, name: str, step: str) -> None:
+    """Draw a button that opens a lesson, at a step."""
     lesson = lesson_plan.LESSONS[name]
     label = f"Lesson: {CASES[step].title if name == 'mistakes' else lesson.title}"
     st.button(label, key=key, icon=f":material/{lesson.icon}:", on_click=_open, args=(name, step))

@@ -20,12 +20,12 @@ Known = dict[qc.Scheme, qc.Row]
 
 
 def known(tensor: Tensor) -> Known:
-    """The rows that any visitor has computed for this tensor; a sweep adds to them."""
+    """Return the rows that any visitor has computed for this tensor; a sweep adds to them."""
     return cache.shared_record(tensor, "sweep", dict)
 
 
 def table(found: Known, schemes: list[qc.Scheme]) -> pd.DataFrame:
-    """The known rows in the order of the schemes, each with a name."""
+    """Return the known rows in the order of the schemes, each with a name."""
     rows = [found[scheme] for scheme in schemes if scheme in found]
     return pd.DataFrame([{"name": name(row.scheme)} | row.as_dict() for row in rows])
 
@@ -35,7 +35,7 @@ _USUAL = {"symmetric", "min_max", "textbook"}
 
 
 def name(scheme: qc.Scheme) -> str:
-    """The name of its preset if there is one, else the scheme's text without defaults."""
+    """Return the name of its preset if there is one, else the scheme's text without defaults."""
     if scheme in _PRESETS:
         return _PRESETS[scheme]
     return " ".join(word for word in str(scheme).split() if word not in _USUAL)

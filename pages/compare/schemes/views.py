@@ -67,13 +67,11 @@ def use(text: str) -> None:
 
 
 def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
-    """The best row by ``metric`` with at most ``limit`` bits per element; None if there is none."""
+    """Return the best row by ``metric`` with at most ``limit`` bits per element; None if there is none."""
     known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
-    if not len(known):
-        return None
     # ties go to fewer bits
     ordered = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True])
-    return ordered.iloc[0]
+    return ordered.iloc[0] if len(ordered) else None
 
 
 def limited(frame: pd.DataFrame, metric: str) -> float:
@@ -99,14 +97,13 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
         f"Best within this limit: **{messages.plain(best['name'])}**, {written}, "
         f"{best['bits_per_element']:.4g} bits per element"
     )
-    right.button(
-        "Open in Explore", key="_sw_use", on_click=use, args=(best["scheme"],), help="Opens this scheme"
-    )
+    use_it = partial(use, best["scheme"])
+    right.button("Open in Explore", key="_sw_use", on_click=use_it, help="Opens this scheme")
     return float(limit)
 
 
 def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.DataFrame:
-    """The rows that contain all words, best first, unsupported ones last; if ``best``, only those on the frontier."""
+    """Return the rows with all words, best first, unsupported last; if ``best``, only the frontier."""
     if best:
         known = frame[frame["refused"] == ""]
         frame = known.iloc[qc.frontier(known["bits_per_element"], AXES[metric][1] * known[metric])]
@@ -173,6 +170,5 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
             )
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
-    charts.draw(
-        cache.cached(tensor, f"error maps {list(results)} {theme()}", make), theme=None, key="sw_error_maps"
-    )
+    figure = cache.cached(tensor, f"error maps {list(results)} {theme()}", make)
+    charts.draw(figure, theme=None, key="sw_error_maps")

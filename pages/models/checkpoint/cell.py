@@ -42,7 +42,7 @@ def draw(
 def _in_original(
     opened: OpenCheckpoint, name: str, origin: Origin, original: OpenCheckpoint | None
 ) -> float | None:
-    """The value of the element in the original; None if it has no such element."""
+    """Return the value of the element in the original; None if it has no such element."""
     try:
         other = partner(opened, original, name, origin.index[:-2])
         return None if other is None else other.tensor.origin(other.index(origin.index)).value
@@ -51,7 +51,7 @@ def _in_original(
 
 
 def _rivals(opened: OpenCheckpoint, tensor: CheckpointTensor, origin: Origin) -> str:
-    """The table of the other readings."""
+    """Return the table of the other readings."""
     try:
         found = _other_readings(opened, tensor, origin.index)
         findings = _findings(opened, tensor)
@@ -83,7 +83,7 @@ def _other_readings(
     Raises:
         QuantError: the tensor can't be read.
     """
-    rows = slice(0, 0) if is_remote(tensor) else window(tensor.shape, index)
+    rows = slice(0, 0) if opened.is_remote else window(tensor.shape, index)
     heads = Heads.of(opened.checkpoint.release).of_weight(tensor.name)
     elements = (rows.stop - rows.start) * prod(tensor.shape[1:])
     return cache.cached_small(
@@ -99,13 +99,8 @@ def _findings(opened: OpenCheckpoint, tensor: CheckpointTensor) -> dict[str, Che
     Raises:
         QuantError: the parameters can't be read.
     """
-    if is_remote(tensor) or not tensor.is_quantized:
+    if opened.is_remote or not tensor.is_quantized:
         return {}
     content = cache.CacheKey(f"{opened.key} {tensor.name}")
     found = cache.cached_small(content, "findings of parameters", lambda: tuple(of_parameters(tensor.layout)))
     return {key: finding for finding in found for key in finding.rivals}
-
-
-def is_remote(tensor: CheckpointTensor) -> bool:
-    """Whether the tensor is on another machine, where reading scattered rows means reading everything."""
-    return any(piece.source.is_remote for piece in tensor.layout.pieces.values())

@@ -22,7 +22,7 @@ _ROLES = {
 
 
 def heading(origin: Origin, original: float | None) -> str:
-    """One line: the element, its value, and the original's value."""
+    """Write one line: the element, its value, and the original's value."""
     parts = [
         f"<b>Where element {_text(index_text(origin.index))} comes from</b>",
         f"<span>value <code><b>{origin.result}</b></code> <span class='dim'>{origin.dtype}</span></span>",
@@ -36,7 +36,7 @@ def heading(origin: Origin, original: float | None) -> str:
 
 
 def panel(origin: Origin, table: str) -> str:
-    """Stored numbers with their bits on the left; on the right the arithmetic, and below it the other readings."""
+    """Write stored numbers with their bits on the left; on the right arithmetic and other readings."""
     numbers = (origin.code, *origin.parameters.values())
     left = "".join(_block_dump(numbers)) + "".join(_number(n, k) for k, n in enumerate(numbers))
     files = ", ".join(_text(file) for file in dict.fromkeys(n.place.file for n in numbers))
@@ -81,21 +81,21 @@ def _word(word: Word, number: StoredNumber, k: int) -> str:
 
 
 def _digits(word: Word) -> Iterable[tuple[str, bool]]:
-    """The hexadecimal digits, highest first, each with whether any of its bits belong to the number."""
+    """Yield the hexadecimal digits, highest first, each with whether any of its bits belong to the number."""
     for place, digit in enumerate(word.hex[2:]):
         low = 4 * (2 * len(word.data) - 1 - place)
         yield digit, any(bit.own for bit in word.bits[low : low + 4])
 
 
 def _bits(word: Word, k: int) -> str:
-    """All bits, highest first, in runs of bits with the same owner."""
+    """Write all bits, highest first, in runs of bits with the same owner."""
     top = len(word.bits) - 1
     runs = "".join(_run(word, high, low, k) for high, low in _runs(word.bits))
     return f"<span class='dim'>{top}</span> {runs}<span class='dim'>0</span>"
 
 
 def _runs(bits: Sequence[Bit]) -> Iterable[tuple[int, int]]:
-    """(highest, lowest) position of each run of bits with the same owner, highest first."""
+    """Yield (highest, lowest) position of each run of bits with the same owner, highest first."""
     high = len(bits) - 1
     for position in range(len(bits) - 1, -1, -1):
         if position == 0 or (bits[position - 1].owner, bits[position - 1].own) != (
@@ -114,7 +114,7 @@ def _run(word: Word, high: int, low: int, k: int) -> str:
 
 
 def _owner(bits: Sequence[Bit], low: int, high: int) -> str:
-    """``bits 8–11: bits 0–3 of element (5, 42)``."""
+    """Write ``bits 8–11: bits 0–3 of element (5, 42)``."""
     spot = f"bit {low}" if low == high else f"bits {low}–{high}"
     owner = bits[low].owner
     whose = "unused" if not owner else f"element {owner}" if owner.startswith("(") else owner
@@ -124,7 +124,7 @@ def _owner(bits: Sequence[Bit], low: int, high: int) -> str:
 
 
 def _block_dump(numbers: Sequence[StoredNumber]) -> Iterable[str]:
-    """The bytes of a ggml block, with those of each number marked; nothing for other formats."""
+    """Yield the bytes of a ggml block, with those of each number marked; nothing for other formats."""
     word = numbers[0].words[0]
     if not _is_block(word):
         return
@@ -154,7 +154,7 @@ def _own_bytes(word: Word) -> list[int]:
 
 
 def _block_byte(word: Word, byte: int, k: int) -> str:
-    """The bits of one byte of a block."""
+    """Return the bits of one byte of a block."""
     start = 8 * byte
     bits = word.bits[start : start + 8]
     if k and all(bit.own for bit in bits):
@@ -172,7 +172,7 @@ def _is_block(word: Word) -> bool:
 
 
 def _inside(word: Word) -> str:
-    """The name of the stored tensor without its module, and the position in it."""
+    """Return the name of the stored tensor without its module, and the position in it."""
     tensor, _, place = word.name.rpartition("[")
     last = ".".join(tensor.rsplit(".", 2)[-2:])
     return f"block {place.rstrip(']')} of {tensor}" if _is_block(word) else f"{last}[{place}"
@@ -188,7 +188,7 @@ def _line(line: Line, kinds: Mapping[str, int]) -> str:
 
 
 def _formula(formula: str, kinds: Mapping[str, int]) -> str:
-    """A formula in which the names of stored numbers are marked like the numbers."""
+    """Mark the names of stored numbers in a formula like the numbers."""
     parts = re.split(r"([A-Za-z_]\w*)", formula)
     marked = (
         f"<span class='own k{kinds[part] % _KINDS}'>{_text(part)}</span>" if part in kinds else _text(part)
@@ -203,7 +203,7 @@ def rivals(
     findings: Mapping[str, CheckpointFinding],
     shape: tuple[int, ...],
 ) -> str:
-    """A table of the readings, this one first."""
+    """Write a table of the readings, this one first."""
     if not found:
         return "<div class='dim'>No other known reading gives this element a different value.</div>"
     mine = f"<tr><td><b>this reading</b></td><td class='n'><code><b>{origin.result}</b></code></td><td></td></tr>"
@@ -227,7 +227,7 @@ def _rival(origin: Origin, rival: Rival, finding: CheckpointFinding | None, shap
 
 
 def _counted(rival: Rival, shape: tuple[int, ...]) -> str:
-    """How many elements differ, and in which rows if not all rows were counted."""
+    """Say how many elements differ, and in which rows if not all rows were counted."""
     if rival.differing is None:
         return ""
     rows = rival.rows

@@ -2,29 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import streamlit as st
 
 import quantcore as qc
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
 from pages.models import opening
+from pages.models.opening.controls import AT, CELL, COLUMNS, PLACE, ROWS, TENSOR
 from pages.shared import messages
 from pages.shared.state import choice
 from quantcore.checkpoints import plane_shape
 
-TENSOR, ROWS, COLUMNS, CELL, AT = "ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at"
+T = TypeVar("T")
 PART, SEARCH, SORT, COLOR = "ck_part", "ck_search", "ck_sort", "ck_color"
 BORDERS, NUMBERS = "ck_borders", "ck_numbers"
 TENSORS, FINDINGS = "Tensors", "Findings"
 PARTS = {TENSORS: TENSORS, FINDINGS: FINDINGS}
-SORTS = ["Order of the files", "Name", "Bytes", "Bits per weight", "SQNR, lowest first"]
-BITS, SQNR = "Bits per weight", "SQNR"  # what colors the treemap
-COLORS = [BITS, SQNR]
-WORDS = {name: name if name.startswith(SQNR) else name.lower() for name in (*SORTS, *COLORS)}  # option -> what it is called
-OWN = {TENSOR, ROWS, COLUMNS, CELL, AT, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
+IN_FILES, NAME, BYTES = "Order of the files", "Name", "Bytes"
+BITS, LOWEST, SQNR = "Bits per weight", "SQNR, lowest first", "SQNR"
+SORTS = {name: name.lower() for name in (IN_FILES, NAME, BYTES, BITS)} | {LOWEST: LOWEST}
+COLORS = {BITS: BITS.lower(), SQNR: SQNR}  # of the treemap
+OWN = {*PLACE, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
 KEYS = OWN | opening.KEYS
-FREE_TEXT = {TENSOR, SEARCH, ROWS, COLUMNS, CELL, AT} | opening.KEYS
+FREE_TEXT = {SEARCH, *PLACE} | opening.KEYS
 REQUIRED = {PART, SORT, COLOR}
 ALL, NONE = "all", "none"
 AT_ONCE = 1 << 24  # elements; larger planes are shown whole only on request
@@ -32,14 +33,9 @@ FIRST_ROWS = 256  # shown first of a larger plane, at most
 
 
 def open_tensor(name: str, cell: tuple[int, ...] | None = None) -> None:
-    """Show a tensor, and a cell of it (a callback)."""
-    st.session_state.update({TENSOR: name, ROWS: "", COLUMNS: "", AT: ""})
-    st.session_state[CELL] = "" if cell is None else index_text(cell)
-
-
-def close_tensor() -> None:
-    """Go back to the whole checkpoint (a callback)."""
-    st.session_state.update(dict.fromkeys((TENSOR, ROWS, COLUMNS, CELL, AT), ""))
+    """Show a tensor, and a cell of it; without a name, the whole checkpoint (a callback)."""
+    place = {TENSOR: name, CELL: "" if cell is None else index_text(cell)}
+    st.session_state.update(dict.fromkeys(PLACE, "") | place)
 
 
 def color() -> str:
@@ -47,7 +43,7 @@ def color() -> str:
     return choice.segmented(
         "Color",
         COLOR,
-        {name: WORDS[name] for name in COLORS},
+        COLORS,
         label_visibility="collapsed",
         width="content",
         help="Color of the treemap: bits per weight, or the signal-to-quantization-noise ratio against the original",
@@ -115,7 +111,7 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
 
 
 def whole_of(shape: tuple[int, ...]) -> ShownPart:
-    """The first plane of a tensor, or the first rows of a large one."""
+    """Return the first plane of a tensor, or the first rows of a large one."""
     return ShownPart((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, plane_shape(shape)[1]), None, shape)
 
 
@@ -125,57 +121,50 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
     Args:
         worst: whether the element with the largest error is chosen if the visitor chooses none.
     """
-    width = plane_shape(shape)[1]
+    (height, width), lead = plane_shape(shape), dict(enumerate(shape[:-2]))
+    first_rows, origin = _default_rows(shape, None), (0,) * len(lead)
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
             "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", bind="query-params"
         )
         st.checkbox("Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", bind="query-params")
-        typed = {
-            key: _field(label, key, placeholder, hint)
-            for label, key, placeholder, hint in (
-                ("Rows", ROWS, _default_words(shape), "Rows to show, such as 0:256; `all` shows all."),
-                ("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty shows all."),
-                (
-                    "Cell",
-                    CELL,
-                    "the worst" if worst else NONE,
-                    "Index of a cell; click one to fill it in."
-                    + (" Empty: the one with the largest |error|; `none`: no cell." if worst else ""),
-                ),
-                *_slice_field(shape),
-            )
-        }
+        usual = ALL if first_rows == (0, height) else span_text(first_rows)
+        rows = _field("Rows", ROWS, usual, "Rows to show, such as 0:256; `all` shows all.")
+        columns = _field("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty shows all.")
+        hint = "Index of a cell; click one to fill it in."
+        if worst:
+            hint += " Empty: the one with the largest |error|; `none`: no cell."
+        chosen = _field("Cell", CELL, "the worst" if worst else NONE, hint)
+        at = ""
+        if lead:
+            label, hint = f"Slice along {axes_text(lead)}", "For example, the expert of a stack."
+            at = _field(label, AT, index_text(origin), hint, 300)
         steps = st.container(horizontal=True, width="content", gap="small")
-    closed = typed[CELL].strip().lower() == NONE
-    cell = _tried(lambda: read_element(typed[CELL], shape) if typed[CELL] and not closed else None, None)
-    at = _tried(lambda: _at(typed.get(AT, ""), shape, cell), (0,) * max(0, len(shape) - 2))
-    rows = _tried(lambda: _rows(typed[ROWS], shape, cell), _default_rows(shape, None))
-    columns = _tried(lambda: _inside(read_span(typed[COLUMNS], "Columns"), width, "columns"), (0, width))
-    shown = ShownPart(at, rows, columns, cell, shape, closed)
+    closed, all_rows = chosen.strip().lower() == NONE, rows.strip().lower() == ALL
+    cell = _tried(lambda: read_element(chosen, shape) if chosen and not closed else None, None)
+    usual_rows = (0, height) if all_rows else _default_rows(shape, cell)
+    shown = ShownPart(
+        _tried(lambda: read_slice(at, lead) or (origin if cell is None else cell[: len(lead)]), origin),
+        _tried(lambda: _span("" if all_rows else rows, "Rows", height, usual_rows), first_rows),
+        _tried(lambda: _span(columns, "Columns", width, (0, width)), (0, width)),
+        cell,
+        shape,
+        closed,
+    )
     with steps:
         _step_buttons(shown)
     return shown
 
 
-def _field(label: str, key: str, placeholder: str, hint: str) -> str:
-    width = 300 if key == AT else 190
+def _field(label: str, key: str, placeholder: str, hint: str, width: int = 190) -> str:
     return str(st.text_input(label, key=key, placeholder=placeholder, help=hint, width=width, bind="query-params"))
-
-
-def _slice_field(shape: tuple[int, ...]) -> list[tuple[str, str, str, str]]:
-    if len(shape) < 3:
-        return []
-    return [
-        (f"Slice along {axes_text(dict(enumerate(shape[:-2])))}", AT, ", ".join("0" * (len(shape) - 2)), "For example, the expert of a stack.")
-    ]
 
 
 def _step_buttons(shown: ShownPart) -> None:
     """Draw the buttons that show other rows, or everything."""
     (start, stop), height = shown.rows, shown.height
-    if stop - start < height:
-        size = stop - start
+    size = stop - start
+    if size < height:
         before, after = max(0, start - size), min(height, stop + size)
         for which, icon, rows, off in (
             ("before", "up", (before, before + size), start == 0),
@@ -185,8 +174,8 @@ def _step_buttons(shown: ShownPart) -> None:
                 "",
                 icon=f":material/keyboard_arrow_{icon}:",
                 disabled=off,
-                on_click=_step,
-                args=(rows,),
+                on_click=st.session_state.update,
+                args=({ROWS: span_text(rows)},),
                 help=f"The rows {which} these",
                 key=f"_ck_{which}",
             )
@@ -195,11 +184,7 @@ def _step_buttons(shown: ShownPart) -> None:
         st.button("Show all", on_click=region, args=(None, None), help=hint)
 
 
-def _step(rows: tuple[int, int]) -> None:
-    st.session_state[ROWS] = span_text(rows)
-
-
-def _tried(read: Callable[[], Any], default: Any) -> Any:
+def _tried(read: Callable[[], T], default: T) -> T:
     try:
         return read()
     except qc.QuantError as error:
@@ -207,43 +192,23 @@ def _tried(read: Callable[[], Any], default: Any) -> Any:
         return default
 
 
-def _at(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The index on all axes but the last two; the cell's if none is typed."""
-    lead = shape[:-2]
-    at = read_slice(typed, dict(enumerate(lead)))
-    if at is None:
-        return (0,) * len(lead) if cell is None else cell[: len(lead)]
-    return at
-
-
-def _rows(typed: str, shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
-    height = plane_shape(shape)[0]
-    if typed.strip().lower() == ALL:
-        return 0, height
-    span = read_span(typed, "Rows")
-    return _default_rows(shape, cell) if span is None else _inside(span, height, "rows")
-
-
-def _inside(span: tuple[int, int] | None, length: int, what: str) -> tuple[int, int]:
+def _span(typed: str, what: str, length: int, usual: tuple[int, int]) -> tuple[int, int]:
+    """Read a span of rows or columns; by default ``usual``."""
+    span = read_span(typed, what)
     if span is None:
-        return 0, length
+        return usual
     if not 0 <= span[0] < span[1] <= length:
         raise qc.QuantError(
-            f"The {what} {span[0]}:{span[1]} are not within 0:{length}; give a start below a stop, both inside."
+            f"The {what.lower()} {span[0]}:{span[1]} are not within 0:{length}; give a start below a stop, both inside."
         )
     return span
 
 
 def _default_rows(shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
-    """All rows; of a large plane only some, which include the cell's."""
+    """Return all rows; of a large plane only some, which include the cell's."""
     height, width = plane_shape(shape)
     if height * width <= AT_ONCE:
         return 0, height
     size = min(height, max(1, min(FIRST_ROWS, AT_ONCE // 4 // width)))
     start = cell[-2] // size * size if cell and len(cell) > 1 else 0
     return start, min(height, start + size)
-
-
-def _default_words(shape: tuple[int, ...]) -> str:
-    start, stop = _default_rows(shape, None)
-    return ALL if stop - start == plane_shape(shape)[0] else f"{start}:{stop}"

@@ -22,15 +22,14 @@ def draw() -> None:
     held = opened.checkpoint.tensors[TENSOR]
     was = opening.partner(opened, original, TENSOR, ())
     assert was is not None  # a shipped example
-    key = f"{opened.key} {original.key} {was.key}"
     told, place = st.container(horizontal=True, vertical_alignment="center", key="ck_example"), st.empty()
     shown = controls.whole_of(held.shape)
-    maps = run.maps(held, was, shown, key, place)
+    maps = run.maps(opened, held, was, shown, place)
     with told:
-        why = maps.why.sentence if maps is not None and maps.why is not None else ""
+        why = maps.why.sentence if maps and maps.why else ""
         st.markdown(f"**{messages.plain(TENSOR)}**, {messages.plain(held.storage)}. {messages.plain(why)}", width="stretch")
         st.button("Open", on_click=_open, help="With all tensors and controls")
-    tensor.maps_and_origin(opened, original, held, shown, maps, key, _open)
+    tensor.maps_and_origin(opened, original, held, shown, maps, _open)
 
 
 def _open(index: tuple[int, ...] | None = None) -> None:

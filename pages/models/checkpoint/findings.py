@@ -8,7 +8,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.models.checkpoint import controls
-from pages.models.checkpoint.cell import is_remote
 from pages.models.opening import OpenCheckpoint
 from pages.shared import messages, tables
 from pages.shared.computing import cache, turn
@@ -41,20 +40,20 @@ class Findings:
     complete: bool = False
 
     def all(self, checkpoint: Checkpoint) -> list[CheckpointFinding]:
-        """One finding per cause, the worst first, then by layer."""
+        """Return one finding per cause, the worst first, then by layer."""
         every = [*(self.first or ()), *(finding for each in self.of.values() for finding in each), *self.last]
         named = {name for finding in every for name in finding.tensors}
         done = {k: v for k, v in formats(checkpoint).items() if k in self.checked or k in named}
         return grouped(every, done)
 
 
+def _content(opened: OpenCheckpoint, original: OpenCheckpoint | None, elements: int = 1) -> cache.CacheKey:
+    return cache.CacheKey(f"{opened.key} {original.key if original else ''}", elements)
+
+
 def known(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> Findings:
-    """What has been found in a checkpoint so far."""
-    return cache.cached_small(cache.CacheKey(_key(opened, original)), "findings", Findings)
-
-
-def _key(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> str:
-    return f"{opened.key} {original.key if original else ''}"
+    """Return what has been found in a checkpoint so far."""
+    return cache.cached_small(_content(opened, original), "findings", Findings)
 
 
 def check(opened: OpenCheckpoint, original: OpenCheckpoint | None, place: DeltaGenerator) -> Findings:
@@ -62,14 +61,15 @@ def check(opened: OpenCheckpoint, original: OpenCheckpoint | None, place: DeltaG
     found, total = known(opened, original), len(opened.checkpoint.tensors)
     if found.complete:
         return found
-    work = LongWork("_ck_check", f"check {_key(opened, original)}", _is_quick(opened, original))
+    content, both = _content(opened, original, _CHECK // 4), [opened, *([original] if original else [])]
+    quick = not any(each.is_remote for each in both) and sum(each.total_bytes for each in both) <= AT_ONCE
+    work = LongWork("_ck_check", f"check {content.key}", quick)
     left = total - len(found.checked)
     label = f"Check all {total:,} tensors" if not found.checked else f"Check the remaining {left:,}"
     hint = "Read every tensor and check its scales, zero points and codes, and how they were made" + (
         ", and its error against the original" if original else ""
     )
     if work.starts(place, label if left else "Finish the check", hint=hint):
-        content = cache.CacheKey(_key(opened, original), _CHECK // 4)
         work.run(place, lambda: _steps(opened, original, found), content, let_others=turn.pause_for_others)
     return found
 
@@ -96,14 +96,6 @@ def _steps(opened: OpenCheckpoint, original: OpenCheckpoint | None, found: Findi
     found.complete = True
 
 
-def _is_quick(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> bool:
-    """Whether both checkpoints are small and on this machine."""
-    both = [each for each in (opened, original) if each is not None]
-    names = (next(iter(each.checkpoint.tensors.values()), None) for each in both)
-    remote = any(tensor is not None and is_remote(tensor) for tensor in names)
-    return not remote and sum(each.total_bytes for each in both) <= AT_ONCE
-
-
 _MARKS = {
     "error": ":red[:material/error:]",
     "warning": ":orange[:material/warning:]",
@@ -119,10 +111,13 @@ def sentence(finding: CheckpointFinding) -> None:
 def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> None:
     """Draw what is wrong or suspicious, and the button that checks all weights."""
     place = st.empty()
-    known = check(opened, original, place)
-    every = known.all(opened.checkpoint) if known.first is not None else _problems(opened)
-    st.caption(_status(len(known.checked), len(opened.checkpoint.tensors), known.complete, every))
-    for finding in [f for f in every if opened.checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
+    known, checkpoint = check(opened, original, place), opened.checkpoint
+    if known.first is not None:
+        every = known.all(checkpoint)
+    else:  # what the headers reveal before any tensor is checked
+        every = grouped(map(of_problem, checkpoint.problems), formats(checkpoint))
+    st.caption(_status(len(known.checked), len(checkpoint.tensors), known.complete, every))
+    for finding in [f for f in every if checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
         sentence(finding)
     if every:
         _list(opened, every[:FINDINGS])
@@ -131,7 +126,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> None:
 
 
 def _status(checked: int, total: int, complete: bool, every: list[CheckpointFinding]) -> str:
-    """How much has been checked, and what was found; what was not checked never reads as sound."""
+    """Say how much has been checked, and what was found; what was not checked never reads as sound."""
     many = {s: sum(f.severity == s for f in every) for s in ("error", "warning", "note")}
     found = ", ".join(count(n, severity) for severity, n in many.items() if n)
     click = " Click one to open its tensor, or the first of several." if every else ""
@@ -142,11 +137,6 @@ def _status(checked: int, total: int, complete: bool, every: list[CheckpointFind
         return f"No tensor has been checked yet; in the headers: {found or 'nothing found'}.{click}"
     left = f"{total - checked:,} not yet" if checked < total else "not yet compared with each other"
     return f"{checked:,} of {count(total, 'tensor')} checked, {left}. So far: {found or 'nothing found'}.{click}"
-
-
-def _problems(opened: OpenCheckpoint) -> list[CheckpointFinding]:
-    """What the headers reveal before any tensor is checked."""
-    return grouped(map(of_problem, opened.checkpoint.problems), formats(opened.checkpoint))
 
 
 def _list(opened: OpenCheckpoint, every: list[CheckpointFinding]) -> None:

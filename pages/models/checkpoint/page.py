@@ -34,7 +34,7 @@ with page_frame(top=top):
             horizontal=True, vertical_alignment="center", key="ck_tensor_row" if is_open else "ck_hidden"
         ):
             if is_open:
-                st.button("All tensors", icon=":material/arrow_back:", on_click=controls.close_tensor)
+                st.button("All tensors", icon=":material/arrow_back:", on_click=controls.open_tensor, args=("",))
             name = controls.name()
         if name:
             tensor.draw(opened, original, name)

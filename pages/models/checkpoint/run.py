@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import torch
 from streamlit.delta_generator import DeltaGenerator
 
-import quantcore as qc
 from pages.models.checkpoint.controls import ShownPart
 from pages.models.opening import OpenCheckpoint, Partner, compared
 from pages.serving.work import memory
@@ -16,6 +15,8 @@ from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.analysis import (
     MapData,
     Sums,
+    View,
+    element,
     in_tensor,
     joined,
     map_data,
@@ -51,23 +52,21 @@ class BandErrors:
         if not (self.row_noise >= rows[lossy] or math.isnan(self.row_noise)):
             self.row, self.row_noise = row + lossy, float(rows[lossy])
 
-    @property
-    def worst(self) -> tuple[int, int]:
-        """Row and column of the largest |error|."""
-        return divmod(self.sums.worst_at, self.width)
-
 
 @dataclass(frozen=True)
 class Maps:
     """What the maps of a part of a tensor need.
 
-    ``format_of``: one row of it, for its format and how its codes are dequantized; None if there are no codes.
-    ``errors``: None without an original; ``why``: what the row with the largest error lost, None if nothing is lost.
+    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized, None
+    if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest |error|;
+    ``why``: what the row with the largest error lost, None if nothing is lost.
     """
 
+    key: str
     data: MapData
     format_of: Quantized | None
-    errors: BandErrors | None
+    errors: Sums | None = None
+    worst: tuple[int, ...] = ()
     why: RowLoss | None = None
 
 
@@ -80,19 +79,19 @@ class _FinishedBands:
 
 
 def maps(
-    tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, key: str, place: DeltaGenerator
+    opened: OpenCheckpoint, tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, place: DeltaGenerator
 ) -> Maps | None:
     """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped the reading.
 
     Args:
-        key: identifies the contents of tensor and original.
         place: for the progress and the button that continues.
 
     Raises:
         QuantError: the tensor can't be read.
     """
     elements = (shown.rows[1] - shown.rows[0]) * (shown.columns[1] - shown.columns[0])
-    content = cache.CacheKey(f"{key} {tensor.name}", max(1, min(elements, BAND // 2)))
+    key = f"{opened.key} {'' if original is None else original.key} {tensor.name}"
+    content = cache.CacheKey(key, max(1, min(elements, BAND // 2)))
     what = f"maps {shown.at} {shown.rows} {shown.columns}"
     work = LongWork("_ck_maps", f"{content.key} {what}", quick=True)
     if not work.starts(place, "Continue reading"):
@@ -101,7 +100,13 @@ def maps(
     def make() -> Maps:
         parts = cache.cached_small(content, f"parts of {what}", _FinishedBands)
         work.run(place, lambda: _read(tensor, original, shown, parts), content, _NEED, short=True)
-        return _maps(tensor, original, shown, parts)
+        done = [parts.bands.pop(start) for start in sorted(parts.bands)]
+        row = tensor.window((shown.rows[0], shown.rows[0] + 1), shown.at).result
+        data, errors = joined(done) if len(done) > 1 else done[0], parts.errors
+        if original is None:
+            return Maps(key, data, row)
+        worst = element(View(index=shown.at), shown.shape, *divmod(errors.sums.worst_at, errors.width))
+        return Maps(key, data, row, errors.sums, worst, _why(tensor, original, shown, errors))
 
     return cache.cached_small(content, what, make, _NEED)
 
@@ -129,17 +134,8 @@ def _read(
         yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
 
 
-def _maps(tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, parts: _FinishedBands) -> Maps:
-    done = [parts.bands.pop(start) for start in sorted(parts.bands)]
-    row = tensor.window((shown.rows[0], shown.rows[0] + 1), shown.at).result
-    data = joined(done) if len(done) > 1 else done[0]
-    if original is None:
-        return Maps(data, row, None)
-    return Maps(data, row, parts.errors, _why(tensor, original, shown, parts.errors))
-
-
 def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, errors: BandErrors) -> RowLoss | None:
-    """What the row with the largest error lost; None if nothing is lost, or it is not finite."""
+    """Return what the row with the largest error lost; None if nothing is lost, or it is not finite."""
     if not 0 < errors.sums.ee < math.inf:
         return None
     span = errors.row, errors.row + 1
@@ -159,8 +155,7 @@ def _bands(shown: ShownPart, multiple: int) -> Iterator[tuple[int, int]]:
 def _map(window: Window, shown: ShownPart, rows: tuple[int, int], step: tuple[int, int]) -> MapData:
     if window.result is None:
         return value_data(window.values, window.original, window.row, None, shown.columns, step)
-    view = qc.views.View(columns=shown.columns)
-    data = map_data(window.result, view, step=step)
+    data = map_data(window.result, View(columns=shown.columns), step=step)
     return in_tensor(data, window.row, window.block, window.original is not None)
 
 

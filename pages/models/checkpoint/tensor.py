@@ -4,6 +4,7 @@ import html
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -18,7 +19,6 @@ from pages.shared import charts, messages
 from pages.shared.charts import theme
 from quantcore.analysis import View, element
 from quantcore.checkpoints import CheckpointTensor
-from quantcore.diagnosis import Box
 from quantcore.wording import megabytes, printable, short
 
 
@@ -38,12 +38,12 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> 
         why = st.empty()
         shown = controls.part_of(shape, worst=original is not None)
         was, note = _partner(opened, tensor, original, shown.at)
-        place = st.empty()
-        key = f"{opened.key} {f'{original.key} {was.key}' if original and was is not None else ''}"
-        maps = run.maps(tensor, was, shown, key, place)
+        maps = run.maps(opened, tensor, was, shown, st.empty())
         _facts(line, tensor, shown, maps)
-        why_lost(why, maps)
-        maps_and_origin(opened, original, tensor, shown, maps, key)
+        if maps is not None and maps.why is not None:
+            with why.container(key="ck_why"):
+                st.markdown(messages.plain(maps.why.sentence))
+        maps_and_origin(opened, original, tensor, shown, maps)
         for sentence in filter(None, (note, *_notes(tensor))):
             st.caption(messages.plain(sentence))
     except qc.QuantError as error:
@@ -57,30 +57,21 @@ def _partner(
     if original is None:
         return None, ""
     found = partner(opened, original, tensor.name, at)
-    if found is not None:
-        order = (
-            f"The maps show the original {found.order}, to match the row order of this file."
-            if found.order
-            else ""
-        )
-        return found, order
     pairs = pairs_of(opened, original, tensor.name)
-    if pairs:
-        part = (
-            f"{pairs[0].original} and {len(pairs) - 1:,} more" if len(pairs) > 1 else f"{pairs[0].original}"
-        )
-        return (
-            None,
-            f"In the original, this is {part}, in a different layout; the page Two checkpoints compares them.",
-        )
-    return (
-        None,
-        f"No tensor of the original is paired with {short(tensor.name, 120)}, so there is nothing to compare with.",
-    )
+    note = ""
+    if found is not None and found.order:
+        note = f"The maps show the original {found.order}, to match the row order of this file."
+    elif found is None and pairs:
+        part = f"{pairs[0].original} and {len(pairs) - 1:,} more" if len(pairs) > 1 else f"{pairs[0].original}"
+        note = f"In the original, this is {part}, in a different layout; the page Two checkpoints compares them."
+    elif found is None:
+        name = short(tensor.name, 120)
+        note = f"No tensor of the original is paired with {name}, so there is nothing to compare with."
+    return found, note
 
 
 def _facts(
-    line: "st.delta_generator.DeltaGenerator", tensor: CheckpointTensor, shown: ShownPart, maps: run.Maps | None
+    line: DeltaGenerator, tensor: CheckpointTensor, shown: ShownPart, maps: run.Maps | None
 ) -> None:
     """Draw the facts about the tensor and its error in one line."""
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
@@ -101,20 +92,11 @@ def _facts(
         (files, "Where it is stored"),
     ]
     if maps is not None and maps.errors is not None:
-        sums = maps.errors.sums
-        where = (
-            ""
-            if shown.is_whole or shown.rows == (0, shown.height)
-            else f" in rows {shown.rows[0]:,}–{shown.rows[1] - 1:,}"
-        )
+        sums, rows = maps.errors, shown.rows
+        where = "" if rows == (0, shown.height) else f" in rows {rows[0]:,}–{rows[1] - 1:,}"
         error = f"SQNR {qc.decibels(sums.sqnr_db)}, MSE {sums.ee / sums.count:.3g}, max |error| {sums.worst:.3g}{where}"
-        facts.insert(
-            1,
-            (
-                error,
-                f"Against the original, with the values rounded to {tensor.dtype} as the library returns them",
-            ),
-        )
+        hint = f"Against the original, with the values rounded to {tensor.dtype} as the library returns them"
+        facts.insert(1, (error, hint))
     cells = "".join(
         f'<span title="{html.escape(printable(hint, 1000))}">{html.escape(printable(text))}</span>'
         for text, hint in facts
@@ -123,25 +105,9 @@ def _facts(
         words = charts.small_print_attribute(printable(f"{tensor.name} · {tensor.storage}", 300))
         st.html(f'<p class="qs-line qs-facts" {words}>{cells}</p>')
         if maps is not None and maps.errors is not None:
-            worst = element(View(index=shown.at), shown.shape, *maps.errors.worst)
-            hint = f"Show the elements around the largest |error|, at {worst}"
-            st.button(
-                "Go to worst", on_click=controls.go_to, args=(worst, shown.shape), help=hint, type="tertiary"
-            )
-
-
-def _with_worst(shown: ShownPart, maps: run.Maps | None) -> ShownPart:
-    """The part with the element of the largest error chosen, if none is and it is known."""
-    if shown.cell is not None or shown.closed or maps is None or maps.why is None or maps.errors is None:
-        return shown
-    return replace(shown, cell=element(View(index=shown.at), shown.shape, *maps.errors.worst))
-
-
-def why_lost(place: DeltaGenerator, maps: run.Maps | None) -> None:
-    """Draw why the row with the largest error lost so much."""
-    if maps is not None and maps.why is not None:
-        with place.container(key="ck_why"):
-            st.markdown(messages.plain(maps.why.sentence))
+            hint = f"Show the elements around the largest |error|, at {maps.worst}"
+            go = partial(controls.go_to, maps.worst, shown.shape)
+            st.button("Go to worst", on_click=go, help=hint, type="tertiary")
 
 
 def maps_and_origin(
@@ -150,7 +116,6 @@ def maps_and_origin(
     tensor: CheckpointTensor,
     shown: ShownPart,
     maps: run.Maps | None,
-    key: str,
     pick: Callable[[tuple[int, ...]], None] = controls.pick,
 ) -> None:
     """Draw the maps, and next to them where the chosen element comes from, else the one with the largest error.
@@ -159,11 +124,12 @@ def maps_and_origin(
         pick: called with the index of a cell that is clicked; with none, if its panel is closed.
     """
     chosen = shown.cell is not None
-    shown = _with_worst(shown, maps)
+    if not (chosen or shown.closed) and maps is not None and maps.why is not None:
+        shown = replace(shown, cell=maps.worst)
     with st.container(horizontal=True, key="ck_beside", gap="medium"):
         with st.container(key="ck_picture"):
             if maps is not None:
-                _maps(opened, tensor, shown, maps, key, pick)
+                _maps(opened, tensor, shown, maps, pick)
         if shown.cell is not None:
             # on a phone what the visitor chose is a sheet over the page, but not what nobody asked for
             with st.container(key="ck_origin" if chosen else "ck_worst"):
@@ -179,21 +145,21 @@ def _maps(
     tensor: CheckpointTensor,
     shown: ShownPart,
     maps: run.Maps,
-    key: str,
     pick: Callable[[tuple[int, ...]], None],
 ) -> None:
     """Draw the maps, with the cell and the places of findings outlined."""
+    found = findings.known(opened, None).of.get(tensor.name, ())
     view = View(index=shown.at, rows=shown.rows, columns=shown.columns)
     picture = Picture(
         maps.format_of,
         maps.data,
         view,
-        identity=f"{key} {tensor.name}",
+        identity=maps.key,
         element=shown.cell if shown.cell is not None else (-1,) * len(tensor.shape),
         borders=st.session_state.get(controls.BORDERS, False),
         numbers=st.session_state.get(controls.NUMBERS, True),
         theme=theme(),
-        found=boxes(opened, tensor.name),
+        found=tuple(box for finding in found for box in finding.boxes),
         whole=tensor.shape,
     )
     component.four_maps(
@@ -205,12 +171,6 @@ def _maps(
     legend = component.legend(maps.data)
     if legend:
         st.caption(legend)
-
-
-def boxes(opened: OpenCheckpoint, name: str) -> tuple[Box, ...]:
-    """The places of the findings of a tensor."""
-    found = findings.known(opened, None).of.get(name, ())
-    return tuple(box for finding in found for box in finding.boxes)
 
 
 def _notes(tensor: CheckpointTensor) -> list[str]:

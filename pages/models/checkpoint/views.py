@@ -3,9 +3,10 @@
 import hashlib
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import PurePath
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -27,7 +28,7 @@ _TABLE = "_ck_table"
 
 
 def entries(opened: OpenCheckpoint) -> list[Entry]:
-    """Every tensor of a checkpoint, from headers."""
+    """Return every tensor of a checkpoint, from headers."""
     content = cache.CacheKey(opened.key)
     return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
 
@@ -68,45 +69,40 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) ->
         _table(every, lost)
 
 
-def _tiles(opened: OpenCheckpoint, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
-    def make() -> tuple[list[Leaf], list[Tile]]:
-        leaves = [
-            Leaf(entry.name, entry.num_bytes, 0 if entry.problem else entry.elements) for entry in every
-        ]
-        return leaves, tiles(leaves, TILES)
-
-    return cache.cached_small(cache.CacheKey(opened.key), "tiles", make)
-
-
 def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] | None) -> None:
-    leaves, drawn = _tiles(opened, every)
+    def leaves() -> list[Leaf]:
+        return [Leaf(each.name, each.num_bytes, 0 if each.problem else each.elements) for each in every]
+
+    content = cache.CacheKey(opened.key)
+    drawn = cache.cached_small(content, "tiles", lambda: tiles(leaves(), TILES))
     colored = "bits" if lost is None else str(sorted(lost.items()))
     identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
 
     def make() -> str:
         lines = {tile.leaf: _details(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
         title, unit = PurePath(opened.title).name or opened.title, "" if lost is None else "SQNR (dB)"
-        figure = figures.treemap(drawn, leaves, lines, title=title, values=lost, unit=unit, theme=theme())
+        figure = figures.treemap(drawn, leaves(), lines, title=title, values=lost, unit=unit, theme=theme())
         return str(figure.to_json())
 
-    figure = cache.cached_small(cache.CacheKey(opened.key), f"treemap {identity}", make)
+    figure = cache.cached_small(content, f"treemap {identity}", make)
     picks = [tile.leaf is not None or tile.folded for tile in drawn]
     treemap.draw(figure, picks, identity, _words(drawn), partial(_picked, every, drawn))
     hidden = sum(tile.leaves for tile in drawn if tile.folded)
     if hidden:
-        st.caption(
-            f"{hidden:,} tensors are grouped into shared tiles; click such a tile to list its tensors."
-        )
+        st.caption(f"{hidden:,} tensors are grouped into shared tiles; click such a tile to list its tensors.")
 
 
 def _details(entry: Entry) -> str:
-    shape = " × ".join(map(str, entry.shape)) or "scalar"
     bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
-    return f"{shape}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
+    return f"{_shape(entry)}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
+
+
+def _shape(entry: Entry) -> str:
+    return " × ".join(map(str, entry.shape)) or "scalar"
 
 
 def _words(drawn: list[Tile]) -> str:
-    """What the treemap shows, for screen readers."""
+    """Describe the treemap for screen readers."""
     first = [tile for tile in drawn if tile.parent == 0]
     parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
     return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
@@ -116,11 +112,11 @@ def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
     """Open the tensor of a tile, or list those of a shared tile (a callback)."""
     if not 0 <= tile < len(drawn):
         return
-    leaf = drawn[tile].leaf
-    if leaf is not None:
-        controls.open_tensor(every[leaf].name)
+    chosen = drawn[tile]
+    if chosen.leaf is not None:
+        controls.open_tensor(every[chosen.leaf].name)
     else:
-        st.session_state[controls.SEARCH] = drawn[tile].path
+        st.session_state[controls.SEARCH] = chosen.path
 
 
 def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
@@ -133,24 +129,23 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
         placeholder="Search: words in name, shape or storage",
         label_visibility="collapsed",
     )
-    orders = {name: controls.WORDS[name] for name in (controls.SORTS if lost else controls.SORTS[:-1])}
+    orders = {name: words for name, words in controls.SORTS.items() if lost or name != controls.LOWEST}
     order = choice.selectbox("Sort by", controls.SORT, orders, right, label_visibility="collapsed")
     found = arranged(every, typed, order, lost or {})
     rows = found[:TABLE_ROWS]
     frame = pd.DataFrame(
         {
             "name": [printable(e.name, 300) for e in rows],
-            "shape": [" × ".join(map(str, e.shape)) or "scalar" for e in rows],
+            "shape": [_shape(e) for e in rows],
             "storage": [printable(e.storage, 120) for e in rows],
             "bits": [None if e.problem else e.bits for e in rows],
             "bytes": [e.num_bytes for e in rows],
         }
     )
+    sqnr = None
     if lost is not None:
         frame.insert(1, "SQNR", [lost.get(e.name, math.nan) for e in rows])
-    frame, sqnr = (
-        tables.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f") if lost is not None else (frame, None)
-    )
+        frame, sqnr = tables.sqnr_column(frame, "SQNR", "SQNR (dB)", "%.1f")
     with tables.filling("ck_list", len(frame)):
         tables.clickable(
             frame,
@@ -174,24 +169,17 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
 
 
 def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
-    """The tensors that match every word, in the chosen order."""
+    """Return the tensors that match every word, in the chosen order."""
     words = typed.lower().split()
-    found = (
-        [
-            e
-            for e in every
-            if all(word in f"{e.name} {'×'.join(map(str, e.shape))} {e.storage}".lower() for word in words)
-        ]
-        if words
-        else list(every)
-    )
-    if order == "Name":
-        found.sort(key=lambda e: e.name)
-    elif order == "Bytes":
-        found.sort(key=lambda e: -e.num_bytes)
-    elif order == "Bits per weight":
-        found.sort(key=lambda e: (e.bits != e.bits, -e.bits))
-    elif order == controls.SORTS[-1]:
-        known = {name: value for name, value in lost.items() if not math.isnan(value)}
-        found.sort(key=lambda e: (e.name not in known, known.get(e.name, 0.0)))
-    return found
+    found = list(every)
+    if words:
+        texts = [f"{e.name} {'×'.join(map(str, e.shape))} {e.storage}".lower() for e in every]
+        found = [e for e, text in zip(every, texts, strict=True) if all(word in text for word in words)]
+    known = {name: value for name, value in lost.items() if not math.isnan(value)}
+    by: dict[str, Callable[[Entry], Any]] = {
+        controls.NAME: lambda e: e.name,
+        controls.BYTES: lambda e: -e.num_bytes,
+        controls.BITS: lambda e: (e.bits != e.bits, -e.bits),
+        controls.LOWEST: lambda e: (e.name not in known, known.get(e.name, 0.0)),
+    }
+    return sorted(found, key=by[order]) if order in by else found

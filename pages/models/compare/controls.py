@@ -17,7 +17,6 @@ SORTS = {
     BYTES: "the largest first",
     BITS: "the fewest bits first",
 }
-SORT_WORDS = {name: name.lower() for name in SORTS}
 TENSORS, BLOCKS, REMARKS = "Tensors", "Worst blocks", "Remarks"
 PARTS = {name: name for name in (TENSORS, BLOCKS, REMARKS)}
 DEFAULTS: dict[str, Any] = {METRIC: "sqnr_db", SORT: HARM, FILTER: "", PART: TENSORS}
@@ -40,14 +39,9 @@ def draw() -> Chosen:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         labels = {name: label for name, (label, _) in HARM_AXES.items()}
         metric = choice.segmented("Metric", METRIC, labels, default=DEFAULTS[METRIC], width="content")
-        sort = choice.segmented("Sort by", SORT, SORT_WORDS, width="content")
+        sort = choice.segmented("Sort by", SORT, {name: name.lower() for name in SORTS}, width="content")
         words = st.text_input(
             "Filter", key=FILTER, max_chars=500, bind="query-params",
             placeholder="words that a row must contain, such as attn_k Q4_K",
         )  # fmt: skip
     return Chosen(metric, sort, words)
-
-
-def part() -> str:
-    """Draw the choice of what is shown below the chart."""
-    return choice.segmented("Show", PART, PARTS, label_visibility="collapsed")

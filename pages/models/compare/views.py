@@ -9,15 +9,16 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.maps.places import index_text, span_text
 from pages.models import opening
 from pages.models.compare import controls
 from pages.models.compare.controls import Chosen
 from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
-from pages.models.opening.controls import SLOTS
+from pages.models.opening.controls import CELL, COLUMNS, ROWS, SLOTS, TENSOR
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
-from pages.shared.state import leaving
+from pages.shared.state import choice
 from quantcore import figures
 from quantcore.checkpoints.comparison import TensorResult, Unpaired, by_harm, summary
 from quantcore.wording import count
@@ -35,8 +36,9 @@ HEADS = {
     "bytes": "Bytes", "shape": "Shape", "storage": "Storage", "worst_block": "Worst block at",
     "worst_block_sqnr_db": "Its SQNR (dB)", "different": "Values that differ", "nonfinite": "NaN and infinite",
     "order": "Rows", "original": "Original", "remark": "Remark", "place": "At", "columns": "Columns", "share": "Share of Σ error²",
+    "tensor's": "SQNR of the tensor (dB)",
 }  # fmt: skip
-Place = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
+Target = tuple[str, tuple[int, ...] | None, int]  # tensor, index of an element, columns of a block
 
 
 def pairs_told(found: SharedComparison) -> None:
@@ -63,12 +65,10 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
     st.markdown(messages.plain(summary(known) + _pointers(known)))
     rows = rows_of(known, chosen)
     if not rows.empty:
-        picture(rows, chosen)
+        charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
     with st.container(horizontal=True, vertical_alignment="center"):
-        part = controls.part()
-        st.caption(
-            "Click a bar, circle, row or block to open the tensor there, with the original next to it."
-        )
+        part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
+        st.caption("Click a bar, circle, row or block to open the tensor there, with the original next to it.")
     if part == controls.TENSORS:
         _table(rows[SHOWN], TABLE, tuple(rows["place"]))
     elif part == controls.BLOCKS:
@@ -81,18 +81,12 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
 
 def _pointers(known: Sequence[TensorResult]) -> str:
     """Say how many tensors were reordered or shifted, have elements left out, or are not compared."""
-    counts = (
-        (
-            sum(r.order != "as stored" for r in known),
-            "compared with a different row order or a shift undone",
-        ),
-        (
-            sum(any(r.nonfinite.values()) for r in known),
-            "compared without their NaN or infinite elements",
-        ),
-        (sum(bool(r.problem) for r in known), "not compared"),
-    )
-    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for n, what in counts if n]
+    counts = {
+        "compared with a different row order or a shift undone": sum(r.order != "as stored" for r in known),
+        "compared without their NaN or infinite elements": sum(any(r.nonfinite.values()) for r in known),
+        "not compared": sum(bool(r.problem) for r in known),
+    }
+    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for what, n in counts.items() if n]
     return f" {'; '.join(found)}: see Remarks." if found else ""
 
 
@@ -100,11 +94,6 @@ def live(found: SharedComparison, chosen: Chosen) -> None:
     """Draw the harm of each tensor compared so far; clicks do nothing while the comparison is running."""
     rows = rows_of(found.results, chosen)
     charts.draw(_harm(rows, chosen), theme=None, key=f"_cmp_live_{len(found.results)}")
-
-
-def picture(rows: pd.DataFrame, chosen: Chosen) -> None:
-    """Draw the harm of each tensor; a click on a circle opens its tensor."""
-    charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
 
 
 def _harm(rows: pd.DataFrame, chosen: Chosen) -> go.Figure:
@@ -136,58 +125,40 @@ def _blocks(known: Sequence[TensorResult], chosen: Chosen) -> None:
         st.caption("No tensor shown has an error.")
         return
     places = tuple((r.other_tensor, block.other_index, block.columns) for _, r, block in found[:LISTED])
-    _table(pd.DataFrame(rows), BLOCKS, places, {"tensor's": "SQNR of the tensor (dB)"})
+    _table(pd.DataFrame(rows), BLOCKS, places)
     st.caption(
         "The largest squared errors, from the five worst blocks of each pair; a block is up to 256 columns of a row."
     )
 
 
-def _table(
-    frame: pd.DataFrame, key: str, places: tuple[Place, ...], heads: dict[str, str] | None = None
-) -> None:
+def _table(frame: pd.DataFrame, key: str, places: tuple[Target, ...]) -> None:
     """Draw a table; a click on any cell opens the tensor of its row."""
-    names = HEADS | (heads or {})
-    sqnrs = [name for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's") if name in frame]
-    config: dict[str, Any] = {}
-    for name in sqnrs:
-        frame, config[name] = tables.sqnr_column(frame, name, names.get(name) or tables.label(name))
-    used = {name: names.get(name) or tables.label(name) for name in frame.columns}
-    tables.clickable(
-        frame,
-        key,
-        places,
-        _open,
-        column_config=tables.columns(frame, heads=used, skip=sqnrs)
-        | config
-        | {"tensor": st.column_config.TextColumn("Tensor", width="large")}
-        | (
-            {"share": st.column_config.NumberColumn(names["share"], format="percent")}
-            if "share" in frame
-            else {}
-        ),
-    )
+    heads = {name: head(name) for name in frame.columns}
+    config: dict[str, Any] = {
+        "tensor": st.column_config.TextColumn(HEADS["tensor"], width="large"),
+        "share": st.column_config.NumberColumn(HEADS["share"], format="percent"),
+    }
+    for name in ("sqnr_db", "worst_block_sqnr_db", "tensor's"):
+        if name in frame:
+            frame, config[name] = tables.sqnr_column(frame, name, heads[name])
+    config |= tables.columns(frame, heads=heads, skip=config)
+    tables.clickable(frame, key, places, _open, column_config=config)
 
 
-def _open(place: Place) -> None:
+def _open(place: Target) -> None:
     """Open a tensor of the checkpoint at a place, with the original next to it (a callback)."""
     tensor, index, columns = place
     if not any(st.session_state.get(key) for key in (SLOTS[""], SLOTS["original"])):
         examples.choose(controls.EXAMPLE)
-    kept = {key: st.session_state[key] for key in (opening.KEYS | controls.KEYS) & set(st.session_state)}
-    st.session_state.update(kept)  # that page does not draw the controls of this one
-    leaving.remember("two checkpoints", kept)
-    where = {"ck_tensor": tensor, "ck_rows": "", "ck_cols": "", "ck_cell": "", "ck_at": ""}
+    where = {TENSOR: tensor}
     if index:
-        where["ck_cell"] = ", ".join(map(str, index))
+        where[CELL] = index_text(index)
     if index and len(index) > 1:
         row, column = index[-2:]
-        where["ck_rows"] = f"{max(0, row - AROUND)}:{row + AROUND}"
+        where[ROWS] = span_text((max(0, row - AROUND), row + AROUND))
         start = column if columns > 1 else max(0, column - 2 * AROUND)
-        where["ck_cols"] = f"{start}:{start + max(columns, 4 * AROUND)}"
-    for key in where:  # left there by an earlier visit
-        st.session_state.pop(key, None)
-    # both pages bind the checkpoints, so they stay in the address
-    leaving.to("models/checkpoint/page.py", {key: text for key, text in where.items() if text})
+        where[COLUMNS] = span_text((start, start + max(columns, 4 * AROUND)))
+    opening.show_tensor("two checkpoints", opening.KEYS | controls.KEYS, where)
 
 
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:
@@ -204,15 +175,13 @@ def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> Non
             st.markdown(f"**{title}** ({len(sentences):,})")
             st.markdown("\n".join(f"- {messages.plain(sentence)}" for sentence in sentences[:LISTED]))
         if len(sentences) > LISTED:
-            st.caption(
-                f"{len(sentences) - LISTED:,} more; `python -m quantcore compare … --json` lists them all."
-            )
+            st.caption(f"{len(sentences) - LISTED:,} more; `python -m quantcore compare … --json` lists them all.")
     if not any(groups.values()):
         st.caption("Every tensor has a partner, and there are no remarks.")
 
 
 def _layers(result: TensorResult) -> list[tuple[int, str]]:
-    """A sort key that puts layer 2 before layer 10."""
+    """Return a sort key that puts layer 2 before layer 10."""
     parts = re.split(r"(\d{1,9})", result.name)
     return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
 
@@ -225,12 +194,9 @@ _KEYS: dict[str, Callable[[TensorResult], Any]] = {
 
 
 def rows_of(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
-    """The results as rows, filtered and sorted; ``place`` is where a click leads."""
-    listed = (
-        by_harm(known, chosen.metric)
-        if chosen.sort == controls.HARM
-        else sorted(known, key=_KEYS[chosen.sort])
-    )
+    """Return the results as rows, filtered and sorted; ``place`` is where a click leads."""
+    by = _KEYS.get(chosen.sort)
+    listed = by_harm(known, chosen.metric) if by is None else sorted(known, key=by)
     rows = [r.as_row() | {"place": (r.other_tensor, r.other_index, 1)} for r in listed]
     frame = pd.DataFrame(rows, columns=None if rows else [*SHOWN, "place"])
     searched = ["tensor", "original", "storage", "shape", "order", "remark"]
@@ -238,5 +204,5 @@ def rows_of(known: Sequence[TensorResult], chosen: Chosen) -> pd.DataFrame:
 
 
 def head(column: str) -> str:
-    """What a column is called."""
+    """Return what a column is called."""
     return HEADS.get(column) or tables.label(column)

@@ -19,7 +19,6 @@ from quantcore.checkpoints.comparison import (
     ComparisonState,
     Order,
     Pair,
-    Pairing,
     TensorResult,
     pair_up,
     row_order,
@@ -38,20 +37,16 @@ class SharedComparison:
     key: str
     comparison: Comparison
     state: ComparisonState
+    is_remote: bool
     done: int = 0
     name: str = ""
     lock: Any = field(default_factory=threading.Lock)
     _results: list[TensorResult] = field(default_factory=list)
 
     @property
-    def total(self) -> int:
-        """Bytes of all pairs."""
-        return self.comparison.total
-
-    @property
     def left(self) -> int:
         """Bytes that are still to be compared."""
-        return self.total - self.done
+        return self.comparison.total - self.done
 
     @property
     def is_finished(self) -> bool:
@@ -73,7 +68,8 @@ def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison
 
     def make() -> SharedComparison:
         comparison = Comparison(original.checkpoint, other.checkpoint)
-        return SharedComparison(key, comparison, ComparisonState(comparison.identity))
+        is_remote = original.is_remote or other.is_remote
+        return SharedComparison(key, comparison, ComparisonState(comparison.identity), is_remote)
 
     return cache.shared_record(cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors)), "comparison", make)
 
@@ -86,12 +82,11 @@ def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], N
     """
     if found.is_finished:
         return
-    quick = found.left <= (AT_ONCE_REMOTE if _is_remote(found.comparison) else AT_ONCE)
-    work = LongWork("cmp", found.key, quick)
+    work = LongWork("cmp", found.key, found.left <= (AT_ONCE_REMOTE if found.is_remote else AT_ONCE))
     label, caption = f"Compare {megabytes(found.left)}", f"{count(len(found.comparison.pairing.pairs), 'pair')} of tensors"
     if found.done:
         label = f"Continue: {megabytes(found.left)} left"
-        caption = f"Stopped at {found.done / found.total:.0%}: {len(found.state.finished):,} of {caption} compared."
+        caption = f"Stopped at {found.done / found.comparison.total:.0%}: {len(found.state.finished):,} of {caption} compared."
     if work.starts(place, label, caption):
         threads = max(1, turn.CORES - 1)  # one core is left to everybody else
         content = cache.CacheKey(found.key, found.comparison.memory(threads) // 4)
@@ -118,44 +113,32 @@ def _steps(found: SharedComparison, threads: int) -> Generator[WorkStep, None, N
 
 
 def _step(found: SharedComparison) -> WorkStep:
-    text = f"{megabytes(found.done)} of {megabytes(found.total)}: {found.name}"
-    return WorkStep(found.done / max(1, found.total), text, len(found.state.finished))
-
-
-def _is_remote(comparison: Comparison) -> bool:
-    firsts = (next(iter(side.release.stored.values()), None) for side in (comparison.original, comparison.other))
-    return any(piece is not None and piece.source.is_remote for piece in firsts)
-
-
-def pairing(opened: OpenCheckpoint, original: OpenCheckpoint) -> Pairing:
-    """The pairs of tensors of two checkpoints, by name and shape; reads no data."""
-    key, elements = f"pairing {original.key} | {opened.key}", len(opened.checkpoint.tensors)
-    return cache.cached_small(cache.CacheKey(key, 100 * elements), "pairs", lambda: pair_up(original.checkpoint, opened.checkpoint))
+    total = found.comparison.total
+    text = f"{megabytes(found.done)} of {megabytes(total)}: {found.name}"
+    return WorkStep(found.done / max(1, total), text, len(found.state.finished))
 
 
 def pairs_of(opened: OpenCheckpoint, original: OpenCheckpoint, name: str) -> list[Pair]:
-    """The pairs of a tensor: none, one, or one for each expert or part of it."""
-    return pairing(opened, original).of_other.get(name, [])
+    """Return the pairs of a tensor, by name and shape: none, one, or one for each expert or part of it."""
+    content = cache.CacheKey(f"pairing {original.key} | {opened.key}", 100 * len(opened.checkpoint.tensors))
+    make = lambda: pair_up(original.checkpoint, opened.checkpoint)  # noqa: E731
+    return cache.cached_small(content, "pairs", make).of_other.get(name, [])
 
 
 @dataclass(frozen=True)
 class Partner:
     """The plane of the original that a plane of a tensor was made from.
 
-    ``tensor``, ``at``: where the plane is; ``order``: the order of its rows in the checkpoint, if that is different.
+    ``key``: identifies it, for caches; ``tensor``, ``at``: where it is; ``order``: the order of its rows in the checkpoint, if that is different.
     """
 
+    key: str
     tensor: CheckpointTensor
     at: tuple[int, ...]
     order: Order | None
 
-    @property
-    def key(self) -> str:
-        """Identifies the plane among those of the original, for caches."""
-        return f"{self.tensor.name} {self.at}"
-
     def rows(self, start: int, stop: int) -> Tensor:
-        """The values of rows ``start`` to ``stop`` of the checkpoint, float32.
+        """Return the values of rows ``start`` to ``stop`` of the checkpoint, float32.
 
         Raises:
             QuantError: they can't be read.
@@ -166,14 +149,14 @@ class Partner:
         return self.tensor.window(span, self.at).values[index]
 
     def index(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """The index in the original of an element of the checkpoint's tensor."""
+        """Return the index in the original of an element of the checkpoint's tensor."""
         row, column = (0, *index)[-2:]
         row = row if self.order is None else self.order.original(row)
         return (*self.at, row, column)[-len(self.tensor.shape) :] if self.tensor.shape else ()
 
 
 def partner(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, at: tuple[int, ...]) -> Partner | None:
-    """The plane that a plane of a tensor was made from; None if the original is missing or has no such plane.
+    """Return the plane that a tensor's plane was made from; None if there is no original or no such plane.
 
     Args:
         at: the index of the plane on all axes but the last two.
@@ -192,7 +175,8 @@ def partner(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, 
         place = place if pair.original.index is None else (pair.original.index, *place)
         shape = opened.checkpoint.tensors[name].shape
         if plane_shape(found.shape) == plane_shape(shape) and len(place) == max(0, len(found.shape) - 2):
-            return Partner(found, place, _order(opened, original, found.name, name))
+            key = f"{original.key} {found.name} {place}"
+            return Partner(key, found, place, _order(opened, original, found.name, name))
     return None
 
 

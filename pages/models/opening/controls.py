@@ -1,20 +1,21 @@
 """The controls that open a checkpoint."""
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.models.opening import addresses
-from pages.models.opening.found import checkpoints_in
-from pages.models.opening.opened import OpenCheckpoint
+from pages.models.opening.opened import EXAMPLE, CheckpointLocation, OpenCheckpoint, Progress, location_of
 from pages.models.opening.uploads import UPLOAD, NotUploaded, UploadedFiles
-from pages.serving import models_folder
+from pages.serving import models_folder, remote
 from pages.shared import messages, page_frame
 from pages.shared.computing import turn
-from pages.shared.state import link, sharing
+from pages.shared.state import leaving, link, sharing
+from quantcore.checkpoints import EXAMPLES
 from quantcore.wording import megabytes
 
 # A page may open two: the one that it shows, and the original to compare it with or the imatrix of its inputs. Keys are
@@ -23,6 +24,8 @@ SLOTS = {"": "ck", "original": "ck_original", "imatrix": "ck_imatrix"}
 FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
 KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "original")}
 IMATRIX_KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "imatrix")}
+# Keys of the page Checkpoint: the tensor that is shown, which part of it, and the chosen cell
+TENSOR, ROWS, COLUMNS, CELL, AT = PLACE = ("ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at")
 _PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 
@@ -49,15 +52,15 @@ def choose(slot: str = "", label: str = "Checkpoint") -> OpenCheckpoint | None:
         link.write_bound(each, st.session_state[each])
     if not typed:
         return None
-    progress = _HeaderProgress(meter.empty())
     try:
-        if typed.startswith(UPLOAD):
-            opened, place = uploads.open(progress), None
-            asks = f"The link asks whoever opens it for {uploads.named()}: send that along."
-            sharing.note(messages.plain(asks))
-        else:
-            place = addresses.location_of(typed, models_folder.current())
-            opened = place.open(progress)
+        with _header_progress(meter.empty()) as progress:
+            if typed.startswith(UPLOAD):
+                opened, place = uploads.open(progress), None
+                asks = f"The link asks whoever opens it for {uploads.named()}: send that along."
+                sharing.note(messages.plain(asks))
+            else:
+                place = location_of(typed, models_folder.current())
+                opened = place.open(progress)
     except NotUploaded as request:
         st.info(messages.plain(str(request)), icon=":material/upload:")
         uploads.offer_own()
@@ -65,10 +68,24 @@ def choose(slot: str = "", label: str = "Checkpoint") -> OpenCheckpoint | None:
     except qc.QuantError as error:
         messages.error(str(error))
         return None
-    finally:
-        progress.end()
     _draw_meter(meter, key, opened, place)
     return opened
+
+
+def show_tensor(page: str, keys: set[str], place: Mapping[str, str]) -> None:
+    """Go from a page to a tensor on the page Checkpoint; the browser's Back restores the page (a callback).
+
+    Args:
+        keys: of the controls of the page.
+        place: values of controls in `PLACE`.
+    """
+    kept = {key: st.session_state[key] for key in keys & set(st.session_state)}
+    st.session_state.update(kept)  # that page does not draw the controls of this one
+    leaving.remember(page, kept)
+    for key in PLACE:  # left there by an earlier visit
+        st.session_state.pop(key, None)
+    # both pages bind the checkpoints, so they stay in the address
+    leaving.to("models/checkpoint/page.py", place)
 
 
 def _carry_over(key: str) -> bool:
@@ -86,12 +103,13 @@ def _carry_over(key: str) -> bool:
 def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -> str | None:
     """Draw the address field: a menu of what can be opened, which also takes typed addresses."""
     root = models_folder.current()
-    ways = [*(["a path"] if root else []), *addresses.schemes()]
-    found = checkpoints_in(root) if root else []
+    ways = [*(["a path"] if root else []), *(f"{scheme}://" for scheme in remote.current().hosts.schemes())]
+    found = models_folder.checkpoints_in(root) if root else []
+    examples = [f"{EXAMPLE}{name}" for name in EXAMPLES]
     now = st.session_state.get(key) or st.query_params.get(key)
     typed: str | None = place.selectbox(
         label,
-        list(dict.fromkeys([*filter(None, [now]), *uploaded, *addresses.examples(), *found])),
+        list(dict.fromkeys([*filter(None, [now]), *uploaded, *examples, *found])),
         index=None,
         key=key,
         bind="query-params",
@@ -102,7 +120,9 @@ def _address(place: DeltaGenerator, key: str, label: str, uploaded: list[str]) -
     return typed.strip() if typed else None
 
 
-def _draw_meter(place: DeltaGenerator, key: str, opened: OpenCheckpoint, at: addresses.Location | None) -> None:
+def _draw_meter(
+    place: DeltaGenerator, key: str, opened: OpenCheckpoint, at: CheckpointLocation | None
+) -> None:
     """Show how much has been read, and for a remote checkpoint a button that opens it again."""
     with place.container(horizontal=True, vertical_alignment="center", wrap=False):
         text = st.empty()
@@ -127,17 +147,17 @@ def _write_meter(place: DeltaGenerator, opened: OpenCheckpoint) -> None:
     )
 
 
-class _HeaderProgress:
-    """Shows how many files have been opened, once that takes a while; ends the run if it was replaced."""
+@contextmanager
+def _header_progress(place: DeltaGenerator) -> Iterator[Progress]:
+    """Show how many files have been opened, once that takes a while; end the run if it was replaced."""
+    since = time.monotonic()
 
-    def __init__(self, place: DeltaGenerator) -> None:
-        self._place, self._since = place, time.monotonic()
-
-    def __call__(self, done: int, of: int) -> None:
+    def show(done: int, of: int) -> None:
         turn.check()
-        if time.monotonic() - self._since > _PATIENCE:
-            self._place.caption(f"Reading headers: {done:,} of {of:,} files")
+        if time.monotonic() - since > _PATIENCE:
+            place.caption(f"Reading headers: {done:,} of {of:,} files")
 
-    def end(self) -> None:
-        """Remove the display."""
-        self._place.empty()
+    try:
+        yield show
+    finally:
+        place.empty()

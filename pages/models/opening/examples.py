@@ -1,15 +1,13 @@
 """The shipped checkpoints as cards, each with its original."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
 
-from pages.models.opening import addresses
 from pages.models.opening.compared import partner
 from pages.models.opening.controls import SLOTS
-from pages.models.opening.opened import OpenCheckpoint
+from pages.models.opening.opened import EXAMPLE, OpenCheckpoint, location_of
 from pages.shared.cards import Card
 from pages.shared.charts import theme
 from quantcore import figures
@@ -38,33 +36,32 @@ EXAMPLE_CARDS = {
 
 
 def open_pair(name: str) -> tuple[OpenCheckpoint, OpenCheckpoint]:
-    """A quantized example and its original; both are shared by all visitors.
+    """Open a quantized example and its original; both are shared by all visitors.
 
     Raises:
         QuantError: it can't be read.
     """
-    pair = (addresses.location_of(f"{addresses.EXAMPLE}{each}", None) for each in (name, ORIGINALS[name]))
-    opened, original = (place.open(lambda done, of: None) for place in pair)
+    opened, original = (location_of(f"{EXAMPLE}{each}", None).open() for each in (name, ORIGINALS[name]))
     return opened, original
 
 
 def choose(name: str) -> None:
     """Open an example with its original (a callback)."""
-    st.session_state[SLOTS[""]] = f"{addresses.EXAMPLE}{name}"
-    st.session_state[SLOTS["original"]] = f"{addresses.EXAMPLE}{ORIGINALS[name]}"
+    st.session_state[SLOTS[""]] = f"{EXAMPLE}{name}"
+    st.session_state[SLOTS["original"]] = f"{EXAMPLE}{ORIGINALS[name]}"
 
 
-def cards(on_click: Callable[[str], None] = choose) -> list[Card]:
-    """A card for each example; its picture is the error of one of its tensors."""
+def cards() -> list[Card]:
+    """Return a card for each example; its picture is the error of one of its tensors."""
     return [
-        Card(f"_ck_card_{name}", told.title, told.line, _picture(name, theme()), on_click, (name,))
+        Card(f"_ck_card_{name}", told.title, told.line, _picture(name, theme()), choose, (name,))
         for name, told in EXAMPLE_CARDS.items()
     ]
 
 
 @st.cache_resource(show_spinner=False, max_entries=2 * len(EXAMPLE_CARDS))
 def _picture(name: str, theme: str) -> np.ndarray:
-    """The largest error of each part of a tensor, in the colors of the error map."""
+    """Return the largest error of each part of a tensor, in the colors of the error map."""
     opened, original = open_pair(name)
     tensor = opened.checkpoint.tensors[EXAMPLE_CARDS[name].tensor]
     was = partner(opened, original, tensor.name, ())

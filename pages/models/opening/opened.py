@@ -1,21 +1,30 @@
-"""Open checkpoints: their handles are shared by all visitors, and the latest few are kept."""
+"""What an address leads to (a shipped example, a path in the operator's folder, an allowed URL), and open checkpoints:
+their handles are shared by all visitors, and the latest few are kept.
+"""
 
 import hashlib
+import os
+import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+from pages.serving import models_folder, remote
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared.computing import turn
-from quantcore.checkpoints import Checkpoint, Folder, open_checkpoint
+from quantcore.checkpoints import EXAMPLES, Checkpoint, Folder, LocalFolder, NotFound, open_checkpoint
 from quantcore.errors import QuantError
-from quantcore.wording import megabytes
+from quantcore.wording import megabytes, short
 
+EXAMPLE = "example:"  # prefix of the addresses of shipped examples
+AGAIN = 600  # seconds; a URL is opened anew after at most this long
 MOST, MOST_BYTES = 16, 300_000_000  # handles that are kept, and bytes that they may take
-HEADERS = (
-    12  # memory that headers take once read, in multiples of their bytes; measured: 9, for 100,000 tensors
-)
+HEADERS = 12  # memory that headers take once read, in multiples of their bytes; measured: 9, of 100,000 tensors
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
 _handles = ByteCache(lambda: MOST_BYTES, entries=MOST)
 _times_forgotten = Counter[str]()
@@ -39,40 +48,92 @@ class OpenCheckpoint:
     title: str
     total_bytes: int
 
-
-class _Handle:
-    """A checkpoint that tells the cache its size: counting the objects of 100,000 tensors would take 5 s."""
-
-    __slots__ = ("_bytes", "opened")
-
-    def __init__(self, opened: OpenCheckpoint) -> None:
-        self.opened = opened
-        self._bytes = HEADERS * opened.checkpoint.counter.total
-
-    def __sizeof__(self) -> int:
-        return self._bytes
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is on another machine, where reading scattered rows means reading everything."""
+        piece = next(iter(self.checkpoint.release.stored.values()), None)
+        return piece is not None and piece.source.is_remote
 
 
-def shared(state: str, title: str, locate: Callable[[], Located], progress: Progress) -> OpenCheckpoint:
-    """Return the handle of a checkpoint, which is opened unless a visitor's handle is still kept.
+@dataclass(frozen=True)
+class CheckpointLocation:
+    """Where a checkpoint is.
+
+    Attributes:
+        state: changes when its files do, as far as can be known without opening them.
+        is_remote: whether changes are noticed only by opening it again.
+    """
+
+    state: str
+    title: str
+    locate: Callable[[], Located]
+    is_remote: bool = False
+
+    def open(self, progress: Progress = lambda done, of: None) -> OpenCheckpoint:
+        """Open it, or share what another visitor has opened.
+
+        Raises:
+            QuantError: there is no checkpoint, or it can't be read.
+        """
+        key = f"{self.state} {_times_forgotten[self.state]}"
+        make = partial(opened, self.state, self.title, self.locate, progress)
+        # counting the objects of 100,000 tensors would take 5 s
+        size = lambda each: HEADERS * each.checkpoint.counter.total  # noqa: E731
+        found: OpenCheckpoint = _handles.get(key, "handle", make, check=turn.check, size=size)
+        return found
+
+    def forget(self) -> None:
+        """Make the next `open` read it anew."""
+        if len(_times_forgotten) > 10_000:
+            _times_forgotten.clear()
+        _times_forgotten[self.state] += 1
+
+
+def location_of(address: str, root: Path | None) -> CheckpointLocation:
+    """Return where an address leads.
 
     Args:
-        state: changes when the files do, as far as can be known before they are opened.
+        root: the folder in which visitors may open paths; None: paths can't be opened.
 
     Raises:
-        QuantError: as `open_checkpoint`.
+        QuantError: nothing is there, or it is not allowed.
     """
-    key = f"{state} {_times_forgotten[state]}"
-    make = lambda: _Handle(opened(state, title, locate, progress))  # noqa: E731
-    found: _Handle = _handles.get(key, "handle", make, check=turn.check)
-    return found.opened
+    if address.startswith(EXAMPLE):
+        return _example(address.removeprefix(EXAMPLE))
+    if _SCHEME.match(address):
+        return _url(address)
+    if root is None:
+        raise QuantError("This server does not open paths; upload the files instead.")
+    return _local(*models_folder.confined(root, address), address)
 
 
-def forget(state: str) -> None:
-    """Open a checkpoint anew when it is next asked for."""
-    if len(_times_forgotten) > 10_000:
-        _times_forgotten.clear()
-    _times_forgotten[state] += 1
+def _url(address: str) -> CheckpointLocation:
+    state = f"{address} {int(time.monotonic() // AGAIN)}"
+    title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return CheckpointLocation(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
+
+
+def _example(name: str) -> CheckpointLocation:
+    path = EXAMPLES.get(name)
+    if path is None:
+        raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
+    folder, file = (LocalFolder(path), None) if path.is_dir() else (LocalFolder(path.parent), path.name)
+    return _local(folder, file, name)
+
+
+def _local(folder: LocalFolder, name: str | None, address: str) -> CheckpointLocation:
+    title = address.rstrip("/").rpartition("/")[2]
+    return CheckpointLocation(repr((str(folder.path), name, _files(folder.path))), title, lambda: (folder, name))
+
+
+def _files(folder: Path) -> list[tuple[str, int, int, int]]:
+    """Return name, size, modification time and inode of each file in a folder; links are not followed."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        raise NotFound("The folder can't be read; choose another.") from None
+    return sorted((name, info.st_size, info.st_mtime_ns, info.st_ino) for name, info in found)
 
 
 def opened(where: str, title: str, locate: Callable[[], Located], progress: Progress) -> OpenCheckpoint:
@@ -89,7 +150,7 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
         lock, total, asked = threading.Lock(), 0, 0
 
         def wait(size: int) -> None:
-            """Called before each read: how long headers are is known only while they are read."""
+            """Wait before each read: how long headers are is known only while they are read."""
             nonlocal total, asked
             with lock:  # a run has one turn, but remote headers are read by several threads
                 total += size

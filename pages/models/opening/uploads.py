@@ -82,7 +82,7 @@ class UploadedFiles:
         return known[1]
 
     def named(self) -> str:
-        """The names and digests of the files that the link asks for."""
+        """Return the names and digests of the files that the link asks for."""
         return files.named(self._asked_for())
 
     def offer_own(self) -> None:
@@ -93,12 +93,33 @@ class UploadedFiles:
             st.button(messages.plain(label), on_click=partial(self._use, held), key=f"_{self._address}_other")
 
     def _held(self) -> dict[str, CheckpointFile]:
-        """The uploaded files, by name."""
+        """Return the uploaded files, by name."""
         return self._field.content or {}
 
-    def _read(self, given: list[Any]) -> dict[str, CheckpointFile]:
+    def _read(self, given: Sequence[Any]) -> dict[str, CheckpointFile]:
+        """Return the uploaded files by name; their bytes are those of the server's store of uploads, not copies.
+
+        Of files with the same name, one that the link asks for is preferred.
+
+        Raises:
+            QuantError: there are too many, one is too large or not a file of a checkpoint, or two have the same name.
+        """
         st.session_state.pop(self._open, None)
-        return _checked(given, set(self._asked_for().values()))
+        held, asked = dict[str, CheckpointFile](), set(self._asked_for().values())
+        if len(given) > files.MAX_FILES:
+            raise QuantError(f"There are {len(given):,} files; upload at most {files.MAX_FILES}.")
+        for file in given:
+            name = PurePath(file.name).name
+            files.check_name(name)
+            data = file.getvalue()
+            if len(data) > upload_limit():
+                raise QuantError(f"{short(name, 120)} is larger than {upload_limit() >> 20} MB, the limit here.")
+            new = CheckpointFile(data, hashlib.sha256(data).hexdigest())
+            old = held.get(name, new)
+            if old.sha256 != new.sha256 and (old.sha256 in asked) == (new.sha256 in asked):
+                raise QuantError(f"Two files are named {short(name, 120)}; remove one.")
+            held[name] = old if old.sha256 in asked else new
+        return held
 
     def _open_unless_others_are_asked_for(self, before: dict[str, str]) -> None:
         """Open what was just uploaded, unless the link asks for files other than those uploaded ``before``."""
@@ -111,11 +132,11 @@ class UploadedFiles:
             self._use(self._held())
 
     def _linked(self) -> str:
-        """What the link asks for, as text."""
+        """Return what the link asks for, as text."""
         return str(st.session_state.get(self._asked, st.query_params.get(self._asked, "")) or "")
 
     def _asked_for(self) -> dict[str, str]:
-        """The files that the link asks for; none if its list is damaged, which `open` reports."""
+        """Return the files that the link asks for; none if its list is damaged, which `open` reports."""
         try:
             return files.parse(self._linked())
         except QuantError:
@@ -146,29 +167,3 @@ def _address_of(held: dict[str, CheckpointFile]) -> str:
 
 def _digests(held: dict[str, CheckpointFile]) -> dict[str, str]:
     return {name: file.sha256 for name, file in held.items()}
-
-
-def _checked(given: Sequence[Any], asked: set[str]) -> dict[str, CheckpointFile]:
-    """The uploaded files by name; their bytes are shared with the server's store of uploads, not copied.
-
-    Args:
-        asked: SHA-256 of the files that the link asks for: these are preferred to others of the same name.
-
-    Raises:
-        QuantError: there are too many, one is too large or not a file of a checkpoint, or two have the same name.
-    """
-    held: dict[str, CheckpointFile] = {}
-    if len(given) > files.MAX_FILES:
-        raise QuantError(f"There are {len(given):,} files; upload at most {files.MAX_FILES}.")
-    for file in given:
-        name = PurePath(file.name).name
-        files.check_name(name)
-        data = file.getvalue()
-        if len(data) > upload_limit():
-            raise QuantError(f"{short(name, 120)} is larger than {upload_limit() >> 20} MB, the limit here.")
-        new = CheckpointFile(data, hashlib.sha256(data).hexdigest())
-        old = held.get(name, new)
-        if old.sha256 != new.sha256 and (old.sha256 in asked) == (new.sha256 in asked):
-            raise QuantError(f"Two files are named {short(name, 120)}; remove one.")
-        held[name] = old if old.sha256 in asked else new
-    return held

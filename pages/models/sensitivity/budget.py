@@ -29,7 +29,7 @@ def asked(found: SharedTable) -> Budget:
 
 
 def best(found: SharedTable, own: Budget) -> Plan | None:
-    """The choice within the budget if something fits, once everything is measured."""
+    """Return the choice within the budget if something fits, once everything is measured."""
     if not found.table.is_finished:
         return None
     make = lambda: plan(found.table, own.size, own.error, minimum=minimum_of(own.minimum))  # noqa: E731

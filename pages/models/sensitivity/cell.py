@@ -7,13 +7,11 @@ import torch
 
 from pages.maps import four_maps
 from pages.models import opening
-from pages.models.opening.addresses import EXAMPLE
-from pages.models.opening.controls import SLOTS
+from pages.models.opening.controls import SLOTS, TENSOR
 from pages.models.sensitivity import controls
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state import leaving
 from pages.shared.state.selection import Tensor
 from quantcore.layerwise import Row, Traits, traits
 from quantcore.wording import count
@@ -68,11 +66,5 @@ def why(found: Traits, row: Row, at: int) -> str:
 def _open(name: str) -> None:
     """Open a weight on the page Checkpoint (a callback)."""
     if not st.session_state.get(SLOTS[""]):
-        st.session_state[SLOTS[""]] = f"{EXAMPLE}{controls.EXAMPLE}"
-    own = opening.IMATRIX_KEYS | controls.KEYS
-    kept = {key: st.session_state[key] for key in own & set(st.session_state)}
-    st.session_state.update(kept)  # that page does not draw the controls of this one
-    leaving.remember("sensitivity", kept)
-    for key in ("ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at"):  # left there by an earlier visit
-        st.session_state.pop(key, None)
-    leaving.to("models/checkpoint/page.py", {"ck_tensor": name})
+        st.session_state[SLOTS[""]] = f"{opening.EXAMPLE}{controls.EXAMPLE}"
+    opening.show_tensor("sensitivity", opening.IMATRIX_KEYS | controls.KEYS, {TENSOR: name})

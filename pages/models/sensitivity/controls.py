@@ -48,7 +48,7 @@ def schemes() -> list[qc.Scheme]:
 
 
 @dataclass(frozen=True)
-class Order:
+class WeightOrder:
     """How weights are sorted: ``by_harm``, else as in the model; ``by_kind``: grouped."""
 
     by_harm: bool
@@ -61,16 +61,16 @@ class Order:
         return sorted(found, key=lambda row: kinds.index(row.kind)) if kinds else found
 
 
-def order() -> Order:
+def order() -> WeightOrder:
     """Draw the choice of the order, by harm under the first scheme."""
     with st.container(horizontal=True, vertical_alignment="center"):
         chosen = choice.segmented("Order", SORT, SORTS, width="content", label_visibility="collapsed")
         grouped = st.checkbox("Group by kind", key=KINDS, bind="query-params", help="q, k, v; o; gate, up; down; experts; embeddings; others by name")
-    return Order(chosen == HARM, grouped)
+    return WeightOrder(chosen == HARM, grouped)
 
 
 def chosen_cell(schemes: Sequence[str], rows: Sequence[Row]) -> tuple[Row, int] | None:
-    """The row and the position of the scheme of the cell that was clicked; by default the cell with the lowest SQNR."""
+    """Return row and scheme position of the clicked cell; by default of that with the lowest SQNR."""
     row = next((row for row in rows if row.name == st.session_state.get(TENSOR)), None)
     if row is not None and st.session_state.get(SCHEME) in schemes:
         return row, schemes.index(st.session_state[SCHEME])

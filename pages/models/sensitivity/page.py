@@ -3,7 +3,6 @@
 import streamlit as st
 
 from pages.models import opening
-from pages.models.opening import addresses
 from pages.models.sensitivity import budget, cell, controls, picture, run
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link
@@ -22,7 +21,7 @@ with page_frame(
     controls.keep_cell()
     if opened is None:
         st.caption("An example, until you open a checkpoint: CHGNet, a model of 136 tensors.")
-        opened = addresses.location_of(f"{addresses.EXAMPLE}{controls.EXAMPLE}", None).open(lambda done, of: None)
+        opened = opening.location_of(f"{opening.EXAMPLE}{controls.EXAMPLE}", None).open()
     try:
         found = run.of(opened, imatrix, controls.schemes())
     except QuantError:

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.models.sensitivity import controls
-from pages.models.sensitivity.controls import Order
+from pages.models.sensitivity.controls import WeightOrder
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import messages, tables
 from quantcore.layerwise import Row, picture
@@ -26,7 +26,7 @@ DRAWN = 400  # rows in the picture
 LISTED = 50  # reasons
 
 
-def draw(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
+def draw(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> None:
     """Draw the picture of all that is known, what is estimated and what is left alone.
 
     Args:
@@ -60,14 +60,14 @@ def draw(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
     _COMPONENT(key="sn_picture", data=data, on_picked_change=picked)
 
 
-def live(found: SharedTable, order: Order) -> None:
+def live(found: SharedTable, order: WeightOrder) -> None:
     """Draw what is known so far; clicks do nothing."""
     rows = order.sort([row for row in found.rows if row.cells])[:DRAWN]
     table = picture.layers(rows, found.table.schemes, order.by_kind)
     st.html(f'<style>{picture.STYLE}</style><div class="qs-layers" data-live>{table}</div>')
 
 
-def beneath(found: SharedTable, order: Order, taken: Mapping[str, str]) -> None:
+def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> None:
     """List the weights that are not measured and what the imatrix has, and draw the downloads."""
     alone = [row for row in found.rows if row.reason]
     broken = [row for row in alone if row.reason.startswith("can't be read")]

@@ -74,7 +74,7 @@ def of(opened: OpenCheckpoint, imatrix: OpenCheckpoint | None, schemes: list[qc.
 def proceed(found: SharedTable, place: DeltaGenerator, draw: Callable[[], None]) -> None:
     """Sample, then measure, each if that is quick or the visitor asked for it; else draw the button for it."""
     if not found.is_sampled:
-        quick = found.total <= (AT_ONCE_REMOTE if _is_remote(found.opened) else AT_ONCE)
+        quick = found.total <= (AT_ONCE_REMOTE if found.opened.is_remote else AT_ONCE)
         work = LongWork("sn_sample", f"sample {found.key}", quick)
         if not work.starts(place, f"Estimate from {megabytes(found.total)}", f"{count(len(found.schemes), 'scheme')}, from some rows of each weight"):
             return
@@ -119,8 +119,3 @@ def _step(found: SharedTable, sample: bool, name: str) -> WorkStep:
         return WorkStep(known / max(1, names), f"Estimate {known:,} of {names:,}: {name}", known)
     text = f"{megabytes(found.done)} of {megabytes(found.total)}: {name}"
     return WorkStep(found.done / max(1, found.total), text, len(found.table.rows))
-
-
-def _is_remote(opened: OpenCheckpoint) -> bool:
-    piece = next(iter(opened.checkpoint.release.stored.values()), None)
-    return piece is not None and piece.source.is_remote

@@ -5,6 +5,6 @@ its questions, and the answers of each browser under a random name that only thi
 """
 
 from pages.serving.classroom.phones import PATH, routes
-from pages.serving.classroom.place import begin, check, current, keep_tidy
+from pages.serving.classroom.place import begin, check, current, tidy
 from pages.serving.classroom.question import Act, Board, ClassError, Question, Round, Tally
 from pages.serving.classroom.store import ClassStore, code_of, viewing

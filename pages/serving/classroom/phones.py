@@ -45,7 +45,7 @@ _joins = Rate(burst=600, per_second=2)  # so slowly nobody finds a code of 40 bi
 
 
 def routes(below: str) -> list[Route]:
-    """The routes of the server, below this path."""
+    """Return the routes of the server, below this path."""
     at = f"{below}/{PATH}"
     return [
         Route(at, page),
@@ -55,7 +55,7 @@ def routes(below: str) -> list[Route]:
 
 
 async def page(request: Request) -> Response:
-    """The page of a student, the same for all classes."""
+    """Return the page of a student, the same for all classes."""
     return HTMLResponse(_PAGE, headers=_HEADERS)
 
 
@@ -66,7 +66,7 @@ def join(code: str, sent: _Content) -> _Content:
 
 
 def state(code: str, sent: _Content) -> _Content:
-    """What the page shows."""
+    """Return what the page shows."""
     now, mine = place.current().state(code, _text(sent, "browser"))
     if now is None:
         return {"code": code, "round": 0}
@@ -118,7 +118,7 @@ async def _answered(request: Request, work: Callable[[str, _Content], _Content])
 
 
 async def _sent(request: Request) -> _Content:
-    """The object that was sent as JSON."""
+    """Return the object that was sent as JSON."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -1,6 +1,5 @@
 """Where the database of classes is: in the store's folder, if that is on a local disk."""
 
-import asyncio
 import functools
 import os
 import sqlite3
@@ -26,7 +25,7 @@ _MOUNTS = Path("/proc/self/mountinfo")  # Linux only; elsewhere a folder counts 
 
 
 def file_system(folder: Path, mounts: str) -> str:
-    """The type of the file system that a folder is on, by the content of /proc/self/mountinfo; "" if that does not say.
+    """Return the type of the file system of a folder, by the content of /proc/self/mountinfo; "" if unknown.
 
     >>> file_system(Path("/store/a"), "36 35 98:0 / /store rw,noatime master:1 - nfs4 host:/export rw")
     'nfs4'
@@ -44,23 +43,23 @@ def file_system(folder: Path, mounts: str) -> str:
 
 
 def path_at(chosen: settings.Settings) -> Path:
-    """Where the database is, or will be once a class begins.
+    """Return where the database is, or will be once a class begins.
 
     Raises:
         ClassError: these settings allow none, in one sentence.
     """
-    if chosen.store.lower() == settings.OFF:
-        raise ClassError(503, "There are no classes here, since QUANTSCOPE_STORE is off; set it to a local folder.")
-    if "://" in chosen.store:
-        raise ClassError(503, "There are no classes here, since QUANTSCOPE_STORE is a URL; set it to a local folder.")
     folder = Path(os.path.expanduser(chosen.store)).resolve()
     kind = file_system(folder, _MOUNTS.read_text("utf-8", "replace") if _MOUNTS.exists() else "")
-    if kind in NETWORK or kind.startswith("fuse."):
-        raise ClassError(
-            503,
-            f"There are no classes here, since QUANTSCOPE_STORE is on a network file system ({kind}), where answers could "
-            "get lost; set it to a folder on a local disk.",
-        )
+    problem = ""
+    if chosen.store.lower() == settings.OFF:
+        problem = "is off; set it to a local folder"
+    elif "://" in chosen.store:
+        problem = "is a URL; set it to a local folder"
+    elif kind in NETWORK or kind.startswith("fuse."):
+        lost = "where answers could get lost; set it to a folder on a local disk"
+        problem = f"is on a network file system ({kind}), {lost}"
+    if problem:
+        raise ClassError(503, f"There are no classes here, since QUANTSCOPE_STORE {problem}.")
     return folder / NAME
 
 
@@ -87,7 +86,7 @@ def check() -> None:
 
 @functools.cache
 def current() -> ClassStore:
-    """The store of classes of this process.
+    """Return the store of classes of this process.
 
     Raises:
         ClassError: as `opened_at`.
@@ -110,14 +109,8 @@ def begin(visitor: str, plan: Sequence[Question]) -> tuple[str, str]:
     return current().begin(plan)
 
 
-async def keep_tidy() -> None:
-    """Delete classes that have ended, at once and then every hour."""
-    while True:
-        await asyncio.to_thread(_tidy)
-        await asyncio.sleep(3600)
-
-
-def _tidy() -> None:
+def tidy() -> None:
+    """Delete classes that have ended."""
     if (Path(os.path.expanduser(settings.current().store)) / NAME).exists():  # else no class has begun
         try:
             current().tidy()

@@ -57,7 +57,7 @@ class Question:
             )
 
     def shown(self) -> dict[str, object]:
-        """What students see before the answers are revealed."""
+        """Return what students see before the answers are revealed."""
         return {"prompt": self.prompt, "facts": self.facts, "fields": self.fields, "digits": self.digits}
 
     def read(self, text: str) -> str:
@@ -80,7 +80,7 @@ class Question:
         return f"{rounded.normalize() or Decimal():f}"
 
     def to_text(self) -> str:
-        """The question as it is stored."""
+        """Return the question as it is stored."""
         return as_json(asdict(self))
 
     @classmethod
@@ -91,7 +91,7 @@ class Question:
 
 
 def as_json(content: object) -> str:
-    """JSON without spaces, in which a letter of any alphabet stands for itself."""
+    """Write JSON without spaces, in which a letter of any alphabet stands for itself."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 

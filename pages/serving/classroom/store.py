@@ -56,7 +56,7 @@ def code_of(text: str) -> str:
 
 
 def viewing(secret: str) -> str:
-    """The key of the projector's link: it reads what the presenter's secret reads, and steers nothing."""
+    """Return the key of the projector's link, which reads as the presenter's secret does and steers nothing."""
     return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
 
@@ -106,9 +106,8 @@ class ClassStore:
             if browser and self._joined(db, code, browser):
                 return browser
             if self._count(db, "browsers", code) >= MOST_BROWSERS:
-                raise ClassError(
-                    503, f"This class is full: {MOST_BROWSERS:,} browsers have joined. Ask your teacher."
-                )
+                full = f"This class is full: {MOST_BROWSERS:,} browsers have joined. Ask your teacher."
+                raise ClassError(503, full)
             browser = secrets.token_urlsafe(12)
             db.execute("INSERT INTO browsers VALUES (?, ?)", (code, _digest(browser)))
         return browser
@@ -119,7 +118,9 @@ class ClassStore:
             self._check_joined(db, code, browser)
             self._find(db, code)
             now = self._current(db, code)
-            return now, self._answer(db, code, now.number, browser) if now else None
+            query = "SELECT typed FROM answers WHERE code = ? AND round = ? AND browser = ?"
+            row = now and db.execute(query, (code, now.number, _digest(browser))).fetchone()
+            return now, tuple(json.loads(row[0])) if row else None
 
     def answer(self, code: str, browser: str, number: int, typed: Sequence[str]) -> Round:
         """Count a browser's answer to a round, in place of an earlier one; return the round.
@@ -132,15 +133,13 @@ class ClassStore:
             self._touch(db, code)
             now = self._current(db, code)
             if now is None or now.number != number:
-                raise ClassError(
-                    409, "That question is over, so this answer was not counted; answer the one shown now."
-                )
+                over = "That question is over, so this answer was not counted; answer the one shown now."
+                raise ClassError(409, over)
             if now.phase != "open":
                 raise ClassError(409, f"The answers are {now.phase}, so this one was not counted.")
             if len(typed) != len(now.question.fields):
-                raise ClassError(
-                    400, f"The question asks for {len(now.question.fields)} numbers, not {len(typed)}."
-                )
+                asked = len(now.question.fields)
+                raise ClassError(400, f"The question asks for {asked} numbers, not {len(typed)}.")
             try:
                 values = [now.question.read(text) for text in typed]
             except QuantError as error:
@@ -185,9 +184,8 @@ class ClassStore:
             if now.phase == "revealed" and act != "reveal":
                 raise ClassError(409, "The answers are revealed; ask the question again for new ones.")
             phases: dict[str, Phase] = {"open": "open", "lock": "locked", "reveal": "revealed"}
-            db.execute(
-                "UPDATE rounds SET phase = ? WHERE code = ? AND round = ?", (phases[act], code, now.number)
-            )
+            query = "UPDATE rounds SET phase = ? WHERE code = ? AND round = ?"
+            db.execute(query, (phases[act], code, now.number))
 
     def look(self, code: str, secret: str, back: bool, number: int) -> None:
         """Show the previous or the next round on the projector; phones stay at the current one. ``number``: as for `ask`, of
@@ -205,7 +203,7 @@ class ClassStore:
             db.execute("UPDATE classes SET plan = ? WHERE code = ?", (_plan_text(plan), code))
 
     def plan(self, code: str, key: str) -> list[Question]:
-        """The questions that the class will be asked, in order, those that it was asked included."""
+        """Return the questions that the class will be asked, in order, those that it was asked included."""
         with self._transaction(READ) as db:
             self._find(db, code, key)
             (text,) = db.execute("SELECT plan FROM classes WHERE code = ?", (code,)).fetchone()
@@ -218,13 +216,13 @@ class ClassStore:
         self._forget()
 
     def board(self, code: str, key: str) -> Board:
-        """What presenter and projector see."""
+        """Return what presenter and projector see."""
         with self._transaction(READ) as db:
             last = self._find(db, code, key)
             (shown,) = db.execute("SELECT shown FROM classes WHERE code = ?", (code,)).fetchone()
             (first,) = db.execute("SELECT min(round) FROM rounds WHERE code = ?", (code,)).fetchone()
-            counts = self._count(db, "browsers", code), self._count(db, "answers", code, last)
-            return Board(*counts, self._current(db, code), shown, first or 0)
+            joined, answered = self._count(db, "browsers", code), self._count(db, "answers", code, last)
+            return Board(joined, answered, self._current(db, code), shown, first or 0)
 
     def tallies(self, code: str, key: str, number: int | None = None) -> list[Tally]:
         """Return the answers of every round, in order; with a number, only of that one and of earlier votes on its question."""
@@ -255,7 +253,7 @@ class ClassStore:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """All that happens in it happens or nothing, and it sees one moment."""
+        """Let all that happens in it happen or nothing, and see one moment."""
         with self._lock:
             try:
                 self._db.execute(begin)
@@ -278,7 +276,7 @@ class ClassStore:
             yield db
 
     def _meant(self, db: sqlite3.Connection, code: str, number: int | None, column: str = "last_round") -> bool:
-        """Whether a press was meant for the round that is there, and is not the one before it again."""
+        """Tell whether a press was meant for the round that is there, and is not the one before it again."""
         if number is None:
             return True
         there, steered = db.execute(f"SELECT {column}, steered FROM classes WHERE code = ?", (code,)).fetchone()
@@ -288,7 +286,7 @@ class ClassStore:
         return True
 
     def _find(self, db: sqlite3.Connection, code: str, key: str | None = None) -> int:
-        """The last round of a class that has not ended; with a key, only if that may read it."""
+        """Return the last round of a class that has not ended; with a key, only if that may read it."""
         row = db.execute("SELECT secret, began, touched, last_round FROM classes WHERE code = ?", (code,)).fetchone()
         now = self._now()
         if row is None or row[1] < now - LONGEST or row[2] < now - IDLE:
@@ -325,15 +323,9 @@ class ClassStore:
         return db.execute(query, (code, _digest(browser))).fetchone() is not None
 
     def _check_joined(self, db: sqlite3.Connection, code: str, browser: str) -> None:
-        """Comes first: whether there is a class with this code learns only who joins, which the limits count."""
+        """Check first: whether a class has this code learns only who joins, which the limits count."""
         if not self._joined(db, code, browser):
             raise ClassError(403, "This browser has not joined the class; reload the page to join.")
-
-    @staticmethod
-    def _answer(db: sqlite3.Connection, code: str, number: int, browser: str) -> tuple[str, ...] | None:
-        query = "SELECT typed FROM answers WHERE code = ? AND round = ? AND browser = ?"
-        row = db.execute(query, (code, number, _digest(browser))).fetchone()
-        return row and tuple(json.loads(row[0]))
 
     @staticmethod
     def _count(db: sqlite3.Connection, table: str, code: str, number: int | None = None) -> int:

@@ -44,7 +44,7 @@ class Affinity:
         await self.app(scope, receive, send_with_cookie)
 
     def _cookie(self, request: HTTPConnection) -> str | None:
-        """The cookie to set, None if the browser's is right."""
+        """Return the cookie to set, None if the browser's is right."""
         name, framed, _ = request.cookies.get(COOKIE, "").partition(FRAMED)
         if name == self.replica:
             return None

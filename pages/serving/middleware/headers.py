@@ -43,7 +43,7 @@ _HOST = re.compile(rb"[A-Za-z0-9.-]+(:[0-9]+)?|\[[0-9A-Fa-f:]+\](:[0-9]+)?")
 
 
 def content_security_policy(page: bytes = b"", host: bytes = b"") -> bytes:
-    """The policy of a page, which allows its own inline scripts and its own server, and no others.
+    """Return the policy of a page, which allows its own inline scripts and its own server, and no others.
 
     Args:
         page: the HTML, if the response is a page.

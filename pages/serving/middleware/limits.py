@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from streamlit import config
 from streamlit.runtime import get_instance
 
 from pages.serving.metrics import REFUSED
 from pages.serving.network import network
+from pages.serving.settings import upload_limit
 
 CLOSED = "/_stcore/metrics"  # Streamlit's own, open to everybody and costly to compute
 MAX_LINK = 2**16  # characters after the host; browsers and proxies accept little more
@@ -36,7 +36,7 @@ class Rate:
     _used: dict[str, tuple[float, float]] = field(default_factory=dict)  # address: how much, and when
 
     def allows(self, address: str, now: float | None = None) -> bool:
-        """Whether it may do so now; if so, this counts."""
+        """Tell whether it may do so now; if so, this counts."""
         now = time.monotonic() if now is None else now
         if len(self._used) >= _MOST_ADDRESSES:
             self._used = {other: last for other, last in self._used.items() if self._left(last, now)}
@@ -46,16 +46,9 @@ class Rate:
         return allowed
 
     def _left(self, last: tuple[float, float], now: float) -> float:
-        """How much of what was used then still counts."""
+        """Return how much of what was used then still counts."""
         used, then = last
         return max(0.0, used - (now - then) * self.per_second)
-
-
-@dataclass(eq=False)
-class _ArrivingUpload:
-    session: str
-    announced: int
-    received: int = 0
 
 
 @dataclass(eq=False)
@@ -73,13 +66,12 @@ class UploadLimits:
     total_mb: float
     idle: float = 30.0
     longest: float = 3600.0
-
-    def __post_init__(self) -> None:
-        self._arriving = set[_ArrivingUpload]()
+    _arriving: "set[_ArrivingUpload]" = field(default_factory=set, init=False)
 
     async def receive(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an upload on to ``app``, or respond with why not."""
-        upload = _ArrivingUpload(scope["path"].partition(ROUTE)[2].partition("/")[0], _announced(scope))
+        session = scope["path"].partition(ROUTE)[2].partition("/")[0]
+        upload = _ArrivingUpload(self, receive, session, _announced(scope))
         if not get_instance().is_active_session(upload.session):
             await app(scope, receive, send)  # which refuses it unread
             return
@@ -87,10 +79,10 @@ class UploadLimits:
         if not problem:
             self._arriving.add(upload)
             try:
-                await app(scope, bounded := _Bounded(self, upload, receive), send)
+                await app(scope, upload, send)
                 return
             except ClientDisconnect:
-                problem = bounded.problem
+                problem = upload.problem
             finally:
                 self._arriving.remove(upload)
         if problem:  # else the visitor has left
@@ -98,66 +90,61 @@ class UploadLimits:
             await PlainTextResponse(problem, 413, {"connection": "close"})(scope, receive, send)
 
     def held(self) -> int:
-        """Bytes of all files, including those that are arriving."""
+        """Return the bytes of all files, including those that are arriving."""
         return sum(_stored().values()) + sum(upload.received for upload in self._arriving)
 
-    def _too_much(self, upload: _ArrivingUpload) -> str:
-        """A sentence if the page or the server would hold too much with this file, else an empty text."""
+    def _too_much(self, upload: "_ArrivingUpload") -> str:
+        """Return a sentence if page or server would hold too much with this file, else an empty text."""
         others = sum(other.announced for other in self._arriving if other.session == upload.session)
         if _stored().get(upload.session, 0) + others + upload.announced > self.session_mb * MB:
             return f"One page may hold {self.session_mb:g} MB of files: remove one, or reload the page."
         return self.full(self.held() + upload.announced)
 
     def full(self, held: int) -> str:
-        """A sentence if the server can't hold so many bytes, else an empty text."""
-        if held <= self.total_mb * MB:
-            return ""
-        return (
-            "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
-        )
+        """Return a sentence if the server can't hold so many bytes, else an empty text."""
+        full = "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
+        return full if held > self.total_mb * MB else ""
 
 
-class _Bounded:
-    """``receive`` of a body that must keep arriving, and for which there must be room."""
+@dataclass(eq=False)
+class _ArrivingUpload:
+    """A file of ``announced`` bytes, and ``receive`` of it: it must keep arriving, and there must be room for it."""
 
-    def __init__(self, uploads: UploadLimits, upload: _ArrivingUpload, receive: Receive) -> None:
-        self._uploads, self._upload, self._receive = uploads, upload, receive
-        self._end, self._complete = time.monotonic() + uploads.longest, False
-        self.problem = ""
+    limits: UploadLimits
+    receive: Receive
+    session: str
+    announced: int
+    received: int = 0
+    complete: bool = False
+    problem: str = ""
+    began: float = field(default_factory=time.monotonic)
 
     async def __call__(self) -> Message:
-        if self._complete:  # what follows is the end of the connection, which may take long
-            return await self._receive()
-        left = min(self._uploads.idle, self._end - time.monotonic())
+        if self.complete:  # what follows is the end of the connection, which may take long
+            return await self.receive()
+        left = min(self.limits.idle, self.began + self.limits.longest - time.monotonic())
         try:
-            message = await asyncio.wait_for(self._receive(), left)
+            message = await asyncio.wait_for(self.receive(), left)
         except TimeoutError:
             self.problem = "The upload stalled or took too long: try again."
             return {"type": "http.disconnect"}
-        self._upload.received += len(message.get("body", b""))
-        self._upload.announced = max(self._upload.announced, self._upload.received)
-        self._complete = not message.get("more_body", False)
-        self.problem = self._uploads.full(self._uploads.held())
+        self.received += len(message.get("body", b""))
+        self.announced = max(self.announced, self.received)
+        self.complete = not message.get("more_body", False)
+        self.problem = self.limits.full(self.limits.held())
         return {"type": "http.disconnect"} if self.problem else message
 
 
 def _announced(scope: Scope) -> int:
-    """The length that a request announces; the limit of one file if it announces none or a malformed one."""
+    """Return the length that a request announces; the limit of one file if that is missing or malformed."""
     length = dict(scope["headers"]).get(b"content-length", b"")
-    return (
-        int(length)
-        if length.isdigit() and len(length) < 16
-        else int(config.get_option("server.maxUploadSize")) << 20
-    )
+    return int(length) if length.isdigit() and len(length) < 16 else upload_limit()
 
 
 def _stored() -> dict[str, int]:
-    """Bytes of the files that each session holds."""
-    storage = get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
-    return {
-        session: sum(len(file.data) for file in list(files.values()))
-        for session, files in list(storage.items())
-    }
+    """Return the bytes of the files that each session holds."""
+    storage = list(get_instance().uploaded_file_mgr.file_storage.items())  # type: ignore[attr-defined]
+    return {session: sum(len(file.data) for file in list(files.values())) for session, files in storage}
 
 
 class Limits:
@@ -204,7 +191,7 @@ class Limits:
 
 
 def _length(scope: Scope) -> int:
-    """Characters of a request's path and parameters."""
+    """Count the characters of a request's path and parameters."""
     parameters = scope["query_string"]
     return len(scope.get("raw_path") or scope["path"]) + len(parameters) + bool(parameters)
 

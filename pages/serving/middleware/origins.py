@@ -6,11 +6,11 @@ every visitor waits (Streamlit 1.67, server_util.is_url_from_allowed_origins).
 """
 
 import re
-from collections.abc import Iterable
 from ipaddress import AddressValueError, IPv6Address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
@@ -37,19 +37,19 @@ class HostPort(NamedTuple):
     port: int | None
 
 
-class Origin(NamedTuple):
+class WebOrigin(NamedTuple):
     """Where a page is from. The port is never None if the scheme is http or https."""
 
     scheme: str
     place: HostPort
 
     def is_at(self, place: HostPort) -> bool:
-        """Whether the page is from a host and port; without a port, from the default port of its own scheme."""
+        """Tell whether the page is from a host and port; without one, from its scheme's default port."""
         port = DEFAULT_PORTS.get(self.scheme)
         return port is not None and self.place == (place if place.port else place._replace(port=port))
 
 
-def origin_of(text: str) -> Origin | None:
+def origin_of(text: str) -> WebOrigin | None:
     """Return the origin that a header or setting names; None for ``null`` and all that is not exactly an origin.
 
     >>> origin_of("https://Example.org:443") == origin_of("https://example.org")
@@ -64,7 +64,7 @@ def origin_of(text: str) -> Origin | None:
     if found is None or place is None:
         return None
     port = place.port or DEFAULT_PORTS.get(found["scheme"])
-    return Origin(found["scheme"], place._replace(port=port))
+    return WebOrigin(found["scheme"], place._replace(port=port))
 
 
 def host_port_of(text: str) -> HostPort | None:
@@ -114,7 +114,7 @@ def _listed() -> list[str]:
 
 
 def own_address() -> HostPort | None:
-    """Where `browser.serverAddress` and `browser.serverPort` say that visitors find the app; None if nowhere."""
+    """Return where `browser.serverAddress` and `browser.serverPort` say that the app is; None if nowhere."""
     if not config.is_manually_set("browser.serverAddress"):  # its default is localhost
         return None
     address = str(config.get_option("browser.serverAddress")).strip()
@@ -126,9 +126,8 @@ def own_address() -> HostPort | None:
         except ValueError:
             return None
     place = host_port_of(address)
-    return place and (
-        place if place.port else place._replace(port=int(config.get_option("browser.serverPort")))
-    )
+    own_port = int(config.get_option("browser.serverPort"))
+    return place and place._replace(port=place.port or own_port)
 
 
 def refusal(origins: list[str], hosts: list[str]) -> str:
@@ -175,7 +174,8 @@ class Origins:
         if scope["type"] != "websocket" and not question:
             await self.app(scope, receive, send)
             return
-        problem = refusal(_values(scope, b"origin"), _values(scope, b"host"))
+        asked = Headers(scope=scope)
+        problem = refusal(asked.getlist("origin"), asked.getlist("host"))
         if question:
             await PlainTextResponse(problem, 403 if problem else 200)(scope, receive, send)
             return
@@ -191,8 +191,3 @@ class Origins:
             await PlainTextResponse(problem, 403)(scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
-    return [value.decode("latin-1") for each, value in headers if each == name]

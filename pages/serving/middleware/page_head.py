@@ -76,5 +76,5 @@ class Pages:
 
 
 def _is_streamlits(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a response is a page of Streamlit's; one that has a policy of its own is complete."""
+    """Tell whether a response is a page of Streamlit's; one that has a policy of its own is complete."""
     return (b"content-type", HTML) in headers and all(name != POLICY for name, _ in headers)

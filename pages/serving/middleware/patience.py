@@ -46,7 +46,7 @@ def open_all_files() -> None:
 
 
 def with_deadline(protocol: type[Any], seconds: float) -> type[Any]:
-    """A uvicorn protocol that closes a connection if its request does not arrive within ``seconds``."""
+    """Make a uvicorn protocol close a connection if its request does not arrive within ``seconds``."""
 
     class Deadline(protocol):  # type: ignore[misc]
         _deadline: asyncio.TimerHandle | None = None

@@ -5,6 +5,7 @@ since their programs run no scripts (the Open Graph protocol, ogp.me, and X's ca
 import html
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.types import Scope
@@ -22,40 +23,31 @@ ALTERNATIVE = "The four maps of a quantized image: original, codes, dequantized 
 
 
 async def picture(request: Request) -> FileResponse:
-    """The response of the route to the picture."""
+    """Return the response of the route to the picture."""
     return FileResponse(PICTURE, headers={"cache-control": "public, max-age=86400"})
 
 
 def tags(title: str, scope: Scope) -> bytes:
-    """The elements for the head of a page; without a picture if it is not known where visitors find the app.
+    """Return the elements for the head of a page; without a picture if the app's address is not known.
 
     Args:
         title: of the page.
         scope: of its request.
     """
     named = {"description": DESCRIPTION, "twitter:card": "summary_large_image"}
-    graph = {
-        "og:type": "website",
-        "og:site_name": "Quantscope",
-        "og:title": title,
-        "og:description": DESCRIPTION,
-    }
+    graph = {"type": "website", "site_name": "Quantscope", "title": title, "description": DESCRIPTION}
     at = _address(scope)
     if at:
-        width, height = SIZE
-        graph |= {"og:image": f"{at}/{NAME}", "og:image:alt": ALTERNATIVE}
-        graph |= {"og:image:width": f"{width}", "og:image:height": f"{height}"}
-    found = [("name", named), ("property", graph)]
-    return "".join(
-        f'<meta {kind}="{key}" content="{html.escape(text)}">'
-        for kind, each in found
-        for key, text in each.items()
-    ).encode()
+        width, height = map(str, SIZE)
+        graph |= {"image": f"{at}/{NAME}", "image:alt": ALTERNATIVE, "image:width": width, "image:height": height}
+    named_tags = [f'<meta name="{key}" content="{html.escape(text)}">' for key, text in named.items()]
+    graph_tags = [f'<meta property="og:{key}" content="{html.escape(text)}">' for key, text in graph.items()]
+    return "".join(named_tags + graph_tags).encode()
 
 
 def _address(scope: Scope) -> str:
-    """Where visitors find the app: at `browser.serverAddress`, if it is set, else where this request found it; else ""."""
-    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    """Return the app's address: `browser.serverAddress`, if set, else that of this request; else ""."""
+    hosts = Headers(scope=scope).getlist("host")
     place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
     if place is None:
         return ""

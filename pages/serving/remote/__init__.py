@@ -10,7 +10,7 @@ from pages.serving.remote.hosts import Hosts, parse_hosts
 
 @functools.cache
 def current() -> Client:
-    """The client of this process, which reads from the hosts of the settings.
+    """Return the client of this process, which reads from the hosts of the settings.
 
     Raises:
         SettingError: the setting can't be used.

@@ -34,7 +34,7 @@ class NotServed(NotFound):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpContent:
     """What a server sent.
 
     ``start``: where the bytes start in the file; ``total``: size of the file; ``identity``: changes with the file's
@@ -69,7 +69,7 @@ class Client:
         self._connections = Connections(resolver, connector, context or ssl.create_default_context())
         self._room = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
-    def part(self, url: Url, start: int, stop: int) -> Answer:
+    def part(self, url: Url, start: int, stop: int) -> HttpContent:
         """Return bytes of a file, fewer where it ends before ``stop``; a small file may come whole.
 
         Raises:
@@ -77,7 +77,7 @@ class Client:
         """
         with self._request(url, stop - start, {"Range": f"bytes={start}-{stop - 1}"}) as (answer, final):
             if answer.status == 416 and _EMPTY.fullmatch(answer.getheader("Content-Range", "")):
-                return Answer(memoryview(bytearray()), 0, 0, _identity(answer, 0), final)
+                return HttpContent(memoryview(bytearray()), 0, 0, _identity(answer, 0), final)
             if answer.status == 200:
                 whole = _length(answer)
                 if whole is None or whole > WHOLE:
@@ -85,16 +85,16 @@ class Client:
                         f"{final.host} does not send parts of a file, and this one is too large or of unknown size; "
                         "download the file and upload it here."
                     )
-                return Answer(_body(answer, whole, final), 0, whole, _identity(answer, whole), final)
+                return HttpContent(_body(answer, whole, final), 0, whole, _identity(answer, whole), final)
             _check_status(answer, final, 206)
             match = _RANGE.fullmatch(answer.getheader("Content-Range", ""))
             first, last, total = (int(n) for n in match.groups()) if match else (-1, -1, -1)
             if (first, last) != (start, min(stop, total) - 1):
                 raise QuantError(f"{final.host} sent different bytes than requested; try again later.")
             data = _body(answer, last + 1 - first, final)
-            return Answer(data, start, total, _identity(answer, total), final)
+            return HttpContent(data, start, total, _identity(answer, total), final)
 
-    def text(self, url: Url, limit: int) -> Answer:
+    def text(self, url: Url, limit: int) -> HttpContent:
         """Return a whole answer of at most ``limit`` bytes, such as a list of files.
 
         Raises:
@@ -107,13 +107,13 @@ class Client:
                 raise QuantError(f"{final.host} sent a list of {length:,} bytes; the limit is {limit:,}.")
             data = _body(answer, length, final, limit)
             more = re.search(r'<([^<>]*)>; *rel="next"', answer.getheader("Link", ""))
-            return Answer(data, 0, len(data), "", final, urljoin(str(final), more[1]) if more else "")
+            return HttpContent(data, 0, len(data), "", final, urljoin(str(final), more[1]) if more else "")
 
     @contextmanager
     def _request(
         self, url: Url, size: int, headers: dict[str, str]
     ) -> Iterator[tuple[http.client.HTTPResponse, Url]]:
-        """The answer to a request after all redirects; ``size``: of the body, which determines the time limit."""
+        """Yield the answer after all redirects; ``size``: of the body, which determines the time limit."""
         with self._room:
             seconds = ANSWER + size / SLOWEST
             for _ in range(MAX_REDIRECTS + 1):
@@ -142,7 +142,7 @@ class Client:
     def _answer(
         self, url: Url, headers: dict[str, str], seconds: float
     ) -> Iterator[http.client.HTTPResponse]:
-        """The answer to one request. The connection is used again if its body was read to the end."""
+        """Yield the answer to one request. The connection is used again if its body was read to the end."""
         if not self.hosts.reaches(url.host):
             raise QuantError(
                 f"{url.host} is not one of the hosts that this server may read from; upload the files instead."
@@ -203,7 +203,7 @@ def _check_status(answer: http.client.HTTPResponse, url: Url, wanted: int) -> No
 
 
 def _body(answer: http.client.HTTPResponse, size: int | None, url: Url, limit: int = 0) -> memoryview:
-    """The body of an answer, which must have ``size`` bytes; None: at most ``limit``."""
+    """Return the body of an answer, which must have ``size`` bytes; None: at most ``limit``."""
     if answer.getheader("Content-Encoding", "identity").lower() != "identity":
         raise QuantError(
             f"{url.host} sent compressed content, which was not requested; upload the files instead."
@@ -232,7 +232,7 @@ def _identity(answer: http.client.HTTPResponse, total: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Why a connection failed, in words; what a server sent is not repeated."""
+    """Say why a connection failed, in words; what a server sent is not repeated."""
     if isinstance(error, TimeoutError):
         return "it takes too long"
     if isinstance(error, socket.gaierror):

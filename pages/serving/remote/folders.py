@@ -54,7 +54,7 @@ class UrlFolder(PinnedFolder):
         self._url, self._name = url, name
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """As `Folder.present`; each file is requested.
+        """Do as `Folder.present`; each file is requested.
 
         Raises:
             QuantError: there are more than `MAX_ASKED`, or the host does not answer.
@@ -114,11 +114,11 @@ class ListedFolder(PinnedFolder):
 
     @abstractmethod
     def _files(self) -> Iterable[tuple[str, int]]:
-        """Paths and sizes of the files."""
+        """Yield paths and sizes of the files."""
 
     @abstractmethod
     def _file(self, name: str) -> Url:
-        """The address of a file."""
+        """Return the address of a file."""
 
 
 class HubFolder(ListedFolder):

@@ -107,11 +107,11 @@ class Hosts:
     delivery: frozenset[str] = frozenset()
 
     def schemes(self) -> list[str]:
-        """The schemes of addresses that visitors may open."""
+        """Return the schemes of addresses that visitors may open."""
         return [s for s, on in zip(SCHEMES, (self.https, self.hub, self.buckets), strict=True) if on]
 
     def reaches(self, host: Host) -> bool:
-        """Whether anything may be read from a host, if only after a redirect."""
+        """Tell whether anything may be read from a host, if only after a redirect."""
         if host in self.https or host in (self.hub, self.buckets) or str(host) in self.delivery:
             return True
         parents = (host.name.split(".", n)[-1] for n in range(1, host.name.count(".") + 1))

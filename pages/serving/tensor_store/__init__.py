@@ -18,4 +18,4 @@ Several processes may use one folder without waiting for each other:
 """
 
 from pages.serving.tensor_store.record import LEAST, StoreLimits
-from pages.serving.tensor_store.store import TensorStore, current, keep_tidy, opened_at, visitor_of
+from pages.serving.tensor_store.store import TensorStore, current, opened_at, tidy, visitor_of

@@ -59,7 +59,7 @@ class SharedFolder:
         return contents
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file now."""
+        """Tell whether there is such a file now."""
         self._fs.invalidate_cache()
         return bool(self._fs.exists(self._path(name)))
 

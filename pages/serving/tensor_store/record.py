@@ -24,22 +24,22 @@ def new_address() -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` has the form that `new_address` returns, and so can't lead out of the folder."""
+    """Tell whether ``text`` has the form that `new_address` returns, and so can't lead out of the folder."""
     return _ADDRESS.fullmatch(text) is not None
 
 
 def content_name(address: str) -> str:
-    """Name of the file with the tensor."""
+    """Return the name of the file with the tensor."""
     return address + _CONTENT
 
 
 def record_name(address: str) -> str:
-    """Name of the file with the record."""
+    """Return the name of the file with the record."""
     return address + _RECORD
 
 
 def address_in(name: str) -> str | None:
-    """The address in the name of a content or record file; None for other names."""
+    """Return the address in the name of a content or record file; None for other names."""
     address = name.removesuffix(_CONTENT).removesuffix(_RECORD)
     return address if is_address(address) and address != name else None
 
@@ -75,11 +75,11 @@ class TensorRecord:
         return None
 
     def is_from_the_future(self, now: float) -> bool:
-        """Whether its date can't be right, even if the clocks of two machines differ by a day: it would never be too old."""
+        """Tell whether its date is wrong even if clocks differ by a day: it would never be too old."""
         return self.shared > now + _CLOCKS_DIFFER
 
     def last_used(self, now: float) -> float:
-        """When the tensor was last opened, as far as is known: a date in the future says nothing."""
+        """Return when the tensor was last opened, as far as is known: a date in the future says nothing."""
         return self.opened if self.opened <= now + _CLOCKS_DIFFER else self.shared
 
 
@@ -93,17 +93,17 @@ class StoreLimits:
 
 
 def counted(size: int) -> int:
-    """The bytes that a tensor's file of ``size`` bytes counts as."""
+    """Return the bytes that a tensor's file of ``size`` bytes counts as."""
     return max(size, LEAST)
 
 
 def note(visitor: str, size: int, now: float) -> str:
-    """Name of the file that notes how much a visitor shares."""
+    """Return the name of the file that notes how much a visitor shares."""
     return f"{_day(now)}.{visitor}.{counted(size)}.{secrets.token_hex(8)}.shared"
 
 
 def shared_today(sizes: dict[str, int], visitor: str, now: float) -> int:
-    """How many bytes a visitor has shared today, by the notes among these files."""
+    """Count the bytes that a visitor has shared today, by the notes among these files."""
     notes = filter(None, map(_NOTE.fullmatch, sizes))
     return sum(int(found[3]) for found in notes if (found[1], found[2]) == (_day(now), visitor))
 

@@ -1,6 +1,5 @@
 """Sharing tensors, and opening shared ones."""
 
-import asyncio
 import functools
 import hashlib
 import logging
@@ -89,9 +88,8 @@ class TensorStore:
                 "send the file."
             )
         with self._sharing, _answered("can't be stored now", "try again later, or send the file."):
-            return self._write(
-                safetensors.numpy.save({"x": np.asarray(x, dtype="<f4", order="C")}), visitor, new_address()
-            )
+            content = safetensors.numpy.save({"x": np.asarray(x, dtype="<f4", order="C")})
+            return self._write(content, visitor)
 
     def open(self, address: str, limit: int) -> Float32Array:
         """Return a shared tensor; never modify it.
@@ -134,9 +132,9 @@ class TensorStore:
         except Exception as error:  # each file system has its own
             LOG.error("Old shared tensors can't be deleted: %s", one_line(error))
 
-    def _write(self, content: bytes, visitor: str, address: str) -> str:
-        """Note, count, make room, and only then write."""
-        now = self._now()
+    def _write(self, content: bytes, visitor: str) -> str:
+        """Note, count, make room, and only then write; return the address."""
+        now, address = self._now(), new_address()
         noted = note(visitor, len(content), now)
         try:
             self._folder.write(noted, b"")
@@ -161,7 +159,7 @@ class TensorStore:
         return address
 
     def _record(self, address: str, limit: int) -> TensorRecord:
-        """The record of a tensor that may be opened."""
+        """Return the record of a tensor that may be opened."""
         try:
             record = TensorRecord.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
         except FileNotFoundError:
@@ -232,7 +230,7 @@ def _answered(problem: str, advice: str) -> Iterator[None]:
 
 
 def described(url: str) -> str:
-    """Where a folder is, to end a sentence, without details that only the administrator may know."""
+    """Say where a folder is, to end a sentence, without details that only the administrator may know."""
     parts = urlsplit(url.rpartition("::")[2])
     if parts.scheme == "memory":
         return "in this server's memory, until it restarts"
@@ -242,7 +240,7 @@ def described(url: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception as one line, without the addresses of tensors, which only their visitors may know."""
+    """Write an exception as one line, without addresses of tensors, which only their visitors may know."""
     text = re.sub(r"[0-9a-f]{32}", "…", " ".join(str(error).split()))
     return f"{type(error).__name__}: {text[:300]}"
 
@@ -281,7 +279,7 @@ def opened_at(chosen: settings.Settings) -> TensorStore | None:
 
 @functools.cache
 def current() -> TensorStore | None:
-    """The store of this process; None if sharing is off.
+    """Return the store of this process; None if sharing is off.
 
     Raises:
         SettingError: as `opened_at`.
@@ -289,9 +287,8 @@ def current() -> TensorStore | None:
     return opened_at(settings.current())
 
 
-async def keep_tidy() -> None:
-    """Delete old tensors at once and then every hour, even if nobody shares or opens any."""
+def tidy() -> None:
+    """Delete old tensors of this process's store."""
     store = current()
-    while store is not None:
-        await asyncio.to_thread(store.tidy)
-        await asyncio.sleep(3600)
+    if store is not None:
+        store.tidy()

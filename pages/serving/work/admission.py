@@ -32,7 +32,7 @@ class WorkKind(IntEnum):
 
 
 @dataclass(eq=False)
-class Place:
+class LanePlace:
     """A place in a lane, for work that needs ``need`` bytes.
 
     ``number``: order of arrival; ``bytes``: what it takes of the lane's; ``tensors``: keys of the tensors in use.
@@ -51,21 +51,21 @@ class Lane:
 
     def __init__(self, budget: int, at_once: int) -> None:
         self.budget, self.at_once = budget, at_once
-        self.waiting: list[Place] = []
-        self.working: list[Place] = []
+        self.waiting: list[LanePlace] = []
+        self.working: list[LanePlace] = []
 
     @property
     def used(self) -> int:
         """Bytes of the work admitted."""
         return sum(place.bytes for place in self.working)
 
-    def admits(self, place: Place) -> bool:
-        """Whether a waiting place is next and fits."""
+    def admits(self, place: LanePlace) -> bool:
+        """Tell whether a waiting place is next and fits."""
         fits = self.used + place.bytes <= self.budget and len(self.working) < self.at_once
         return fits and all(place.number <= other.number for other in self.waiting)
 
-    def before(self, place: Place) -> int:
-        """How many have been admitted or arrived earlier."""
+    def before(self, place: LanePlace) -> int:
+        """Count how many have been admitted or arrived earlier."""
         return len(self.working) + sum(other.number < place.number for other in self.waiting)
 
 
@@ -78,6 +78,7 @@ class Gate:
 
     Attributes:
         budget: bytes that all work together may take.
+        numbers: the next ones in the order of arrival.
         on_change: called, outside the lock, after a place was taken or given back.
     """
 
@@ -85,7 +86,7 @@ class Gate:
         self.budget = budget
         self.on_change: list[Callable[[], None]] = []
         self._changed = threading.Condition()
-        self._numbers = itertools.count()
+        self.numbers = itertools.count()
         share = budget // 16
         self._small = share // 4  # the most bytes that small work needs
         # One core is left to everybody else. On two cores, twelve large tensors took 27.5 s two at a time and 30.3 s one
@@ -98,16 +99,12 @@ class Gate:
         }
 
     def kind(self, need: int, long: bool = False) -> WorkKind:
-        """The lane for work that needs this many bytes."""
+        """Return the lane for work that needs this many bytes."""
         if need > self._small:
             return WorkKind.LARGE
         return WorkKind.LONG if long else WorkKind.SMALL
 
-    def number(self) -> int:
-        """The next number in the order of arrival."""
-        return next(self._numbers)
-
-    def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> Place | None:
+    def admit(self, kind: WorkKind, need: int, number: int, tell: Tell, useless: Useless) -> LanePlace | None:
         """Wait for a place, and return it; None if the work became useless, for example because another run did it.
 
         Args:
@@ -115,7 +112,7 @@ class Gate:
             useless: whether the work is no longer needed.
         """
         lane = self._lanes[kind]
-        place = Place(kind, number, need, min(need, lane.budget))
+        place = LanePlace(kind, number, need, min(need, lane.budget))
         with self._changed:
             lane.waiting.append(place)
         try:
@@ -137,7 +134,7 @@ class Gate:
         self._call_on_change()
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: LanePlace) -> None:
         """Give a place back."""
         with self._changed:
             self._lanes[place.kind].working.remove(place)
@@ -148,8 +145,8 @@ class Gate:
         for changed in self.on_change:
             changed()
 
-    def others_wait(self, place: Place) -> bool:
-        """Whether anybody waits in the lane of a place."""
+    def others_wait(self, place: LanePlace) -> bool:
+        """Tell whether anybody waits in the lane of a place."""
         with self._changed:
             return bool(self._lanes[place.kind].waiting)
 
@@ -166,17 +163,17 @@ class Gate:
             return sum(lane.used for lane in self._lanes.values())
 
     def largest(self) -> int:
-        """Bytes that one visitor's work may take."""
+        """Return the bytes that one visitor's work may take."""
         return self._lanes[WorkKind.LARGE].budget
 
     def idle_bytes(self) -> int:
-        """Bytes of the large lane that no work has taken."""
+        """Return the bytes of the large lane that no work has taken."""
         with self._changed:
             lane = self._lanes[WorkKind.LARGE]
             return lane.budget - lane.used
 
     def in_work(self) -> dict[str, int]:
-        """The tensors in work -> bytes of the places that use them."""
+        """Return the tensors in work -> bytes of the places that use them."""
         found: dict[str, int] = {}
         with self._changed:
             for place in self._lanes[WorkKind.LARGE].working:
@@ -195,7 +192,7 @@ class Turn:
     """
 
     def __init__(self, gate: Gate, tell: Tell) -> None:
-        self.place: Place | None = None
+        self.place: LanePlace | None = None
         self._gate, self._tell = gate, tell
         self._number: int | None = None
 
@@ -211,7 +208,7 @@ class Turn:
         kind, held = self._gate.kind(need, long), self.place
         if held is None or held.kind < kind or held.need < need:
             if self._number is None:
-                self._number = self._gate.number()
+                self._number = next(self._gate.numbers)
             if held is not None:
                 kind, need = max(kind, held.kind), max(need, held.need)
             self._leave()
@@ -221,11 +218,9 @@ class Turn:
         return self.place is not None
 
     def overstays(self, seconds: float) -> bool:
-        """Whether the place has been held this long while others wait for theirs."""
+        """Tell whether the place has been held this long while others wait for theirs."""
         place = self.place
-        return (
-            place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
-        )
+        return place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
 
     def let_others(self, seconds: float) -> None:
         """If the place `overstays`, give it back and wait for it again.
@@ -234,7 +229,7 @@ class Turn:
         """
         if self.overstays(seconds):
             with self.without_place():
-                self._number = self._gate.number()
+                self._number = next(self._gate.numbers)
 
     @contextmanager
     def without_place(self) -> Iterator[None]:

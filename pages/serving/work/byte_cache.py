@@ -19,7 +19,7 @@ _LEAVES = (str, bytes, int, float, complex, bool, type(None), type)
 
 
 def storages(value: Any) -> dict[int, int]:
-    """The pieces of memory that a result refers to: address -> bytes; all other objects together are one piece."""
+    """Return a result's pieces of memory: address -> bytes; all other objects together are one piece."""
     found, others = dict[int, int](), 0
     seen: set[int] = set()
     left = [value]
@@ -42,14 +42,14 @@ def storages(value: Any) -> dict[int, int]:
 
 
 def _whole(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory of a view."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a container or a record contains; nothing for a function or a module."""
+    """Yield what a container or a record contains; nothing for a function or a module."""
     if isinstance(value, _LEAVES):
         return
     if isinstance(value, Mapping):
@@ -109,7 +109,7 @@ class ByteCache:
         make: Callable[[], Any],
         admit: Callable[[Callable[[], bool]], bool] = lambda useless: True,
         check: Callable[[], None] = lambda: None,
-        size: int | None = None,
+        size: int | Callable[[Any], int] | None = None,
     ) -> Any:
         """Return the result, computed by ``make`` unless it is known or another thread is computing it.
 
@@ -119,7 +119,7 @@ class ByteCache:
             tensor, what: the key.
             admit: waits until ``make`` may run, and returns True; or returns False once its argument returns True.
             check: called while another thread computes the result; what it raises ends the wait.
-            size: bytes of the result, if counting them would take longer than it is worth.
+            size: bytes of the result, or what tells them, if counting them would take longer than it is worth.
         """
         key = tensor, what
         while True:
@@ -136,7 +136,8 @@ class ByteCache:
                 break
         try:
             value = make()
-            self._put(key, value, storages(value) if size is None else {id(value): size})
+            known = size(value) if callable(size) else size
+            self._put(key, value, storages(value) if known is None else {id(value): known})
         finally:
             with self._changed:
                 self._computing.discard(key)
@@ -163,7 +164,7 @@ class ByteCache:
             self._groups.clear()
 
     def _pending(self, key: tuple[str, str]) -> bool:
-        """Whether a result is known, or being computed."""
+        """Tell whether a result is known, or being computed."""
         with self._changed:
             group = self._groups.get(key[0])
             return key in self._computing or (group is not None and key[1] in group.entries)
@@ -177,7 +178,7 @@ class ByteCache:
             return True
 
     def _find(self, key: tuple[str, str]) -> Entry | None:
-        """A known result, which becomes the most recently used."""
+        """Return a known result, which becomes the most recently used."""
         group = self._groups.get(key[0])
         if group is None or key[1] not in group.entries:
             return None

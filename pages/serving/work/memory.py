@@ -11,7 +11,7 @@ _UNLIMITED = 2**60
 
 
 def usable(root: Path = Path("/")) -> int:
-    """Bytes of memory that this process may use.
+    """Return the bytes of memory that this process may use.
 
     Args:
         root: the folder with proc and sys.
@@ -31,7 +31,7 @@ def give_back() -> None:
 
 
 def _limits(root: Path) -> list[int]:
-    """The limits of the process's control groups (versions 2 and 1), and of their parents."""
+    """Return the limits of the process's control groups (versions 2 and 1), and of their parents."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # not on Linux
@@ -47,7 +47,7 @@ def _limits(root: Path) -> list[int]:
 
 
 def _upward(mount: Path, group: str, name: str) -> list[int]:
-    """The limits of a group and of all its parents.
+    """Return the limits of a group and of all its parents.
 
     A container often sees its own group as the mount's root, under a path that exists only on the host.
     """

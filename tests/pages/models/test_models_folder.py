@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from checkpoint_cases import case
 
-from pages.models.opening import found
-from pages.models.opening.found import checkpoints_in
 from pages.serving import models_folder
-from pages.serving.models_folder import confined
+from pages.serving.models_folder import checkpoints_in, confined
 from pages.serving.settings import SettingError, Settings
 from quantcore.checkpoints import LocalFolder, open_checkpoint
 from quantcore.errors import QuantError
@@ -305,7 +303,7 @@ def test_the_walk_is_bounded(root, monkeypatch):
     assert len(checkpoints_in(root)) == 32
     for name, limit in (("MOST", 5), ("MAX_SEEN", 40), ("MAX_DEPTH", 1), ("MAX_SECONDS", 0)):
         with monkeypatch.context() as patch:
-            patch.setattr(found, name, limit)
+            patch.setattr(models_folder, name, limit)
             checkpoints_in.clear()
             assert len(checkpoints_in(root)) <= 5
     checkpoints_in.clear()

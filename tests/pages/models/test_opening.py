@@ -11,8 +11,8 @@ from places import MAIN
 from streamlit.testing.v1 import AppTest
 
 from pages.models.opening import files, opened
-from pages.models.opening.addresses import location_of
 from pages.models.opening.files import CheckpointFile
+from pages.models.opening.opened import location_of
 from pages.serving import remote
 from quantcore.checkpoints import EXAMPLES, MemoryFolder, open_checkpoint
 from quantcore.errors import QuantError

@@ -320,11 +320,11 @@ def test_upkeep_deletes_what_an_ended_process_left(tmp_path, monkeypatch):
     chosen = settings.Settings(store=str(tmp_path / "store"))
     monkeypatch.setattr(settings, "current", lambda: chosen)
     monkeypatch.setattr(place, "current", lambda: place.opened_at(chosen))
-    place._tidy()
+    place.tidy()
     assert not (tmp_path / "store").exists()
     long_ago = ClassStore(tmp_path / "store" / place.NAME, lambda: 1_000_000_000.0)
     code, _ = long_ago.begin()
-    place._tidy()
+    place.tidy()
     refused(404, long_ago.join, code)
 
 
