@@ -11,7 +11,7 @@ from pages.learn import frame, material, views
 from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.granularity import block_name
 from quantcore.numerics import decimal
 from quantcore.prediction import grade
@@ -27,7 +27,7 @@ def next_seed() -> None:
 
 
 def question(
-    tensor: Tensor, result: qc.Quantized, step: str, row: int
+    tensor: PageTensor, result: qc.Quantized, step: str, row: int
 ) -> tuple[list[tuple[int, ...]], list[str], list[tuple[int, ...]]]:
     """Return the elements or blocks asked for, the name of each, and an element of the row for each."""
     shape = tensor.shape or (1,)

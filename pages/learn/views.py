@@ -19,7 +19,7 @@ from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.large import is_large
 from pages.shared.state import selection
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
 from quantcore import tensors
 from quantcore.analysis import View, element
@@ -30,18 +30,18 @@ BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
-def own(key: str, values: Any) -> Tensor:
+def own(key: str, values: Any) -> PageTensor:
     """A lesson's own small tensor; ``key`` identifies its content."""
     x = np.asarray(values, np.float32)
-    return Tensor(f"lesson {key}", key, x.shape, lambda: x)
+    return PageTensor(f"lesson {key}", key, x.shape, lambda: x)
 
 
-def generated(spec: tensors.Generated) -> Tensor:
+def generated(spec: tensors.Generated) -> PageTensor:
     """A lesson's own tensor by distribution and seed."""
-    return Tensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
+    return PageTensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
 
 
-def yours() -> tuple[Tensor, qc.Scheme] | None:
+def yours() -> tuple[PageTensor, qc.Scheme] | None:
     """The visitor's tensor and scheme; None if one is missing, which a message then explains."""
     chosen = selection.get()
     for problem in chosen.problems:
@@ -67,7 +67,7 @@ def for_maps(words: float = 3) -> tuple[float, float]:
 
 def explore(
     name: str,
-    tensor: Tensor,
+    tensor: PageTensor,
     scheme: qc.Scheme,
     words: DeltaGenerator,
     picture: DeltaGenerator,
@@ -111,7 +111,7 @@ def explore(
 
 
 def draw_maps(
-    key: str, tensor: Tensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
+    key: str, tensor: PageTensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click writes the element to the key ``pick_into``."""
     view = View()

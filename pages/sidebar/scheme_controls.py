@@ -8,7 +8,7 @@ import streamlit as st
 import quantcore as qc
 from pages.shared.computing import cache
 from pages.shared.state import choice
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import format_controls, range_controls
 from pages.sidebar.format_controls import FITTED, INTEGERS
 from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
@@ -28,7 +28,7 @@ _OVERFLOW_HELP = (
 _NARROW_HELP = "Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits."
 
 
-def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
+def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
     """Draw the controls for a tensor of ``shape`` and return the scheme.
 
     Args:

@@ -12,7 +12,7 @@ import quantcore as qc
 from pages.shared import messages, tables
 from pages.shared.computing import cache
 from pages.shared.state import choice
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.formats import METHODS, about
 from quantcore.numerics import WORDS, rounding
 
@@ -33,7 +33,7 @@ KEYS = set(DEFAULTS)
 AXES = {"fraction": "value / max", "value": "value", "logarithmic": "logarithmic"}  # option -> what is shown
 
 
-def fitted(tensor: Tensor | None) -> qc.CodebookFormat:
+def fitted(tensor: PageTensor | None) -> qc.CodebookFormat:
     """Draw the options of the fitted codebook and return it, fitted to the tensor with scale 1.
 
     Raises:

@@ -9,7 +9,7 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import messages
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import View
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 
 
-def code(tensor: Tensor, result: qc.Quantized) -> None:
+def code(tensor: PageTensor, result: qc.Quantized) -> None:
     """Draw the scripts that reproduce the result."""
     if result.scheme.convention.name != qc.TEXTBOOK.name:
         _library(tensor, result)
@@ -36,7 +36,7 @@ def code(tensor: Tensor, result: qc.Quantized) -> None:
     st.caption("Each script rebuilds this tensor and checks the codes.")
 
 
-def _library(tensor: Tensor, result: qc.Quantized) -> None:
+def _library(tensor: PageTensor, result: qc.Quantized) -> None:
     """Draw the script that uses the library's own API, or the reason why there is none."""
     convention = result.scheme.convention
     script, problem = cache.cached(
@@ -63,7 +63,7 @@ def _library(tensor: Tensor, result: qc.Quantized) -> None:
         st.caption(f"The tests run the script of every preset with {name}.")
 
 
-def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+def downloads(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None:
     """Draw the download buttons."""
     st.markdown("**Tensors**: x, codes, scale, zero_point, dequantized")
     with st.container(horizontal=True):
@@ -100,7 +100,7 @@ def downloads(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
             )
 
 
-def _onnx(tensor: Tensor, result: qc.Quantized) -> None:
+def _onnx(tensor: PageTensor, result: qc.Quantized) -> None:
     st.markdown("**Model**: x → QuantizeLinear → codes → DequantizeLinear → dequantized")
     data, problem = cache.cached(
         tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result)), needs.ONNX
@@ -122,7 +122,7 @@ def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _written(tensor: Tensor, scheme: qc.Scheme, write: Callable[[qc.Quantized], T]) -> T:
+def _written(tensor: PageTensor, scheme: qc.Scheme, write: Callable[[qc.Quantized], T]) -> T:
     """The content of a file, made only when it is downloaded: until then the button must not hold the result."""
     with cache.turn_of(tensor, needs.EXPORT):
         return write(cache.result(tensor, scheme))

@@ -11,7 +11,7 @@ from pages.maps import four_maps
 from pages.shared import lesson_plan, messages
 from pages.shared.computing import cache
 from pages.shared.state import link
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
 from quantcore.diagnosis import KINDS, MAX_BOXES, Box
 from quantcore.tensors import Generated
@@ -50,13 +50,13 @@ def reserve() -> DeltaGenerator:
     )
 
 
-def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
+def shown(tensor: PageTensor, scheme: qc.Scheme) -> tuple[Box, ...]:
     """The boxes to outline: those of the finding shown for this tensor and scheme."""
     last = st.session_state.get(_SHOWN)
     return cast(tuple[Box, ...], last[3]) if last and last[:2] == (tensor.key, str(scheme)) else ()
 
 
-def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
+def draw(place: DeltaGenerator, tensor: PageTensor, result: qc.Quantized, report: qc.Report) -> None:
     """Draw the first finding, and a popover with all findings."""
     found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
@@ -70,7 +70,7 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
             sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
 
 
-def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
+def _all(tensor: PageTensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
     """Draw the popover with all findings in full, if it is open; the first one's buttons are above the maps."""
     label = f"All {len(found)}" if len(found) > 1 else "More"
     popover = st.popover(label, type="tertiary", key=_ALL, on_change="rerun")
@@ -87,7 +87,9 @@ def _sentence(finding: qc.Finding) -> str:
     return f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]"
 
 
-def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
+def _one(
+    tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator
+) -> None:
     """Draw the sentence in ``place`` and its buttons here."""
     place.markdown(_sentence(finding))
     if finding.boxes:
@@ -121,7 +123,7 @@ def _outlined(finding: qc.Finding) -> str:
     return f"Outline the {what} and show the arithmetic of the first"
 
 
-def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
+def _show(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
     """Outline the boxes and choose the first element of the first one (a callback)."""
     st.session_state[_SHOWN] = (tensor.key, str(scheme), finding.sentence, finding.boxes)
     first = tuple(start for start, _ in finding.boxes[0])

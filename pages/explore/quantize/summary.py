@@ -15,7 +15,7 @@ import quantcore as qc
 from pages.shared import charts
 from pages.shared.state import mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
-from pages.shared.state.selection import Current, Tensor
+from pages.shared.state.selection import Current, PageTensor
 from pages.sidebar import scheme_state
 from quantcore.granularity import block_name
 from quantcore.scheme import storage
@@ -76,7 +76,7 @@ def _written(pattern: str, value: float) -> str:
     return "not defined" if math.isnan(value) else pattern.format(value)
 
 
-def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
+def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
     """The key figures of a result, as data."""
     stored = storage(scheme, tensor.shape)
     bits = stored.bits_per_element
@@ -113,7 +113,7 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
 
 def draw(
     place: DeltaGenerator,
-    tensor: Tensor,
+    tensor: PageTensor,
     result: qc.Quantized,
     report: qc.Report,
     trace: qc.Trace,

@@ -18,7 +18,7 @@ from pages.shared import charts, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import choice
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import figures
 from quantcore.analysis import View
 
@@ -27,7 +27,7 @@ KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
-def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
+def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
         partial(arithmetic.draw, shown),
@@ -43,7 +43,7 @@ def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: Element
                 content()
 
 
-def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
+def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
     left, right = st.columns([1, 3])
     log = left.toggle(
         "Log counts",
@@ -63,7 +63,7 @@ def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) 
     charts.draw(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
 
 
-def _scales(tensor: Tensor, result: qc.Quantized) -> None:
+def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
     if result.scale.numel() > 1:  # of one scale, a chart says nothing that the table does not
         make = partial(figures.scales, result, theme=theme())
         charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
@@ -96,7 +96,7 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+def _numbers(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None:
     if view is None:
         return
     data = cache.drawn(tensor, result.scheme, view)

@@ -13,7 +13,7 @@ from pages.explore.ranges import range_slider
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import figures
 from quantcore.analysis import elements_of
 from quantcore.diagnosis import Box
@@ -73,7 +73,7 @@ def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
     return (block_bounds(result.blocked_shape, result.block, block),)
 
 
-def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
+def marks(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
     """The range found by the scheme's own range setting, then those of every method; each is computed once."""
     plain, need = _without_range(scheme), needs.of(scheme, tensor.shape)
     every = lambda: qc.range_marks(cache.values(tensor), scheme, block)  # noqa: E731
@@ -84,14 +84,14 @@ def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark
     return (*cache.cached_small(tensor, f"range mark {scheme} {block}", own, need), *others)
 
 
-def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
+def curve(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
     """The error as a function of the range."""
     make = lambda: qc.range_curve(cache.values(tensor), scheme, block)  # noqa: E731
     need = needs.of(scheme, tensor.shape)
     return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make, need)
 
 
-def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
+def histogram(tensor: PageTensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
     """Counts and edges of the elements of the block."""
 
     def make() -> tuple[np.ndarray, np.ndarray]:
@@ -161,7 +161,7 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     )
 
 
-def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
+def notes(tensor: PageTensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
     """Explain what the numbers are measured on, and what does not apply."""
     sentences = []
     if error.blocks > 1:
@@ -219,7 +219,7 @@ def _read(typed: str, grid: tuple[int, ...]) -> Block:
 
 
 def trials(
-    tensor: Tensor,
+    tensor: PageTensor,
     result: qc.Quantized,
     block: tuple[int, ...] | None,
     bins: tuple[np.ndarray, np.ndarray],

@@ -29,7 +29,7 @@ _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 
 
-class Opened(NamedTuple):
+class ClassAccess(NamedTuple):
     """A class that is open: its code, and the presenter's secret or the projector's key."""
 
     code: str
@@ -37,7 +37,7 @@ class Opened(NamedTuple):
     steers: bool
 
 
-def opened() -> Opened | None:
+def opened() -> ClassAccess | None:
     """The class that the address names, or the one that this session presents, which is put into the address again."""
     text = st.query_params.get(link.PROJECTOR)
     if text is not None:
@@ -50,9 +50,9 @@ def opened() -> Opened | None:
     return _read(text, True)
 
 
-def _read(text: str, steers: bool) -> Opened:
+def _read(text: str, steers: bool) -> ClassAccess:
     code, _, key = text[:100].partition(".")
-    return Opened(classroom.code_of(code), key, steers)
+    return ClassAccess(classroom.code_of(code), key, steers)
 
 
 def begin() -> None:
@@ -66,7 +66,7 @@ def begin() -> None:
     press(do)
 
 
-def end(mine: Opened) -> None:
+def end(mine: ClassAccess) -> None:
     """End the class (a callback)."""
 
     def do() -> None:
@@ -102,7 +102,9 @@ def address() -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
 
 
-def forward(mine: Opened, board: Board, chosen: Question | None) -> tuple[str, Callable[[], object] | None]:
+def forward(
+    mine: ClassAccess, board: Board, chosen: Question | None
+) -> tuple[str, Callable[[], object] | None]:
     """The label of Next and what it does, in two steps: it reveals the answers, then it asks the question ``chosen``.
 
     Before that, it brings the projector back from an earlier round.
@@ -125,7 +127,7 @@ def following(board: Board, questions: Sequence[Question]) -> int:
     return questions.index(board.current.question) + 1
 
 
-def own_question(mine: Opened, questions: Sequence[Question]) -> None:
+def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
     """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme."""
     names = {asked: f"{name.capitalize()}s" for asked, name in NAMES.items()}
     asked = choice.segmented("Ask for", ASKED, names)

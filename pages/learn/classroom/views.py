@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from pages.learn.classroom.questions import Shown, Source
-from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Given, Result, reason, results
+from pages.learn.classroom.questions import AnswerKey, TensorPart
+from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Result, WrongAnswer, reason, results
 from pages.serving.classroom import Board, Question, Round, Tally
 from pages.shared.state.sharing import qr
 
@@ -58,7 +58,7 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
 def example(question: Question) -> str:
     """The answers of a class of 24 that was never held: at most 8 are wrong, and those are what known mistakes give."""
     everyone, counts = 24, []
-    for right, field in zip(question.right, Source.of(question).fields, strict=True):
+    for right, field in zip(question.right, AnswerKey.of(question).fields, strict=True):
         values = dict.fromkeys(value for value, *_ in field.wrong if value != right)
         wrong = Counter(dict(zip(values, (5, 2, 1), strict=False)))
         counts.append(wrong + Counter({right: everyone - wrong.total()}))
@@ -68,7 +68,7 @@ def example(question: Question) -> str:
 
 def _asked(question: Question) -> str:
     """The tensor, with the elements asked for, or the names of the numbers asked for."""
-    part = Source.of(question).part
+    part = AnswerKey.of(question).part
     if part is not None and part.marked:
         return _table(part)
     names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
@@ -87,7 +87,7 @@ def _answers(votes: Sequence[Tally]) -> str:
     )
 
 
-def _table(part: Shown) -> str:
+def _table(part: TensorPart) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *part.columns))
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
@@ -96,7 +96,7 @@ def _table(part: Shown) -> str:
     return f"<table{big}><tr>{head}</tr>{rows}</table>"
 
 
-def _cells(part: Shown, row: int) -> Iterator[str]:
+def _cells(part: TensorPart, row: int) -> Iterator[str]:
     for column, text in enumerate(part.texts[row]):
         yield f"<td{' class=qs-marked' * ((row, column) in part.marked)}>{_minus(text)}</td>"
 
@@ -142,7 +142,7 @@ def _reasons(found: Sequence[Result]) -> str:
     return "<dl>" + "".join(_reason(*pair) for pair in every) + "</dl>"
 
 
-def _reason(result: Result, given: Given) -> str:
+def _reason(result: Result, given: WrongAnswer) -> str:
     students = f"{given.students} student{'s' * (given.students != 1)}"
     why = "".join(f"<dd>{_signed(reason(each))}</dd>" for each in given.why) or f"<dd>{NO_MISTAKE}</dd>"
     return f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>{why}"

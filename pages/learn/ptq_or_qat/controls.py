@@ -33,7 +33,7 @@ WIDTHS = [2, 3, 4, 5, 6, 8]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """A float network, given by its seed, and the schemes of its weights and of the inputs of its layers."""
 
     seed: int
@@ -59,7 +59,7 @@ def seed() -> int:
     )
 
 
-def plan(seeded: bool = True) -> Plan | None:
+def plan(seeded: bool = True) -> TrainingPlan | None:
     """Draw the controls of a plan; if there is no scheme, show why and return None.
 
     Args:
@@ -98,7 +98,7 @@ def plan(seeded: bool = True) -> Plan | None:
     if of_weights is not None and seeded:
         with places[-1]:
             choices.choose("Bits of the weights", "weights", of_weights, choices.bits(), _type_weights)
-    return None if of_weights is None else Plan(number, of_weights, _read("activations", activations))
+    return None if of_weights is None else TrainingPlan(number, of_weights, _read("activations", activations))
 
 
 def _type_weights(scheme: qc.Scheme) -> None:

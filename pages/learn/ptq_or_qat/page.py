@@ -8,7 +8,7 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
-from pages.learn.ptq_or_qat.controls import Plan
+from pages.learn.ptq_or_qat.controls import TrainingPlan
 from pages.learn.ptq_or_qat.views import accuracy, choose, curve, percent, qat, read_digits, show_digits
 from pages.shared import messages
 from pages.shared.state import choice, link
@@ -48,7 +48,7 @@ def network() -> None:
         show_digits(places, read, "train_digits")
 
 
-def ptq(plan: Plan) -> None:
+def ptq(plan: TrainingPlan) -> None:
     """Draw the accuracy before and after PTQ, what is newly misread, and the maps of the weights."""
     before, after = run.float_network(plan.seed), run.afterwards(plan)
     was, now, labels = read_digits(before.network), read_digits(after), run.digits().test_labels.tolist()
@@ -132,7 +132,7 @@ else:
         with st.container(key="lesson_plan"):
             plan = controls.plan(seeded=step in ("ptq", "qat"))
         if plan:
-            draw: dict[str, Callable[[Plan], run.Job | None]] = {
+            draw: dict[str, Callable[[TrainingPlan], run.Job | None]] = {
                 "ptq": ptq,
                 "qat": partial(qat, text=TEXTS["qat"]),
                 "curve": partial(curve, text=TEXTS["curve"]),

@@ -14,13 +14,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.learn.ptq_or_qat.controls import Plan
+from pages.learn.ptq_or_qat.controls import TrainingPlan
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared import messages
 from pages.shared.computing import needs, turn
 from pages.shared.computing.cache import CacheKey
 from pages.shared.computing.long_work import LongWork, WorkStep
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import training
 
 Step = TypeVar("Step")
@@ -48,7 +48,7 @@ def digits() -> training.Digits:
     return training.load_digits()
 
 
-def afterwards(plan: Plan) -> training.QuantizedNetwork:
+def afterwards(plan: TrainingPlan) -> training.QuantizedNetwork:
     """`quantcore.training.ptq` of `float_network`.
 
     Raises:
@@ -58,22 +58,22 @@ def afterwards(plan: Plan) -> training.QuantizedNetwork:
     return cast(training.QuantizedNetwork, _cached(f"ptq {plan}", make))
 
 
-def epochs(plan: Plan, count: int, learned: bool) -> Epochs:
+def epochs(plan: TrainingPlan, count: int, learned: bool) -> Epochs:
     """The known epochs of a QAT training; a run adds to them."""
     return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
 
 
-def rows(plan: Plan) -> Rows:
+def rows(plan: TrainingPlan) -> Rows:
     """The known rows for these schemes at any bit width and seed; a run adds to them."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
     return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
 
 
-def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[Tensor, qc.Scheme]:
+def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[PageTensor, qc.Scheme]:
     """A layer's weights as a tensor, and their scheme; ``key`` identifies the network."""
     found = network.weights[layer]
     x = found.x.numpy()
-    return Tensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
+    return PageTensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
 
 
 def run(

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
-from pages.learn.ptq_or_qat.controls import Plan
+from pages.learn.ptq_or_qat.controls import TrainingPlan
 from pages.shared import lesson_plan
 from pages.shared.state import choice, link
 from quantcore import training
@@ -51,7 +51,7 @@ def _epochs_and_scales() -> tuple[int, bool]:
     return count, chosen == "learned"
 
 
-def qat(plan: Plan, text: str) -> run.Job | None:
+def qat(plan: TrainingPlan, text: str) -> run.Job | None:
     """Draw the known epochs of the training, or the weights that it changed; return the training to run if the visitor
     pressed Train.
     """
@@ -114,7 +114,7 @@ def _result(levels: dict[str, float], now: training.Progress[training.QuantizedN
 
 
 def _weights(
-    plan: Plan,
+    plan: TrainingPlan,
     after: training.QuantizedNetwork,
     now: training.Progress[training.QuantizedNetwork],
     key: str,
@@ -146,7 +146,7 @@ def _bits_and_seeds() -> tuple[list[int], range, bool]:
     return bits, seeds, chosen == "misread"
 
 
-def curve(plan: Plan, text: str) -> run.Job | None:
+def curve(plan: TrainingPlan, text: str) -> run.Job | None:
     """Draw the known accuracies against bits; return the missing trainings if the visitor pressed Compute."""
     words, picture = views.side_by_side()
     with words:
@@ -194,7 +194,7 @@ def _name(row: training.Row) -> str:
     return f"seed {row.seed}, {what}"
 
 
-def choose(plan: Plan, text: str) -> None:
+def choose(plan: TrainingPlan, text: str) -> None:
     """Draw the fewest bits at which each method stays within the allowed loss, among the known bit widths."""
     known = run.rows(plan)
     for row in training.accuracy_curve(

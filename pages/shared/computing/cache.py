@@ -18,7 +18,7 @@ import quantcore as qc
 from pages.serving.work.admission import Turn
 from pages.serving.work.byte_cache import VALUES, ByteCache
 from pages.shared.computing import needs, turn
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
@@ -133,17 +133,17 @@ def bytes_cached() -> int:
     return _small.bytes + _large.bytes
 
 
-def values(tensor: Tensor) -> np.ndarray:
+def values(tensor: PageTensor) -> np.ndarray:
     """The tensor's values; never modify them."""
     return cached(tensor, VALUES, tensor.load)
 
 
-def known(tensor: Tensor, x: np.ndarray) -> None:
+def known(tensor: PageTensor, x: np.ndarray) -> None:
     """Put into the cache the values that were read to compute the tensor's key."""
     cached(tensor, VALUES, lambda: x)
 
 
-def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
+def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
     """`quantcore.apply`.
 
     Raises:
@@ -156,7 +156,7 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
     return cached(tensor, f"result {scheme}", make, needs.of(scheme, tensor.shape))
 
 
-def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
+def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
     """`quantcore.fit_scheme`.
 
     Raises:
@@ -166,13 +166,13 @@ def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Sche
     return cached(tensor, f"fitted {size} {method} {scheme}", make, needs.of(scheme, tensor.shape))
 
 
-def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
+def report(tensor: PageTensor, scheme: qc.Scheme) -> qc.Report:
     """`quantcore.report` of `result`."""
     make = lambda: qc.report(result(tensor, scheme))  # noqa: E731
     return cached(tensor, f"report {scheme}", make, needs.of(scheme, tensor.shape))
 
 
-def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
+def drawn(tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
     """`quantcore.analysis.map_data` of `result`, compared with the errors of the scheme ``against`` if given."""
 
     def make() -> MapData:

@@ -16,7 +16,7 @@ from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.computing import needs, turn
 from pages.shared.large import LARGE
-from pages.shared.state.selection import Tensor, of_values
+from pages.shared.state.selection import PageTensor, of_values
 from quantcore import tensors
 
 # The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared
@@ -252,7 +252,7 @@ def carries() -> bool:
     return there is not None and _CARRIED in st.session_state and there in _own()
 
 
-def carries_all(tensor: Tensor) -> bool:
+def carries_all(tensor: PageTensor) -> bool:
     """Whether the link is enough to reproduce the tensor."""
     return tensor.recipe is not None or carries()
 

@@ -7,7 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 
 PIN, DIFFERENCE = "pin", "diff"
 KEYS = {PIN, DIFFERENCE}
@@ -48,7 +48,7 @@ def _set(scheme: str) -> None:
     st.session_state[PIN] = scheme
 
 
-def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
+def reference(tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:
     """What to compare with; None if nothing is pinned and there is no previous scheme."""
     before = _previous(tensor.key, str(scheme))
     pinned = st.session_state.get(PIN)

@@ -16,7 +16,7 @@ from pages.serving.tensor_store import TensorStore
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import link, selection
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import tensors
 from quantcore.wording import megabytes
 
@@ -58,7 +58,7 @@ def draw(place: LinkPlace) -> None:
         place.container.html('<i class="qs-without" hidden></i>')
 
 
-def _draw(tensor: Tensor | None) -> bool:
+def _draw(tensor: PageTensor | None) -> bool:
     """Show the link; return whether it carries the tensor, if the page uses one."""
     used = selection.get().used
     if "tensor" in used and tensor is None:
@@ -75,7 +75,7 @@ def _draw(tensor: Tensor | None) -> bool:
     return whole
 
 
-def _shared(tensor: Tensor) -> bool:
+def _shared(tensor: PageTensor) -> bool:
     """Explain what to send with the link, and offer to share the tensor; return whether the visitor just did."""
     many = f"This tensor's values need more than {tensors.MAX_LINK_CHARS:,} characters, too many for a link."
     file = st.query_params.get(link.FILE)
@@ -103,7 +103,7 @@ def _shared(tensor: Tensor) -> bool:
     return False
 
 
-def _put(store: TensorStore, tensor: Tensor) -> bool:
+def _put(store: TensorStore, tensor: PageTensor) -> bool:
     """Share a tensor, or show why this is not possible."""
     try:
         if not link.carry_shared(tensor.key):
