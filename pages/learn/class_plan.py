@@ -22,9 +22,9 @@ class Presented(NamedTuple):
 
 
 def presented(name: str) -> Presented | None:
-    """The part to present on a lesson's page; None if the address names none. A link need not name the step.
+    """Return the part to present on a lesson's page; None if the address names none.
 
-    Call it before the control for the step is drawn.
+    A link need not name the step. Call it before the control for the step is drawn.
     """
     index = _named()
     if index is None:
@@ -51,25 +51,25 @@ def _named() -> int | None:
 
 
 def neighbor(now: Presented, direction: int) -> int | None:
-    """The part that Next (1) or Previous (-1) leads to; None beyond either end. From a step outside the plan, Previous
-    returns to the part.
+    """Return the part that Next (1) or Previous (-1) leads to; None beyond either end. From a step outside
+    the plan, Previous returns to the part.
     """
     index = now.part + direction if now.shown or direction > 0 else now.part
     return index if 0 <= index < len(CLASS) else None
 
 
 def span(index: int) -> str:
-    """The minutes of a part, such as "18–23"."""
+    """Return the minutes of a part, such as "18–23"."""
     return f"{_BEGINS[index]}–{_BEGINS[index + 1]}"
 
 
 def label(part: PlanPart) -> str:
-    """The step of a part in words."""
+    """Write the step of a part in words."""
     return step_words(part.step.replace("-", " ") if part.lesson == "mistakes" else part.step)
 
 
 def query(index: int) -> dict[str, str]:
-    """The parameters of a link to a part."""
+    """Return the parameters of a link to a part."""
     part = CLASS[index]
     return {PLAN: str(index + 1), step_key(part.lesson): part.step}
 

@@ -27,12 +27,12 @@ _CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
 
 def is_lesson(page: Page) -> bool:
-    """Whether the page is one of the lessons (the overview and Class are not)."""
+    """Tell whether the page is one of the lessons (the overview and Class are not)."""
     return page.url_path in LESSON_URLS.values()
 
 
 def plot_style() -> dict[str, Any]:
-    """Theme and font size for the figures of a lesson, which fill their place."""
+    """Return theme and font size for the figures of a lesson, which fill their place."""
     return {"theme": theme(), "size": typography.TEXT * (typography.LARGER if is_large() else 1)}
 
 
@@ -64,7 +64,7 @@ def head(name: str) -> str:
 
 
 def _title(step: str) -> str:
-    """The title of a step's button, as those of tabs and pages."""
+    """Return the title of a step's button, as those of tabs and pages."""
     words = step_words(step)
     return words[:1].upper() + words[1:]
 

@@ -17,7 +17,7 @@ LESSON_URLS = {name: f"learn-{name.replace('_', '-')}" for name in LESSONS}
 def lesson_page(
     name: str, keys: Iterable[str], uses: Mapping[str, While], required: Iterable[str] = ()
 ) -> Page:
-    """The record of a lesson.
+    """Return the record of a lesson.
 
     Args:
         name: in `LESSONS`.
@@ -41,7 +41,7 @@ def _own(name: str, controls: tuple[str, ...]) -> set[str]:
 
 
 def _yours(name: str) -> dict[str, While]:
-    """The ``uses`` of a lesson whose step "yours" needs the visitor's tensor and scheme."""
+    """Return the ``uses`` of a lesson whose step "yours" needs the visitor's tensor and scheme."""
     return dict.fromkeys((TENSOR, SCHEME), While(step_key(name), {"yours"}))
 
 
@@ -78,7 +78,7 @@ def visited(name: str, step: str) -> None:
 
 
 def progress(name: str) -> str:
-    """The HTML of a line that tells how many steps of a lesson were seen."""
+    """Return the HTML of a line that tells how many steps of a lesson were seen."""
     steps = html.escape(" ".join(f"{name}/{step}" for step in LESSONS[name].steps))
     count = len(LESSONS[name].steps)
     return f'<span class="qs-progress" data-steps="{steps}">{count} steps</span>'

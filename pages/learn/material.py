@@ -17,7 +17,7 @@ OUTLIER_ROW = np.array([row.split() for row in _ROWS], np.float32)
 
 
 def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[PageTensor, qc.Scheme]:
-    """A small tensor, made from the seed, whose numbers divide easily, and the scheme to quantize it with.
+    """Make a small tensor from the seed, whose numbers divide easily, and the scheme to quantize it with.
 
     The step "codes" uses a fixed range, so that some values are clipped.
     """

@@ -22,7 +22,7 @@ ACROSS = 8  # elements asked for per row
 
 
 def next_seed() -> None:
-    """Another tensor (a callback)."""
+    """Choose another tensor (a callback)."""
     st.session_state[SEED] = st.session_state[SEED] + 1
 
 
@@ -88,7 +88,7 @@ def mark(
 
 
 def answers(what: str, under: bool) -> DeltaGenerator:
-    """A place for answers, "typed" or "marked": under the columns of the cells that they belong to, or not."""
+    """Return a place for answers, "typed" or "marked", under the columns of their cells or not."""
     return st.container(key=f"learn_predict_{what}") if under else st.container()
 
 

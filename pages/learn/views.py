@@ -31,18 +31,18 @@ PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"
 
 
 def own(key: str, values: Any) -> PageTensor:
-    """A lesson's own small tensor; ``key`` identifies its content."""
+    """Make a lesson's own small tensor; ``key`` identifies its content."""
     x = np.asarray(values, np.float32)
     return PageTensor(f"lesson {key}", key, x.shape, lambda: x)
 
 
 def generated(spec: tensors.Generated) -> PageTensor:
-    """A lesson's own tensor by distribution and seed."""
+    """Make a lesson's own tensor by distribution and seed."""
     return PageTensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
 
 
 def yours() -> tuple[PageTensor, qc.Scheme] | None:
-    """The visitor's tensor and scheme; None if one is missing, which a message then explains."""
+    """Return the visitor's tensor and scheme; None if one is missing, which a message then explains."""
     chosen = selection.get()
     for problem in chosen.problems:
         messages.error(problem)
@@ -61,7 +61,7 @@ def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, 
 
 
 def for_maps(words: float = 3) -> tuple[float, float]:
-    """Widths for `side_by_side` that let four maps fit into a window two by two; in large mode ``words`` to 7."""
+    """Return widths for `side_by_side` that fit four maps two by two; in large mode ``words`` to 7."""
     return (words, 7) if is_large() else (2, 3)
 
 
@@ -169,7 +169,7 @@ def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
 
 
 def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows of a table whose headers begin with a capital, as those of all tables do."""
+    """Return the rows of a table whose headers begin with a capital, as those of all tables do."""
     return [{name[:1].upper() + name[1:]: value for name, value in row.items()} for row in rows]
 
 
@@ -177,7 +177,7 @@ NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words
 
 
 def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True) -> list[str]:
-    """The arithmetic of an element as lines, from the step ``first`` to the first whose name starts with ``last``.
+    """Write an element's arithmetic as lines, from step ``first`` to the next whose name begins ``last``.
 
     Args:
         zero_point: whether it is known already; if not, a zero point of 0 is left out, and another one is called what

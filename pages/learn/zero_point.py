@@ -31,13 +31,13 @@ def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
 
 
 def mine() -> list[tuple[str, PageTensor]]:
-    """The visitor's tensor with its name, if there is one."""
+    """Return the visitor's tensor with its name, if there is one."""
     chosen = views.yours()
     return [("your tensor", chosen[0])] if chosen else []
 
 
 def decibels(tensor: PageTensor, scheme: qc.Scheme) -> float:
-    """SQNR of a tensor under a scheme."""
+    """Return the SQNR of a tensor under a scheme."""
     return cache.report(tensor, scheme).sqnr_db
 
 

@@ -68,7 +68,7 @@ MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # columns whose largest number is outside use 
 
 
 def label(name: str) -> str:
-    """The label of a column."""
+    """Return the label of a column."""
     return LABELS[name]
 
 
@@ -92,8 +92,8 @@ def width(values: Any, shown: str, head: str) -> int:
 
 
 def filling(key: str, rows: int) -> DeltaGenerator:
-    """A place for a table of so many rows that fills the window to its bottom (page.css), but has no empty rows; give the
-    table the height "stretch".
+    """Return a place for a table of so many rows that fills the window to its bottom (page.css), but has no
+    empty rows; give the table the height "stretch".
     """
     st.html(f"<style>html{{--qs-rows:{rows}}}</style>")
     return st.container(key=key, height=400, border=False)
@@ -136,7 +136,7 @@ def numbers(frame: pd.DataFrame, digits: int = 6) -> dict[str, Any]:
 def sqnr_column(
     frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
 ) -> tuple[pd.DataFrame, Any]:
-    """A table and the configuration of its SQNR column: numbers, or text if one is infinite; NaN stays empty."""
+    """Return a table and how to show its SQNR: numbers, or text if one is infinite; NaN stays empty."""
     values = frame[name]
     if not np.isinf(values).any():
         return frame, st.column_config.NumberColumn(label, format=pattern)
@@ -150,7 +150,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def written(value: float, shown: str) -> str:
-    """A number as the browser writes it: %g is positional down to 1e-6.
+    """Write a number as the browser does: %g is positional down to 1e-6.
 
     >>> written(6.948e-05, "%.4g"), written(6.948e-05, "%.3e"), written(0.5, "%.4g")
     ('0.00006948', '6.948e-5', '0.5')
@@ -166,7 +166,7 @@ def written(value: float, shown: str) -> str:
 
 
 def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFrame:
-    """The rows in whose columns every typed word occurs."""
+    """Return the rows in whose columns every typed word occurs."""
     text = frame[columns].agg(" ".join, axis=1).str.lower()
     for word in typed.lower().split():
         inside = text.str.contains(word, regex=False)
@@ -207,7 +207,7 @@ def downloads(frame: pd.DataFrame, shown: pd.DataFrame, name: str, head: Callabl
 
 
 def markdown(frame: pd.DataFrame, head: Callable[[str], str] = str) -> str:
-    """A table as Markdown; ``head``: what a column is called."""
+    """Write a table as Markdown; ``head``: what a column is called."""
     lines = [[head(column) for column in frame.columns], ["---"] * len(frame.columns)]
     lines += [
         [f"{v:.5g}" if isinstance(v, float) else " ".join(str(v).replace("|", "\\|").split()) for v in row]

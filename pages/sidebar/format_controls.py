@@ -31,7 +31,7 @@ def name() -> str:
 
 
 def kind(chosen: str) -> str:
-    """The kind of a format, chosen or typed, as conventions name it: "int", "float" or "codebook"."""
+    """Return a format's kind, chosen or typed, as conventions name it: "int", "float" or "codebook"."""
     if chosen in (INTEGERS, FITTED):
         return "int" if chosen == INTEGERS else "codebook"
     try:

@@ -43,7 +43,7 @@ def _draw(place: Any, control: Control) -> Any:
 
 
 def choices_of(setting: qc.RangeSetting) -> dict[str, Any]:
-    """The values of the range controls for a range setting.
+    """Return the values of the range controls for a range setting.
 
     Raises:
         QuantError: a control can't represent a value.

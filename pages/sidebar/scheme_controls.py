@@ -100,7 +100,7 @@ def _library(kind: str) -> qc.Convention:
 
 
 def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
-    """The values of a property that the library supports; None if it supports all."""
+    """Return the values of a property that the library supports; None if it supports all."""
     return next((limit.allowed for limit in convention.limits if limit.of == what), None)
 
 
@@ -195,7 +195,7 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
 
 
 def default_group_size(length: int, must_divide: bool = False) -> int:
-    """The default group size along an axis of ``length``.
+    """Return the default group size along an axis of ``length``.
 
     The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32 that fits,
     with a shorter last group; for a library that does not support that, the whole axis if it has 4 to 1,024 elements,
@@ -220,7 +220,7 @@ def default_group_size(length: int, must_divide: bool = False) -> int:
 
 
 def _group_sizes(length: int) -> list[int]:
-    """Group sizes to offer: divisors of the length and powers of two, or only the latter if that is more than 24."""
+    """Return group sizes to offer: divisors of the length and powers of two, only the latter beyond 24."""
     sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
     powers = [n for n in sizes if n & (n - 1) == 0]
     return sizes if len(sizes) <= 24 else powers

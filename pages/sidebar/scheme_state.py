@@ -108,7 +108,7 @@ def load_preset() -> None:
 
 
 def _from_start(axis: int) -> int:
-    """The axis counted from the first; a scheme may count from the last.
+    """Return the axis counted from the first; a scheme may count from the last.
 
     Raises:
         QuantError: the tensor has no such axis.

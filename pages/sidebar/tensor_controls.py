@@ -108,7 +108,7 @@ def _example() -> PageTensor:
 
 
 def _carried(tensor: PageTensor) -> PageTensor:
-    """The same tensor; its values go into the link if they fit."""
+    """Return the same tensor; its values go into the link if they fit."""
     link.carry(tensor.load(), tensor.key)
     return tensor
 
@@ -165,7 +165,7 @@ def _edited() -> PageTensor:
 
 
 def first_cells(x: np.ndarray) -> np.ndarray:
-    """The part of a tensor that fits the grid: the first rows and columns of the first plane."""
+    """Return the part of a tensor that fits the grid: the first rows and columns of the first plane."""
     plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
     return np.array(plane[(slice(tensor_editor.SIDE),) * plane.ndim], np.float32)
 
@@ -193,7 +193,7 @@ def _go_back() -> None:
 
 
 def _first() -> PageTensor:
-    """The tensor of a page that is opened without a link."""
+    """Make the tensor of a page that is opened without a link."""
     spec = tensors.Generated()
     return PageTensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
                   lambda: tensors.generate(spec))  # fmt: skip

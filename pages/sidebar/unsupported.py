@@ -12,7 +12,7 @@ from pages.sidebar import scheme_state
 
 
 def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized | None:
-    """`cache.result`; None if the library does not support the scheme, which is then shown."""
+    """Return `cache.result`; None if the library does not support the scheme, which is then shown."""
     try:
         return cache.result(tensor, scheme)
     except qc.QuantError as error:

@@ -50,7 +50,7 @@ class WantedFile:
         return f"{text} (SHA-256 {self.sha256[:12]}…)" if self.sha256 else text
 
     def is_file(self, file: UploadedFile) -> bool:
-        """Whether ``file`` is that file; without a digest, whether it has the same name."""
+        """Tell whether ``file`` is that file; without a digest, whether it has the same name."""
         return file.sha256 == self.sha256 if self.sha256 else file.name == self.name
 
 
@@ -133,7 +133,7 @@ def _check_wanted(file: UploadedFile) -> None:
 
 
 def _chosen(file: UploadedFile) -> PageTensor:
-    """The chosen tensor of the file, read once."""
+    """Return the chosen tensor of the file, read once."""
     info = file.tensors[0] if len(file.tensors) == 1 else _pick(file.tensors)
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
@@ -185,7 +185,7 @@ def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
 
 
 def _from_link() -> PageTensor:
-    """The tensor that the link carries, if no file is uploaded.
+    """Return the tensor that the link carries, if no file is uploaded.
 
     Raises:
         NoTensorYet: the link carries none.

@@ -23,7 +23,7 @@ class FormatBit:
 
 
 def bits_of(fmt: qc.Format) -> list[FormatBit]:
-    """The bits of a code, the highest first."""
+    """Return the bits of a code, the highest first."""
     if isinstance(fmt, qc.FloatFormat):
         return [
             *([FormatBit("sign", SIGN)] if fmt.sign_bit else []),
@@ -35,7 +35,7 @@ def bits_of(fmt: qc.Format) -> list[FormatBit]:
 
 
 def grouped(fmt: qc.Format, code: int) -> str:
-    """The bits with a space between sign, exponent and mantissa: ``1 1000 010``."""
+    """Return the bits with a space between sign, exponent and mantissa: ``1 1000 010``."""
     digits = f"{code:0{fmt.bits}b}"
     if not isinstance(fmt, qc.FloatFormat):
         return digits
@@ -45,7 +45,7 @@ def grouped(fmt: qc.Format, code: int) -> str:
 
 
 def meaning(fmt: qc.Format, code: int) -> tuple[float | None, str]:
-    """The value of a code and its formula; None and why, if the format does not have the code."""
+    """Return the value of a code and its formula; None and why, if the format does not have the code."""
     if isinstance(fmt, qc.FloatFormat):
         fields = fmt.fields(code)
         return fields.value, arithmetic(fmt, fields)
@@ -63,7 +63,7 @@ def meaning(fmt: qc.Format, code: int) -> tuple[float | None, str]:
 
 
 def arithmetic(fmt: qc.FloatFormat, parts: Any) -> str:
-    """The value of a code with its formula."""
+    """Return the value of a code with its formula."""
     minus = "-" if parts.sign else ""
     if parts.kind == "nan":
         return "NaN"
@@ -85,7 +85,7 @@ def follow() -> None:
 
 
 def _rounded(fmt: qc.Format, x: float, rule: str) -> list[str]:
-    """The bits that are 1 in what a number rounds to."""
+    """Return the bits that are 1 in what a number rounds to."""
     try:
         digits = views.rounds(fmt, x, rule)[1]
     except qc.QuantError:  # reported where the number is rounded
@@ -136,7 +136,7 @@ def draw(place: Any, formats: dict[str, qc.Format], x: float, rule: str) -> tupl
 
 
 def _tinted(bits: list[FormatBit]) -> list[str]:
-    """Styles that give each kind of bits its color."""
+    """Return styles that give each kind of bits its color."""
     return [
         f".st-key-{views.BITS} button:nth-of-type({place}) {{ --qs-bit: var(--qs-{bit.kind}); }}"
         for place, bit in enumerate(bits, 1)

@@ -59,14 +59,14 @@ def fitted(tensor: PageTensor | None) -> qc.CodebookFormat:
 
 
 def values(fmt: qc.Format) -> np.ndarray:
-    """Every finite value of the format at scale 1 and zero point 0."""
+    """Return every finite value of the format at scale 1 and zero point 0."""
     if isinstance(fmt, qc.IntFormat):
         return np.arange(fmt.qmin, fmt.qmax + 1, dtype=np.float64)
     return np.asarray(fmt.values, dtype=np.float64)
 
 
 def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
-    """One row of the table: properties of the format, and how x rounds in it."""
+    """Return one row of the table: properties of the format, and how x rounds in it."""
     numbers = np.unique(values(fmt))
     above = numbers[numbers > 0]
     own = {
@@ -84,14 +84,14 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
 
 
 def _epsilon(fmt: qc.Format) -> float:
-    """The step from 1 to the next value; NaN for a codebook."""
+    """Return the step from 1 to the next value; NaN for a codebook."""
     if isinstance(fmt, qc.IntFormat):
         return 1.0
     return fmt.epsilon if isinstance(fmt, qc.FloatFormat) else math.nan
 
 
 def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
-    """The value that x rounds to, its code in bits, and a note."""
+    """Return the value that x rounds to, its code in bits, and a note."""
     if isinstance(fmt, qc.IntFormat):
         integer = float(rounding(rule)(torch.tensor([x])))
         rounded = min(max(integer, fmt.qmin), fmt.qmax)

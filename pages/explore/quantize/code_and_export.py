@@ -123,7 +123,7 @@ def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def _written(tensor: PageTensor, scheme: qc.Scheme, write: Callable[[qc.Quantized], T]) -> T:
-    """The content of a file, made only when it is downloaded: until then the button must not hold the result."""
+    """Return a file's content, made when it is downloaded: until then the button must not hold the result."""
     with cache.turn_of(tensor, needs.EXPORT):
         return write(cache.result(tensor, scheme))
 

@@ -51,7 +51,7 @@ def reserve() -> DeltaGenerator:
 
 
 def shown(tensor: PageTensor, scheme: qc.Scheme) -> tuple[Box, ...]:
-    """The boxes to outline: those of the finding shown for this tensor and scheme."""
+    """Return the boxes to outline: those of the finding shown for this tensor and scheme."""
     last = st.session_state.get(_SHOWN)
     return cast(tuple[Box, ...], last[3]) if last and last[:2] == (tensor.key, str(scheme)) else ()
 

@@ -77,7 +77,7 @@ def _written(pattern: str, value: float) -> str:
 
 
 def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
-    """The key figures of a result, as data."""
+    """Return the key figures of a result, as data."""
     stored = storage(scheme, tensor.shape)
     bits = stored.bits_per_element
     shared = stored.scales + stored.zero_points
@@ -142,13 +142,13 @@ def draw(
 
 
 def _next_run() -> int:
-    """The number of this run, which tells history.js that an action was answered."""
+    """Return the number of this run, which tells history.js that an action was answered."""
     st.session_state[_RUN] = run = int(st.session_state.get(_RUN, 0)) + 1
     return run
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
-    """Scale and zero point as text: of one block, its values; of several, count, range and the element's values."""
+    """Write scale and zero point: of one block, the values; of several, count, range, the element's own."""
     scale, zero_point = result.scale.reshape(-1), result.zero_point
     record = result.scheme.rules
     name = "min" if record.zero_point.is_min else "zero point"
@@ -195,7 +195,7 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
 
 
 def _reference_cell(reference: Reference) -> str:
-    """The cell that names the reference of the changes."""
+    """Return the cell that names the reference of the changes."""
     tip = html.escape(reference.problem or reference.scheme)
     label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"
     return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

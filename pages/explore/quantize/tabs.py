@@ -76,7 +76,7 @@ def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
 
 
 def scale_table(result: qc.Quantized) -> pd.DataFrame:
-    """One row per block in row-major order: position, parameters, range and error."""
+    """Return one row per block in row-major order: position, parameters, range and error."""
     grid = tuple(result.scale.shape)
     places = np.stack(
         np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1

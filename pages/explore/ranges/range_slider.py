@@ -98,13 +98,13 @@ def _slid(key: str, step: float) -> None:
 
 
 def _step(width: float) -> float:
-    """The largest of 1, 2 and 5 times a power of ten up to a width."""
+    """Return the largest of 1, 2 and 5 times a power of ten up to a width."""
     power = 10.0 ** math.floor(math.log10(max(width, 1e-300)))
     return next(_rounded(n * power) for n in (5, 2, 1, 0.5) if n * power <= width * (1 + 1e-9))
 
 
 def _rounded(x: float) -> float:
-    """Rounded to six significant digits."""
+    """Round to six significant digits."""
     return float(f"{x:.6g}")
 
 

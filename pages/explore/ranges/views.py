@@ -67,14 +67,14 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
 
 
 def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
-    """The chosen block as a box of the tensor, for the maps to outline."""
+    """Return the chosen block as a box of the tensor, for the maps to outline."""
     if block is None or result.blocked_shape != tuple(result.x.shape):
         return ()
     return (block_bounds(result.blocked_shape, result.block, block),)
 
 
 def marks(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
-    """The range found by the scheme's own range setting, then those of every method; each is computed once."""
+    """Return the range of the scheme's own range setting, then every method's; each is computed once."""
     plain, need = _without_range(scheme), needs.of(scheme, tensor.shape)
     every = lambda: qc.range_marks(cache.values(tensor), scheme, block)  # noqa: E731
     others = cache.cached_small(tensor, f"range marks {plain} {block}", every, need)
@@ -85,14 +85,14 @@ def marks(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> tuple[qc.Range
 
 
 def curve(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
-    """The error as a function of the range."""
+    """Return the error as a function of the range."""
     make = lambda: qc.range_curve(cache.values(tensor), scheme, block)  # noqa: E731
     need = needs.of(scheme, tensor.shape)
     return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make, need)
 
 
 def histogram(tensor: PageTensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and edges of the elements of the block."""
+    """Return counts and edges of the elements of the block."""
 
     def make() -> tuple[np.ndarray, np.ndarray]:
         granularity = result.scheme.granularity
@@ -225,7 +225,7 @@ def trials(
     bins: tuple[np.ndarray, np.ndarray],
     bounds: tuple[float, float],
 ) -> None:
-    """Where one of ggml's searches finds the scale: the histogram with the range in use, and the error of every trial."""
+    """Draw where one of ggml's searches finds the scale: the histogram, and the error of every trial."""
     scheme = result.scheme
     make = lambda: qc.search_curve(result, block)  # noqa: E731
     curve = cache.cached_small(tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape))

@@ -38,7 +38,7 @@ class ClassAccess(NamedTuple):
 
 
 def opened() -> ClassAccess | None:
-    """The class that the address names, or the one that this session presents, which is put into the address again."""
+    """Return the class in the address, else the one this session presents, put into the address again."""
     text = st.query_params.get(link.PROJECTOR)
     if text is not None:
         return _read(text, False)
@@ -97,7 +97,7 @@ def show_problem() -> None:
 
 
 def address() -> str:
-    """The address of the app, with its slash."""
+    """Return the address of the app, with its slash."""
     parts = urlsplit(st.context.url or "")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
 
@@ -105,7 +105,7 @@ def address() -> str:
 def forward(
     mine: ClassAccess, board: Board, chosen: Question | None
 ) -> tuple[str, Callable[[], object] | None]:
-    """The label of Next and what it does, in two steps: it reveals the answers, then it asks the question ``chosen``.
+    """Return the label of Next and what it does: first reveal the answers, then ask the question ``chosen``.
 
     Before that, it brings the projector back from an earlier round.
     """
@@ -121,7 +121,7 @@ def forward(
 
 
 def following(board: Board, questions: Sequence[Question]) -> int:
-    """The index of the question after the current one; 0 before the first, and if that is not on the list any more."""
+    """Return the index of the question after the current one; 0 before the first and if it left the list."""
     if board.current is None or board.current.question not in questions:
         return 0
     return questions.index(board.current.question) + 1
@@ -156,7 +156,7 @@ def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
 
 
 def _view(is_whole: bool) -> tuple[str, str]:
-    """Page and query of the view in Explore, and why there is none."""
+    """Return page and query of the view in Explore, and why there is none."""
     carried = sidebar.KEYS | {link.TENSOR, link.FILE, link.DIGEST}
     query = urlencode([(k, v) for k, v in parse_qsl(urlsplit(link.address()).query) if k in carried])
     if is_whole and len(query) <= MOST_LINK:
@@ -166,7 +166,7 @@ def _view(is_whole: bool) -> tuple[str, str]:
 
 @functools.cache
 def questions() -> tuple[Question, ...]:
-    """The questions, in the order of the lessons' steps; each links to its step."""
+    """Return the questions, in the order of the lessons' steps; each links to its step."""
     return (
         _question("scale", "code", "codes", material.READINGS, "uint3 asymmetric fixed(0, 100)"),
         _question("zero_point", "asymmetric", "zero_point", material.RELU, "int4 asymmetric fixed(-1, 4.6)"),
@@ -181,6 +181,6 @@ def _question(lesson: str, step: str, asked: str, x: Any, scheme: str, more: str
 
 
 def _exercise(step: str) -> Question:
-    """The lesson's question as it is when its link is opened."""
+    """Return the lesson's question as it is when its link is opened."""
     tensor, scheme = material.exercise(SEED, qc.Scheme(qc.INT4), step)
     return _question("predict", step, step, tensor.load(), str(scheme), f"&learn_predict_seed={SEED}")

@@ -106,7 +106,7 @@ def head(mine: ClassAccess) -> None:
 
 
 def written(mine: ClassAccess, write: results.Writer, at: str) -> str:
-    """A file of all answers so far."""
+    """Return a file of all answers so far."""
     return write(classroom.current().tallies(mine.code, mine.key), at)
 
 

@@ -73,7 +73,7 @@ class AnswerKey:
     part: TensorPart | None
 
     def to_text(self) -> str:
-        """As a question stores it."""
+        """Write it as a question stores it."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -141,7 +141,7 @@ def _prompt(asked: str, many: int, is_whole: bool) -> str:
 
 
 def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[str]:
-    """What is given of a block: what the arithmetic of the number asked for begins with."""
+    """Return what is given of a block: what the arithmetic of the number asked for begins with."""
     known = []
     if asked != "codes" and not (is_shown and isinstance(result.scheme.range_setting, qc.MinMax)):
         known.append(f"range {number(t.low)} to {number(t.high)}" if t.low is not None and t.high is not None else "")
@@ -153,7 +153,7 @@ def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[s
 
 
 def _part(result: qc.Quantized, places: Sequence[Place]) -> TensorPart | None:
-    """The part with these elements; without any, the whole tensor; None if that is too large for a projector."""
+    """Return the part with these elements, by default the whole tensor; None if a projector can't show it."""
     shape = tuple(result.x.shape)
     plane = result.x.reshape(-1, shape[-1] if shape else 1)
     flat = [int(np.ravel_multi_index(place, shape)) if place else 0 for place in places]
@@ -193,20 +193,20 @@ def telling(result: qc.Quantized, block: Place) -> list[Place]:
 
 
 def as_typed(value: float, digits: int) -> str:
-    """A number as an answer is counted; see `Question.read`."""
+    """Write a number as an answer is counted; see `Question.read`."""
     exact = Decimal(f"{value:.{digits}g}" if digits else f"{value:.0f}")
     return f"{exact.normalize() or Decimal():f}"
 
 
 def _elements(result: qc.Quantized, block: Place) -> list[Place]:
-    """The first elements of a block that are finite."""
+    """Return the first elements of a block that are finite."""
     spans = trace(result, first_of(result, block)).bounds
     every = product(*(range(*span) for span in spans))
     return [place for place in islice(every, SEARCHED) if np.isfinite(float(result.x[place]))]
 
 
 def _alone(result: qc.Quantized, place: Place) -> set[str]:
-    """The mistakes that alone give their code at an element."""
+    """Return the mistakes that alone give their code at an element."""
     given = {(answer.value, answer.mistake.name) for answer in answers(result, "codes", place)}
     often = Counter(value for value, _ in given)
     return {name for value, name in given if often[value] == 1}
@@ -234,5 +234,5 @@ def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> s
 
 
 def _tuples(value: Any) -> Any:
-    """Lists as tuples, however deep."""
+    """Return lists as tuples, however deep."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

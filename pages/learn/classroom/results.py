@@ -38,7 +38,7 @@ class Why(NamedTuple):
 
 
 def lesson_link(name: str, step: str) -> str:
-    """Page and query that open a step of a lesson; without a step, the lesson."""
+    """Return page and query that open a step of a lesson; without a step, the lesson."""
     return LESSON_URLS[name] + (f"?{step_key(name)}={step}" if step else "")
 
 
@@ -85,7 +85,7 @@ def results(tally: Tally) -> list[Result]:
 
 
 def as_csv(tallies: Sequence[Tally], address: str) -> str:
-    """Every number that was given, one per line, with how often, and the known mistakes that give it.
+    """Write every number that was given, one per line, with how often, and the known mistakes that give it.
 
     Args:
         address: of the app, for the links, with its slash.
@@ -105,7 +105,7 @@ def as_csv(tallies: Sequence[Tally], address: str) -> str:
 
 
 def as_html(tallies: Sequence[Tally], address: str) -> str:
-    """One page that needs nothing else: the questions, the answers, and why.
+    """Write one page that needs nothing else: the questions, the answers, and why.
 
     Args:
         address: as for `as_csv`.
@@ -135,7 +135,7 @@ def _section(tally: Tally, address: str) -> Iterator[str]:
 
 
 def reason(why: Why, address: str = "") -> str:
-    """HTML of a mistake's sentence, and of a link to the step that treats it."""
+    """Return HTML of a mistake's sentence, and of a link to the step that treats it."""
     step = f' <a href="{html.escape(address + why.link)}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
     return html.escape(why.sentence) + step
 

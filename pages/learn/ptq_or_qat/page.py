@@ -16,6 +16,18 @@ from quantcore.figures import lessons
 
 SHOWN = 10  # digits in a row
 SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
+TEXTS = {
+    "ptq": "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
+    "training. With a scheme for the activations, the input of every layer is quantized too.",
+    "qat": "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized "
+    "weights, the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: "
+    "choose 2 or 3 bits, and train.",
+    "curve": "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
+    "the best, the band is float32. Points appear as they are computed, and stay when you stop.",
+    "choose": "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
+    "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where PTQ "
+    "fails. Set how much accuracy you can afford to lose.",
+}
 
 
 def network() -> None:
@@ -109,18 +121,6 @@ def slopes(which: str) -> None:
         views.figure(lessons.slope(found, SLOPES[which], **frame.plot_style()), f"train_slope_{which}")
 
 
-TEXTS = {
-    "ptq": "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
-    "training. With a scheme for the activations, the input of every layer is quantized too.",
-    "qat": "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized "
-    "weights, the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: "
-    "choose 2 or 3 bits, and train.",
-    "curve": "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
-    "the best, the band is float32. Points appear as they are computed, and stay when you stop.",
-    "choose": "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
-    "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where PTQ "
-    "fails. Set how much accuracy you can afford to lose.",
-}
 step = frame.head("ptq_or_qat")
 job: run.Job | None = None
 if step == "network":

@@ -31,7 +31,7 @@ _networks, _known = ByteCache(lambda: 20 * needs.TRAINING), ByteCache(lambda: 60
 
 
 def float_network(seed: int) -> training.Progress[training.Network]:
-    """The network before quantization; trained on first use, in about a second."""
+    """Return the network before quantization; trained on first use, in about a second."""
 
     def make() -> training.Progress[training.Network]:
         with st.spinner("Training the float network…"):
@@ -44,12 +44,12 @@ def float_network(seed: int) -> training.Progress[training.Network]:
 
 @st.cache_resource(show_spinner=False)
 def digits() -> training.Digits:
-    """The images; never modify them."""
+    """Load the images; never modify them."""
     return training.load_digits()
 
 
 def afterwards(plan: TrainingPlan) -> training.QuantizedNetwork:
-    """`quantcore.training.ptq` of `float_network`.
+    """Return `quantcore.training.ptq` of `float_network`.
 
     Raises:
         QuantError: a scheme is not supported.
@@ -59,18 +59,18 @@ def afterwards(plan: TrainingPlan) -> training.QuantizedNetwork:
 
 
 def epochs(plan: TrainingPlan, count: int, learned: bool) -> Epochs:
-    """The known epochs of a QAT training; a run adds to them."""
+    """Return the known epochs of a QAT training; a run adds to them."""
     return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
 
 
 def rows(plan: TrainingPlan) -> Rows:
-    """The known rows for these schemes at any bit width and seed; a run adds to them."""
+    """Return the known rows for these schemes at any bit width and seed; a run adds to them."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
     return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
 
 
 def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[PageTensor, qc.Scheme]:
-    """A layer's weights as a tensor, and their scheme; ``key`` identifies the network."""
+    """Return a layer's weights as a tensor, and their scheme; ``key`` identifies the network."""
     found = network.weights[layer]
     x = found.x.numpy()
     return PageTensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
@@ -108,12 +108,12 @@ def run(
 
 
 def _cached(key: str, make: Callable[[], Any]) -> Any:
-    """``make()``, computed once, however many visitors ask for it."""
+    """Return ``make()``, computed once, however many visitors ask for it."""
     return _known.get("", key, make, check=turn.check, size=needs.TRAINING)
 
 
 def _any_width(scheme: qc.Scheme) -> str:
-    """A scheme's text, which is the same for all bit widths of an integer format."""
+    """Write a scheme as text, which is the same for all bit widths of an integer format."""
     fmt = scheme.format
     if isinstance(fmt, qc.IntFormat):
         scheme = dataclasses.replace(scheme, format=dataclasses.replace(fmt, bits=8))

@@ -19,18 +19,18 @@ _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def percent(fraction: float) -> str:
-    """A fraction of the held-out images in percent; one of the 599 is 0.17 %."""
+    """Write a fraction of the held-out images in percent; one of the 599 is 0.17 %."""
     return f"{100 * fraction:.1f} %"
 
 
 def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
-    """Accuracy on the held-out images, 0 to 1."""
+    """Return the accuracy on the held-out images, 0 to 1."""
     found = run.digits()
     return training.accuracy(network.logits(found.test_images), found.test_labels)
 
 
 def read_digits(network: training.Network | training.QuantizedNetwork) -> list[int]:
-    """The digit that a network reads in each of the held-out images."""
+    """Return the digit that a network reads in each of the held-out images."""
     return [int(i) for i in network.logits(run.digits().test_images).argmax(-1)]
 
 
@@ -189,7 +189,7 @@ def curve(plan: TrainingPlan, text: str) -> run.Job | None:
 
 
 def _name(row: training.Row) -> str:
-    """The name of a training for the progress bar."""
+    """Return the name of a training for the progress bar."""
     what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
     return f"seed {row.seed}, {what}"
 
@@ -221,7 +221,7 @@ def choose(plan: TrainingPlan, text: str) -> None:
 
 
 def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
-    """A row of the table: the fewest known bits whose accuracy is enough."""
+    """Return a row of the table: the fewest known bits whose accuracy is enough."""
     known = sorted((p for p in points if p.method == method), key=lambda p: p.bits)
     fit = next((p for p in known if p.mean >= enough), None)
     if not known:
@@ -245,7 +245,7 @@ def _to_curve() -> None:
 
 
 def _table(points: list[training.Point]) -> list[dict[str, str]]:
-    """Accuracy by bits and method: the mean over the seeds, and the worst and best seed."""
+    """Return the accuracy by bits and method: the mean over the seeds, and the worst and best seed."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
     rows = [{"bits": "32, float"} | {lessons.METHOD_NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}

@@ -70,13 +70,13 @@ def cached(
 def cached_small(
     content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
 ) -> T:
-    """`cached` for results that are small even for large content, so that large results do not displace them."""
+    """Return as `cached` a result that is small even for large content: no large ones displace it."""
     return _cached(_small, content, what, make, need, long)
 
 
 def shared_record(content: Content, what: str, make: Callable[[], T]) -> T:
-    """`cached_small`, for a record that work adds to: all visitors share it, and those who use it keep their latest few even if
-    the cache forgets it.
+    """Return as `cached_small` a record that work adds to: all visitors share it, and those who use it keep their
+    latest few even if the cache forgets it.
     """
     mine: OrderedDict[str, T] = st.session_state.setdefault(_SHARED, {}).setdefault(what, OrderedDict())
     if content.key not in mine:
@@ -129,12 +129,12 @@ def turn_of(
 
 
 def bytes_cached() -> int:
-    """Bytes of all cached tensors and results."""
+    """Return the bytes of all cached tensors and results."""
     return _small.bytes + _large.bytes
 
 
 def values(tensor: PageTensor) -> np.ndarray:
-    """The tensor's values; never modify them."""
+    """Return the tensor's values; never modify them."""
     return cached(tensor, VALUES, tensor.load)
 
 
@@ -144,7 +144,7 @@ def known(tensor: PageTensor, x: np.ndarray) -> None:
 
 
 def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
-    """`quantcore.apply`.
+    """Return `quantcore.apply`.
 
     Raises:
         QuantError: the scheme does not fit the tensor.
@@ -157,7 +157,7 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
 
 
 def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
-    """`quantcore.fit_scheme`.
+    """Return `quantcore.fit_scheme`.
 
     Raises:
         QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
@@ -167,13 +167,13 @@ def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.
 
 
 def report(tensor: PageTensor, scheme: qc.Scheme) -> qc.Report:
-    """`quantcore.report` of `result`."""
+    """Return `quantcore.report` of `result`."""
     make = lambda: qc.report(result(tensor, scheme))  # noqa: E731
     return cached(tensor, f"report {scheme}", make, needs.of(scheme, tensor.shape))
 
 
 def drawn(tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
-    """`quantcore.analysis.map_data` of `result`, compared with the errors of the scheme ``against`` if given."""
+    """Return `quantcore.analysis.map_data` of `result`, compared with the errors of ``against`` if given."""
 
     def make() -> MapData:
         return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))

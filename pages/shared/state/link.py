@@ -34,7 +34,7 @@ _OWN = {LARGE, PRESENTER, PROJECTOR}
 
 
 def raw_parameters() -> dict[str, str]:
-    """The parameters of the opened link in the first run of a session; empty afterwards."""
+    """Return the parameters of the opened link in the first run of a session; empty afterwards."""
     if st.session_state.get(_SEEN):
         return {}
     st.session_state[_SEEN] = True
@@ -42,18 +42,18 @@ def raw_parameters() -> dict[str, str]:
 
 
 def from_history() -> bool:
-    """Whether the visitor came by the browser's Back or Forward: then the link overrides the session."""
+    """Tell whether the visitor came by the browser's Back or Forward: then the link overrides the session."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
 
 
 def went_to_another_tensor() -> bool:
-    """Whether Back or Forward led to a link whose tensor differs from the session's."""
+    """Tell whether Back or Forward led to a link whose tensor differs from the session's."""
     return from_history() and _CARRIED in st.session_state and st.query_params.get(TENSOR) not in _own()
 
 
 def _own() -> tuple[str | None, str | None]:
-    """What links may carry for the session's tensor: its values (None if too many); its address, if shared, else those."""
+    """Return the session's tensor as links carry it: its values (None if too many); its address or those."""
     key, values = st.session_state[_CARRIED]
     return values, st.session_state.get(_IN_STORE, {}).get(key, values)
 
@@ -171,7 +171,7 @@ def _infinite(text: str) -> bool:
 
 
 def tensor_from_link() -> np.ndarray | None:
-    """The tensor that the link carries; None if there is none or it can't be read, which a message reports."""
+    """Return the link's tensor; None if there is none or it can't be read, which a message reports."""
     text = st.query_params.get(TENSOR)
     if text is None or text == st.session_state.get(_FAILED):
         return None
@@ -185,7 +185,7 @@ def tensor_from_link() -> np.ndarray | None:
 
 
 def _shared(text: str) -> np.ndarray:
-    """A tensor from the store.
+    """Open a tensor from the store.
 
     Raises:
         QuantError: it can't be opened.
@@ -247,13 +247,13 @@ def write(name: str, text: str | None) -> None:
 
 
 def carries() -> bool:
-    """Whether the tensor in the link was put there in this session, not by the sender of the link."""
+    """Tell whether the tensor in the link was put there in this session, not by the sender of the link."""
     there = st.query_params.get(TENSOR)
     return there is not None and _CARRIED in st.session_state and there in _own()
 
 
 def carries_all(tensor: PageTensor) -> bool:
-    """Whether the link is enough to reproduce the tensor."""
+    """Tell whether the link is enough to reproduce the tensor."""
     return tensor.recipe is not None or carries()
 
 
@@ -265,8 +265,8 @@ def forget() -> None:
 
 
 def address() -> str:
-    """The address of the page with its parameters, except those for this reader alone: whoever opens it may hold a phone, and
-    is no presenter of a class.
+    """Return the page's address with its parameters, except those for this reader alone: whoever opens it may
+    hold a phone, and is no presenter of a class.
     """
     parts = urlsplit(st.context.url or "")
     # a multiple choice repeats its parameter, and to_dict() keeps only the last

@@ -49,7 +49,7 @@ def _set(scheme: str) -> None:
 
 
 def reference(tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:
-    """What to compare with; None if nothing is pinned and there is no previous scheme."""
+    """Return what to compare with; None if nothing is pinned and there is no previous scheme."""
     before = _previous(tensor.key, str(scheme))
     pinned = st.session_state.get(PIN)
     text = pinned or before
@@ -64,7 +64,7 @@ def reference(tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:
 
 
 def _previous(tensor: str, scheme: str) -> str:
-    """The previous scheme on the same tensor, or empty; reruns that change neither keep it."""
+    """Return the previous scheme on the same tensor, or empty; reruns that change neither keep it."""
     tensor_then, now, before = st.session_state.get(_LAST, ("", "", ""))
     if tensor_then != tensor:
         now, before = scheme, ""

@@ -51,7 +51,7 @@ class PageTensor:
 
 
 def of_values(x: np.ndarray, title: str, **more: Any) -> PageTensor:
-    """A tensor known only by its values; ``more``: its ``name``, ``stored`` and ``is_image``."""
+    """Make a tensor known only by its values; ``more``: its ``name``, ``stored`` and ``is_image``."""
     return PageTensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
 
 
@@ -88,5 +88,5 @@ def put(current: Current) -> None:
 
 
 def get() -> Current:
-    """The selection of this run, for a page."""
+    """Return the selection of this run, for a page."""
     return cast(Current, st.session_state[_KEY])

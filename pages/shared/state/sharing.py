@@ -131,6 +131,6 @@ def show_qr(address: str) -> None:
 
 
 def qr(address: str, name: str = "QR code of this link") -> str:
-    """HTML of the QR code of an address, black on white even in a dark theme."""
+    """Return HTML of the QR code of an address, black on white even in a dark theme."""
     image = segno.make_qr(address, error="l").svg_data_uri(border=4, light="#fff", omitsize=True)
     return f'<img class="qs-qr" alt="{html.escape(name)}" src="{image}">'
