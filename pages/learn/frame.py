@@ -19,6 +19,7 @@ from pages.shared.page import Page
 from pages.shared.state import choice, selection
 from pages.shared.state.mirrored import key_at, typed
 from quantcore.figures import typography
+from quantcore.wording import sentence
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _FOLDED, _PLACE = "_learn_folded", "_learn_sources"
@@ -46,7 +47,7 @@ def head(name: str) -> str:
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     place, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
-        titles = {name: _title(name) for name in names}
+        titles = {name: sentence(step_words(name)) for name in names}
         step = choice.segmented("Step", key, titles, place, label_visibility="collapsed")
     else:
         step = _one_of_many(name, place)
@@ -61,12 +62,6 @@ def head(name: str) -> str:
         class_plan.draw(part)
     lesson_pages.visited(name, step)
     return step
-
-
-def _title(step: str) -> str:
-    """Return the title of a step's button, as those of tabs and pages."""
-    words = step_words(step)
-    return words[:1].upper() + words[1:]
 
 
 def _one_of_many(name: str, place: Any) -> str:

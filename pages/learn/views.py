@@ -14,7 +14,7 @@ import quantcore as qc
 from pages.maps import arithmetic, component, four_maps
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
-from pages.shared import messages
+from pages.shared import messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.large import is_large
@@ -165,12 +165,7 @@ def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
     """
     name = f"lesson_fill_{len(rows)}" if is_large() else "lesson_table"
     with st.container(key=f"{name}{key and '_'}{key}"):
-        st.table(headed(rows))
-
-
-def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows of a table whose headers begin with a capital, as those of all tables do."""
-    return [{name[:1].upper() + name[1:]: value for name, value in row.items()} for row in rows]
+        st.table(tables.headed(rows))
 
 
 NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words before lesson 2 introduces it

@@ -67,13 +67,6 @@ class Page:
     charts: While | None = None
     heading: str = ""
 
-    def for_navigation(self) -> StreamlitPage:
-        """Return the page for st.navigation."""
-        icon, default = f":material/{self.icon}:", not self.url_path
-        return st.Page(
-            self.script, title=self.title, icon=icon, url_path=self.url_path or None, default=default
-        )
-
     def used(self, query: Mapping[str, list[str]] | None = None) -> frozenset[str]:
         """Return the parts of the sidebar that the page uses now, or when a link with this query opens."""
         return frozenset(part for part, when in self.uses.items() if when.holds(query))
@@ -87,5 +80,7 @@ def for_navigation(pages: Sequence[Page]) -> dict[str, list[StreamlitPage]]:
     """Return the pages by section, for st.navigation."""
     sections: dict[str, list[StreamlitPage]] = {}
     for page in pages:
-        sections.setdefault(page.section, []).append(page.for_navigation())
+        icon, url_path, default = f":material/{page.icon}:", page.url_path or None, not page.url_path
+        shown = st.Page(page.script, title=page.title, icon=icon, url_path=url_path, default=default)
+        sections.setdefault(page.section, []).append(shown)
     return sections

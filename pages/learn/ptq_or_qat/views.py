@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
 from pages.learn.ptq_or_qat.controls import TrainingPlan
-from pages.shared import lesson_plan
+from pages.shared import lesson_plan, tables
 from pages.shared.state import choice, link
 from quantcore import training
 from quantcore.figures import lessons
@@ -168,7 +168,7 @@ def curve(plan: TrainingPlan, text: str) -> run.Job | None:
         points = training.summary([known[key] for key in asked if key in known])
         figure = lessons.accuracy_against_bits(points, errors=as_errors, **frame.plot_style())
         chart.plotly_chart(figure, **views.PLOT_OPTIONS)
-        table.table(views.headed(_table(points)))
+        table.table(tables.headed(_table(points)))
 
     def each(row: training.Row) -> None:
         known[row.method, row.bits, row.seed] = row

@@ -143,6 +143,11 @@ def known(tensor: PageTensor, x: np.ndarray) -> None:
     cached(tensor, VALUES, lambda: x)
 
 
+def of_scheme(tensor: PageTensor, scheme: qc.Scheme, what: str, make: Callable[[], T]) -> T:
+    """Return as `cached` what a page shows of a tensor under a scheme."""
+    return cached(tensor, f"{what} {scheme}", make, needs.of(scheme, tensor.shape))
+
+
 def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
     """Return `quantcore.apply`.
 
@@ -150,10 +155,8 @@ def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
         QuantError: the scheme does not fit the tensor.
     """
 
-    def make() -> qc.Quantized:
-        return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
-
-    return cached(tensor, f"result {scheme}", make, needs.of(scheme, tensor.shape))
+    # quietly: the page shows result.warnings
+    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(values(tensor), scheme))
 
 
 def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
@@ -162,14 +165,13 @@ def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.
     Raises:
         QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
     """
-    make = lambda: qc.fit_scheme(values(tensor), scheme, size, method)  # noqa: E731
-    return cached(tensor, f"fitted {size} {method} {scheme}", make, needs.of(scheme, tensor.shape))
+    what = f"fitted {size} {method}"
+    return of_scheme(tensor, scheme, what, lambda: qc.fit_scheme(values(tensor), scheme, size, method))
 
 
 def report(tensor: PageTensor, scheme: qc.Scheme) -> qc.Report:
     """Return `quantcore.report` of `result`."""
-    make = lambda: qc.report(result(tensor, scheme))  # noqa: E731
-    return cached(tensor, f"report {scheme}", make, needs.of(scheme, tensor.shape))
+    return of_scheme(tensor, scheme, "report", lambda: qc.report(result(tensor, scheme)))
 
 
 def drawn(tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
@@ -178,4 +180,4 @@ def drawn(tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme 
     def make() -> MapData:
         return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))
 
-    return cached(tensor, f"map {view} {scheme} {against}", make, needs.of(scheme, tensor.shape))
+    return of_scheme(tensor, scheme, f"map {view} {against}", make)

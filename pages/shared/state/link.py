@@ -18,6 +18,7 @@ from pages.shared.computing import needs, turn
 from pages.shared.large import LARGE
 from pages.shared.state.selection import PageTensor, of_values
 from quantcore import tensors
+from quantcore.wording import count
 
 # The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared
 # tensors), the name of its file, and the SHA-256 of the file, if whoever opens the link may need it
@@ -290,11 +291,9 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
-        one = len(dropped) == 1
-        what = "1 parameter that can't be used and is" if one else (
-            f"{len(dropped)} parameters that can't be used and are"
-        )  # fmt: skip
-        sentence = f"This link has {what} ignored: {', '.join(_short(d) for d in dropped[:5])}."
+        what, are = count(len(dropped), "parameter"), "is" if len(dropped) == 1 else "are"
+        shown = ", ".join(d if len(d) <= 40 else d[:39] + "…" for d in dropped[:5])
+        sentence = f"This link has {what} that can't be used and {are} ignored: {shown}."
         st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
     if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):
@@ -307,7 +306,3 @@ def _same(text: str, value: object) -> bool:
         return text == str(value) or float(text) == value
     except ValueError:
         return text.lower() == str(value).lower()
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"

@@ -7,6 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared.computing import cache
+from pages.shared.state import link
 from pages.shared.state.selection import PageTensor
 
 PIN, DIFFERENCE = "pin", "diff"
@@ -34,18 +35,14 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
         "Unpin" if pinned else "Pin",
         key="_pin_button",
         icon=":material/keep_off:" if pinned else ":material/keep:",
-        on_click=_set,
-        args=("" if pinned else str(scheme),),
+        on_click=link.put,
+        args=({PIN: "" if pinned else str(scheme)},),
         disabled=scheme is None and not pinned,
         width="stretch",
         help="Compare with the previous scheme again"
         if pinned
         else "Keep this scheme as the reference: every figure then shows its difference from it",
     )
-
-
-def _set(scheme: str) -> None:
-    st.session_state[PIN] = scheme
 
 
 def reference(tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:

@@ -3,7 +3,6 @@ its QR code, and what it takes to share a tensor that does not fit.
 """
 
 import html
-from dataclasses import dataclass
 
 import segno
 import streamlit as st
@@ -24,19 +23,14 @@ MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction
 _NOTES = "_link_notes"
 
 
-@dataclass(frozen=True)
-class LinkPlace:
-    """Where Link is drawn: its container and, in it, its popover."""
+def place() -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Draw Link, which the style of the pages moves into the header; call it once per run, before the page.
 
-    container: DeltaGenerator
-    popover: DeltaGenerator
-
-
-def place() -> LinkPlace:
-    """Draw Link, which the style of the pages moves into the header; call it once per run, before the page."""
+    Return its container and, in it, its popover.
+    """
     st.session_state[_NOTES] = []
     container = st.container(key="qs_link")
-    return LinkPlace(container, container.popover("Link", icon=":material/link:", width="stretch"))
+    return container, container.popover("Link", icon=":material/link:", width="stretch")
 
 
 def note(sentence: str) -> None:
@@ -44,18 +38,18 @@ def note(sentence: str) -> None:
     st.session_state[_NOTES].append(sentence)
 
 
-def draw(place: LinkPlace) -> None:
-    """Show the link, and what it does not carry.
+def draw(container: DeltaGenerator, popover: DeltaGenerator) -> None:
+    """Show the link, and what it does not carry, in the places from `place`.
 
     Call it last: a widget writes its value into the link only when it is drawn.
     """
     notes = st.session_state.pop(_NOTES)
-    with place.popover:
+    with popover:
         whole = _draw(selection.get().tensor) and not notes
         for sentence in notes:
             st.write(sentence)
     if not whole:
-        place.container.html('<i class="qs-without" hidden></i>')
+        container.html('<i class="qs-without" hidden></i>')
 
 
 def _draw(tensor: PageTensor | None) -> bool:
