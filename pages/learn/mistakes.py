@@ -139,7 +139,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 
 
 step = frame.head("mistakes")
-both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
+both = choice.before_drawn("learn_mistakes_shown") == "reveal"
 # room for the lines of code, and for large numbers or two results
 widths = ((1, 1), (4, 5)) if is_large() else ((2, 3), (1, 1))
 words, beside = st.columns(widths[0 if both else 1], gap="medium")

@@ -119,6 +119,11 @@ def script(name: str) -> str:
     return f"learn/{name}/page.py" if name in _FOLDERS else f"learn/{name}.py"
 
 
+def numbered(name: str) -> str:
+    """Write the title of a lesson after its number."""
+    return f"{list(LESSONS).index(name) + 1} · {LESSONS[name].title}"
+
+
 def step_words(name: str) -> str:
     """Write the name of a step in words."""
     return {"sqnr": "SQNR", "ptq": "PTQ", "qat": "QAT"}.get(name, name.replace("_", " "))

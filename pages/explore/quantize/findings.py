@@ -93,13 +93,14 @@ def _one(
     """Draw the sentence in ``place`` and its buttons here."""
     place.markdown(_sentence(finding))
     if finding.boxes:
+        cells = f"{f'first {MAX_BOXES} ' * (len(finding.boxes) == MAX_BOXES)}affected cells"
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
         st.button(
             "Hide" if on else "Show",
             key=f"_finding_show_{number}",
-            on_click=_hide if on else partial(_show, tensor, scheme, finding),
+            on_click=partial(_show, tensor, scheme, None if on else finding),
             type="tertiary",
-            help=_outlined(finding),
+            help=f"Outline the {cells} and show the arithmetic of the first",
         )
     if finding.fix is not None:
         st.button(
@@ -118,20 +119,14 @@ def _one(
     )
 
 
-def _outlined(finding: qc.Finding) -> str:
-    what = f"first {MAX_BOXES} affected cells" if len(finding.boxes) == MAX_BOXES else "affected cells"
-    return f"Outline the {what} and show the arithmetic of the first"
-
-
-def _show(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
-    """Outline the boxes and choose the first element of the first one (a callback)."""
+def _show(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding | None) -> None:
+    """Outline the boxes and choose the first element of the first one, or outline none (a callback)."""
+    if finding is None:
+        st.session_state.pop(_SHOWN, None)
+        return
     st.session_state[_SHOWN] = (tensor.key, str(scheme), finding.sentence, finding.boxes)
     first = tuple(start for start, _ in finding.boxes[0])
     four_maps.go_to(first, tensor.shape)
-
-
-def _hide() -> None:
-    st.session_state.pop(_SHOWN, None)
 
 
 def examples() -> None:
@@ -168,7 +163,7 @@ def load(kind: str) -> None:
         _, name, text = IMAGES[kind]
         link.put(state | {"src": "example", "ex": name})
         st.session_state[scheme_state.RANK] = 2
-        scheme_state.change_to(qc.Scheme.parse(text))
+        scheme_state.change_to(text)
         return
     example = KINDS[kind].example
     if isinstance(example.tensor, Generated):

@@ -58,7 +58,7 @@ def library_line(scheme: qc.Scheme) -> None:
 
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
-_RUN = "_explore_runs"
+_RUN = "_explore_runs"  # their number tells history.js that an action was answered
 
 
 class Figure(NamedTuple):
@@ -126,9 +126,10 @@ def draw(
     """
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
-    facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
+    facts = f"{shape} · {tensor.stored or 'float32'}"
+    st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     first = (
-        f'<p class="qs-line" data-run="{_next_run()}" {charts.small_print_attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)
@@ -137,14 +138,10 @@ def draw(
         others = figures(tensor, reference.result.scheme, reference.report)
     cells = [_cell(f, o, reference) for f, o in zip(shown, others, strict=True)]
     if reference:
-        cells.append(_reference_cell(reference))
+        tip = html.escape(reference.problem or reference.scheme)
+        label = f"Against the {reference.name} scheme"
+        cells.append(f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>')
     place.html(f'{first}<dl class="qs-figures">{"".join(cells)}</dl>')
-
-
-def _next_run() -> int:
-    """Return the number of this run, which tells history.js that an action was answered."""
-    st.session_state[_RUN] = run = int(st.session_state.get(_RUN, 0)) + 1
-    return run
 
 
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
@@ -192,10 +189,3 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
         f'<div data-tip="{html.escape(figure.help)}"><dt>{html.escape(figure.label)}</dt>'
         f"<dd>{figure.text}{delta}</dd></div>"
     )
-
-
-def _reference_cell(reference: Reference) -> str:
-    """Return the cell that names the reference of the changes."""
-    tip = html.escape(reference.problem or reference.scheme)
-    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"
-    return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pages.learn.classroom.questions import AnswerKey
 from pages.learn.lesson_pages import LESSON_URLS
 from pages.serving.classroom import Tally
-from pages.shared.lesson_plan import LESSONS, step_key, step_words
+from pages.shared.lesson_plan import numbered, step_key, step_words
 from quantcore.mistakes import MISTAKES
 
 SHOWN = 4  # wrong numbers per field
@@ -27,7 +27,7 @@ class Why(NamedTuple):
     def step(self) -> str:
         """The lesson, and the step if it is one alone, that treat it, in words; "" without one."""
         name, step = MISTAKES[self.mistake].lesson or ("", "")
-        words = f"lesson {list(LESSONS).index(name) + 1} · {LESSONS[name].title}" if name else ""
+        words = f"lesson {numbered(name)}" if name else ""
         return words + (f": {step_words(step.replace('-', ' '))}" if step else "")
 
     @property

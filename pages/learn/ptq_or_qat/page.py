@@ -1,7 +1,6 @@
 """Lesson 7: quantize a network after training (PTQ), or during it (QAT)."""
 
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
@@ -16,18 +15,6 @@ from quantcore.figures import lessons
 
 SHOWN = 10  # digits in a row
 SLOPES = {"rounding": "rounding", "through": "through", "scales": "to_scale"}
-TEXTS = {
-    "ptq": "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
-    "training. With a scheme for the activations, the input of every layer is quantized too.",
-    "qat": "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized "
-    "weights, the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: "
-    "choose 2 or 3 bits, and train.",
-    "curve": "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
-    "the best, the band is float32. Points appear as they are computed, and stay when you stop.",
-    "choose": "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
-    "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where PTQ "
-    "fails. Set how much accuracy you can afford to lose.",
-}
 
 
 def network() -> None:
@@ -68,11 +55,14 @@ def ptq(plan: TrainingPlan) -> None:
     sizes = [w.x.numel() for w in after.weights]
     bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
     right = accuracy(after)
-    of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
+    of_weights = controls.is_of_weights()
     words, picture = views.side_by_side(views.for_maps(6) if of_weights else (2, 3))
     with words:
         if not of_weights:
-            st.markdown(TEXTS["ptq"])
+            st.markdown(
+                "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
+                "training. With a scheme for the activations, the input of every layer is quantized too."
+            )
         views.figures(
             ("float32", percent(before.accuracy)),
             ("PTQ", percent(right)),
@@ -134,9 +124,9 @@ else:
         if plan:
             draw: dict[str, Callable[[TrainingPlan], run.Job | None]] = {
                 "ptq": ptq,
-                "qat": partial(qat, text=TEXTS["qat"]),
-                "curve": partial(curve, text=TEXTS["curve"]),
-                "choose": partial(choose, text=TEXTS["choose"]),
+                "qat": qat,
+                "curve": curve,
+                "choose": choose,
             }
             job = draw[step](plan)
     except qc.QuantError as error:

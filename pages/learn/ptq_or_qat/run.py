@@ -78,25 +78,21 @@ def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tupl
 
 def run(
     begin: Callable[[], Generator[Step, None, None]],
-    each: Callable[[Step], None],
-    progress: Callable[[Step], tuple[float, str]],
+    each: Callable[[Step], WorkStep],
     place: DeltaGenerator,
     done: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Step through a training when it is this visitor's turn; return whether it finished.
 
     Args:
-        each: stores a step, then draws what is known.
-        progress: the fraction that is done after a step, 0 to 1, and a text.
+        each: stores a step, then draws what is known; returns the progress.
         place: for the progress bar and Stop, or for an error.
         done: whether another visitor has run the same training in the meantime.
     """
 
     def steps() -> Generator[WorkStep, None, None]:
         with closing(begin()) as running:
-            for step in running:
-                each(step)
-                yield WorkStep(*progress(step))
+            yield from map(each, running)
 
     content = CacheKey("", needs.TRAINING // 4)
     try:
