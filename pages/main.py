@@ -42,7 +42,7 @@ with turn.of_run(notice):
     scripts.run(sidebar.show_file_field)
     leaving.go()
     opened.run()
-    sharing.draw(link_place)
+    sharing.draw(*link_place)
     if page.used() != selection.get().used:
         with st.sidebar:
             sidebar.show_used(page.used())

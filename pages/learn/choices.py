@@ -43,7 +43,7 @@ def choose(
 
 
 def bits() -> dict[Any, Change]:
-    """Integers of so many bits, signed or not as before."""
+    """Return integers of so many bits, signed or not as before."""
 
     def to(n: int) -> Change:
         def change(scheme: qc.Scheme) -> qc.Scheme:
@@ -56,7 +56,7 @@ def bits() -> dict[Any, Change]:
 
 
 def symmetry() -> dict[Any, Change]:
-    """Symmetric or asymmetric."""
+    """Return symmetric and asymmetric."""
     return {
         "symmetric": lambda scheme: dataclasses.replace(scheme, symmetric=True),
         "asymmetric": lambda scheme: dataclasses.replace(scheme, symmetric=False),
@@ -64,7 +64,7 @@ def symmetry() -> dict[Any, Change]:
 
 
 def granularities(shape: tuple[int, ...]) -> dict[Any, Change]:
-    """The granularities of a tensor, by what shares a scale."""
+    """Return the granularities of a tensor, by what shares a scale."""
     last = max(0, len(shape) - 1)
     kinds: dict[str, qc.Granularity] = {"tensor": qc.PerTensor()}
     if len(shape) == 2:
@@ -77,7 +77,7 @@ def granularities(shape: tuple[int, ...]) -> dict[Any, Change]:
 
 
 def ranges() -> dict[Any, Change]:
-    """Range settings that clip nothing, a little, and as much as is best."""
+    """Return range settings that clip nothing, a little, and as much as is best."""
     return {
         "min-max": _with(range_setting=qc.MinMax()),
         "percentile 99": _with(range_setting=qc.Percentile(99)),

@@ -1,56 +1,125 @@
 """The frame of a lesson: its steps, Previous and Next, the plan of a class, the sources.
 
-A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
+A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``. While the plan for a
+class is presented, the address names its part (``?plan=7``), and the lesson shows the step of that part with the question
+to the class, the time, and the way to the next part.
 """
 
+import html
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn import class_plan, lesson_pages
 from pages.learn.lesson_pages import LESSON_URLS, OVERVIEW
-from pages.shared import charts
+from pages.shared import charts, messages
 from pages.shared.charts import theme
 from pages.shared.large import is_large
-from pages.shared.lesson_plan import CLASS, LESSONS, script, step_key, step_words
+from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, PlanPart, numbered, script, step_key, step_words
 from pages.shared.page import Page
 from pages.shared.state import choice, selection
 from pages.shared.state.mirrored import key_at, typed
 from quantcore.figures import typography
+from quantcore.wording import sentence
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
+_BEGINS = [sum(part.minutes for part in CLASS[:i]) for i in range(len(CLASS) + 1)]
+MINUTES = _BEGINS[-1]
 _FOLDED, _PLACE = "_learn_folded", "_learn_sources"
 FEW = 8  # steps that fit into one row of buttons
 _CSS = streamlit_dom.read(Path(__file__).parent / "lesson.css")
 
 
 def is_lesson(page: Page) -> bool:
-    """Whether the page is one of the lessons (the overview and Class are not)."""
+    """Tell whether the page is one of the lessons (the overview and Class are not)."""
     return page.url_path in LESSON_URLS.values()
 
 
 def plot_style() -> dict[str, Any]:
-    """Theme and font size for the figures of a lesson, which fill their place."""
+    """Return theme and font size for the figures of a lesson, which fill their place."""
     return {"theme": theme(), "size": typography.TEXT * (typography.LARGER if is_large() else 1)}
+
+
+class Presented(NamedTuple):
+    """The part that the address names, counted from 0, and whether the page shows its step."""
+
+    part: int
+    shown: bool
+
+
+def _presented(name: str) -> Presented | None:
+    """Return the part to present on a lesson's page; None if the address names none.
+
+    A link need not name the step. Call it before the control for the step is drawn.
+    """
+    text = st.query_params.get(PLAN)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(CLASS)):
+        messages.warning(
+            f"The plan has parts 1 to {len(CLASS)}, and no part {text[:20]!r}: the lesson is shown without the plan. "
+            "Open a part from the overview."
+        )
+        return None
+    index, key = int(text) - 1, step_key(name)
+    part = CLASS[index]
+    if part.lesson != name:
+        return Presented(index, False)
+    if key not in st.query_params and key not in st.session_state:
+        st.session_state[key] = part.step
+    return Presented(index, choice.before_drawn(key) == part.step)
+
+
+def span(index: int) -> str:
+    """Return the minutes of a part, such as "18–23"."""
+    return f"{_BEGINS[index]}–{_BEGINS[index + 1]}"
+
+
+def part_label(part: PlanPart) -> str:
+    """Write the step of a part in words."""
+    return step_words(part.step.replace("-", " ") if part.lesson == "mistakes" else part.step)
+
+
+def part_query(index: int) -> dict[str, str]:
+    """Return the parameters of a link to a part."""
+    part = CLASS[index]
+    return {PLAN: str(index + 1), step_key(part.lesson): part.step}
+
+
+def _ask(now: Presented) -> None:
+    """Draw the question to the class, and the time: the minutes of the part, and the minute it is."""
+    part = CLASS[now.part]
+    place = f"{numbered(part.lesson)}: {part_label(part)}"
+    said = part.ask if now.shown else f"This step is not in the plan, which is at {place}."
+    begin, end = _BEGINS[now.part : now.part + 2]
+    st.html(
+        f'<p class="qs-ask"><span>{html.escape(said)}</span><small>{span(now.part)} of {MINUTES} min · '
+        f'<span class="qs-clock" role="timer" title="Click to set the clock to minute {begin}" data-begin="{begin}" '
+        f'data-end="{end}"></span></small></p>'
+    )
 
 
 def head(name: str) -> str:
     """Draw the top of a lesson and return the chosen step."""
-    lesson, number, key = LESSONS[name], list(LESSONS).index(name) + 1, step_key(name)
-    names, part = list(lesson.steps), class_plan.presented(name)
-    _fold()
+    lesson, key = LESSONS[name], step_key(name)
+    names, part = list(lesson.steps), _presented(name)
+    if is_large():  # fold the sidebar away, and bring it back afterwards: what a step needs is on the step
+        st.session_state[_FOLDED] = True
+        st.set_page_config(initial_sidebar_state="collapsed")
+    else:
+        unfold()
+    plain()
     charts.small_print(selection.get().words)
     title, st.session_state[_PLACE] = st.columns([6, 1.3], vertical_alignment="center")
     widths = [8, 1.5, 1.5] if part is None else [7, 1.5, 3.5]
     place, back, on = st.columns(widths, vertical_alignment="center")
     if len(names) <= FEW:
-        titles = {name: _title(name) for name in names}
+        titles = {name: sentence(step_words(name)) for name in names}
         step = choice.segmented("Step", key, titles, place, label_visibility="collapsed")
     else:
         step = _one_of_many(name, place)
-    title.markdown(f"# {number} · {lesson.title}: {lesson.steps[step].headline}")
+    title.markdown(f"# {numbered(name)}: {lesson.steps[step].headline}")
     for beside, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
         with beside.container(key=f"lesson_{label.lower()}"):
             if part is None:
@@ -58,15 +127,9 @@ def head(name: str) -> str:
             else:
                 _part_button(label, name, part, direction)
     if part is not None:
-        class_plan.draw(part)
-    lesson_pages.visited(name, step)
+        _ask(part)
+    st.html(f'<i class="qs-seen" data-seen="{html.escape(f"{name}/{step}")}" hidden></i>')
     return step
-
-
-def _title(step: str) -> str:
-    """The title of a step's button, as those of tabs and pages."""
-    words = step_words(step)
-    return words[:1].upper() + words[1:]
 
 
 def _one_of_many(name: str, place: Any) -> str:
@@ -105,28 +168,31 @@ def foot(*sources: str) -> None:
 
 
 def _step_button(label: str, name: str, step: str, direction: int) -> None:
-    """Draw a button to the previous or next step or, at either end of a lesson, a link to the adjacent lesson, beyond
-    the first and the last to the overview.
-    """
+    """Draw a button to the previous or next step or, at either end of a lesson, a link to the adjacent lesson."""
     steps, lessons = list(LESSONS[name].steps), list(LESSONS)
-    icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
     if 0 <= steps.index(step) + direction < len(steps):
         key = f"learn_{name}_{label.lower()}"
         st.button(label, key=key, on_click=_go, args=(name, direction), width="stretch")
         return
-    # links, since st.switch_page refuses to leave a page whose widgets are bound to the address
     neighbor = lessons.index(name) + direction
     if 0 <= neighbor < len(lessons):
-        other = LESSONS[lessons[neighbor]]
-        st.page_link(
-            script(lessons[neighbor]),
-            label=f"Lesson {neighbor + 1}",
-            help=other.title,
-            icon=icon,
-            width="stretch",
-        )
+        other = lessons[neighbor]
+        _link(f"Lesson {neighbor + 1}", direction, other, help=LESSONS[other].title)
     else:
-        st.page_link(OVERVIEW, label="Overview", icon=icon, width="stretch")
+        _link("Overview", direction)
+
+
+def _link(label: str, direction: int, lesson: str | None = None, **more: Any) -> None:
+    """Draw a link to a lesson or, beyond the first and the last, to the overview.
+
+    A link, since st.switch_page refuses to leave a page whose widgets are bound to the address.
+    """
+    page = OVERVIEW if lesson is None else script(lesson)
+    st.page_link(page, label=label, icon=_arrow(direction), width="stretch", **more)
+
+
+def _arrow(direction: int) -> str:
+    return f":material/arrow_{'forward' if direction > 0 else 'back'}:"
 
 
 def _go(name: str, direction: int) -> None:
@@ -136,23 +202,29 @@ def _go(name: str, direction: int) -> None:
     st.session_state[key] = steps[max(0, min(there, len(steps) - 1))]
 
 
-def _part_button(label: str, name: str, now: class_plan.Presented, direction: int) -> None:
-    """Draw a button to the previous or next part of the plan, a link if it is in another lesson, beyond either end to the
-    overview.
+def _part_button(label: str, name: str, now: Presented, direction: int) -> None:
+    """Draw a button to the previous or next part of the plan; a link if it is in another lesson.
+
+    From a step outside the plan, Previous returns to the part.
     """
-    index = class_plan.neighbor(now, direction)
-    icon = f":material/arrow_{'forward' if direction > 0 else 'back'}:"
-    if index is None:
-        st.page_link(OVERVIEW, label="Overview", icon=icon, width="stretch")
+    index = now.part + direction if now.shown or direction > 0 else now.part
+    if not 0 <= index < len(CLASS):
+        _link("Overview", direction)
         return
     part = CLASS[index]
-    text = f"{label}: {class_plan.span(index)} {class_plan.label(part)}" if direction > 0 else label
+    text = f"{label}: {span(index)} {part_label(part)}" if direction > 0 else label
     if part.lesson == name:  # a link to the page that is open would not change its step
-        key = f"learn_plan_{label.lower()}"
-        st.button(text, key=key, icon=icon, on_click=class_plan.go, args=(index,), width="stretch")
+        key, icon = f"learn_plan_{label.lower()}", _arrow(direction)
+        st.button(text, key=key, icon=icon, on_click=_go_to_part, args=(index,), width="stretch")
     else:
-        parameters = class_plan.query(index)
-        st.page_link(script(part.lesson), label=text, query_params=parameters, icon=icon, width="stretch")
+        _link(text, direction, part.lesson, query_params=part_query(index))
+
+
+def _go_to_part(index: int) -> None:
+    """Go to a part in the lesson that is open (a callback)."""
+    part = CLASS[index]
+    st.session_state[step_key(part.lesson)] = part.step
+    st.query_params[PLAN] = str(index + 1)
 
 
 def link_to(name: str, label: str, key: str, parameters: dict[str, str]) -> None:
@@ -164,16 +236,6 @@ def link_to(name: str, label: str, key: str, parameters: dict[str, str]) -> None
 def plain() -> None:
     """Apply the style of the lessons to another page."""
     st.html(f"<style>{_CSS}</style>")
-
-
-def _fold() -> None:
-    """Fold the sidebar away in large mode, and bring it back afterwards: what a step needs is on the step."""
-    if is_large():
-        st.session_state[_FOLDED] = True
-        st.set_page_config(initial_sidebar_state="collapsed")
-    else:
-        unfold()
-    plain()
 
 
 def unfold() -> None:

@@ -16,13 +16,13 @@ BITS = qc.INT4
 
 
 def found(granularity: qc.Granularity) -> tuple[qc.Quantized, qc.Report]:
-    """The result and report of the lesson's tensor."""
+    """Return the result and report of the lesson's tensor."""
     scheme = qc.Scheme(BITS, granularity=granularity)
     return cache.result(TENSOR, scheme), cache.report(TENSOR, scheme)
 
 
 def blocks(result: qc.Quantized) -> np.ndarray:
-    """The index of each element's block, counted from 0."""
+    """Return the index of each element's block, counted from 0."""
     number = torch.arange(result.scale.numel(), dtype=torch.float32).view(result.scale.shape)
     ones = torch.ones(result.x.shape, dtype=torch.int8)
     return qc.dequantize(ones, number, 0, result.scheme).numpy().astype(int)

@@ -1,10 +1,6 @@
-"""The page records of the lessons: their controls, and the parts of the sidebar that they use; and which of their steps the
-visitor's browser remembers as seen (pages/browser/progress.js)."""
+"""The page records of the lessons: their controls, and the parts of the sidebar that they use."""
 
-import html
 from collections.abc import Iterable, Mapping
-
-import streamlit as st
 
 from pages.shared.lesson_plan import LESSONS, PLAN, script, step_key
 from pages.shared.page import SCHEME, TENSOR, Page, While
@@ -17,7 +13,7 @@ LESSON_URLS = {name: f"learn-{name.replace('_', '-')}" for name in LESSONS}
 def lesson_page(
     name: str, keys: Iterable[str], uses: Mapping[str, While], required: Iterable[str] = ()
 ) -> Page:
-    """The record of a lesson.
+    """Return the record of a lesson.
 
     Args:
         name: in `LESSONS`.
@@ -41,7 +37,7 @@ def _own(name: str, controls: tuple[str, ...]) -> set[str]:
 
 
 def _yours(name: str) -> dict[str, While]:
-    """The ``uses`` of a lesson whose step "yours" needs the visitor's tensor and scheme."""
+    """Return the ``uses`` of a lesson whose step "yours" needs the visitor's tensor and scheme."""
     return dict.fromkeys((TENSOR, SCHEME), While(step_key(name), {"yours"}))
 
 
@@ -70,15 +66,3 @@ PAGES = (
         dict.fromkeys((TENSOR, SCHEME), _MINE["predict"]),
     ),
 )
-
-
-def visited(name: str, step: str) -> None:
-    """Note that a step is shown."""
-    st.html(f'<i class="qs-seen" data-seen="{html.escape(f"{name}/{step}")}" hidden></i>')
-
-
-def progress(name: str) -> str:
-    """The HTML of a line that tells how many steps of a lesson were seen."""
-    steps = html.escape(" ".join(f"{name}/{step}" for step in LESSONS[name].steps))
-    count = len(LESSONS[name].steps)
-    return f'<span class="qs-progress" data-steps="{steps}">{count} steps</span>'

@@ -6,7 +6,7 @@ import numpy as np
 
 import quantcore as qc
 from pages.learn import views
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.prediction import practice
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]  # °C
@@ -16,8 +16,8 @@ _ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "
 OUTLIER_ROW = np.array([row.split() for row in _ROWS], np.float32)
 
 
-def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[Tensor, qc.Scheme]:
-    """A small tensor, made from the seed, whose numbers divide easily, and the scheme to quantize it with.
+def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[PageTensor, qc.Scheme]:
+    """Make a small tensor from the seed, whose numbers divide easily, and the scheme to quantize it with.
 
     The step "codes" uses a fixed range, so that some values are clipped.
     """

@@ -24,7 +24,7 @@ def draw(name: str) -> None:
 
 @cache
 def _of(name: str, theme: str) -> str:
-    """The miniature as an address: Streamlit removes SVG from HTML, and images have no access to the page's colors."""
+    """Return the miniature as an address: Streamlit removes SVG from HTML, images lack the page's colors."""
     drawings: dict[str, Callable[[], Iterable[str]]] = {
         "scale": _scale,
         "zero_point": _zero_point,
@@ -63,7 +63,7 @@ def _across(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _connected(x: list[float], scheme: qc.Scheme, low: float, high: float) -> Iterable[str]:
-    """Values below, the values of all codes above, and a line from each value to its own."""
+    """Draw values below, the values of all codes above, and a line from each value to its own."""
     result = qc.apply(np.array(x, np.float32), scheme)
     marks = _across(qc.figures.grid_values(result, (0,)), low, high)
     yield from (_path([(at, 12), (at, 26)], "line") for at in marks)

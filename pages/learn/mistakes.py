@@ -41,7 +41,7 @@ def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool
 
 
 def nameless(line: Line) -> str:
-    """A line of source without the name of the function, which would give the mistake away."""
+    """Return a line of source without the name of the function, which would give the mistake away."""
     return re.sub(r"^def \w+\(", "def quantize(", line.text)
 
 
@@ -66,7 +66,7 @@ def outcome_tables(
     pick: bool = False,
     beside: qc.mistakes.Outcome | None = None,
 ) -> list[cells.MarkedTable]:
-    """The tables of one implementation; ``beside``: the other one, if it is shown too."""
+    """Return the tables of one implementation; ``beside``: the other one, if it is shown too."""
     other = beside or outcome
     shown = [
         ("codes", outcome.codes, other.codes),
@@ -80,7 +80,7 @@ def outcome_tables(
 
 
 def tensor() -> tuple[str, torch.Tensor | None]:
-    """The key of the visitor's tensor and the part of it that is used; "" and None for the mistake's own tensor."""
+    """Return the key of the visitor's tensor and the part used; "" and None for the mistake's own tensor."""
     mine = st.toggle("Use my tensor", key="learn_mistakes_mine", bind="query-params",
                      help=f"Runs the code on the first {SIDE} rows and columns of the tensor in the sidebar")  # fmt: skip
     chosen = views.yours() if mine else None
@@ -139,7 +139,7 @@ def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
 
 
 step = frame.head("mistakes")
-both = st.session_state.get("learn_mistakes_shown", st.query_params.get("learn_mistakes_shown")) == "reveal"
+both = choice.before_drawn("learn_mistakes_shown") == "reveal"
 # room for the lines of code, and for large numbers or two results
 widths = ((1, 1), (4, 5)) if is_large() else ((2, 3), (1, 1))
 words, beside = st.columns(widths[0 if both else 1], gap="medium")

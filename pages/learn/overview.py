@@ -4,32 +4,30 @@ import html
 
 import streamlit as st
 
-from pages.learn import class_plan, frame, lesson_pages, miniatures
-from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, step_key
+from pages.learn import frame, miniatures
+from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, numbered, step_key
 
 ACROSS = 4  # cards in a row
 
 frame.plain()
 st.markdown("# Learn: seven lessons, and a plan for a class")
-names = ["Lessons", f"Plan for a class of {class_plan.MINUTES} minutes"]
-lessons, plan = st.tabs(names, default=names[PLAN in st.query_params], key="learn_overview_tab")
+tabs = ["Lessons", f"Plan for a class of {frame.MINUTES} minutes"]
+lessons, plan = st.tabs(tabs, default=tabs[PLAN in st.query_params], key="learn_overview_tab")
 
 with lessons, st.container(key="learn_cards"):
-    numbered = list(enumerate(LESSONS, 1))
-    for first in range(0, len(numbered), ACROSS):
-        for column, (number, name) in zip(st.columns(ACROSS), numbered[first:], strict=False):
+    names = list(LESSONS)
+    for first in range(0, len(names), ACROSS):
+        for column, name in zip(st.columns(ACROSS), names[first:], strict=False):
             with column.container(border=True, height="stretch", gap="xsmall"):
                 found = LESSONS[name]
                 miniatures.draw(name)
-                frame.link_to(
-                    name,
-                    f"{number} · {found.title}",
-                    f"lesson_{name}",
-                    {step_key(name): next(iter(found.steps))},
-                )
+                first_step = {step_key(name): next(iter(found.steps))}
+                frame.link_to(name, numbered(name), f"lesson_{name}", first_step)
+                # the browser remembers which steps were seen (pages/browser/progress.js)
+                steps = html.escape(" ".join(f"{name}/{step}" for step in found.steps))
                 st.html(
-                    f'<p class="qs-card">{html.escape(found.idea)}<br>'
-                    f"<small>{found.minutes} min · {lesson_pages.progress(name)}</small></p>"
+                    f'<p class="qs-card">{html.escape(found.idea)}<br><small>{found.minutes} min · <span class="qs-progress" '
+                    f'data-steps="{steps}">{len(found.steps)} steps</span></small></p>'
                 )
 
 with plan:
@@ -41,12 +39,11 @@ with plan:
     with st.container(key="learn_plan", gap=None):
         for index, part in enumerate(CLASS):
             time, link, ask = st.columns([0.7, 2.6, 6], vertical_alignment="center")
-            time.markdown(class_plan.span(index))
+            time.markdown(frame.span(index))
             with link:
-                number = list(LESSONS).index(part.lesson) + 1
-                label = f"{number} · {LESSONS[part.lesson].title}: {class_plan.label(part)}"
+                label = f"{numbered(part.lesson)}: {frame.part_label(part)}"
                 key = f"class_{part.lesson}_{part.step}"
-                frame.link_to(part.lesson, label, key, class_plan.query(index))
+                frame.link_to(part.lesson, label, key, frame.part_query(index))
             ask.markdown(part.ask)
     st.markdown(
         "- **Link**, in the header, copies the address of the current view, without Large. Anyone who opens it sees the same "

@@ -11,7 +11,7 @@ from pages.learn import frame, material, views
 from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.granularity import block_name
 from quantcore.numerics import decimal
 from quantcore.prediction import grade
@@ -22,12 +22,12 @@ ACROSS = 8  # elements asked for per row
 
 
 def next_seed() -> None:
-    """Another tensor (a callback)."""
+    """Choose another tensor (a callback)."""
     st.session_state[SEED] = st.session_state[SEED] + 1
 
 
 def question(
-    tensor: Tensor, result: qc.Quantized, step: str, row: int
+    tensor: PageTensor, result: qc.Quantized, step: str, row: int
 ) -> tuple[list[tuple[int, ...]], list[str], list[tuple[int, ...]]]:
     """Return the elements or blocks asked for, the name of each, and an element of the row for each."""
     shape = tensor.shape or (1,)
@@ -88,7 +88,7 @@ def mark(
 
 
 def answers(what: str, under: bool) -> DeltaGenerator:
-    """A place for answers, "typed" or "marked": under the columns of the cells that they belong to, or not."""
+    """Return a place for answers, "typed" or "marked", under the columns of their cells or not."""
     return st.container(key=f"learn_predict_{what}") if under else st.container()
 
 

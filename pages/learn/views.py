@@ -14,12 +14,12 @@ import quantcore as qc
 from pages.maps import arithmetic, component, four_maps
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
-from pages.shared import messages
+from pages.shared import messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.large import is_large
 from pages.shared.state import selection
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
 from quantcore import tensors
 from quantcore.analysis import View, element
@@ -30,19 +30,19 @@ BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
 
 
-def own(key: str, values: Any) -> Tensor:
-    """A lesson's own small tensor; ``key`` identifies its content."""
+def own(key: str, values: Any) -> PageTensor:
+    """Make a lesson's own small tensor; ``key`` identifies its content."""
     x = np.asarray(values, np.float32)
-    return Tensor(f"lesson {key}", key, x.shape, lambda: x)
+    return PageTensor(f"lesson {key}", key, x.shape, lambda: x)
 
 
-def generated(spec: tensors.Generated) -> Tensor:
-    """A lesson's own tensor by distribution and seed."""
-    return Tensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
+def generated(spec: tensors.Generated) -> PageTensor:
+    """Make a lesson's own tensor by distribution and seed."""
+    return PageTensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
 
 
-def yours() -> tuple[Tensor, qc.Scheme] | None:
-    """The visitor's tensor and scheme; None if one is missing, which a message then explains."""
+def yours() -> tuple[PageTensor, qc.Scheme] | None:
+    """Return the visitor's tensor and scheme; None if one is missing, which a message then explains."""
     chosen = selection.get()
     for problem in chosen.problems:
         messages.error(problem)
@@ -61,13 +61,13 @@ def side_by_side(widths: tuple[float, float] = (2, 3)) -> tuple[DeltaGenerator, 
 
 
 def for_maps(words: float = 3) -> tuple[float, float]:
-    """Widths for `side_by_side` that let four maps fit into a window two by two; in large mode ``words`` to 7."""
+    """Return widths for `side_by_side` that fit four maps two by two; in large mode ``words`` to 7."""
     return (words, 7) if is_large() else (2, 3)
 
 
 def explore(
     name: str,
-    tensor: Tensor,
+    tensor: PageTensor,
     scheme: qc.Scheme,
     words: DeltaGenerator,
     picture: DeltaGenerator,
@@ -111,7 +111,7 @@ def explore(
 
 
 def draw_maps(
-    key: str, tensor: Tensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
+    key: str, tensor: PageTensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click writes the element to the key ``pick_into``."""
     view = View()
@@ -165,19 +165,14 @@ def table(rows: Sequence[dict[str, str]], key: str = "") -> None:
     """
     name = f"lesson_fill_{len(rows)}" if is_large() else "lesson_table"
     with st.container(key=f"{name}{key and '_'}{key}"):
-        st.table(headed(rows))
-
-
-def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """The rows of a table whose headers begin with a capital, as those of all tables do."""
-    return [{name[:1].upper() + name[1:]: value for name, value in row.items()} for row in rows]
+        st.table(tables.headed(rows))
 
 
 NO_ZERO_POINT = {"zero point z": "code of 0", "+ z": "+ code of 0"}  # its words before lesson 2 introduces it
 
 
 def lines(t: qc.Trace, first: str = "", last: str = "", zero_point: bool = True) -> list[str]:
-    """The arithmetic of an element as lines, from the step ``first`` to the first whose name starts with ``last``.
+    """Write an element's arithmetic as lines, from step ``first`` to the next whose name begins ``last``.
 
     Args:
         zero_point: whether it is known already; if not, a zero point of 0 is left out, and another one is called what

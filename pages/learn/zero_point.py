@@ -8,7 +8,7 @@ import quantcore as qc
 from pages.learn import choices, frame, views
 from pages.learn.material import RELU
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import tensors
 from quantcore.figures import lessons
 
@@ -30,14 +30,14 @@ def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     return result
 
 
-def mine() -> list[tuple[str, Tensor]]:
-    """The visitor's tensor with its name, if there is one."""
+def mine() -> list[tuple[str, PageTensor]]:
+    """Return the visitor's tensor with its name, if there is one."""
     chosen = views.yours()
     return [("your tensor", chosen[0])] if chosen else []
 
 
-def decibels(tensor: Tensor, scheme: qc.Scheme) -> float:
-    """SQNR of a tensor under a scheme."""
+def decibels(tensor: PageTensor, scheme: qc.Scheme) -> float:
+    """Return the SQNR of a tensor under a scheme."""
     return cache.report(tensor, scheme).sqnr_db
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import quantcore as qc
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.granularity import block_name
 
 PLACE = (
@@ -45,12 +45,12 @@ class ElementArithmetic:
         return {"at": at, "title": self.heading, "lines": self.lines}
 
 
-def of(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
+def of(tensor: PageTensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
     """Return the arithmetic of an element of `cache.result`, computed once for everything that shows it."""
     return cache.cached_small(tensor, f"arithmetic {scheme} {element}", lambda: once(tensor, scheme, element))
 
 
-def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
+def once(tensor: PageTensor, scheme: qc.Scheme, element: tuple[int, ...]) -> ElementArithmetic:
     """Do the same without keeping it: a pointer passes over hundreds, which would displace the results.
 
     Raises:

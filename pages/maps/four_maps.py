@@ -13,7 +13,7 @@ from pages.shared import messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import pinned
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.analysis import View, element
 from quantcore.diagnosis import Box
 
@@ -23,7 +23,7 @@ KEYS = {"borders", "numbers", "cell", "rows", "cols", "across", "down", "at"}
 
 
 def controls(
-    tensor: Tensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator
+    tensor: PageTensor, scheme: qc.Scheme, report: qc.Report, place: DeltaGenerator
 ) -> tuple[View | None, ElementArithmetic]:
     """Draw the controls under the maps; return the view (None if the input is invalid) and the arithmetic of the element.
 
@@ -43,7 +43,7 @@ def controls(
 
 def draw(
     place: DeltaGenerator,
-    tensor: Tensor,
+    tensor: PageTensor,
     result: qc.Quantized,
     view: View | None,
     shown: ElementArithmetic,

@@ -17,7 +17,7 @@ from starlette.routing import Route
 import quantcore as qc
 from pages.maps import arithmetic
 from pages.maps.places import read_element
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 
 PATH = "arithmetic"
 _KEY = "_pointed"
@@ -27,7 +27,7 @@ _KEY = "_pointed"
 class ShownTensor:
     """What a visitor's maps show. ``token``: names it in a request, and nobody can guess it."""
 
-    tensor: Tensor
+    tensor: PageTensor
     scheme: qc.Scheme
     token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
 
@@ -44,7 +44,7 @@ def route(below: str) -> Route:
     return Route(f"{below}/{PATH}/{{token}}", respond)
 
 
-def offer(tensor: Tensor, scheme: qc.Scheme) -> str:
+def offer(tensor: PageTensor, scheme: qc.Scheme) -> str:
     """Return the token for what this session's maps show, which ends the last; empty without the route."""
     if not _served:
         return ""

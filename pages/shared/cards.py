@@ -48,6 +48,6 @@ def draw(cards: Sequence[Card]) -> None:
 
 
 def _enlarged(picture: np.ndarray) -> np.ndarray:
-    """The picture with squares instead of pixels: 144 px wide, at most 96 px high."""
+    """Draw the picture with squares instead of pixels: 144 px wide, at most 96 px high."""
     scale = max(1, 144 // picture.shape[1])
     return picture.repeat(scale, 0).repeat(scale, 1)[:96]

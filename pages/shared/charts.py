@@ -16,17 +16,17 @@ _CONFIG = {"modeBarButtonsToRemove": ["toImage"]}
 
 
 def theme() -> str:
-    """The visitor's theme: "light" or "dark"."""
+    """Return the visitor's theme: "light" or "dark"."""
     return st.context.theme.type or "light"
 
 
 def sized(figure: go.Figure) -> go.Figure:
-    """The figure itself or, in large mode, a larger copy."""
+    """Return the figure itself or, in large mode, a larger copy."""
     return figures.enlarged(figure) if is_large() else figure
 
 
 def sized_data(figure: str) -> dict[str, Any]:
-    """`sized` of a figure in JSON, as data for a component."""
+    """Return `sized` of a figure in JSON, as data for a component."""
     data: dict[str, Any] = json.loads(figure)
     return json.loads(str(sized(go.Figure(data)).to_json())) if is_large() else data
 
@@ -52,7 +52,7 @@ def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Calla
 
 
 def small_print_attribute(words: str) -> str:
-    """The attribute of an element of HTML that the page draws in any case; the first one on a page counts."""
+    """Return the attribute of an HTML element that the page draws in any case; a page's first one counts."""
     return f'data-shown="{html.escape(words)}"'
 
 

@@ -22,7 +22,7 @@ def configure() -> None:
 
 
 def title(page: Page) -> str:
-    """The title of a page: of the browser's tab, and of previews of its links."""
+    """Return the title of a page: of the browser's tab, and of previews of its links."""
     return f"{page.title} · {NAME}"
 
 

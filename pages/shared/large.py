@@ -16,7 +16,7 @@ _STYLE = streamlit_dom.filled(
 
 
 def is_large() -> bool:
-    """Whether text and figures are large enough to read from the back row."""
+    """Tell whether text and figures are large enough to read from the back row."""
     return bool(st.session_state.get(LARGE))
 
 

@@ -115,15 +115,20 @@ CLASS = (
 
 
 def script(name: str) -> str:
-    """The script of a lesson's page, as Streamlit's links expect it."""
+    """Return the script of a lesson's page, as Streamlit's links expect it."""
     return f"learn/{name}/page.py" if name in _FOLDERS else f"learn/{name}.py"
 
 
+def numbered(name: str) -> str:
+    """Write the title of a lesson after its number."""
+    return f"{list(LESSONS).index(name) + 1} · {LESSONS[name].title}"
+
+
 def step_words(name: str) -> str:
-    """The name of a step in words."""
+    """Write the name of a step in words."""
     return {"sqnr": "SQNR", "ptq": "PTQ", "qat": "QAT"}.get(name, name.replace("_", " "))
 
 
 def step_key(name: str) -> str:
-    """Key of the control for a lesson's step, also its link parameter."""
+    """Return the key of the control for a lesson's step, also its link parameter."""
     return f"learn_{name}_step"

@@ -17,7 +17,7 @@ class While:
     values: Set[str] = frozenset()
 
     def holds(self, query: Mapping[str, list[str]] | None = None) -> bool:
-        """Whether the condition is true; before the control is first drawn, the link decides.
+        """Tell whether the condition is true; before the control is first drawn, the link decides.
 
         Args:
             query: the parameters of a link that is not open yet; None for the page that is open.
@@ -67,25 +67,20 @@ class Page:
     charts: While | None = None
     heading: str = ""
 
-    def for_navigation(self) -> StreamlitPage:
-        """The page for st.navigation."""
-        icon, default = f":material/{self.icon}:", not self.url_path
-        return st.Page(
-            self.script, title=self.title, icon=icon, url_path=self.url_path or None, default=default
-        )
-
     def used(self, query: Mapping[str, list[str]] | None = None) -> frozenset[str]:
-        """The parts of the sidebar that the page uses in its current state, or when a link with this query opens."""
+        """Return the parts of the sidebar that the page uses now, or when a link with this query opens."""
         return frozenset(part for part, when in self.uses.items() if when.holds(query))
 
     def awaits_plotly(self, query: Mapping[str, list[str]]) -> bool:
-        """Whether a link with this query opens maps alone, for which the page must load plotly.js."""
+        """Tell whether a link with this query opens maps alone, for which the page must load plotly.js."""
         return self.maps and not (self.charts and self.charts.holds(query))
 
 
 def for_navigation(pages: Sequence[Page]) -> dict[str, list[StreamlitPage]]:
-    """The pages by section, for st.navigation."""
+    """Return the pages by section, for st.navigation."""
     sections: dict[str, list[StreamlitPage]] = {}
     for page in pages:
-        sections.setdefault(page.section, []).append(page.for_navigation())
+        icon, url_path, default = f":material/{page.icon}:", page.url_path or None, not page.url_path
+        shown = st.Page(page.script, title=page.title, icon=icon, url_path=url_path, default=default)
+        sections.setdefault(page.section, []).append(shown)
     return sections

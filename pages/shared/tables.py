@@ -14,52 +14,26 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from quantcore.wording import sentence
 
+# of columns whose name does not say it in words
 LABELS = {
-    # of schemes and blocks
-    "name": "Name",
-    "scheme": "Scheme",
-    "format": "Format",
-    "library": "Library",
-    "method": "Method",
-    "block": "Block",
-    "scale": "Scale",
-    "zero_point": "Zero point",
-    "low": "Low",
-    "high": "High",
     "offset": "Offset (AIMET)",
-    "min": "Min",
-    "max": "Max",
-    # metrics
-    "bits_per_element": "Bits per element",
     "sqnr_db": "SQNR (dB)",
     "SQNR": "SQNR (dB)",
     "mse": "MSE",
-    "MSE": "MSE",
     "mae": "MAE",
     "sse": "Sum of squared errors",
     "rmse": "RMSE",
     "max_abs_error": "max |error|",
     "cosine": "Cosine similarity",
-    "clipped": "Clipped",  # its cells show the percent sign
-    "clipped_fraction": "Clipped",
+    "clipped_fraction": "Clipped",  # its cells show the percent sign
     "clipping_sse": "Clipping error (SSE)",
     "rounding_sse": "Rounding error (SSE)",
-    "codes_used": "Codes used",
-    "codes_available": "Codes available",
     "seconds": "Time (s)",
     "refused": "Not supported because",
-    "codes that differ": "Codes that differ",
-    # of number formats
-    "bits": "Bits",
-    "values": "Values",
     "lowest normal": "Smallest normal",
     "smallest": "Smallest above 0",
-    "epsilon": "Epsilon",
-    "code": "Code",
-    "rounds to": "Rounds to",
-    "error": "Error",
-    "note": "Note",
 }
 T = TypeVar("T")
 PERCENT = {"clipped", "clipped_fraction"}  # stored as fractions
@@ -68,8 +42,13 @@ MIN_FIXED, MAX_FIXED = 1e-3, 1e9  # columns whose largest number is outside use 
 
 
 def label(name: str) -> str:
-    """The label of a column."""
-    return LABELS[name]
+    """Return the label of a column: one of `LABELS`, or its name in words."""
+    return LABELS.get(name) or sentence(name.replace("_", " "))
+
+
+def headed(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the rows of a table whose headers begin with a capital, as those of all tables do."""
+    return [{sentence(name): value for name, value in row.items()} for row in rows]
 
 
 def number_format(values: Any, digits: int = 4) -> str:
@@ -92,8 +71,8 @@ def width(values: Any, shown: str, head: str) -> int:
 
 
 def filling(key: str, rows: int) -> DeltaGenerator:
-    """A place for a table of so many rows that fills the window to its bottom (page.css), but has no empty rows; give the
-    table the height "stretch".
+    """Return a place for a table of so many rows that fills the window to its bottom (page.css), but has no
+    empty rows; give the table the height "stretch".
     """
     st.html(f"<style>html{{--qs-rows:{rows}}}</style>")
     return st.container(key=key, height=400, border=False)
@@ -106,13 +85,13 @@ def columns(
 
     Args:
         digits: significant digits of numbers.
-        heads: labels that replace those of `LABELS`, by column.
+        heads: labels that replace those of `label`, by column.
     """
     found: dict[str, Any] = {}
     for name in frame.columns:
         if name in skip:
             continue
-        head, values = (heads or {}).get(name) or LABELS[name], frame[name]
+        head, values = (heads or {}).get(name) or label(name), frame[name]
         if pd.api.types.is_bool_dtype(values) or not pd.api.types.is_numeric_dtype(values):
             found[name] = st.column_config.Column(head)
             continue
@@ -124,11 +103,11 @@ def columns(
     return found
 
 
-def numbers(frame: pd.DataFrame, digits: int = 6) -> dict[str, Any]:
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the configuration of a table whose numbers are all of one kind: one format and width for all columns."""
     if frame.to_numpy().dtype.kind == "i":
         return {}
-    shown = number_format(frame.to_numpy(), digits)
+    shown = number_format(frame.to_numpy(), 6)
     room = width(frame.to_numpy(), shown, "")
     return {name: st.column_config.NumberColumn(format=shown, width=room) for name in frame.columns}
 
@@ -136,7 +115,7 @@ def numbers(frame: pd.DataFrame, digits: int = 6) -> dict[str, Any]:
 def sqnr_column(
     frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
 ) -> tuple[pd.DataFrame, Any]:
-    """A table and the configuration of its SQNR column: numbers, or text if one is infinite; NaN stays empty."""
+    """Return a table and how to show its SQNR: numbers, or text if one is infinite; NaN stays empty."""
     values = frame[name]
     if not np.isinf(values).any():
         return frame, st.column_config.NumberColumn(label, format=pattern)
@@ -150,7 +129,7 @@ def _numbers(values: Any) -> np.ndarray:
 
 
 def written(value: float, shown: str) -> str:
-    """A number as the browser writes it: %g is positional down to 1e-6.
+    """Write a number as the browser does: %g is positional down to 1e-6.
 
     >>> written(6.948e-05, "%.4g"), written(6.948e-05, "%.3e"), written(0.5, "%.4g")
     ('0.00006948', '6.948e-5', '0.5')
@@ -166,7 +145,7 @@ def written(value: float, shown: str) -> str:
 
 
 def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFrame:
-    """The rows in whose columns every typed word occurs."""
+    """Return the rows in whose columns every typed word occurs."""
     text = frame[columns].agg(" ".join, axis=1).str.lower()
     for word in typed.lower().split():
         inside = text.str.contains(word, regex=False)
@@ -207,7 +186,7 @@ def downloads(frame: pd.DataFrame, shown: pd.DataFrame, name: str, head: Callabl
 
 
 def markdown(frame: pd.DataFrame, head: Callable[[str], str] = str) -> str:
-    """A table as Markdown; ``head``: what a column is called."""
+    """Write a table as Markdown; ``head``: what a column is called."""
     lines = [[head(column) for column in frame.columns], ["---"] * len(frame.columns)]
     lines += [
         [f"{v:.5g}" if isinstance(v, float) else " ".join(str(v).replace("|", "\\|").split()) for v in row]

@@ -39,7 +39,7 @@ EXAMPLES = (
 
 
 def cards() -> tuple[Card, ...]:
-    """A card for each example, which puts its text into the field."""
+    """Return a card for each example, which puts its text into the field."""
     return tuple(
         Card(f"_paste_card_{place}", example.title, example.line, _picture(place, theme()), _paste, (place,))
         for place, example in enumerate(EXAMPLES)

@@ -8,13 +8,15 @@ import streamlit as st
 import quantcore as qc
 from pages.shared.computing import cache
 from pages.shared.state import choice
-from pages.shared.state.selection import Tensor
-from pages.sidebar import format_controls, range_controls
-from pages.sidebar.format_controls import FITTED, INTEGERS
-from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANK, load_preset, reset
+from pages.shared.state.selection import PageTensor
+from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANGES, RANK, load_preset, reset
 from quantcore.conventions import CONVENTIONS
-from quantcore.formats import MAX_BITS, MIN_BITS
+from quantcore.formats import MAX_BITS, MAX_VALUES, METHODS, MIN_BITS
+from quantcore.numerics import MAX_SEED, WORDS
+from quantcore.range_setting import Control
+from quantcore.scheme import KINDS
 
+INTEGERS, FITTED = DEFAULTS["format"], "fitted codebook"
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
 # option -> what is shown
 PER = {"tensor": "tensor", "channel": "channel", "group": "group", "flat_group": "flat group", "block": "block"}
@@ -25,10 +27,12 @@ _OVERFLOW_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
 )
+_ABOUT = list(dict.fromkeys(kind.about for kind in RANGES.values()))
+_RANGE_HELP = f"How to find the range that the codes span: {', '.join(_ABOUT[:-1])}, or {_ABOUT[-1]}."
 _NARROW_HELP = "Leave out the lowest code, so that signed codes are symmetric: -127 to 127 for 8 bits."
 
 
-def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
+def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
     """Draw the controls for a tensor of ``shape`` and return the scheme.
 
     Args:
@@ -38,9 +42,9 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         QuantError: the input is not a valid scheme, or no codebook can be fitted.
     """
     _heading()
-    name = format_controls.name()
-    size, method = format_controls.fit() if name == FITTED else (0, "")
-    convention = _library(format_controls.kind(name))
+    name = _format()
+    size, method = _fit() if name == FITTED else (0, "")
+    convention = _library(_kind(name))
     bits, signed, symmetric, narrow = 0, True, True, False
     if name == INTEGERS:
         bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", bind="query-params")
@@ -48,10 +52,10 @@ def draw(shape: tuple[int, ...], tensor: Tensor | None = None) -> qc.Scheme:
         symmetric = _either("Symmetry", "mode", SYMMETRIES, label_visibility="collapsed")
     try:
         granularity = _granularity(shape, convention)
-        range_setting = range_controls.draw()
+        range_setting = _range()
     finally:  # an error above must not hide the remaining controls
         saturate = name != INTEGERS or _either("Overflow", "overflow", OVERFLOWS, help=_OVERFLOW_HELP)
-        rounding, scales = format_controls.rounding(), format_controls.scales()
+        rounding, scales = _rounding(), _scales()
         if name == INTEGERS:
             narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", bind="query-params", help=_NARROW_HELP)
     if not saturate:
@@ -85,6 +89,104 @@ def _heading() -> None:
     )
 
 
+def _format() -> str:
+    """Draw the format control; return the format as chosen or typed."""
+    return str(
+        st.selectbox(
+            "Format",
+            [INTEGERS, *qc.FLOATS, *qc.CODEBOOKS, FITTED],
+            key="format",
+            accept_new_options=True,
+            bind="query-params",
+            help="Integers, small floats, codebooks, or a codebook fitted to the tensor. Or type another: "
+            "float(3, 2, bias=3, infinities=True, nan=ieee) with 3 exponent and 2 mantissa bits, "
+            "e5m2(saturate=False), log2_5, codebook([-1, 0, 2]), nf4(tie=upper).",
+        )
+    ).strip()
+
+
+def _kind(chosen: str) -> str:
+    """Return a format's kind, chosen or typed, as conventions name it: "int", "float" or "codebook"."""
+    if chosen in (INTEGERS, FITTED):
+        return "int" if chosen == INTEGERS else "codebook"
+    try:
+        return KINDS[type(qc.parse_format(chosen))]
+    except qc.QuantError:  # reported where the scheme is built
+        return "float"
+
+
+def _fit() -> tuple[int, str]:
+    """Draw size and method of the fitted codebook; return them."""
+    left, right = st.columns(2)
+    size = left.number_input("Values", 2, MAX_VALUES, DEFAULTS["fit_size"], key="fit_size", bind="query-params")
+    method = choice.selectbox(
+        "Method",
+        "fit_method",
+        METHODS,
+        right,
+        index=list(METHODS).index(DEFAULTS["fit_method"]),
+        help="How the codebook is fitted. Lloyd-Max moves each value to the mean of the elements nearest to it, "
+        "starting from quantiles (Lloyd 1982, Max 1960). k-means also tries the best start, found by dynamic "
+        "programming (Wang and Song 2011). Both are implemented in quantcore with torch.",
+    )
+    return int(size), method
+
+
+def _scales() -> str:
+    """Draw the scheme that quantizes the scales; return its text, empty if scales stay float32."""
+    return str(
+        st.text_input(
+            "Scales stored as",
+            DEFAULTS["scales"],
+            placeholder="float32",
+            key="scales",
+            bind="query-params",
+            max_chars=300,
+            help="A scheme that quantizes the scales themselves, such as uint8 asymmetric, or e8m0 given(1) for powers "
+            "of two. Its granularity applies to the tensor of scales.",
+        )
+    ).strip()
+
+
+def _rounding() -> str:
+    """Draw the rounding control; return the name of the rounding rule, as conventions use it."""
+    rule = choice.selectbox(
+        "Rounding",
+        "rounding",
+        {DEFAULTS["rounding"]: "the library's own"} | WORDS,
+        accept_new_options=True,
+        help="How x/s becomes an integer, or a value of a small float. Most libraries round half to even; "
+        "stochastic rounds up with a probability equal to the fraction. Codebooks always use the nearest value.",
+    )
+    if rule != "stochastic":
+        return rule
+    seed = int(st.number_input("Rounding seed", 0, MAX_SEED, 0, key="rounding_seed", bind="query-params"))
+    return f"{rule}_{seed}" if seed else rule
+
+
+def _range() -> qc.RangeSetting:
+    """Draw the range setting and its arguments, which range settings describe themselves; return it.
+
+    Raises:
+        QuantError: the input is not a valid range setting.
+    """
+    names = {option: kind.label or option for option, kind in RANGES.items()}
+    kind = RANGES[choice.selectbox("Range", "range", names, help=_RANGE_HELP)]
+    places = st.columns(len(kind.controls)) if len(kind.controls) > 1 else [st]
+    values = {control.key: _argument(place, control) for place, control in zip(places, kind.controls, strict=False)}
+    return kind.chosen(values)
+
+
+def _argument(place: Any, control: Control) -> Any:
+    common: dict[str, Any] = {"key": control.key, "help": control.help, "bind": "query-params"}
+    if isinstance(control.default, str):
+        return place.text_input(control.label, control.default, **common)
+    bounds = control.low, control.high
+    return place.number_input(
+        control.label, *bounds, control.default, step=control.step, format=control.format, **common
+    )
+
+
 def _library(kind: str) -> qc.Convention:
     """Draw the choice of the convention; ``kind`` is "int", "float" or "codebook"."""
     current = (st.session_state.get("library"), st.query_params.get("library"))
@@ -100,7 +202,7 @@ def _library(kind: str) -> qc.Convention:
 
 
 def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
-    """The values of a property that the library supports; None if it supports all."""
+    """Return the values of a property that the library supports; None if it supports all."""
     return next((limit.allowed for limit in convention.limits if limit.of == what), None)
 
 
@@ -195,7 +297,7 @@ def _block(shape: tuple[int, ...]) -> qc.PerBlock:
 
 
 def default_group_size(length: int, must_divide: bool = False) -> int:
-    """The default group size along an axis of ``length``.
+    """Return the default group size along an axis of ``length``.
 
     The largest of 32, 16, 8, 4 and 2 that divides the axis. If none does: the largest power of two up to 32 that fits,
     with a shorter last group; for a library that does not support that, the whole axis if it has 4 to 1,024 elements,
@@ -220,7 +322,7 @@ def default_group_size(length: int, must_divide: bool = False) -> int:
 
 
 def _group_sizes(length: int) -> list[int]:
-    """Group sizes to offer: divisors of the length and powers of two, or only the latter if that is more than 24."""
+    """Return group sizes to offer: divisors of the length and powers of two, only the latter beyond 24."""
     sizes = [n for n in range(1, min(length, 1024) + 1) if length % n == 0 or n & (n - 1) == 0]
     powers = [n for n in sizes if n & (n - 1) == 0]
     return sizes if len(sizes) <= 24 else powers

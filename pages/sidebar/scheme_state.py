@@ -6,8 +6,10 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.state import link, mirrored
-from pages.sidebar import range_controls
+from quantcore.range_setting import RANGE_SETTINGS
 
+# by option; ggml's searches are one option, and which one is typed
+RANGES = {kind.option: kind for kind in RANGE_SETTINGS.values()}
 # Widget keys are the parameters of the link, and the link omits a parameter at its default. So no default may depend
 # on the tensor: if the usual value does, the default is empty and stands for that value.
 DEFAULTS: dict[str, Any] = {
@@ -24,7 +26,8 @@ DEFAULTS: dict[str, Any] = {
     "group_axis": None,
     "group": None,
     "block": "",
-    **range_controls.DEFAULTS,
+    "range": qc.MinMax.option,
+    **{control.key: control.default for kind in RANGES.values() for control in kind.controls},
     "overflow": "saturate",
     "rounding": "library",
     "rounding_seed": 0,
@@ -73,42 +76,42 @@ def apply_scheme(scheme: qc.Scheme) -> None:
             chosen |= {"per": "flat_group", "group": size}
         case qc.PerBlock(lengths):
             chosen |= {"per": "block", "block": "x".join(map(str, lengths))}
-    chosen |= range_controls.choices_of(scheme.range_setting)
-    link.put(chosen)
+    link.put(chosen | range_choices(scheme.range_setting))
 
 
-def change_to(scheme: qc.Scheme) -> None:
-    """Set the controls to a scheme, or show why that is not possible (a callback)."""
+def range_choices(setting: qc.RangeSetting) -> dict[str, Any]:
+    """Return the values of the range controls for a range setting.
+
+    Raises:
+        QuantError: a control can't represent a value.
+    """
+    return {"range": setting.option, **setting.choices()}
+
+
+def change_to(scheme: qc.Scheme | str) -> None:
+    """Set the controls to a scheme or its text, or show why that is not possible (a callback)."""
     try:
-        apply_scheme(scheme)
+        apply_scheme(qc.Scheme.parse(scheme) if isinstance(scheme, str) else scheme)
     except qc.QuantError as error:
         st.session_state[TEXT_ERROR] = str(error)
 
 
 def apply_text(key: str) -> None:
     """Set the controls to the scheme typed as text (a callback)."""
-    if not mirrored.typed(TEXT, key):
-        return
-    try:
-        apply_scheme(qc.Scheme.parse(st.session_state[key]))
-    except qc.QuantError as error:
-        st.session_state[TEXT_ERROR] = str(error)
+    if mirrored.typed(TEXT, key):
+        change_to(st.session_state[key])
 
 
 def load_preset() -> None:
     """Set the controls to the chosen preset, and clear the choice (a callback)."""
     name = st.session_state[PRESET]
     st.session_state[PRESET] = None
-    if name is None:
-        return
-    try:
-        apply_scheme(qc.PRESETS[name])
-    except qc.QuantError as error:
-        st.session_state[TEXT_ERROR] = str(error)
+    if name is not None:
+        change_to(qc.PRESETS[name])
 
 
 def _from_start(axis: int) -> int:
-    """The axis counted from the first; a scheme may count from the last.
+    """Return the axis counted from the first; a scheme may count from the last.
 
     Raises:
         QuantError: the tensor has no such axis.

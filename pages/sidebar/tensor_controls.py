@@ -8,7 +8,7 @@ import streamlit as st
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
-from pages.shared.state.selection import NoTensorYet, Tensor, of_values
+from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
 from pages.sidebar import tensor_editor, uploads
 from quantcore import tensors
 
@@ -32,7 +32,7 @@ _LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show a
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
 
 
-def draw() -> Tensor:
+def draw() -> PageTensor:
     """Draw the controls and return the tensor.
 
     Raises:
@@ -49,13 +49,13 @@ def draw() -> Tensor:
     return tensor
 
 
-def _facts(tensor: Tensor) -> str:
+def _facts(tensor: PageTensor) -> str:
     elements = tensor.elements
     dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
     return f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, {dtype}"
 
 
-def _generated() -> Tensor:
+def _generated() -> PageTensor:
     kinds = tensors.DISTRIBUTIONS
     names = {key: kind.name for key, kind in kinds.items()}
     about = "\n".join(f"- **{kind.name}**: {kind.help}" for kind in kinds.values())
@@ -90,10 +90,11 @@ def _generated() -> Tensor:
     spec = tensors.Generated(name, tensors.parse_shape(shape), int(seed), tuple(chosen))
     link.carry(None, repr(spec))
     code = f"x = qc.tensors.generate(qc.tensors.{spec})"
-    return Tensor(f"generated {spec}", kinds[name].label, spec.shape, lambda: tensors.generate(spec), code)
+    label = kinds[name].label
+    return PageTensor(f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), code)
 
 
-def _example() -> Tensor:
+def _example() -> PageTensor:
     examples = tensors.EXAMPLES
     titles = {name: example.title for name, example in examples.items()}
     name = choice.selectbox("Example", "ex", titles, label_visibility="collapsed")
@@ -101,18 +102,18 @@ def _example() -> Tensor:
     st.caption(f"{example.description} Source: {example.source}")
     link.carry(None, name)
     code = f"x = qc.tensors.EXAMPLES[{name!r}].load()"
-    return Tensor(
+    return PageTensor(
         f"example {name}", example.title, example.shape, example.load, code, is_image=example.is_image
     )
 
 
-def _carried(tensor: Tensor) -> Tensor:
-    """The same tensor; its values go into the link if they fit."""
+def _carried(tensor: PageTensor) -> PageTensor:
+    """Return the same tensor; its values go into the link if they fit."""
     link.carry(tensor.load(), tensor.key)
     return tensor
 
 
-def _pasted() -> Tensor:
+def _pasted() -> PageTensor:
     went = link.went_to_another_tensor()
     if went or PASTED not in st.session_state:
         x = link.tensor_from_link()
@@ -132,7 +133,7 @@ def _pasted() -> Tensor:
     )
     if text.strip():
         return _carried(of_values(_parse(text), "pasted"))
-    linked: Tensor | None = st.session_state.get(_LINKED)
+    linked: PageTensor | None = st.session_state.get(_LINKED)
     if linked is not None:
         st.caption("Shown: the tensor from the link, too large for the field. Paste numbers to replace it.")
         return _carried(linked)
@@ -147,7 +148,7 @@ def _parse(text: str) -> np.ndarray:
     return tensors.parse(text)
 
 
-def _edited() -> Tensor:
+def _edited() -> PageTensor:
     away = _EDITED not in st.session_state
     if away or link.went_to_another_tensor():
         tensor_editor.restart()
@@ -164,12 +165,12 @@ def _edited() -> Tensor:
 
 
 def first_cells(x: np.ndarray) -> np.ndarray:
-    """The part of a tensor that fits the grid: the first rows and columns of the first plane."""
+    """Return the part of a tensor that fits the grid: the first rows and columns of the first plane."""
     plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
     return np.array(plane[(slice(tensor_editor.SIDE),) * plane.ndim], np.float32)
 
 
-def _source_note(start: Tensor) -> None:
+def _source_note(start: PageTensor) -> None:
     """Show which tensor the cells came from, and a button that returns to it."""
     part = ""
     if len(start.shape) > 2 or any(n > tensor_editor.SIDE for n in start.shape):
@@ -191,10 +192,10 @@ def _go_back() -> None:
     st.session_state["src"] = st.session_state.get(_SOURCE, DEFAULTS["src"])
 
 
-def _first() -> Tensor:
-    """The tensor of a page that is opened without a link."""
+def _first() -> PageTensor:
+    """Make the tensor of a page that is opened without a link."""
     spec = tensors.Generated()
-    return Tensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
+    return PageTensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
                   lambda: tensors.generate(spec))  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def draw(x: np.ndarray) -> np.ndarray:
 
 
 def _columns(base: pd.DataFrame) -> dict[str, Any]:
-    """Columns wide enough for their numbers: a number too long for its column would lose its first digits."""
+    """Make columns wide enough for their numbers: one too long for its column would lose its first digits."""
     widths = {c: max(64, 18 + 7 * int(base[c].str.len().max())) for c in base.columns}
     return {c: st.column_config.TextColumn(c, width=w, alignment="right") for c, w in widths.items()}
 

@@ -7,12 +7,12 @@ import streamlit as st
 import quantcore as qc
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
 
 
-def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized | None:
-    """`cache.result`; None if the library does not support the scheme, which is then shown."""
+def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized | None:
+    """Return `cache.result`; None if the library does not support the scheme, which is then shown."""
     try:
         return cache.result(tensor, scheme)
     except qc.QuantError as error:
@@ -20,7 +20,9 @@ def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized | None:
         return None
 
 
-def show(error: qc.QuantError, tensor: Tensor, scheme: qc.Scheme, keep: qc.Convention | None = None) -> None:
+def show(
+    error: qc.QuantError, tensor: PageTensor, scheme: qc.Scheme, keep: qc.Convention | None = None
+) -> None:
     """Show an error of `cache.result`, and a button for the nearest supported scheme if there is one.
 
     ``keep``: the convention of the controls, which stays, if the unsupported scheme has another one.

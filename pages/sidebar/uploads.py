@@ -16,7 +16,7 @@ from pages.shared import messages
 from pages.shared.computing import cache, needs, turn
 from pages.shared.state import link
 from pages.shared.state.file_field import FileField
-from pages.shared.state.selection import NoTensorYet, Tensor, of_values
+from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
 from quantcore import tensors
 
 PICKED = "tensor"  # name of the chosen tensor, carried by the link
@@ -50,11 +50,11 @@ class WantedFile:
         return f"{text} (SHA-256 {self.sha256[:12]}…)" if self.sha256 else text
 
     def is_file(self, file: UploadedFile) -> bool:
-        """Whether ``file`` is that file; without a digest, whether it has the same name."""
+        """Tell whether ``file`` is that file; without a digest, whether it has the same name."""
         return file.sha256 == self.sha256 if self.sha256 else file.name == self.name
 
 
-def draw() -> Tensor:
+def draw() -> PageTensor:
     """Draw the file controls and return the chosen tensor.
 
     Raises:
@@ -132,8 +132,8 @@ def _check_wanted(file: UploadedFile) -> None:
     )
 
 
-def _chosen(file: UploadedFile) -> Tensor:
-    """The chosen tensor of the file, read once."""
+def _chosen(file: UploadedFile) -> PageTensor:
+    """Return the chosen tensor of the file, read once."""
     info = file.tensors[0] if len(file.tensors) == 1 else _pick(file.tensors)
     identity = (file.key, info.name)
     known = st.session_state.get(_READ)
@@ -143,13 +143,13 @@ def _chosen(file: UploadedFile) -> Tensor:
         st.caption(info.how)
     elif not info.is_floating and not any(other.is_floating for other in file.tensors):
         st.caption(f"No tensor in this file has a floating-point type: this one is {info.dtype_name}.")
-    tensor: Tensor = known[1]
+    tensor: PageTensor = known[1]
     x = cache.values(tensor) if tensor.elements <= _LINKED else None
     link.carry(x, tensor.key, file.name, file.sha256)
     return tensor
 
 
-def _read(file: UploadedFile, info: tensors.TensorInfo) -> Tensor:
+def _read(file: UploadedFile, info: tensors.TensorInfo) -> PageTensor:
     """Read the tensor when it is this visitor's turn; its values are cached, and only the file is kept in the session."""
     own = "" if info.name == file.name else info.name
     load = partial(tensors.read_tensor, file.data, file.name, info.name, upload_limit())
@@ -184,8 +184,8 @@ def _pick(infos: tuple[tensors.TensorInfo, ...]) -> tensors.TensorInfo:
     return info
 
 
-def _from_link() -> Tensor:
-    """The tensor that the link carries, if no file is uploaded.
+def _from_link() -> PageTensor:
+    """Return the tensor that the link carries, if no file is uploaded.
 
     Raises:
         NoTensorYet: the link carries none.
@@ -212,5 +212,5 @@ def _from_link() -> Tensor:
     (_, file, digest), tensor = st.session_state[_READ]
     st.caption(f"Shown: {messages.plain(tensor.title)}")
     link.carry(tensor.load(), tensor.key, file, digest)
-    result: Tensor = tensor
+    result: PageTensor = tensor
     return result

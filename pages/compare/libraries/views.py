@@ -12,7 +12,7 @@ from pages.maps import arithmetic
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
 from quantcore import figures
 from quantcore.comparison import Reason
@@ -21,7 +21,7 @@ from quantcore.wording import count
 MOST_CELLS = 200
 
 
-def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> qc.Comparison:
+def comparison(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> qc.Comparison:
     """Return the cached result of `quantcore.compare`.
 
     Raises:
@@ -31,7 +31,7 @@ def comparison(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Conven
     return cache.cached(tensor, f"compare {scheme} {a} {b}", make, needs.LIBRARIES)
 
 
-def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
+def table(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     """Draw the table of all libraries, each compared with A; a selected row can become B."""
     make = lambda: qc.library_table(cache.values(tensor), scheme, a)  # noqa: E731
     frame = cache.cached(tensor, f"libraries {scheme} {a}", make, needs.LIBRARIES, long=True)
@@ -61,7 +61,7 @@ def table(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention) -> None:
                 st.caption(messages.plain(sentence))
 
 
-def side_by_side(tensor: Tensor, found: qc.Comparison) -> None:
+def side_by_side(tensor: PageTensor, found: qc.Comparison) -> None:
     """Draw the summary, the maps and the reasons."""
     a, b = (r.scheme.convention.name for r in (found.a, found.b))
     differ, total = found.count, found.differs.numel()
@@ -127,7 +127,7 @@ def follow(found: qc.Comparison) -> None:
             messages.lines(lines, hang=arithmetic.HANG + 2)
 
 
-def refusals(tensor: Tensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:
+def refusals(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention, b: qc.Convention) -> bool:
     """Show why A or B does not support the scheme, and what would help; return whether that is so."""
     for convention in (a, b):
         own = dataclasses.replace(scheme, convention=convention)

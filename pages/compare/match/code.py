@@ -11,7 +11,7 @@ from pages.serving import settings
 from pages.shared import cards, lesson_plan, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import figures
 from quantcore.mistakes import CASES, compare, lines
 from quantcore.pasted import KINDS, MOST, lines_of
@@ -28,7 +28,7 @@ _SHOWN = {
 _MARKS = {True: ("✗", "rgba(230,97,0,.2)"), False: ("i", "rgba(60,130,220,.16)")}
 
 
-def draw(tensor: Tensor | None, scheme: qc.Scheme | None) -> None:
+def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     """Draw the code, the mistakes found in it, and what they do to the tensor.
 
     Args:
@@ -73,7 +73,7 @@ def draw(tensor: Tensor | None, scheme: qc.Scheme | None) -> None:
         code_on_tensor.draw(reading, tensor, scheme)
 
 
-def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
+def _read(text: str, tensor: PageTensor | None) -> qc.CodeReading:
     """Return what is found in the code, once it is this run's turn."""
     if tensor is None:
         return qc.read_code(text)

@@ -10,13 +10,13 @@ from pages.compare.match.controls import Inputs
 from pages.shared import charts, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import figures, pasted
 
 _CHOSEN, _ELEMENT = "match_code_chosen", "match_code_element"
 
 
-def draw(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None) -> None:
+def draw(reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
     """Draw each line's values, the errors of the code and of the scheme that it intends, and the codes of both."""
     if not reading.quantizers:
         return
@@ -63,7 +63,7 @@ def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
         charts.draw(figure, theme=None, key="match_code_maps")
 
 
-def _handed(tensor: Tensor, scheme: qc.Scheme | None) -> tuple[float, int] | None:
+def _handed(tensor: PageTensor, scheme: qc.Scheme | None) -> tuple[float, int] | None:
     """Return the page's scale and zero point, for code that computes none; None if there are several."""
     if scheme is None:
         return None
@@ -159,7 +159,7 @@ def _sentence(against: pasted.Against, differing: int) -> str:
     return f"{differing:,} of {size:,} codes differ: {effect}."
 
 
-def _matched(shown: pasted.Shown, tensor: Tensor) -> None:
+def _matched(shown: pasted.Shown, tensor: PageTensor) -> None:
     """Draw which library or known mistake gives these codes."""
     codes = shown.codes.numpy()
     if codes.size < tensor.elements or not (codes == codes.round()).all() or np.abs(codes).max() > 2**15:

@@ -10,7 +10,7 @@ import quantcore as qc
 from pages.compare.match.controls import Inputs
 from pages.shared.computing import cache, needs
 from pages.shared.computing.long_work import LongWork, WorkStep
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 
 AT_ONCE = 10_000  # elements; a larger tensor is searched when the button is pressed
 
@@ -24,7 +24,7 @@ class SearchResult:
     begun: bool = False
 
 
-def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResult | None:
+def search(tensor: PageTensor, inputs: Inputs, place: DeltaGenerator) -> SearchResult | None:
     """Search if that is quick or asked for, else draw the button for it in ``place``; return what has been found so far.
 
     Raises:
@@ -45,7 +45,7 @@ def search(tensor: Tensor, inputs: Inputs, place: DeltaGenerator) -> SearchResul
     return found if found.begun else None
 
 
-def _search(tensor: Tensor, inputs: Inputs, found: SearchResult) -> Generator[WorkStep, None, None]:
+def _search(tensor: PageTensor, inputs: Inputs, found: SearchResult) -> Generator[WorkStep, None, None]:
     for step in qc.match_steps(cache.values(tensor), inputs.codes, inputs.scale, inputs.zero_point):
         found.matches, found.fraction, found.begun = step.matches, step.fraction, True
         yield WorkStep(step.fraction, f"{step.what}; {step.matches.tried:,} schemes tried")

@@ -12,7 +12,7 @@ from pages.shared import charts, lesson_plan, messages
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import leaving
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.matching import (
@@ -33,7 +33,7 @@ MOST_ROWS, MOST_SCHEMES = 40, 200
 TABLE = "match_table"
 
 
-def summary(matches: qc.Matches, tensor: Tensor, fraction: float) -> None:
+def summary(matches: qc.Matches, tensor: PageTensor, fraction: float) -> None:
     """Draw the answer, the mistake first."""
     tried = f"{matches.tried:,} schemes of {len(qc.INTEGER_CONVENTIONS)} conventions tried."
     if fraction < 1:
@@ -60,7 +60,7 @@ def summary(matches: qc.Matches, tensor: Tensor, fraction: float) -> None:
     st.caption(messages.plain(f"With these rules {listed} {gives} {almost}these integers. {tried}"))
 
 
-def table(matches: qc.Matches, tensor: Tensor) -> Candidate:
+def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:
     """Draw the candidates, one per row; return the selected one."""
     shown = matches.candidates[:MOST_ROWS]
     frame = pd.DataFrame([_row(c, len(tensor.shape)) for c in shown])
@@ -93,7 +93,7 @@ def _row(candidate: Candidate, rank: int) -> dict[str, str]:
     }
 
 
-def detail(candidate: Candidate, tensor: Tensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
+def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:
     """Draw a candidate's maps, why its codes differ, and its schemes.
 
     Args:

@@ -13,13 +13,13 @@ import streamlit as st
 import quantcore as qc
 from pages.shared.computing import cache, needs, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 
 AT_ONCE = 40_000_000  # elements times schemes to compute without asking: a few seconds
 Known = dict[qc.Scheme, qc.Row]
 
 
-def known(tensor: Tensor) -> Known:
+def known(tensor: PageTensor) -> Known:
     """Return the rows that any visitor has computed for this tensor; a sweep adds to them."""
     return cache.shared_record(tensor, "sweep", dict)
 
@@ -41,7 +41,7 @@ def name(scheme: qc.Scheme) -> str:
     return " ".join(word for word in str(scheme).split() if word not in _USUAL)
 
 
-def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame], None]) -> None:
+def run(tensor: PageTensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame], None]) -> None:
     """Compute the missing rows, if that is quick or the visitor asked for it.
 
     Args:
@@ -63,12 +63,12 @@ def run(tensor: Tensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFrame],
         )
 
 
-def _missing(tensor: Tensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
+def _missing(tensor: PageTensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
     found = known(tensor)
     return [scheme for scheme in schemes if scheme not in found]
 
 
-def _compute(tensor: Tensor, schemes: list[qc.Scheme], threads: int) -> Generator[WorkStep, None, None]:
+def _compute(tensor: PageTensor, schemes: list[qc.Scheme], threads: int) -> Generator[WorkStep, None, None]:
     """Compute the missing rows."""
     found, missing = known(tensor), _missing(tensor, schemes)
     with closing(qc.sweep_rows(cache.values(tensor), missing, threads)) as computing:

@@ -11,7 +11,7 @@ from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import leaving
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.figures import AXES
@@ -141,7 +141,7 @@ def exports(frame: pd.DataFrame) -> None:
     tables.downloads(frame[columns], frame[COLUMNS], "sweep")
 
 
-def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
+def maps(tensor: PageTensor, frame: pd.DataFrame) -> None:
     """Draw the choice of schemes, and their error maps on one color scale."""
     known = frame[frame["refused"] == ""]
     # schemes that a link names may not be computed yet, and must not be lost

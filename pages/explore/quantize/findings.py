@@ -11,7 +11,7 @@ from pages.maps import four_maps
 from pages.shared import lesson_plan, messages
 from pages.shared.computing import cache
 from pages.shared.state import link
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from pages.sidebar import scheme_state
 from quantcore.diagnosis import KINDS, MAX_BOXES, Box
 from quantcore.tensors import Generated
@@ -50,13 +50,13 @@ def reserve() -> DeltaGenerator:
     )
 
 
-def shown(tensor: Tensor, scheme: qc.Scheme) -> tuple[Box, ...]:
-    """The boxes to outline: those of the finding shown for this tensor and scheme."""
+def shown(tensor: PageTensor, scheme: qc.Scheme) -> tuple[Box, ...]:
+    """Return the boxes to outline: those of the finding shown for this tensor and scheme."""
     last = st.session_state.get(_SHOWN)
     return cast(tuple[Box, ...], last[3]) if last and last[:2] == (tensor.key, str(scheme)) else ()
 
 
-def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc.Report) -> None:
+def draw(place: DeltaGenerator, tensor: PageTensor, result: qc.Quantized, report: qc.Report) -> None:
     """Draw the first finding, and a popover with all findings."""
     found: list[qc.Finding] = cache.cached(
         tensor, f"findings {result.scheme}", lambda: qc.diagnose(result, report)
@@ -70,7 +70,7 @@ def draw(place: DeltaGenerator, tensor: Tensor, result: qc.Quantized, report: qc
             sentence.markdown(":small[:green[:material/check_circle:] No known problems found.]")
 
 
-def _all(tensor: Tensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
+def _all(tensor: PageTensor, scheme: qc.Scheme, found: list[qc.Finding]) -> None:
     """Draw the popover with all findings in full, if it is open; the first one's buttons are above the maps."""
     label = f"All {len(found)}" if len(found) > 1 else "More"
     popover = st.popover(label, type="tertiary", key=_ALL, on_change="rerun")
@@ -87,17 +87,20 @@ def _sentence(finding: qc.Finding) -> str:
     return f":small[{_MARKS[finding.severity]} {messages.plain(finding.sentence)}]"
 
 
-def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator) -> None:
+def _one(
+    tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding, number: int, place: DeltaGenerator
+) -> None:
     """Draw the sentence in ``place`` and its buttons here."""
     place.markdown(_sentence(finding))
     if finding.boxes:
+        cells = f"{f'first {MAX_BOXES} ' * (len(finding.boxes) == MAX_BOXES)}affected cells"
         on = st.session_state.get(_SHOWN, ("",) * 3)[:3] == (tensor.key, str(scheme), finding.sentence)
         st.button(
             "Hide" if on else "Show",
             key=f"_finding_show_{number}",
-            on_click=_hide if on else partial(_show, tensor, scheme, finding),
+            on_click=partial(_show, tensor, scheme, None if on else finding),
             type="tertiary",
-            help=_outlined(finding),
+            help=f"Outline the {cells} and show the arithmetic of the first",
         )
     if finding.fix is not None:
         st.button(
@@ -116,20 +119,14 @@ def _one(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding, number: int, pl
     )
 
 
-def _outlined(finding: qc.Finding) -> str:
-    what = f"first {MAX_BOXES} affected cells" if len(finding.boxes) == MAX_BOXES else "affected cells"
-    return f"Outline the {what} and show the arithmetic of the first"
-
-
-def _show(tensor: Tensor, scheme: qc.Scheme, finding: qc.Finding) -> None:
-    """Outline the boxes and choose the first element of the first one (a callback)."""
+def _show(tensor: PageTensor, scheme: qc.Scheme, finding: qc.Finding | None) -> None:
+    """Outline the boxes and choose the first element of the first one, or outline none (a callback)."""
+    if finding is None:
+        st.session_state.pop(_SHOWN, None)
+        return
     st.session_state[_SHOWN] = (tensor.key, str(scheme), finding.sentence, finding.boxes)
     first = tuple(start for start, _ in finding.boxes[0])
     four_maps.go_to(first, tensor.shape)
-
-
-def _hide() -> None:
-    st.session_state.pop(_SHOWN, None)
 
 
 def examples() -> None:
@@ -166,7 +163,7 @@ def load(kind: str) -> None:
         _, name, text = IMAGES[kind]
         link.put(state | {"src": "example", "ex": name})
         st.session_state[scheme_state.RANK] = 2
-        scheme_state.change_to(qc.Scheme.parse(text))
+        scheme_state.change_to(text)
         return
     example = KINDS[kind].example
     if isinstance(example.tensor, Generated):

@@ -15,7 +15,7 @@ import quantcore as qc
 from pages.shared import charts
 from pages.shared.state import mirrored, pinned, selection
 from pages.shared.state.pinned import Reference
-from pages.shared.state.selection import Current, Tensor
+from pages.shared.state.selection import Current, PageTensor
 from pages.sidebar import scheme_state
 from quantcore.granularity import block_name
 from quantcore.scheme import storage
@@ -58,7 +58,7 @@ def library_line(scheme: qc.Scheme) -> None:
 
 _SQNR = "Signal-to-quantization-noise ratio, 10·log10(Σx² / Σerror²). One more bit adds about 6 dB."
 _CLIPPED = "Elements outside the representable range, whose codes were clamped or wrapped."
-_RUN = "_explore_runs"
+_RUN = "_explore_runs"  # their number tells history.js that an action was answered
 
 
 class Figure(NamedTuple):
@@ -76,8 +76,8 @@ def _written(pattern: str, value: float) -> str:
     return "not defined" if math.isnan(value) else pattern.format(value)
 
 
-def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
-    """The key figures of a result, as data."""
+def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure]:
+    """Return the key figures of a result, as data."""
     stored = storage(scheme, tensor.shape)
     bits = stored.bits_per_element
     shared = stored.scales + stored.zero_points
@@ -113,7 +113,7 @@ def figures(tensor: Tensor, scheme: qc.Scheme, report: qc.Report) -> list[Figure
 
 def draw(
     place: DeltaGenerator,
-    tensor: Tensor,
+    tensor: PageTensor,
     result: qc.Quantized,
     report: qc.Report,
     trace: qc.Trace,
@@ -126,9 +126,10 @@ def draw(
     """
     shape = " × ".join(f"{n:,}" for n in tensor.shape) or "scalar"
     scales = parameters(result, trace)
-    facts = " · ".join(filter(None, (shape, tensor.stored or "float32")))
+    facts = f"{shape} · {tensor.stored or 'float32'}"
+    st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     first = (
-        f'<p class="qs-line" data-run="{_next_run()}" {charts.small_print_attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)
@@ -137,18 +138,14 @@ def draw(
         others = figures(tensor, reference.result.scheme, reference.report)
     cells = [_cell(f, o, reference) for f, o in zip(shown, others, strict=True)]
     if reference:
-        cells.append(_reference_cell(reference))
+        tip = html.escape(reference.problem or reference.scheme)
+        label = f"Against the {reference.name} scheme"
+        cells.append(f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>')
     place.html(f'{first}<dl class="qs-figures">{"".join(cells)}</dl>')
 
 
-def _next_run() -> int:
-    """The number of this run, which tells history.js that an action was answered."""
-    st.session_state[_RUN] = run = int(st.session_state.get(_RUN, 0)) + 1
-    return run
-
-
 def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
-    """Scale and zero point as text: of one block, its values; of several, count, range and the element's values."""
+    """Write scale and zero point: of one block, the values; of several, count, range, the element's own."""
     scale, zero_point = result.scale.reshape(-1), result.zero_point
     record = result.scheme.rules
     name = "min" if record.zero_point.is_min else "zero point"
@@ -192,10 +189,3 @@ def _cell(figure: Figure, other: Figure | None, reference: Reference | None) -> 
         f'<div data-tip="{html.escape(figure.help)}"><dt>{html.escape(figure.label)}</dt>'
         f"<dd>{figure.text}{delta}</dd></div>"
     )
-
-
-def _reference_cell(reference: Reference) -> str:
-    """The cell that names the reference of the changes."""
-    tip = html.escape(reference.problem or reference.scheme)
-    label = f"Against {'the pinned scheme' if reference.name == 'pinned' else 'the previous scheme'}"
-    return f'<div class="qs-reference" data-tip="{tip}"><dt>{label}</dt><dd>{tip}</dd></div>'

@@ -9,33 +9,32 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.quantize import code_and_export
-from pages.explore.quantize.code_and_export import MAPS
 from pages.maps import arithmetic
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.four_maps import ARITHMETIC
-from pages.shared import charts, tables
+from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
-from pages.shared.computing import cache
+from pages.shared.computing import cache, needs
 from pages.shared.state import choice
-from pages.shared.state.selection import Tensor
-from quantcore import figures
+from pages.shared.state.selection import PageTensor
+from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import View
 
+MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
 
 
-def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
+def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
     """Draw the tabs and the content of the open tab."""
     draws: list[Callable[[], None]] = [
         partial(arithmetic.draw, shown),
         partial(_distribution, tensor, result, shown.trace.block),
         partial(_scales, tensor, result),
         partial(_numbers, tensor, result, view),
-        partial(code_and_export.code, tensor, result),
-        partial(code_and_export.downloads, tensor, result, view),
+        partial(_code, tensor, result),
+        partial(_export, tensor, result, view),
     ]
     for tab, content in zip(st.tabs(LABELS, key="tab", bind="query-params"), draws, strict=True):
         if tab.open:
@@ -43,7 +42,7 @@ def draw(tensor: Tensor, result: qc.Quantized, view: View | None, shown: Element
                 content()
 
 
-def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
+def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ...]) -> None:
     left, right = st.columns([1, 3])
     log = left.toggle(
         "Log counts",
@@ -63,7 +62,7 @@ def _distribution(tensor: Tensor, result: qc.Quantized, block: tuple[int, ...]) 
     charts.draw(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
 
 
-def _scales(tensor: Tensor, result: qc.Quantized) -> None:
+def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
     if result.scale.numel() > 1:  # of one scale, a chart says nothing that the table does not
         make = partial(figures.scales, result, theme=theme())
         charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
@@ -76,7 +75,7 @@ def _scales(tensor: Tensor, result: qc.Quantized) -> None:
 
 
 def scale_table(result: qc.Quantized) -> pd.DataFrame:
-    """One row per block in row-major order: position, parameters, range and error."""
+    """Return one row per block in row-major order: position, parameters, range and error."""
     grid = tuple(result.scale.shape)
     places = np.stack(
         np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1
@@ -96,20 +95,116 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _numbers(tensor: Tensor, result: qc.Quantized, view: View | None) -> None:
+def _numbers(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None:
     if view is None:
         return
     data = cache.drawn(tensor, result.scheme, view)
     names = {name: name for name in MAPS}
     chosen = choice.segmented("Map", "table", names, default="codes", label_visibility="collapsed")
-    frame = _frame(data, MAPS[chosen])
+    values = data.map(MAPS[chosen])
+    rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
+    columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
+    frame = pd.DataFrame(values, index=rows, columns=columns)
     st.dataframe(frame, column_config=tables.numbers(frame))
     if data.step != (1, 1):
         st.caption(data.legend)
 
 
-def _frame(data: Any, name: str) -> pd.DataFrame:
-    values = data.map(name)
-    rows = [data.rows[0] + i * data.step[0] for i in range(values.shape[0])]
-    columns = [str(data.columns[0] + i * data.step[1]) for i in range(values.shape[1])]
-    return pd.DataFrame(values, index=rows, columns=columns)
+def _code(tensor: PageTensor, result: qc.Quantized) -> None:
+    """Draw the scripts that reproduce the result."""
+    if result.scheme.convention.name != qc.TEXTBOOK.name:
+        _library(tensor, result)
+    left, right = st.columns(2)
+    literal = cache.cached(tensor, "literal", lambda: tensors.literal(cache.values(tensor)))
+    with left:
+        _script("With quantcore", snippets.quantcore_script(tensor.recipe or literal, result))
+    with right:
+        _script("With torch only", *_or_sentence(lambda: snippets.torch_script(literal, result)))
+    st.caption("Each script rebuilds this tensor and checks the codes.")
+
+
+def _script(heading: str, script: str, problem: str = "") -> None:
+    """Draw a script, or the reason why there is none."""
+    st.markdown(f"**{heading}**")
+    if problem:
+        st.info(messages.plain(problem))
+    else:
+        st.code(script, language="python", height=460)
+
+
+def _library(tensor: PageTensor, result: qc.Quantized) -> None:
+    """Draw the script that uses the library's own API."""
+    convention = result.scheme.convention
+    script, problem = cache.cached(
+        tensor,
+        f"library script {result.scheme}",
+        lambda: _or_sentence(lambda: snippets.library_script(result)),
+    )
+    name = f"{convention.library} {convention.version}".strip()
+    _script(f"With {messages.plain(name)}", script, problem)
+    if problem:
+        return
+    if convention.library in snippets.RECORDED_ONLY:
+        st.caption(
+            f"The tests do not run this script, since {name} can't be installed alongside the other libraries; they "
+            "check these integers against integers recorded with that version."
+        )
+    elif convention.name in qc.INTEGER_CONVENTIONS:
+        st.caption(
+            f"The tests run such scripts with {name}, across its granularities, symmetries and bit widths."
+        )
+    else:
+        st.caption(f"The tests run the script of every preset with {name}.")
+
+
+def _export(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None:
+    """Draw the download buttons."""
+    download = partial(_download, tensor, result.scheme)
+    st.markdown("**Tensors**: x, codes, scale, zero_point, dequantized")
+    with st.container(horizontal=True):
+        download("NumPy .npz", "quantscope.npz", export.to_npz)
+        download(".safetensors", "quantscope.safetensors", export.to_safetensors)
+        for label, name in MAPS.items():
+            download(f"{label} .csv", f"{name}.csv", partial(_csv, name=name))
+    st.markdown("**Model**: x → QuantizeLinear → codes → DequantizeLinear → dequantized")
+    data, problem = cache.cached(
+        tensor, f"onnx {result.scheme}", lambda: _or_sentence(lambda: export.to_onnx(result)), needs.ONNX
+    )
+    st.download_button(
+        "ONNX .onnx", data or b"", "quantscope.onnx", on_click="ignore", disabled=bool(problem)
+    )
+    st.caption(messages.plain(problem) if problem else "onnxruntime reproduces these integers.")
+    if view is not None:
+        st.markdown("**Maps as shown**")
+        maps = partial(figures.maps, view=view, borders=st.session_state["borders"], grey=tensor.is_image)
+        with st.container(horizontal=True):
+            for kind in ("png", "svg"):  # pages/browser/picture.js takes the clicks
+                st.button(
+                    f"Picture .{kind}", key=f"_picture_{kind}", help="With scheme and link in small print"
+                )
+            works = "Works offline: plotly.js is included"
+            download("Figure .html", "quantscope.html", lambda result: figures.to_html(maps(result)), help=works)
+
+
+def _csv(result: qc.Quantized, name: str) -> str:
+    return export.to_csv(getattr(result, name))
+
+
+def _download(
+    tensor: PageTensor, scheme: qc.Scheme, label: str, file: str, write: Callable[[qc.Quantized], Any], **more: Any
+) -> None:
+    """Draw a button; its file is made when it is downloaded: until then the button must not hold the result."""
+
+    def content() -> Any:
+        with cache.turn_of(tensor, needs.EXPORT):
+            return write(cache.result(tensor, scheme))
+
+    st.download_button(label, content, file, on_click="ignore", **more)
+
+
+def _or_sentence(make: Callable[[], Any]) -> tuple[Any, str]:
+    """Return the result of ``make`` and "", or None and the error message."""
+    try:
+        return make(), ""
+    except qc.QuantError as error:
+        return None, str(error)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import range_slider, views
+from pages.explore.ranges import views
 from pages.maps import four_maps
 from pages.shared import messages
 from pages.shared.computing import cache
@@ -25,7 +25,7 @@ with page_frame(
             if isinstance(scheme.range_setting, Search):
                 views.trials(tensor, result, block, bins, bounds)
             else:
-                range_slider.draw(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+                views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
                 try:
                     found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
                 except qc.QuantError as error:

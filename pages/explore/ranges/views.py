@@ -1,6 +1,7 @@
-"""Views of the Ranges page: block, histogram, error curve, and the range of every method."""
+"""Views of the Ranges page: block, range slider, histogram, error curve, and the range of every method."""
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
@@ -9,11 +10,12 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.explore.ranges import range_slider
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache, needs
-from pages.shared.state.selection import Tensor
+from pages.shared.state import link, mirrored
+from pages.shared.state.selection import PageTensor
+from pages.sidebar import scheme_state
 from quantcore import figures
 from quantcore.analysis import elements_of
 from quantcore.diagnosis import Box
@@ -24,6 +26,10 @@ from quantcore.range_setting import METHODS
 _BIND: dict[str, Any] = {"bind": "query-params"}
 _BLOCK, _LOG, _USE = "rng_block", "rng_log", "rng_use"
 KEYS = {_BLOCK, _LOG}
+_LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
+_STEPS = 200  # of the slider, approximately
+_MARGIN = 1.25  # extent of the slider beyond the elements, as a factor
+_FLOAT32_MAX = 3.4e38
 Block = tuple[int, ...] | None
 
 
@@ -67,14 +73,14 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
 
 
 def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
-    """The chosen block as a box of the tensor, for the maps to outline."""
+    """Return the chosen block as a box of the tensor, for the maps to outline."""
     if block is None or result.blocked_shape != tuple(result.x.shape):
         return ()
     return (block_bounds(result.blocked_shape, result.block, block),)
 
 
-def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
-    """The range found by the scheme's own range setting, then those of every method; each is computed once."""
+def marks(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark, ...]:
+    """Return the range of the scheme's own range setting, then every method's; each is computed once."""
     plain, need = _without_range(scheme), needs.of(scheme, tensor.shape)
     every = lambda: qc.range_marks(cache.values(tensor), scheme, block)  # noqa: E731
     others = cache.cached_small(tensor, f"range marks {plain} {block}", every, need)
@@ -84,15 +90,15 @@ def marks(tensor: Tensor, scheme: qc.Scheme, block: Block) -> tuple[qc.RangeMark
     return (*cache.cached_small(tensor, f"range mark {scheme} {block}", own, need), *others)
 
 
-def curve(tensor: Tensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
-    """The error as a function of the range."""
+def curve(tensor: PageTensor, scheme: qc.Scheme, block: Block) -> qc.RangeCurve:
+    """Return the error as a function of the range."""
     make = lambda: qc.range_curve(cache.values(tensor), scheme, block)  # noqa: E731
     need = needs.of(scheme, tensor.shape)
     return cache.cached_small(tensor, f"range curve {_without_range(scheme)} {block}", make, need)
 
 
-def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and edges of the elements of the block."""
+def histogram(tensor: PageTensor, result: qc.Quantized, block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """Return counts and edges of the elements of the block."""
 
     def make() -> tuple[np.ndarray, np.ndarray]:
         granularity = result.scheme.granularity
@@ -100,6 +106,102 @@ def histogram(tensor: Tensor, result: qc.Quantized, block: Block) -> tuple[np.nd
 
     where = "" if block is None else f"{result.scheme.granularity} {block}"
     return cache.cached_small(tensor, f"range histogram {where}", make)
+
+
+def slider(bounds: tuple[float, float], extremes: tuple[float, float], symmetric: bool) -> None:
+    """Draw two numbers and a slider at ``bounds``; if symmetric, one number, since low is -high.
+
+    Args:
+        extremes: the lowest and the highest element.
+    """
+    low, high = (_six_digits(end) for end in bounds)
+    if symmetric:
+        high = max(abs(low), abs(high))
+        low, bottom = -high, 0.0
+        top = max(map(abs, (*extremes, high)))
+        top = _limited(top * _MARGIN) or 1.0
+    else:
+        bottom, top = min(extremes[0], low), max(extremes[1], high)
+        margin = (_MARGIN - 1) * (top / 2 - bottom / 2) or abs(top) or 1.0
+        bottom, top = _limited(bottom - margin), _limited(top + margin)
+    step = _step(top / _STEPS - bottom / _STEPS)
+    bottom, top = _six_digits(math.floor(bottom / step) * step), _six_digits(math.ceil(top / step) * step)
+    # these widgets mirror the range in use; a visitor's change is written to the scheme's controls
+    at_high = mirrored.key_at(_HIGH, high)
+    at_low = "" if symmetric else mirrored.key_at(_LOW, low)
+    number: dict[str, Any] = {"step": step, "format": "%g", "on_change": _typed}
+    columns = st.columns([1, 4] if symmetric else [1, 1, 4], vertical_alignment="bottom")
+    if not symmetric:
+        columns[0].container(key=_LOW).number_input("Low", key=at_low, args=(_LOW, at_low, at_high), **number)
+    help_ = "The largest |x| that is not clipped; low is its negative" if symmetric else None
+    label = "± High" if symmetric else "High"
+    keys = (_HIGH, at_low, at_high)
+    columns[-2].container(key=_HIGH).number_input(label, key=at_high, args=keys, help=help_, **number)
+    at_slider = mirrored.key_at(_SLIDER, high if symmetric else (low, high))
+    columns[-1].container(key=_SLIDER).slider(
+        "Range",
+        bottom,
+        top,
+        step=step,
+        format="%.4g",
+        key=at_slider,
+        on_change=_slid,
+        args=(at_slider, step),
+        help="Moving it sets the range of the scheme in the sidebar to fixed; your browser's Back button undoes it.",
+    )
+
+
+def use(setting: qc.RangeSetting) -> None:
+    """Set the scheme's range setting (a callback)."""
+    try:
+        link.put(scheme_state.range_choices(setting))
+    except qc.QuantError as error:
+        messages.error(str(error))
+
+
+def dragged(symmetric: bool) -> None:
+    """Use the range dragged across the histogram (a callback)."""
+    boxes = st.session_state[CHART]["selection"]["box"]
+    if boxes:
+        low, high = sorted(_six_digits(x) for x in boxes[0]["x"])
+        if symmetric:
+            high = max(abs(low), abs(high))
+            low = -high
+        if low < high:
+            use(qc.Fixed(low, high))
+
+
+def _typed(name: str, at_low: str, at_high: str) -> None:
+    """Use the numbers as typed; the sidebar reports an invalid range."""
+    if not mirrored.typed(name, at_low if name == _LOW else at_high):
+        return
+    high = st.session_state[at_high]
+    low = st.session_state[at_low] if at_low else -high
+    link.put({"range": "fixed", "low": low, "high": high})
+
+
+def _slid(key: str, step: float) -> None:
+    if not mirrored.typed(_SLIDER, key):
+        return
+    place = st.session_state[key]
+    low, high = place if isinstance(place, tuple | list) else (-max(place, step), max(place, step))
+    low, high = _six_digits(low), _six_digits(high)
+    use(qc.Fixed(low, high if low < high else _six_digits(low + step)))
+
+
+def _step(width: float) -> float:
+    """Return the largest of 1, 2 and 5 times a power of ten up to a width."""
+    power = 10.0 ** math.floor(math.log10(max(width, 1e-300)))
+    return next(_six_digits(n * power) for n in (5, 2, 1, 0.5) if n * power <= width * (1 + 1e-9))
+
+
+def _six_digits(x: float) -> float:
+    """Round to six significant digits."""
+    return float(f"{x:.6g}")
+
+
+def _limited(x: float) -> float:
+    return min(max(x, -_FLOAT32_MAX), _FLOAT32_MAX)
 
 
 def pictures(
@@ -117,8 +219,8 @@ def pictures(
         charts.draw(
             figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),
             theme=None,
-            key=range_slider.CHART,
-            on_select=partial(range_slider.dragged, scheme.symmetric),
+            key=CHART,
+            on_select=partial(dragged, scheme.symmetric),
             selection_mode="box",
         )
         st.toggle(
@@ -161,7 +263,7 @@ def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     )
 
 
-def notes(tensor: Tensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
+def notes(tensor: PageTensor, scheme: qc.Scheme, block: Block, error: qc.RangeCurve) -> None:
     """Explain what the numbers are measured on, and what does not apply."""
     sentences = []
     if error.blocks > 1:
@@ -197,7 +299,7 @@ def _without_range(scheme: qc.Scheme) -> qc.Scheme:
 
 def _use_row(settings: tuple[qc.RangeSetting, ...]) -> None:
     """Use the method of the row whose button was pressed (a callback)."""
-    range_slider.use(settings[st.session_state[_USE]["row"]])
+    use(settings[st.session_state[_USE]["row"]])
 
 
 def _go_to(block: Block) -> None:
@@ -219,13 +321,13 @@ def _read(typed: str, grid: tuple[int, ...]) -> Block:
 
 
 def trials(
-    tensor: Tensor,
+    tensor: PageTensor,
     result: qc.Quantized,
     block: tuple[int, ...] | None,
     bins: tuple[np.ndarray, np.ndarray],
     bounds: tuple[float, float],
 ) -> None:
-    """Where one of ggml's searches finds the scale: the histogram with the range in use, and the error of every trial."""
+    """Draw where one of ggml's searches finds the scale: the histogram, and the error of every trial."""
     scheme = result.scheme
     make = lambda: qc.search_curve(result, block)  # noqa: E731
     curve = cache.cached_small(tensor, f"search curve {scheme} {block}", make, needs.of(scheme, tensor.shape))

@@ -29,7 +29,7 @@ _PRESENTED, _PROBLEM = "_class_presented", "_class_problem"
 SEED = 5  # of the practice tensors: with a scale of 1, dividing and multiplying by it would look the same
 
 
-class Opened(NamedTuple):
+class ClassAccess(NamedTuple):
     """A class that is open: its code, and the presenter's secret or the projector's key."""
 
     code: str
@@ -37,8 +37,8 @@ class Opened(NamedTuple):
     steers: bool
 
 
-def opened() -> Opened | None:
-    """The class that the address names, or the one that this session presents, which is put into the address again."""
+def opened() -> ClassAccess | None:
+    """Return the class in the address, else the one this session presents, put into the address again."""
     text = st.query_params.get(link.PROJECTOR)
     if text is not None:
         return _read(text, False)
@@ -50,9 +50,9 @@ def opened() -> Opened | None:
     return _read(text, True)
 
 
-def _read(text: str, steers: bool) -> Opened:
+def _read(text: str, steers: bool) -> ClassAccess:
     code, _, key = text[:100].partition(".")
-    return Opened(classroom.code_of(code), key, steers)
+    return ClassAccess(classroom.code_of(code), key, steers)
 
 
 def begin() -> None:
@@ -66,7 +66,7 @@ def begin() -> None:
     press(do)
 
 
-def end(mine: Opened) -> None:
+def end(mine: ClassAccess) -> None:
     """End the class (a callback)."""
 
     def do() -> None:
@@ -97,13 +97,15 @@ def show_problem() -> None:
 
 
 def address() -> str:
-    """The address of the app, with its slash."""
+    """Return the address of the app, with its slash."""
     parts = urlsplit(st.context.url or "")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rpartition('/')[0]}/"
 
 
-def forward(mine: Opened, board: Board, chosen: Question | None) -> tuple[str, Callable[[], object] | None]:
-    """The label of Next and what it does, in two steps: it reveals the answers, then it asks the question ``chosen``.
+def forward(
+    mine: ClassAccess, board: Board, chosen: Question | None
+) -> tuple[str, Callable[[], object] | None]:
+    """Return the label of Next and what it does: first reveal the answers, then ask the question ``chosen``.
 
     Before that, it brings the projector back from an earlier round.
     """
@@ -119,13 +121,13 @@ def forward(mine: Opened, board: Board, chosen: Question | None) -> tuple[str, C
 
 
 def following(board: Board, questions: Sequence[Question]) -> int:
-    """The index of the question after the current one; 0 before the first, and if that is not on the list any more."""
+    """Return the index of the question after the current one; 0 before the first and if it left the list."""
     if board.current is None or board.current.question not in questions:
         return 0
     return questions.index(board.current.question) + 1
 
 
-def own_question(mine: Opened, questions: Sequence[Question]) -> None:
+def own_question(mine: ClassAccess, questions: Sequence[Question]) -> None:
     """Draw the controls with which the teacher adds a question about the sidebar's tensor and scheme."""
     names = {asked: f"{name.capitalize()}s" for asked, name in NAMES.items()}
     asked = choice.segmented("Ask for", ASKED, names)
@@ -154,7 +156,7 @@ def own_question(mine: Opened, questions: Sequence[Question]) -> None:
 
 
 def _view(is_whole: bool) -> tuple[str, str]:
-    """Page and query of the view in Explore, and why there is none."""
+    """Return page and query of the view in Explore, and why there is none."""
     carried = sidebar.KEYS | {link.TENSOR, link.FILE, link.DIGEST}
     query = urlencode([(k, v) for k, v in parse_qsl(urlsplit(link.address()).query) if k in carried])
     if is_whole and len(query) <= MOST_LINK:
@@ -164,7 +166,7 @@ def _view(is_whole: bool) -> tuple[str, str]:
 
 @functools.cache
 def questions() -> tuple[Question, ...]:
-    """The questions, in the order of the lessons' steps; each links to its step."""
+    """Return the questions, in the order of the lessons' steps; each links to its step."""
     return (
         _question("scale", "code", "codes", material.READINGS, "uint3 asymmetric fixed(0, 100)"),
         _question("zero_point", "asymmetric", "zero_point", material.RELU, "int4 asymmetric fixed(-1, 4.6)"),
@@ -179,6 +181,6 @@ def _question(lesson: str, step: str, asked: str, x: Any, scheme: str, more: str
 
 
 def _exercise(step: str) -> Question:
-    """The lesson's question as it is when its link is opened."""
+    """Return the lesson's question as it is when its link is opened."""
     tensor, scheme = material.exercise(SEED, qc.Scheme(qc.INT4), step)
     return _question("predict", step, step, tensor.load(), str(scheme), f"&learn_predict_seed={SEED}")

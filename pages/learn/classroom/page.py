@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.browser import streamlit_dom
 from pages.learn.classroom import controls, results, views
-from pages.learn.classroom.controls import Opened, press
+from pages.learn.classroom.controls import ClassAccess, press
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
 from pages.serving.network import is_loopback
@@ -64,7 +64,7 @@ def _offer() -> None:
 
 
 @st.fragment(run_every=EVERY)
-def show(mine: Opened, drawn: Board | None = None, peek: bool = False) -> None:
+def show(mine: ClassAccess, drawn: Board | None = None, peek: bool = False) -> None:
     """Draw what the class sees, or the presenter, and keep it up to date.
 
     Args:
@@ -85,7 +85,7 @@ def show(mine: Opened, drawn: Board | None = None, peek: bool = False) -> None:
     st.html(views.scene(board, votes, join, peek, 2 if drawn else 1) if votes else views.waiting(board, join))
 
 
-def head(mine: Opened) -> None:
+def head(mine: ClassAccess) -> None:
     """Draw the code, and what goes with the class as a whole."""
     title, more = st.columns([2, 5], vertical_alignment="center")
     title.markdown(f"# Class {views.spelled(mine.code)}")
@@ -105,12 +105,12 @@ def head(mine: Opened) -> None:
             st.button("End the class", key="class_end", on_click=controls.end, args=(mine,))
 
 
-def written(mine: Opened, write: results.Writer, at: str) -> str:
-    """A file of all answers so far."""
+def written(mine: ClassAccess, write: results.Writer, at: str) -> str:
+    """Return a file of all answers so far."""
     return write(classroom.current().tallies(mine.code, mine.key), at)
 
 
-def steer(mine: Opened, board: Board, chosen: Question | None) -> None:
+def steer(mine: ClassAccess, board: Board, chosen: Question | None) -> None:
     """Draw the buttons that steer. Their keys name the round that they are for, so that a press too many finds none."""
     now, (code, secret, _), classes = board.current, mine, classroom.current()
     stands = f"{board.shown}_{now.number if now else 0}_{now.phase if now else ''}"
@@ -127,7 +127,7 @@ def steer(mine: Opened, board: Board, chosen: Question | None) -> None:
         st.button(label, key=f"class_{act}_{stands}", on_click=press, args=(do,), disabled=off, help=HELP[act])
 
 
-def choose(mine: Opened, board: Board, questions: list[Question]) -> Question | None:
+def choose(mine: ClassAccess, board: Board, questions: list[Question]) -> Question | None:
     """Draw the choice of the next question; return it, None if there is no further one."""
     after = controls.following(board, questions)
     index = st.selectbox(
@@ -146,7 +146,7 @@ def choose(mine: Opened, board: Board, questions: list[Question]) -> Question | 
     return questions[index]
 
 
-def present(mine: Opened) -> None:
+def present(mine: ClassAccess) -> None:
     """Draw the presenter's page."""
     board, questions = classroom.current().board(mine.code, mine.key), classroom.current().plan(mine.code, mine.key)
     head(mine)

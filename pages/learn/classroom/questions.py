@@ -33,7 +33,7 @@ NAMES = {"codes": "code", "scale": "scale", "zero_point": "zero point"}
 
 
 @dataclass(frozen=True)
-class Explained:
+class AskedNumber:
     """One number that is asked for.
 
     Attributes:
@@ -48,7 +48,7 @@ class Explained:
 
 
 @dataclass(frozen=True)
-class Shown:
+class TensorPart:
     """The part of a tensor that the projector shows, numbers as text.
 
     ``rows``, ``columns``: their indices; ``marked``: (row, column) of the elements asked for, counted in this part.
@@ -61,30 +61,30 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Source:
-    """What stands behind a question; phones never see it.
+class AnswerKey:
+    """The answer key of a question: what stands behind it; phones never see it.
 
     ``link``: page and query that show its tensor, "" if no link can; ``part``: None if the question does without the tensor.
     """
 
     asked: str
     link: str
-    fields: tuple[Explained, ...]
-    part: Shown | None
+    fields: tuple[AskedNumber, ...]
+    part: TensorPart | None
 
     def to_text(self) -> str:
-        """As a question stores it."""
+        """Write it as a question stores it."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, question: Question) -> Self:
-        """The source of a question that `ask_about` made."""
+        """Read the answer key of a question that `ask_about` made."""
         found = json.loads(question.source)
         fields = tuple(
-            Explained(tuple(each["place"]), each["how"], _tuples(each["wrong"]))
+            AskedNumber(tuple(each["place"]), each["how"], _tuples(each["wrong"]))
             for each in found["fields"]
         )
-        part = found["part"] and Shown(**{name: _tuples(value) for name, value in found["part"].items()})
+        part = found["part"] and TensorPart(**{name: _tuples(value) for name, value in found["part"].items()})
         return cls(found["asked"], found["link"], fields, part)
 
 
@@ -129,7 +129,7 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         tuple(_name(result, asked, t, [] if one else more) for t, more in zip(traces, given, strict=True)),
         tuple(as_typed(value, digits) for value in right),
         digits,
-        Source(asked, link, explained, part).to_text(),
+        AnswerKey(asked, link, explained, part).to_text(),
     )
 
 
@@ -141,7 +141,7 @@ def _prompt(asked: str, many: int, is_whole: bool) -> str:
 
 
 def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[str]:
-    """What is given of a block: what the arithmetic of the number asked for begins with."""
+    """Return what is given of a block: what the arithmetic of the number asked for begins with."""
     known = []
     if asked != "codes" and not (is_shown and isinstance(result.scheme.range_setting, qc.MinMax)):
         known.append(f"range {number(t.low)} to {number(t.high)}" if t.low is not None and t.high is not None else "")
@@ -152,8 +152,8 @@ def _given(result: qc.Quantized, asked: str, t: Trace, is_shown: bool) -> list[s
     return [*filter(None, known)]
 
 
-def _part(result: qc.Quantized, places: Sequence[Place]) -> Shown | None:
-    """The part with these elements; without any, the whole tensor; None if that is too large for a projector."""
+def _part(result: qc.Quantized, places: Sequence[Place]) -> TensorPart | None:
+    """Return the part with these elements, by default the whole tensor; None if a projector can't show it."""
     shape = tuple(result.x.shape)
     plane = result.x.reshape(-1, shape[-1] if shape else 1)
     flat = [int(np.ravel_multi_index(place, shape)) if place else 0 for place in places]
@@ -165,7 +165,7 @@ def _part(result: qc.Quantized, places: Sequence[Place]) -> Shown | None:
     leading = [", ".join(map(str, np.unravel_index(row, shape[:-1]))) if shape[:-1] else "" for row in axes[0]]
     texts = _texts(plane[axes[0]][:, axes[1]])
     marked = tuple((axes[0].index(row), axes[1].index(column)) for row, column in at)
-    return Shown(tuple(leading), tuple(map(str, axes[1])), texts, marked)
+    return TensorPart(tuple(leading), tuple(map(str, axes[1])), texts, marked)
 
 
 def _texts(plane: torch.Tensor) -> tuple[tuple[str, ...], ...]:
@@ -193,26 +193,26 @@ def telling(result: qc.Quantized, block: Place) -> list[Place]:
 
 
 def as_typed(value: float, digits: int) -> str:
-    """A number as an answer is counted; see `Question.read`."""
+    """Write a number as an answer is counted; see `Question.read`."""
     exact = Decimal(f"{value:.{digits}g}" if digits else f"{value:.0f}")
     return f"{exact.normalize() or Decimal():f}"
 
 
 def _elements(result: qc.Quantized, block: Place) -> list[Place]:
-    """The first elements of a block that are finite."""
+    """Return the first elements of a block that are finite."""
     spans = trace(result, first_of(result, block)).bounds
     every = product(*(range(*span) for span in spans))
     return [place for place in islice(every, SEARCHED) if np.isfinite(float(result.x[place]))]
 
 
 def _alone(result: qc.Quantized, place: Place) -> set[str]:
-    """The mistakes that alone give their code at an element."""
+    """Return the mistakes that alone give their code at an element."""
     given = {(answer.value, answer.mistake.name) for answer in answers(result, "codes", place)}
     often = Counter(value for value, _ in given)
     return {name for value, name in given if often[value] == 1}
 
 
-def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits: int) -> Explained:
+def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits: int) -> AskedNumber:
     how = {
         "codes": lambda: grade.correct_steps(t),
         "scale": lambda: f"It is {scale_formula(t)} = {number(t.scale)}.",
@@ -223,7 +223,7 @@ def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits:
         if digits or answer.value == round(answer.value):
             sentence = answer.sentence.removesuffix(f" It is {scale_formula(t)}.")  # which ``how`` says once
             wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), sentence)
-    return Explained(place, how, tuple((*key, sentence) for key, sentence in wrong.items()))
+    return AskedNumber(place, how, tuple((*key, sentence) for key, sentence in wrong.items()))
 
 
 def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> str:
@@ -234,5 +234,5 @@ def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> s
 
 
 def _tuples(value: Any) -> Any:
-    """Lists as tuples, however deep."""
+    """Return lists as tuples, however deep."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -6,10 +6,10 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pages.learn.classroom.questions import Source
+from pages.learn.classroom.questions import AnswerKey
 from pages.learn.lesson_pages import LESSON_URLS
 from pages.serving.classroom import Tally
-from pages.shared.lesson_plan import LESSONS, step_key, step_words
+from pages.shared.lesson_plan import numbered, step_key, step_words
 from quantcore.mistakes import MISTAKES
 
 SHOWN = 4  # wrong numbers per field
@@ -27,7 +27,7 @@ class Why(NamedTuple):
     def step(self) -> str:
         """The lesson, and the step if it is one alone, that treat it, in words; "" without one."""
         name, step = MISTAKES[self.mistake].lesson or ("", "")
-        words = f"lesson {list(LESSONS).index(name) + 1} · {LESSONS[name].title}" if name else ""
+        words = f"lesson {numbered(name)}" if name else ""
         return words + (f": {step_words(step.replace('-', ' '))}" if step else "")
 
     @property
@@ -38,11 +38,11 @@ class Why(NamedTuple):
 
 
 def lesson_link(name: str, step: str) -> str:
-    """Page and query that open a step of a lesson; without a step, the lesson."""
+    """Return page and query that open a step of a lesson; without a step, the lesson."""
     return LESSON_URLS[name] + (f"?{step_key(name)}={step}" if step else "")
 
 
-class Given(NamedTuple):
+class WrongAnswer(NamedTuple):
     """A number that so many ``students`` gave; ``why``: the known mistakes that give exactly it."""
 
     value: str
@@ -58,7 +58,7 @@ class Result(NamedTuple):
     how: str
     right_count: int
     answered: int
-    wrong: tuple[Given, ...]
+    wrong: tuple[WrongAnswer, ...]
 
     @property
     def fraction_right(self) -> float:
@@ -69,7 +69,7 @@ class Result(NamedTuple):
 def results(tally: Tally) -> list[Result]:
     """Return the answers of a round, number by number."""
     question = tally.round.question
-    source = Source.of(question)
+    source = AnswerKey.of(question)
     found = []
     for name, right, each, counts in zip(
         question.fields, question.right, source.fields, tally.counts, strict=True
@@ -77,7 +77,7 @@ def results(tally: Tally) -> list[Result]:
         # of equally frequent numbers the smaller first
         others = sorted((v for v in counts if v != right), key=lambda v: (-counts[v], float(v)))
         wrong = tuple(
-            Given(value, counts[value], tuple(Why(m, sentence) for v, m, sentence in each.wrong if v == value))
+            WrongAnswer(value, counts[value], tuple(Why(m, why) for v, m, why in each.wrong if v == value))
             for value in others
         )
         found.append(Result(name, right, each.how, counts[right], tally.answered, wrong))
@@ -85,7 +85,7 @@ def results(tally: Tally) -> list[Result]:
 
 
 def as_csv(tallies: Sequence[Tally], address: str) -> str:
-    """Every number that was given, one per line, with how often, and the known mistakes that give it.
+    """Write every number that was given, one per line, with how often, and the known mistakes that give it.
 
     Args:
         address: of the app, for the links, with its slash.
@@ -94,7 +94,7 @@ def as_csv(tallies: Sequence[Tally], address: str) -> str:
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(["round", "vote", "question", "facts", "asked for", "answer", "is right", "students", "answered", "mistakes", "link"])  # fmt: skip
     for tally in tallies:
-        now, link = tally.round, _linked(address, Source.of(tally.round.question).link)
+        now, link = tally.round, _linked(address, AnswerKey.of(tally.round.question).link)
         for result in results(tally):
             head = [now.number, now.vote, now.question.prompt, now.question.facts, result.name]
             lines.writerow([*head, result.right, "yes", result.right_count, result.answered, "", link])
@@ -105,7 +105,7 @@ def as_csv(tallies: Sequence[Tally], address: str) -> str:
 
 
 def as_html(tallies: Sequence[Tally], address: str) -> str:
-    """One page that needs nothing else: the questions, the answers, and why.
+    """Write one page that needs nothing else: the questions, the answers, and why.
 
     Args:
         address: as for `as_csv`.
@@ -120,7 +120,7 @@ def as_html(tallies: Sequence[Tally], address: str) -> str:
 
 
 def _section(tally: Tally, address: str) -> Iterator[str]:
-    now, link = tally.round, _linked(address, Source.of(tally.round.question).link)
+    now, link = tally.round, _linked(address, AnswerKey.of(tally.round.question).link)
     vote = f" (vote {now.vote})" if now.vote > 1 else ""
     yield f"<h2>{html.escape(now.question.prompt)}{vote}</h2><p>{html.escape(now.question.facts)}"
     if link:
@@ -135,7 +135,7 @@ def _section(tally: Tally, address: str) -> Iterator[str]:
 
 
 def reason(why: Why, address: str = "") -> str:
-    """HTML of a mistake's sentence, and of a link to the step that treats it."""
+    """Return HTML of a mistake's sentence, and of a link to the step that treats it."""
     step = f' <a href="{html.escape(address + why.link)}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
     return html.escape(why.sentence) + step
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from pages.learn.classroom.questions import Shown, Source
-from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Given, Result, reason, results
+from pages.learn.classroom.questions import AnswerKey, TensorPart
+from pages.learn.classroom.results import NO_MISTAKE, SHOWN, Result, WrongAnswer, reason, results
 from pages.serving.classroom import Board, Question, Round, Tally
 from pages.shared.state.sharing import qr
 
@@ -15,12 +15,12 @@ FEW, BIG = 3, 30  # numbers asked for, and characters in a row, that are shown i
 
 
 def spelled(code: str) -> str:
-    """A class's code as people read it to each other."""
+    """Write a class's code as people read it to each other."""
     return f"{code[:4]}-{code[4:]}".upper()
 
 
 def joining(code: str, address: str) -> str:
-    """How to join: QR code, address, code."""
+    """Return how to join: QR code, address, code."""
     whole = f"{address}class/{code}"
     shown = html.escape(f"{address}class".partition("://")[2])
     return (
@@ -30,13 +30,13 @@ def joining(code: str, address: str) -> str:
 
 
 def waiting(board: Board, join: str) -> str:
-    """What is shown before the first question."""
+    """Return what is shown before the first question."""
     heading = "<h1>Join the class</h1>" if join else ""
     return f'<div class="qs-class{" qs-wait" * bool(join)}">{heading}{join}<div class="qs-count"><b>{board.joined}</b> joined</div></div>'
 
 
 def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = False, level: int = 1) -> str:
-    """A question with what is given and how many have answered; then the tensor and how to ``join``, or the answers.
+    """Return a question, what is given, how many answered; then tensor and how to ``join``, or the answers.
 
     Args:
         votes: on the question; of the last two, the earlier one is shown too.
@@ -56,9 +56,9 @@ def scene(board: Board, votes: Sequence[Tally], join: str = "", peek: bool = Fal
 
 
 def example(question: Question) -> str:
-    """The answers of a class of 24 that was never held: at most 8 are wrong, and those are what known mistakes give."""
+    """Return answers of an invented class of 24: at most 8 are wrong, which known mistakes give."""
     everyone, counts = 24, []
-    for right, field in zip(question.right, Source.of(question).fields, strict=True):
+    for right, field in zip(question.right, AnswerKey.of(question).fields, strict=True):
         values = dict.fromkeys(value for value, *_ in field.wrong if value != right)
         wrong = Counter(dict(zip(values, (5, 2, 1), strict=False)))
         counts.append(wrong + Counter({right: everyone - wrong.total()}))
@@ -67,8 +67,8 @@ def example(question: Question) -> str:
 
 
 def _asked(question: Question) -> str:
-    """The tensor, with the elements asked for, or the names of the numbers asked for."""
-    part = Source.of(question).part
+    """Return the tensor, with the elements asked for, or the names of the numbers asked for."""
+    part = AnswerKey.of(question).part
     if part is not None and part.marked:
         return _table(part)
     names = "".join(f"<li>{_minus(name)}</li>" for name in question.fields)
@@ -76,7 +76,7 @@ def _asked(question: Question) -> str:
 
 
 def _answers(votes: Sequence[Tally]) -> str:
-    """Each number with its answers as bars, and beside them the commonest wrong ones with the mistakes that give exactly them."""
+    """Return each number with its answers as bars, and the commonest wrong ones with their mistakes."""
     now, before = results(votes[-1]), results(votes[-2]) if len(votes) > 1 else []
     cards = "".join(_card(*pair) for pair in zip_longest(now, before))
     across = 2 if len(now) == 4 else min(len(now), 3)
@@ -87,7 +87,7 @@ def _answers(votes: Sequence[Tally]) -> str:
     )
 
 
-def _table(part: Shown) -> str:
+def _table(part: TensorPart) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *part.columns))
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th>{''.join(_cells(part, i))}</tr>" for i, name in enumerate(part.rows)
@@ -96,13 +96,13 @@ def _table(part: Shown) -> str:
     return f"<table{big}><tr>{head}</tr>{rows}</table>"
 
 
-def _cells(part: Shown, row: int) -> Iterator[str]:
+def _cells(part: TensorPart, row: int) -> Iterator[str]:
     for column, text in enumerate(part.texts[row]):
         yield f"<td{' class=qs-marked' * ((row, column) in part.marked)}>{_minus(text)}</td>"
 
 
 def _card(now: Result, before: Result | None) -> str:
-    """One number: the right answer, how it is computed, and the commonest wrong answers."""
+    """Return one number: the right answer, how it is computed, and the commonest wrong answers."""
     earlier = {given.value: given.students for given in before.wrong} if before else {}
     wrong = {given.value: given.students for given in now.wrong}
     values = sorted({**earlier, **wrong}, key=lambda v: (-wrong.get(v, 0), -earlier.get(v, 0), float(v)))
@@ -134,7 +134,7 @@ def _share(count: int, result: Result) -> str:
 
 
 def _reasons(found: Sequence[Result]) -> str:
-    """The wrong answers that the bars show, the commonest first, and why somebody gives each."""
+    """Return the wrong answers that the bars show, the commonest first, and why somebody gives each."""
     every = [(result, given) for result in found for given in result.wrong[:SHOWN]]
     if not every:
         return "<p>No wrong answers.</p>" if any(result.answered for result in found) else "<p>No answers.</p>"
@@ -142,17 +142,17 @@ def _reasons(found: Sequence[Result]) -> str:
     return "<dl>" + "".join(_reason(*pair) for pair in every) + "</dl>"
 
 
-def _reason(result: Result, given: Given) -> str:
+def _reason(result: Result, given: WrongAnswer) -> str:
     students = f"{given.students} student{'s' * (given.students != 1)}"
     why = "".join(f"<dd>{_signed(reason(each))}</dd>" for each in given.why) or f"<dd>{NO_MISTAKE}</dd>"
     return f"<dt>{_minus(result.name)}: <b>{_minus(given.value)}</b> <span>{students}</span></dt>{why}"
 
 
 def _minus(text: str) -> str:
-    """Escaped, with minus signs."""
+    """Escape a text, and put minus signs into it."""
     return _signed(html.escape(text))
 
 
 def _signed(body: str) -> str:
-    """HTML with a minus sign for each hyphen that does not follow a letter or digit."""
+    """Put a minus sign into HTML for each hyphen that does not follow a letter or digit."""
     return re.sub(r"(?<!\w)-", "−", body)

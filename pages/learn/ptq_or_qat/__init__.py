@@ -9,5 +9,5 @@ PAGE = lesson_page(
     "ptq_or_qat",
     keys={"learn_ptq_or_qat_cell", *controls.KEYS},
     uses={SCHEME: While(step_key("ptq_or_qat"), {"ptq", "qat", "curve", "choose"})},
-    required={"train_show", "train_layer", "train_maps", "train_view", "train_scales", "train_as"},
+    required=controls.REQUIRED,
 )

@@ -8,32 +8,19 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import choices
 from pages.shared import messages
-from pages.shared.state import choice, selection
+from pages.shared.state import choice, link, selection
 from quantcore import training
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
-KEYS = {
-    "train_seed",
-    "train_weights",
-    "train_activations",
-    "train_show",
-    "train_layer",
-    "train_maps",
-    "train_slope_bits",
-    "train_slope_scale",
-    "train_epochs",
-    "train_scales",
-    "train_bits",
-    "train_seeds",
-    "train_as",
-    "train_afford",
-    "train_view",
-}
+_CHOICES = ("show", "layer", "maps", "view", "scales", "as")
+_OTHERS = ("seed", "weights", "activations", "slope_bits", "slope_scale", "epochs", "bits", "seeds", "afford")
+REQUIRED = {f"train_{name}" for name in _CHOICES}
+KEYS = REQUIRED | {f"train_{name}" for name in _OTHERS}
 WIDTHS = [2, 3, 4, 5, 6, 8]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """A float network, given by its seed, and the schemes of its weights and of the inputs of its layers."""
 
     seed: int
@@ -46,20 +33,11 @@ class Plan:
 
 def seed() -> int:
     """Draw the seed, which sets the initial weights and the order of the images."""
-    return int(
-        st.number_input(
-            "Seed",
-            0,
-            99,
-            0,
-            key="train_seed",
-            help="Sets the initial weights and the order of the images; a seed gives everyone the same network",
-            **_BIND,
-        )
-    )
+    about = "Sets the initial weights and the order of the images; a seed gives everyone the same network"
+    return int(st.number_input("Seed", 0, 99, 0, key="train_seed", help=about, **_BIND))
 
 
-def plan(seeded: bool = True) -> Plan | None:
+def plan(seeded: bool = True) -> TrainingPlan | None:
     """Draw the controls of a plan; if there is no scheme, show why and return None.
 
     Args:
@@ -97,13 +75,15 @@ def plan(seeded: bool = True) -> Plan | None:
     of_weights = _read("weights", weights) or chosen.scheme
     if of_weights is not None and seeded:
         with places[-1]:
-            choices.choose("Bits of the weights", "weights", of_weights, choices.bits(), _type_weights)
-    return None if of_weights is None else Plan(number, of_weights, _read("activations", activations))
+            # the sidebar's scheme stays
+            take = lambda scheme: link.put({"train_weights": str(scheme)})  # noqa: E731
+            choices.choose("Bits of the weights", "weights", of_weights, choices.bits(), take)
+    return None if of_weights is None else TrainingPlan(number, of_weights, _read("activations", activations))
 
 
-def _type_weights(scheme: qc.Scheme) -> None:
-    """Set the scheme of the weights (a callback); the sidebar's stays."""
-    st.session_state["train_weights"] = str(scheme)
+def is_of_weights() -> bool:
+    """Tell whether the weights are shown, before `shows_weights` is drawn."""
+    return choice.before_drawn("train_view") == "weights"
 
 
 def shows_weights() -> bool:
@@ -118,10 +98,10 @@ def _read(what: str, text: str) -> qc.Scheme | None:
         raise qc.QuantError(f"The scheme of the {what} can't be read: {error}") from None
 
 
-def layer(network: training.QuantizedNetwork, place: Any = st) -> int:
+def layer(network: training.QuantizedNetwork) -> int:
     """Draw the choice of a layer; return its index."""
     names = {"first": "first", "second": "second"}
     sizes = ", ".join(
         f"{n} {w.x.shape[0]}×{w.x.shape[1]}" for n, w in zip(names.values(), network.weights, strict=True)
     )
-    return list(names).index(choice.segmented("Layer", "train_layer", names, place, help=sizes))
+    return list(names).index(choice.segmented("Layer", "train_layer", names, help=sizes))

@@ -1,14 +1,13 @@
 """Lesson 7: quantize a network after training (PTQ), or during it (QAT)."""
 
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
 import quantcore as qc
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
-from pages.learn.ptq_or_qat.controls import Plan
+from pages.learn.ptq_or_qat.controls import TrainingPlan
 from pages.learn.ptq_or_qat.views import accuracy, choose, curve, percent, qat, read_digits, show_digits
 from pages.shared import messages
 from pages.shared.state import choice, link
@@ -48,7 +47,7 @@ def network() -> None:
         show_digits(places, read, "train_digits")
 
 
-def ptq(plan: Plan) -> None:
+def ptq(plan: TrainingPlan) -> None:
     """Draw the accuracy before and after PTQ, what is newly misread, and the maps of the weights."""
     before, after = run.float_network(plan.seed), run.afterwards(plan)
     was, now, labels = read_digits(before.network), read_digits(after), run.digits().test_labels.tolist()
@@ -56,11 +55,14 @@ def ptq(plan: Plan) -> None:
     sizes = [w.x.numel() for w in after.weights]
     bits = [qc.bits_per_element(w.scheme, tuple(w.x.shape)) for w in after.weights]
     right = accuracy(after)
-    of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
+    of_weights = controls.is_of_weights()
     words, picture = views.side_by_side(views.for_maps(6) if of_weights else (2, 3))
     with words:
         if not of_weights:
-            st.markdown(TEXTS["ptq"])
+            st.markdown(
+                "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
+                "training. With a scheme for the activations, the input of every layer is quantized too."
+            )
         views.figures(
             ("float32", percent(before.accuracy)),
             ("PTQ", percent(right)),
@@ -109,18 +111,6 @@ def slopes(which: str) -> None:
         views.figure(lessons.slope(found, SLOPES[which], **frame.plot_style()), f"train_slope_{which}")
 
 
-TEXTS = {
-    "ptq": "**Post-training quantization** quantizes the trained weights as it would any tensor, without further "
-    "training. With a scheme for the activations, the input of every layer is quantized too.",
-    "qat": "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized "
-    "weights, the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: "
-    "choose 2 or 3 bits, and train.",
-    "curve": "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
-    "the best, the band is float32. Points appear as they are computed, and stay when you stop.",
-    "choose": "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
-    "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where PTQ "
-    "fails. Set how much accuracy you can afford to lose.",
-}
 step = frame.head("ptq_or_qat")
 job: run.Job | None = None
 if step == "network":
@@ -132,11 +122,11 @@ else:
         with st.container(key="lesson_plan"):
             plan = controls.plan(seeded=step in ("ptq", "qat"))
         if plan:
-            draw: dict[str, Callable[[Plan], run.Job | None]] = {
+            draw: dict[str, Callable[[TrainingPlan], run.Job | None]] = {
                 "ptq": ptq,
-                "qat": partial(qat, text=TEXTS["qat"]),
-                "curve": partial(curve, text=TEXTS["curve"]),
-                "choose": partial(choose, text=TEXTS["choose"]),
+                "qat": qat,
+                "curve": curve,
+                "choose": choose,
             }
             job = draw[step](plan)
     except qc.QuantError as error:

@@ -14,13 +14,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.learn.ptq_or_qat.controls import Plan
+from pages.learn.ptq_or_qat.controls import TrainingPlan
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared import messages
 from pages.shared.computing import needs, turn
 from pages.shared.computing.cache import CacheKey
 from pages.shared.computing.long_work import LongWork, WorkStep
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import training
 
 Step = TypeVar("Step")
@@ -31,7 +31,7 @@ _networks, _known = ByteCache(lambda: 20 * needs.TRAINING), ByteCache(lambda: 60
 
 
 def float_network(seed: int) -> training.Progress[training.Network]:
-    """The network before quantization; trained on first use, in about a second."""
+    """Return the network before quantization; trained on first use, in about a second."""
 
     def make() -> training.Progress[training.Network]:
         with st.spinner("Training the float network…"):
@@ -44,12 +44,12 @@ def float_network(seed: int) -> training.Progress[training.Network]:
 
 @st.cache_resource(show_spinner=False)
 def digits() -> training.Digits:
-    """The images; never modify them."""
+    """Load the images; never modify them."""
     return training.load_digits()
 
 
-def afterwards(plan: Plan) -> training.QuantizedNetwork:
-    """`quantcore.training.ptq` of `float_network`.
+def afterwards(plan: TrainingPlan) -> training.QuantizedNetwork:
+    """Return `quantcore.training.ptq` of `float_network`.
 
     Raises:
         QuantError: a scheme is not supported.
@@ -58,45 +58,41 @@ def afterwards(plan: Plan) -> training.QuantizedNetwork:
     return cast(training.QuantizedNetwork, _cached(f"ptq {plan}", make))
 
 
-def epochs(plan: Plan, count: int, learned: bool) -> Epochs:
-    """The known epochs of a QAT training; a run adds to them."""
+def epochs(plan: TrainingPlan, count: int, learned: bool) -> Epochs:
+    """Return the known epochs of a QAT training; a run adds to them."""
     return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
 
 
-def rows(plan: Plan) -> Rows:
-    """The known rows for these schemes at any bit width and seed; a run adds to them."""
+def rows(plan: TrainingPlan) -> Rows:
+    """Return the known rows for these schemes at any bit width and seed; a run adds to them."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
     return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
 
 
-def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[Tensor, qc.Scheme]:
-    """A layer's weights as a tensor, and their scheme; ``key`` identifies the network."""
+def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[PageTensor, qc.Scheme]:
+    """Return a layer's weights as a tensor, and their scheme; ``key`` identifies the network."""
     found = network.weights[layer]
     x = found.x.numpy()
-    return Tensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
+    return PageTensor(f"digits {key} layer {layer}", f"layer {layer + 1}", x.shape, lambda: x), found.scheme
 
 
 def run(
     begin: Callable[[], Generator[Step, None, None]],
-    each: Callable[[Step], None],
-    progress: Callable[[Step], tuple[float, str]],
+    each: Callable[[Step], WorkStep],
     place: DeltaGenerator,
     done: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Step through a training when it is this visitor's turn; return whether it finished.
 
     Args:
-        each: stores a step, then draws what is known.
-        progress: the fraction that is done after a step, 0 to 1, and a text.
+        each: stores a step, then draws what is known; returns the progress.
         place: for the progress bar and Stop, or for an error.
         done: whether another visitor has run the same training in the meantime.
     """
 
     def steps() -> Generator[WorkStep, None, None]:
         with closing(begin()) as running:
-            for step in running:
-                each(step)
-                yield WorkStep(*progress(step))
+            yield from map(each, running)
 
     content = CacheKey("", needs.TRAINING // 4)
     try:
@@ -108,12 +104,12 @@ def run(
 
 
 def _cached(key: str, make: Callable[[], Any]) -> Any:
-    """``make()``, computed once, however many visitors ask for it."""
+    """Return ``make()``, computed once, however many visitors ask for it."""
     return _known.get("", key, make, check=turn.check, size=needs.TRAINING)
 
 
 def _any_width(scheme: qc.Scheme) -> str:
-    """A scheme's text, which is the same for all bit widths of an integer format."""
+    """Write a scheme as text, which is the same for all bit widths of an integer format."""
     fmt = scheme.format
     if isinstance(fmt, qc.IntFormat):
         scheme = dataclasses.replace(scheme, format=dataclasses.replace(fmt, bits=8))

@@ -9,8 +9,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.learn import frame, views
 from pages.learn.ptq_or_qat import controls, run
-from pages.learn.ptq_or_qat.controls import Plan
-from pages.shared import lesson_plan
+from pages.learn.ptq_or_qat.controls import TrainingPlan
+from pages.shared import lesson_plan, tables
+from pages.shared.computing.long_work import WorkStep
 from pages.shared.state import choice, link
 from quantcore import training
 from quantcore.figures import lessons
@@ -19,18 +20,18 @@ _BIND: dict[str, Any] = {"bind": "query-params"}
 
 
 def percent(fraction: float) -> str:
-    """A fraction of the held-out images in percent; one of the 599 is 0.17 %."""
+    """Write a fraction of the held-out images in percent; one of the 599 is 0.17 %."""
     return f"{100 * fraction:.1f} %"
 
 
 def accuracy(network: training.Network | training.QuantizedNetwork) -> float:
-    """Accuracy on the held-out images, 0 to 1."""
+    """Return the accuracy on the held-out images, 0 to 1."""
     found = run.digits()
     return training.accuracy(network.logits(found.test_images), found.test_labels)
 
 
 def read_digits(network: training.Network | training.QuantizedNetwork) -> list[int]:
-    """The digit that a network reads in each of the held-out images."""
+    """Return the digit that a network reads in each of the held-out images."""
     return [int(i) for i in network.logits(run.digits().test_images).argmax(-1)]
 
 
@@ -51,11 +52,11 @@ def _epochs_and_scales() -> tuple[int, bool]:
     return count, chosen == "learned"
 
 
-def qat(plan: Plan, text: str) -> run.Job | None:
+def qat(plan: TrainingPlan) -> run.Job | None:
     """Draw the known epochs of the training, or the weights that it changed; return the training to run if the visitor
     pressed Train.
     """
-    of_weights = st.session_state.get("train_view", st.query_params.get("train_view")) == "weights"
+    of_weights = controls.is_of_weights()
     words, picture = views.side_by_side(views.for_maps(6) if of_weights else (2, 3))
     with words:
         text_place, choices_place = st.container(), st.container()
@@ -76,7 +77,11 @@ def qat(plan: Plan, text: str) -> run.Job | None:
                 of_weights = controls.shows_weights() and not wanted
             _result(levels, last)
         if not (of_weights and last is not None):
-            text_place.markdown(text)
+            text_place.markdown(
+                "**Quantization-aware training** continues from the trained network: the forward pass uses the "
+                "dequantized weights, the backward pass the straight-through estimator. Where PTQ loses little, there is "
+                "little to win back: choose 2 or 3 bits, and train."
+            )
     if of_weights and last is not None:
         _weights(plan, after, last, f"{plan} {count} {learned}", words, picture)
         return None
@@ -90,19 +95,20 @@ def qat(plan: Plan, text: str) -> run.Job | None:
             **views.PLOT_OPTIONS,
         )
 
-    def each(progress: training.Progress[training.QuantizedNetwork]) -> None:
-        known[progress.epoch] = progress
-        draw(progress.epoch)
+    def each(progress: training.Progress[training.QuantizedNetwork]) -> WorkStep:
+        epoch = progress.epoch
+        known[epoch] = progress
+        draw(epoch)
+        return WorkStep(epoch / count, f"Epoch {epoch} of {count}: {percent(progress.accuracy)}")
 
     if not wanted:
         draw(len(known) - 1)
     tuning = training.Training(count, training.TUNING.learning_rate)
     schemes = plan.weights, plan.activations
     begin = partial(training.qat, before.network, *schemes, tuning, plan.seed, learned_scales=learned)
-    fraction = lambda p: (p.epoch / count, f"Epoch {p.epoch} of {count}: {percent(p.accuracy)}")  # noqa: E731
     again = count in known
     done = lambda: not again and count in known  # noqa: E731
-    return partial(run.run, begin, each, fraction, go, done) if wanted else None
+    return partial(run.run, begin, each, go, done) if wanted else None
 
 
 def _result(levels: dict[str, float], now: training.Progress[training.QuantizedNetwork]) -> None:
@@ -114,7 +120,7 @@ def _result(levels: dict[str, float], now: training.Progress[training.QuantizedN
 
 
 def _weights(
-    plan: Plan,
+    plan: TrainingPlan,
     after: training.QuantizedNetwork,
     now: training.Progress[training.QuantizedNetwork],
     key: str,
@@ -146,11 +152,14 @@ def _bits_and_seeds() -> tuple[list[int], range, bool]:
     return bits, seeds, chosen == "misread"
 
 
-def curve(plan: Plan, text: str) -> run.Job | None:
+def curve(plan: TrainingPlan) -> run.Job | None:
     """Draw the known accuracies against bits; return the missing trainings if the visitor pressed Compute."""
     words, picture = views.side_by_side()
     with words:
-        st.markdown(text)
+        st.markdown(
+            "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
+            "the best, the band is float32. Points appear as they are computed, and stay when you stop."
+        )
         bits, seeds, as_errors = _bits_and_seeds()
         go = st.empty()
     known = run.rows(plan)
@@ -168,15 +177,14 @@ def curve(plan: Plan, text: str) -> run.Job | None:
         points = training.summary([known[key] for key in asked if key in known])
         figure = lessons.accuracy_against_bits(points, errors=as_errors, **frame.plot_style())
         chart.plotly_chart(figure, **views.PLOT_OPTIONS)
-        table.table(views.headed(_table(points)))
+        table.table(tables.headed(_table(points)))
 
-    def each(row: training.Row) -> None:
+    def each(row: training.Row) -> WorkStep:
         known[row.method, row.bits, row.seed] = row
         draw()
-
-    def fraction(row: training.Row) -> tuple[float, str]:
         done = sum(key in known for key in asked)
-        return done / len(asked), f"{done} of {len(asked)}: {_name(row)}"
+        what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
+        return WorkStep(done / len(asked), f"{done} of {len(asked)}: seed {row.seed}, {what}")
 
     missing = sum(key not in known for key in asked)
     label = f"Compute {'the other ' * (missing < len(asked))}{missing} accuracies"
@@ -185,16 +193,10 @@ def curve(plan: Plan, text: str) -> run.Job | None:
         draw()
     begin_rest = lambda: begin(known=[known[key] for key in asked if key in known])  # noqa: E731
     done = lambda: all(key in known for key in asked)  # noqa: E731
-    return partial(run.run, begin_rest, each, fraction, go, done) if wanted else None
+    return partial(run.run, begin_rest, each, go, done) if wanted else None
 
 
-def _name(row: training.Row) -> str:
-    """The name of a training for the progress bar."""
-    what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
-    return f"seed {row.seed}, {what}"
-
-
-def choose(plan: Plan, text: str) -> None:
+def choose(plan: TrainingPlan) -> None:
     """Draw the fewest bits at which each method stays within the allowed loss, among the known bit widths."""
     known = run.rows(plan)
     for row in training.accuracy_curve(
@@ -203,7 +205,11 @@ def choose(plan: Plan, text: str) -> None:
         known[row.method, row.bits, row.seed] = row
     words, picture = views.side_by_side((1, 2))
     with words:
-        st.markdown(text)
+        st.markdown(
+            "PTQ needs no labels and no training, only the weights and, for activations, a few inputs to set their "
+            "ranges; choose it where it loses little. QAT needs training and its data, and pays off at few bits, where "
+            "PTQ fails. Set how much accuracy you can afford to lose."
+        )
         lost = st.slider(
             "Accuracy you can afford to lose, in points", 0.0, 10.0, 1.0, 0.5, key="train_afford", **_BIND
         )
@@ -213,7 +219,8 @@ def choose(plan: Plan, text: str) -> None:
     with words:
         views.figures(("float32", percent(before)), ("accept at least", percent(enough)))
         if len({p.method for p in points}) <= 2:
-            st.button("Train with QAT, in the step “curve”", on_click=_to_curve, key="train_to_curve")
+            to_curve = {lesson_plan.step_key("ptq_or_qat"): "curve"}
+            st.button("Train with QAT, in the step “curve”", on_click=link.put, args=(to_curve,), key="train_to_curve")
     with picture:
         chart = lessons.accuracy_against_bits(points, enough=enough, **frame.plot_style())
         views.figure(chart, "train_chosen")
@@ -221,7 +228,7 @@ def choose(plan: Plan, text: str) -> None:
 
 
 def _needs(method: str, points: list[training.Point], enough: float) -> dict[str, str]:
-    """A row of the table: the fewest known bits whose accuracy is enough."""
+    """Return a row of the table: the fewest known bits whose accuracy is enough."""
     known = sorted((p for p in points if p.method == method), key=lambda p: p.bits)
     fit = next((p for p in known if p.mean >= enough), None)
     if not known:
@@ -240,12 +247,8 @@ def _needs(method: str, points: list[training.Point], enough: float) -> dict[str
     }
 
 
-def _to_curve() -> None:
-    st.session_state[lesson_plan.step_key("ptq_or_qat")] = "curve"
-
-
 def _table(points: list[training.Point]) -> list[dict[str, str]]:
-    """Accuracy by bits and method: the mean over the seeds, and the worst and best seed."""
+    """Return the accuracy by bits and method: the mean over the seeds, and the worst and best seed."""
     cells = {(p.bits, p.method): _spread(p) for p in points}
     widths = sorted({bits for bits, method in cells if method != training.FLOAT}, reverse=True)
     rows = [{"bits": "32, float"} | {lessons.METHOD_NAMES[m]: cells[b, training.FLOAT] for m in training.METHODS}

@@ -12,7 +12,7 @@ from pages.models.sensitivity import controls
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import messages
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.layerwise import Row, Traits, traits
 from quantcore.wording import count
 
@@ -35,7 +35,8 @@ def draw(found: SharedTable) -> None:
     if row.elements > MAPPED:
         st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
         return
-    tensor = Tensor(f"{found.opened.key} {held.name}", held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
+    key, load = f"{found.opened.key} {held.name}", lambda: held.read().numpy()
+    tensor = PageTensor(key, held.name, held.shape, load, stored=held.dtype)
     of_values = cache.cached_small(tensor, "traits", lambda: traits(torch.from_numpy(cache.values(tensor))))
     st.markdown(messages.plain(why(of_values, row, at)))
     maps = st.container(gap="xxsmall")

@@ -18,7 +18,7 @@ import quantcore as qc
 from pages.serving.work.admission import Turn
 from pages.serving.work.byte_cache import VALUES, ByteCache
 from pages.shared.computing import needs, turn
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore.analysis import MapData, View, map_data
 from quantcore.quantization import apply_quietly
 
@@ -70,13 +70,13 @@ def cached(
 def cached_small(
     content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
 ) -> T:
-    """`cached` for results that are small even for large content, so that large results do not displace them."""
+    """Return as `cached` a result that is small even for large content: no large ones displace it."""
     return _cached(_small, content, what, make, need, long)
 
 
 def shared_record(content: Content, what: str, make: Callable[[], T]) -> T:
-    """`cached_small`, for a record that work adds to: all visitors share it, and those who use it keep their latest few even if
-    the cache forgets it.
+    """Return as `cached_small` a record that work adds to: all visitors share it, and those who use it keep their
+    latest few even if the cache forgets it.
     """
     mine: OrderedDict[str, T] = st.session_state.setdefault(_SHARED, {}).setdefault(what, OrderedDict())
     if content.key not in mine:
@@ -129,53 +129,55 @@ def turn_of(
 
 
 def bytes_cached() -> int:
-    """Bytes of all cached tensors and results."""
+    """Return the bytes of all cached tensors and results."""
     return _small.bytes + _large.bytes
 
 
-def values(tensor: Tensor) -> np.ndarray:
-    """The tensor's values; never modify them."""
+def values(tensor: PageTensor) -> np.ndarray:
+    """Return the tensor's values; never modify them."""
     return cached(tensor, VALUES, tensor.load)
 
 
-def known(tensor: Tensor, x: np.ndarray) -> None:
+def known(tensor: PageTensor, x: np.ndarray) -> None:
     """Put into the cache the values that were read to compute the tensor's key."""
     cached(tensor, VALUES, lambda: x)
 
 
-def result(tensor: Tensor, scheme: qc.Scheme) -> qc.Quantized:
-    """`quantcore.apply`.
+def of_scheme(tensor: PageTensor, scheme: qc.Scheme, what: str, make: Callable[[], T]) -> T:
+    """Return as `cached` what a page shows of a tensor under a scheme."""
+    return cached(tensor, f"{what} {scheme}", make, needs.of(scheme, tensor.shape))
+
+
+def result(tensor: PageTensor, scheme: qc.Scheme) -> qc.Quantized:
+    """Return `quantcore.apply`.
 
     Raises:
         QuantError: the scheme does not fit the tensor.
     """
 
-    def make() -> qc.Quantized:
-        return apply_quietly(values(tensor), scheme)  # the page shows result.warnings
-
-    return cached(tensor, f"result {scheme}", make, needs.of(scheme, tensor.shape))
+    # quietly: the page shows result.warnings
+    return of_scheme(tensor, scheme, "result", lambda: apply_quietly(values(tensor), scheme))
 
 
-def fitted(tensor: Tensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
-    """`quantcore.fit_scheme`.
+def fitted(tensor: PageTensor, scheme: qc.Scheme, size: int, method: str) -> qc.Scheme:
+    """Return `quantcore.fit_scheme`.
 
     Raises:
         QuantError: no codebook can be fitted, or the scheme does not fit the tensor.
     """
-    make = lambda: qc.fit_scheme(values(tensor), scheme, size, method)  # noqa: E731
-    return cached(tensor, f"fitted {size} {method} {scheme}", make, needs.of(scheme, tensor.shape))
+    what = f"fitted {size} {method}"
+    return of_scheme(tensor, scheme, what, lambda: qc.fit_scheme(values(tensor), scheme, size, method))
 
 
-def report(tensor: Tensor, scheme: qc.Scheme) -> qc.Report:
-    """`quantcore.report` of `result`."""
-    make = lambda: qc.report(result(tensor, scheme))  # noqa: E731
-    return cached(tensor, f"report {scheme}", make, needs.of(scheme, tensor.shape))
+def report(tensor: PageTensor, scheme: qc.Scheme) -> qc.Report:
+    """Return `quantcore.report` of `result`."""
+    return of_scheme(tensor, scheme, "report", lambda: qc.report(result(tensor, scheme)))
 
 
-def drawn(tensor: Tensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
-    """`quantcore.analysis.map_data` of `result`, compared with the errors of the scheme ``against`` if given."""
+def drawn(tensor: PageTensor, scheme: qc.Scheme, view: View, against: qc.Scheme | None = None) -> MapData:
+    """Return `quantcore.analysis.map_data` of `result`, compared with the errors of ``against`` if given."""
 
     def make() -> MapData:
         return map_data(result(tensor, scheme), view, None if against is None else result(tensor, against))
 
-    return cached(tensor, f"map {view} {scheme} {against}", make, needs.of(scheme, tensor.shape))
+    return of_scheme(tensor, scheme, f"map {view} {against}", make)

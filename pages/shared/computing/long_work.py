@@ -8,6 +8,7 @@ then the generator is closed, and what it stored stays.
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import streamlit as st
@@ -31,36 +32,32 @@ class WorkStep(NamedTuple):
     results: int = 0
 
 
+@dataclass(frozen=True)
 class LongWork:
     """Long work of a page.
 
-    Args:
+    Attributes:
         name: distinguishes the kinds of work on a page; prefix of the widgets' keys.
         key: identifies the work and its inputs.
         quick: whether it starts without being asked.
     """
 
-    def __init__(self, name: str, key: str, quick: bool = False) -> None:
-        self._name, self._key, self._quick = name, key, quick
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether to work: it was asked for, or is quick and was not stopped."""
-        return bool(st.session_state.get(_WANTED, {}).get(self._key, self._quick))
+    name: str
+    key: str
+    quick: bool = False
 
     def starts(self, place: DeltaGenerator, label: str, caption: str = "", hint: str | None = None) -> bool:
-        """Return whether to work now; if not, draw the button that starts it.
+        """Return whether it was asked for, or is quick and was not stopped; if not, draw the button that starts it.
 
         Args:
             caption: shown next to the button.
         """
-        if self.is_wanted:
+        if st.session_state.get(_WANTED, {}).get(self.key, self.quick):
             return True
         # with a key: the browser would otherwise keep this button next to the progress bar
-        with place.container(horizontal=True, vertical_alignment="center", key=f"{self._name}_start"):
-            st.button(
-                label, type="primary", on_click=self._want, args=(True,), help=hint, key=f"{self._name}_go"
-            )
+        with place.container(horizontal=True, vertical_alignment="center", key=f"{self.name}_start"):
+            go = f"{self.name}_go"
+            st.button(label, type="primary", on_click=self.want, args=(True,), help=hint, key=go)
             if caption:
                 st.caption(caption)
         return False
@@ -90,7 +87,7 @@ class LongWork:
         Raises:
             QuantError: from the steps.
         """
-        progress, live = _Progress(place, self._name, self._want, self._quick), st.empty() if draw else None
+        progress, live = _Progress(place, self), st.empty() if draw else None
         began = drawn = time.monotonic()
         known = 0
 
@@ -117,21 +114,19 @@ class LongWork:
         if live is not None:
             live.empty()
 
-    def _want(self, wanted: bool) -> None:
+    def want(self, wanted: bool) -> None:
         """Start or stop (a callback)."""
-        st.session_state.setdefault(_WANTED, {})[self._key] = wanted
+        st.session_state.setdefault(_WANTED, {})[self.key] = wanted
 
 
 class _Progress:
     """A progress bar and a Stop button; ends the run if it was replaced."""
 
-    def __init__(
-        self, place: DeltaGenerator, name: str, want: Callable[[bool], None], patient: bool
-    ) -> None:
-        self._place, self._name, self._want = place, name, want
-        self._shown = time.monotonic() + (_PATIENCE - _EVERY if patient else -_EVERY)
+    def __init__(self, place: DeltaGenerator, work: LongWork) -> None:
+        self._place, self._work = place, work
+        self._shown = time.monotonic() + (_PATIENCE if work.quick else 0) - _EVERY
         self._bar: DeltaGenerator | None = None
-        if not patient:
+        if not work.quick:
             self.show(WorkStep(0.0, "Starting…"))
 
     def show(self, step: WorkStep) -> None:
@@ -142,9 +137,8 @@ class _Progress:
             return
         self._shown = now
         if self._bar is None:
-            with self._place.container(
-                horizontal=True, vertical_alignment="center", key=f"{self._name}_running"
-            ):
+            name = self._work.name
+            with self._place.container(horizontal=True, vertical_alignment="center", key=f"{name}_running"):
                 self._bar = st.progress(0.0)
-                st.button("Stop", on_click=self._want, args=(False,), key=f"{self._name}_stop")
+                st.button("Stop", on_click=self._work.want, args=(False,), key=f"{name}_stop")
         self._bar.progress(min(1.0, step.done), messages.plain(step.text))

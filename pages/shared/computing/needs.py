@@ -25,12 +25,12 @@ TRAINING = 1 << 20  # bytes, not tensors: the network has 4,810 parameters and 1
 
 
 def of(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
-    """What Explore and Ranges need to show a tensor under a scheme and under the previous one."""
+    """Return what Explore and Ranges need to show a tensor under a scheme and under the previous one."""
     return _PAGE + _extra(scheme) + 2 * _result(scheme, shape)
 
 
 def _result(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
-    """What a result needs in addition to its tensor: codes and parameters."""
+    """Return what a result needs in addition to its tensor: codes and parameters."""
     bits = scheme.format.bits
     codes = 1 if bits <= 8 else 2 if bits <= 16 else 4
     try:

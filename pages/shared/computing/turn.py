@@ -15,6 +15,7 @@ from pages.serving import settings
 from pages.serving.work import memory
 from pages.serving.work.admission import Gate, Turn, WorkKind
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 AT_A_TIME = 5.0  # seconds after which long work lets waiting visitors go first
 _PATIENCE = 0.3  # seconds of waiting that are not worth a message
 _WHAT = {
@@ -26,7 +27,7 @@ _of_thread = threading.local()
 
 
 def default_budget() -> int:
-    """Bytes for tensors in work if no setting says otherwise: 1 GB, or a quarter of the memory if that is less."""
+    """Return the bytes for tensors in work if not set: 1 GB, or a quarter of the memory if that is less."""
     return min(10**9, memory.usable() // 4)
 
 
@@ -35,7 +36,6 @@ def _gate() -> Gate:
     return Gate(int(chosen * 1e9) if chosen else default_budget(), CORES)
 
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 GATE = _gate()
 
 
@@ -59,14 +59,14 @@ def of_run(place: DeltaGenerator | None) -> Iterator[Turn]:
 
 @contextmanager
 def current() -> Iterator[Turn]:
-    """The turn of this run; for work outside a run (a download, a fragment), one that lasts as long as the context."""
+    """Yield the turn of this run; outside a run (a download, a fragment), one for as long as the context."""
     known = getattr(_of_thread, "turn", None)
     with nullcontext(known) if known is not None else of_run(None) as turn:
         yield turn
 
 
 def threads(tensor: int, each: float) -> int:
-    """How many threads may work on a tensor of ``tensor`` bytes if each needs ``each`` times its size.
+    """Tell how many threads may work on a tensor of ``tensor`` bytes if each needs ``each`` times its size.
 
     As many as there are cores, or as many as the memory allows for a visitor alone.
     """
@@ -141,5 +141,5 @@ class _WaitMessage:
 
 
 def sentence(before: int, kind: WorkKind) -> str:
-    """The message to a visitor who waits behind ``before`` others."""
+    """Return the message to a visitor who waits behind ``before`` others."""
     return f"{before:,} {_WHAT[kind][before > 1]} before yours. The page continues by itself when it is your turn."

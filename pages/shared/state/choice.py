@@ -24,6 +24,11 @@ def selectbox(label: str, key: str, names: Mapping[str, str], place: Any = st, *
     return str(_draw(place.selectbox, label, key, names, more))
 
 
+def before_drawn(key: str) -> Any:
+    """Return what a control has before it is drawn: the session's value, or the link's."""
+    return st.session_state.get(key, st.query_params.get(key))
+
+
 def _draw(widget: Any, label: str, key: str, names: Mapping[str, str], more: Mapping[str, Any]) -> Any:
     with link.named(key, names):
         return widget(

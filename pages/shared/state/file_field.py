@@ -88,7 +88,7 @@ class FileField(Generic[T]):
         self._forgotten()
 
     def _widget(self) -> str:
-        """The key of the widget; another one after files were lost, so that it is empty."""
+        """Return the key of the widget; another one after files were lost, so that it is empty."""
         return f"{self._name}_again" if self._lost in st.session_state else self._name
 
     def _changed(self) -> None:

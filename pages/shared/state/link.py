@@ -16,8 +16,9 @@ from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.computing import needs, turn
 from pages.shared.large import LARGE
-from pages.shared.state.selection import Tensor, of_values
+from pages.shared.state.selection import PageTensor, of_values
 from quantcore import tensors
+from quantcore.wording import count
 
 # The parameters without a widget: a tensor that has no recipe (its values, or its address in the store of shared
 # tensors), the name of its file, and the SHA-256 of the file, if whoever opens the link may need it
@@ -34,7 +35,7 @@ _OWN = {LARGE, PRESENTER, PROJECTOR}
 
 
 def raw_parameters() -> dict[str, str]:
-    """The parameters of the opened link in the first run of a session; empty afterwards."""
+    """Return the parameters of the opened link in the first run of a session; empty afterwards."""
     if st.session_state.get(_SEEN):
         return {}
     st.session_state[_SEEN] = True
@@ -42,18 +43,18 @@ def raw_parameters() -> dict[str, str]:
 
 
 def from_history() -> bool:
-    """Whether the visitor came by the browser's Back or Forward: then the link overrides the session."""
+    """Tell whether the visitor came by the browser's Back or Forward: then the link overrides the session."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
 
 
 def went_to_another_tensor() -> bool:
-    """Whether Back or Forward led to a link whose tensor differs from the session's."""
+    """Tell whether Back or Forward led to a link whose tensor differs from the session's."""
     return from_history() and _CARRIED in st.session_state and st.query_params.get(TENSOR) not in _own()
 
 
 def _own() -> tuple[str | None, str | None]:
-    """What links may carry for the session's tensor: its values (None if too many); its address, if shared, else those."""
+    """Return the session's tensor as links carry it: its values (None if too many); its address or those."""
     key, values = st.session_state[_CARRIED]
     return values, st.session_state.get(_IN_STORE, {}).get(key, values)
 
@@ -171,7 +172,7 @@ def _infinite(text: str) -> bool:
 
 
 def tensor_from_link() -> np.ndarray | None:
-    """The tensor that the link carries; None if there is none or it can't be read, which a message reports."""
+    """Return the link's tensor; None if there is none or it can't be read, which a message reports."""
     text = st.query_params.get(TENSOR)
     if text is None or text == st.session_state.get(_FAILED):
         return None
@@ -185,7 +186,7 @@ def tensor_from_link() -> np.ndarray | None:
 
 
 def _shared(text: str) -> np.ndarray:
-    """A tensor from the store.
+    """Open a tensor from the store.
 
     Raises:
         QuantError: it can't be opened.
@@ -247,13 +248,13 @@ def write(name: str, text: str | None) -> None:
 
 
 def carries() -> bool:
-    """Whether the tensor in the link was put there in this session, not by the sender of the link."""
+    """Tell whether the tensor in the link was put there in this session, not by the sender of the link."""
     there = st.query_params.get(TENSOR)
     return there is not None and _CARRIED in st.session_state and there in _own()
 
 
-def carries_all(tensor: Tensor) -> bool:
-    """Whether the link is enough to reproduce the tensor."""
+def carries_all(tensor: PageTensor) -> bool:
+    """Tell whether the link is enough to reproduce the tensor."""
     return tensor.recipe is not None or carries()
 
 
@@ -265,8 +266,8 @@ def forget() -> None:
 
 
 def address() -> str:
-    """The address of the page with its parameters, except those for this reader alone: whoever opens it may hold a phone, and
-    is no presenter of a class.
+    """Return the page's address with its parameters, except those for this reader alone: whoever opens it may
+    hold a phone, and is no presenter of a class.
     """
     parts = urlsplit(st.context.url or "")
     # a multiple choice repeats its parameter, and to_dict() keeps only the last
@@ -290,11 +291,9 @@ def report_dropped(before: dict[str, str], known: set[str], place: Any) -> None:
         and (k not in known or k in at_once or (k not in after and not _same(v, st.session_state.get(k))))
     ]
     if dropped:
-        one = len(dropped) == 1
-        what = "1 parameter that can't be used and is" if one else (
-            f"{len(dropped)} parameters that can't be used and are"
-        )  # fmt: skip
-        sentence = f"This link has {what} ignored: {', '.join(_short(d) for d in dropped[:5])}."
+        what, are = count(len(dropped), "parameter"), "is" if len(dropped) == 1 else "are"
+        shown = ", ".join(d if len(d) <= 40 else d[:39] + "…" for d in dropped[:5])
+        sentence = f"This link has {what} that can't be used and {are} ignored: {shown}."
         st.session_state[_WARNING] = " ".join([*filter(None, [st.session_state.get(_WARNING)]), sentence])
     if st.session_state.get(_WARNING):
         with place.container(horizontal=True, vertical_alignment="center"):
@@ -307,7 +306,3 @@ def _same(text: str, value: object) -> bool:
         return text == str(value) or float(text) == value
     except ValueError:
         return text.lower() == str(value).lower()
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"

@@ -8,7 +8,7 @@ _VERSIONS = "_mirrored_versions"
 
 
 def key_at(name: str, value: Hashable) -> str:
-    """Key of a widget ``name`` that should show ``value``.
+    """Return the key of a widget ``name`` that should show ``value``.
 
     The key changes whenever the widget showed something else. With a constant key, an input that arrives before the
     browser has drawn ``value`` would send the old value along, and Streamlit would take it as typed: two quick presses
@@ -24,10 +24,10 @@ def key_at(name: str, value: Hashable) -> str:
 
 
 def key_of(name: str) -> str:
-    """The current key of the widget."""
+    """Return the current key of the widget."""
     return f"{name}_{st.session_state.get(_VERSIONS, {}).get(name, 0)}"
 
 
 def typed(name: str, key: str) -> bool:
-    """Whether a change was the visitor's own (for callbacks): an earlier key means a stale value from the browser."""
+    """Tell whether the visitor made a change (for callbacks): an earlier key means a stale value."""
     return key == key_of(name)

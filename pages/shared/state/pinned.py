@@ -7,7 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.shared.computing import cache
-from pages.shared.state.selection import Tensor
+from pages.shared.state import link
+from pages.shared.state.selection import PageTensor
 
 PIN, DIFFERENCE = "pin", "diff"
 KEYS = {PIN, DIFFERENCE}
@@ -34,8 +35,8 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
         "Unpin" if pinned else "Pin",
         key="_pin_button",
         icon=":material/keep_off:" if pinned else ":material/keep:",
-        on_click=_set,
-        args=("" if pinned else str(scheme),),
+        on_click=link.put,
+        args=({PIN: "" if pinned else str(scheme)},),
         disabled=scheme is None and not pinned,
         width="stretch",
         help="Compare with the previous scheme again"
@@ -44,12 +45,8 @@ def button(place: DeltaGenerator, scheme: qc.Scheme | None) -> None:
     )
 
 
-def _set(scheme: str) -> None:
-    st.session_state[PIN] = scheme
-
-
-def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
-    """What to compare with; None if nothing is pinned and there is no previous scheme."""
+def reference(tensor: PageTensor, scheme: qc.Scheme) -> Reference | None:
+    """Return what to compare with; None if nothing is pinned and there is no previous scheme."""
     before = _previous(tensor.key, str(scheme))
     pinned = st.session_state.get(PIN)
     text = pinned or before
@@ -64,7 +61,7 @@ def reference(tensor: Tensor, scheme: qc.Scheme) -> Reference | None:
 
 
 def _previous(tensor: str, scheme: str) -> str:
-    """The previous scheme on the same tensor, or empty; reruns that change neither keep it."""
+    """Return the previous scheme on the same tensor, or empty; reruns that change neither keep it."""
     tensor_then, now, before = st.session_state.get(_LAST, ("", "", ""))
     if tensor_then != tensor:
         now, before = scheme, ""

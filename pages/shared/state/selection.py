@@ -20,8 +20,8 @@ class NoTensorYet(Exception):
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """The chosen tensor. ``key`` names its content: equal keys, equal values.
+class PageTensor:
+    """A tensor that a page shows. ``key`` names its content: equal keys, equal values.
 
     Attributes:
         title: a name for a line of text, including the name of the file.
@@ -50,9 +50,9 @@ class Tensor:
         return math.prod(self.shape)
 
 
-def of_values(x: np.ndarray, title: str, **more: Any) -> Tensor:
-    """A tensor known only by its values; ``more``: its ``name``, ``stored`` and ``is_image``."""
-    return Tensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
+def of_values(x: np.ndarray, title: str, **more: Any) -> PageTensor:
+    """Make a tensor known only by its values; ``more``: its ``name``, ``stored`` and ``is_image``."""
+    return PageTensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Current:
     ``used``: which of "tensor" and "scheme" the page uses.
     """
 
-    tensor: Tensor | None
+    tensor: PageTensor | None
     scheme: qc.Scheme | None
     problems: tuple[str, ...] = ()
     acting: tuple[str, ...] = ()
@@ -88,5 +88,5 @@ def put(current: Current) -> None:
 
 
 def get() -> Current:
-    """The selection of this run, for a page."""
+    """Return the selection of this run, for a page."""
     return cast(Current, st.session_state[_KEY])

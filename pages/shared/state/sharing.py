@@ -3,7 +3,6 @@ its QR code, and what it takes to share a tensor that does not fit.
 """
 
 import html
-from dataclasses import dataclass
 
 import segno
 import streamlit as st
@@ -16,7 +15,7 @@ from pages.serving.tensor_store import TensorStore
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import link, selection
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 from quantcore import tensors
 from quantcore.wording import megabytes
 
@@ -24,19 +23,14 @@ MAX_QR = 2953  # bytes that a QR code can hold, at its lowest error correction
 _NOTES = "_link_notes"
 
 
-@dataclass(frozen=True)
-class LinkPlace:
-    """Where Link is drawn: its container and, in it, its popover."""
+def place() -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Draw Link, which the style of the pages moves into the header; call it once per run, before the page.
 
-    container: DeltaGenerator
-    popover: DeltaGenerator
-
-
-def place() -> LinkPlace:
-    """Draw Link, which the style of the pages moves into the header; call it once per run, before the page."""
+    Return its container and, in it, its popover.
+    """
     st.session_state[_NOTES] = []
     container = st.container(key="qs_link")
-    return LinkPlace(container, container.popover("Link", icon=":material/link:", width="stretch"))
+    return container, container.popover("Link", icon=":material/link:", width="stretch")
 
 
 def note(sentence: str) -> None:
@@ -44,21 +38,21 @@ def note(sentence: str) -> None:
     st.session_state[_NOTES].append(sentence)
 
 
-def draw(place: LinkPlace) -> None:
-    """Show the link, and what it does not carry.
+def draw(container: DeltaGenerator, popover: DeltaGenerator) -> None:
+    """Show the link, and what it does not carry, in the places from `place`.
 
     Call it last: a widget writes its value into the link only when it is drawn.
     """
     notes = st.session_state.pop(_NOTES)
-    with place.popover:
+    with popover:
         whole = _draw(selection.get().tensor) and not notes
         for sentence in notes:
             st.write(sentence)
     if not whole:
-        place.container.html('<i class="qs-without" hidden></i>')
+        container.html('<i class="qs-without" hidden></i>')
 
 
-def _draw(tensor: Tensor | None) -> bool:
+def _draw(tensor: PageTensor | None) -> bool:
     """Show the link; return whether it carries the tensor, if the page uses one."""
     used = selection.get().used
     if "tensor" in used and tensor is None:
@@ -75,7 +69,7 @@ def _draw(tensor: Tensor | None) -> bool:
     return whole
 
 
-def _shared(tensor: Tensor) -> bool:
+def _shared(tensor: PageTensor) -> bool:
     """Explain what to send with the link, and offer to share the tensor; return whether the visitor just did."""
     many = f"This tensor's values need more than {tensors.MAX_LINK_CHARS:,} characters, too many for a link."
     file = st.query_params.get(link.FILE)
@@ -103,7 +97,7 @@ def _shared(tensor: Tensor) -> bool:
     return False
 
 
-def _put(store: TensorStore, tensor: Tensor) -> bool:
+def _put(store: TensorStore, tensor: PageTensor) -> bool:
     """Share a tensor, or show why this is not possible."""
     try:
         if not link.carry_shared(tensor.key):
@@ -131,6 +125,6 @@ def show_qr(address: str) -> None:
 
 
 def qr(address: str, name: str = "QR code of this link") -> str:
-    """HTML of the QR code of an address, black on white even in a dark theme."""
+    """Return HTML of the QR code of an address, black on white even in a dark theme."""
     image = segno.make_qr(address, error="l").svg_data_uri(border=4, light="#fff", omitsize=True)
     return f'<img class="qs-qr" alt="{html.escape(name)}" src="{image}">'

@@ -10,7 +10,6 @@ from places import ROOT
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.explore.formats import bits as code_bits
 from pages.explore.formats import views as format_bits
 
 PAGE = str(ROOT / "pages" / "explore" / "formats" / "page.py")
@@ -90,7 +89,7 @@ def test_every_bit_pattern_is_the_value_that_its_formula_gives() -> None:
         fmt = qc.FLOATS[name]
         for code in range(fmt.qmax + 1):
             fields = fmt.fields(code)
-            text = code_bits.arithmetic(fmt, fields)
+            text = format_bits.arithmetic(fmt, fields)
             if not math.isfinite(fields.value):
                 assert text in ("NaN", "infinity", "-infinity")
                 continue
@@ -98,7 +97,7 @@ def test_every_bit_pattern_is_the_value_that_its_formula_gives() -> None:
             value = eval(formula.replace("^", "**").replace("·", "*").removeprefix("-"))
             assert (-value if formula.startswith("-") else value) == fields.value
             assert float(result.split()[0]) == pytest.approx(fields.value, rel=1e-5)  # six digits are shown
-            assert code_bits.grouped(fmt, code).replace(" ", "") == f"{code:0{fmt.bits}b}"
+            assert format_bits.grouped(fmt, code).replace(" ", "") == f"{code:0{fmt.bits}b}"
 
 
 def test_fitted_to_the_tensor_as_it_is() -> None:
@@ -132,14 +131,14 @@ def test_every_code_has_bits_and_a_meaning() -> None:
         fmt = qc.parse_format(name)
         held = set()
         for code in range(1 << fmt.bits):
-            value, formula = code_bits.meaning(fmt, code)
+            value, formula = format_bits.meaning(fmt, code)
             if value is None:
                 assert "only" in formula or "begins at" in formula
                 continue
             held.add(value)
             if isinstance(fmt, qc.IntFormat):
                 assert eval(formula.partition(" = ")[0]) == value
-                assert code_bits.grouped(fmt, code) == f"{int(value) % (1 << fmt.bits):0{fmt.bits}b}"
+                assert format_bits.grouped(fmt, code) == f"{int(value) % (1 << fmt.bits):0{fmt.bits}b}"
         assert held == set(map(float, format_bits.values(fmt)))
 
 
@@ -148,7 +147,7 @@ def test_the_bits_follow_the_number_to_round() -> None:
     at = at.number_input(key="fmt_x").set_value(-3.4).run()
     code, digits = format_bits.rounds(qc.FLOATS["e4m3fn"], -3.4, "half_even")[:2]
     assert code == -3.5
-    assert [bit.name in at.session_state["fmt_bits"] for bit in code_bits.bits_of(qc.FLOATS["e4m3fn"])] == [d == "1" for d in digits]
+    assert [bit.name in at.session_state["fmt_bits"] for bit in format_bits.bits_of(qc.FLOATS["e4m3fn"])] == [d == "1" for d in digits]
     at = at.selectbox(key="fmt_code").set_value("int4").run()
     assert at.session_state["fmt_bits"] == ["B3", "B2", "B0"]  # -8 + 4 + 1
     assert any(">-3<" in e.proto.body for e in at.get("html"))

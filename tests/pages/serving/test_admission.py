@@ -10,7 +10,7 @@ import pytest
 from pages.serving.work.admission import Gate, Turn, WorkKind
 from pages.shared.computing import cache
 from pages.shared.computing import turn as admitted
-from pages.shared.state.selection import Tensor
+from pages.shared.state.selection import PageTensor
 
 MB = 1 << 20
 BUDGET = 160 * MB  # 140 MB for large work, 10 for long, 10 for small (each up to 2.5 MB)
@@ -242,7 +242,7 @@ def test_two_that_wait_for_each_other_go_on(monkeypatch: pytest.MonkeyPatch) -> 
     """One is computing a result and needs a larger place; the other has the only one and waits for that result."""
     monkeypatch.setattr(admitted, "GATE", gate := Gate(BUDGET, cores=1))
     elements = 4 * MB  # 16 MB: large work
-    one, two = (Tensor(f"{test}", "", (elements,), dict) for test in (object(), object()))
+    one, two = (PageTensor(f"{test}", "", (elements,), dict) for test in (object(), object()))
     begun, waits = threading.Event(), threading.Event()
     found: list[str] = []
 

@@ -14,7 +14,7 @@ from pages.shared.computing.long_work import LongWork
 
 for key, quick in (("a", False), ("b", False), ("c", True)):
     if LongWork(key, key, quick).starts(st.empty(), f"Start {key}"):
-        st.button(f"Stop {key}", on_click=LongWork(key, key, quick)._want, args=(False,))
+        st.button(f"Stop {key}", on_click=LongWork(key, key, quick).want, args=(False,))
 """
 
 

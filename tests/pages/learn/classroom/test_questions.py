@@ -8,7 +8,7 @@ import pytest
 
 import quantcore as qc
 from pages.learn.classroom import questions
-from pages.learn.classroom.questions import Source, as_typed, ask_about
+from pages.learn.classroom.questions import AnswerKey, as_typed, ask_about
 from quantcore.mistakes import answers, giving
 from quantcore.numerics import decimal
 from quantcore.prediction.practice import practice
@@ -22,7 +22,7 @@ ROWS = qc.apply(FOUND.x, qc.Scheme.parse("int8 asymmetric per_channel(0)"))
 @pytest.mark.parametrize(("result", "asked"), [(RESULT, "codes"), (ROWS, "codes"), (ROWS, "zero_point"), (RESULT, "zero_point")])
 def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked):
     question = ask_about(result, asked)
-    source = Source.of(question)
+    source = AnswerKey.of(question)
     explained = 0
     for each, right in zip(source.fields, question.right, strict=True):
         exact = result.codes if asked == "codes" else result.zero_point
@@ -81,11 +81,11 @@ def test_no_other_elements_tell_more_mistakes_apart(name):
 
 def test_a_class_is_told_what_it_needs():
     assert ask_about(ROWS, "codes", at=(2, 1)).facts.startswith("int8: codes -128 to 127 · asymmetric · scale ")
-    assert {each.place[0] for each in Source.of(ask_about(ROWS, "codes", at=(2, 1))).fields} == {2}
+    assert {each.place[0] for each in AnswerKey.of(ask_about(ROWS, "codes", at=(2, 1))).fields} == {2}
     scale = ask_about(RESULT, "scale", "scheme=int4")
     assert (scale.digits, scale.right) == (3, (as_typed(FOUND.scale, 3),))
     assert "scale" not in scale.facts
-    assert Source.of(scale).link == "scheme=int4"
+    assert AnswerKey.of(scale).link == "scheme=int4"
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_a_large_tensor_is_asked_about_without_being_shown():
     x = np.arange(-64, 64, dtype=np.float32).reshape(8, 16) / 10
     result = qc.apply(x, qc.Scheme.parse("int8 asymmetric per_channel(0)"))
     codes, scales, zeros = (ask_about(result, asked, at=(3, 5)) for asked in ("codes", "scale", "zero_point"))
-    part = Source.of(codes).part
+    part = AnswerKey.of(codes).part
     assert part
     assert len(part.columns) <= questions.CELLS
     assert [part.texts[row][column] for row, column in part.marked] == [name.removeprefix("x = ") for name in codes.fields]
     for row, column in part.marked:
         assert float(part.texts[row][column]) == pytest.approx(float(x[int(part.rows[row]), int(part.columns[column])]))
-    assert Source.of(scales).part is None
+    assert AnswerKey.of(scales).part is None
     assert scales.fields[1] == "row 1, range -4.8 to 0"  # a range has 0 in it
     assert zeros.fields[1] == f"row 1, range -4.8 to 0, scale {decimal(float(result.scale[1, 0]))}"
 
@@ -126,7 +126,7 @@ def test_a_large_tensor_is_asked_about_without_being_shown():
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
 def test_a_tensor_of_any_rank_is_shown_by_its_indices(shape):
     x = (np.arange(int(np.prod(shape)), dtype=np.float32) / 4 - 1).reshape(shape)
-    part = Source.of(ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes")).part
+    part = AnswerKey.of(ask_about(qc.apply(x, qc.Scheme.parse("int4")), "codes")).part
     assert [name for row in part.texts for name in row] == [decimal(float(v)) for v in x.ravel()]
     assert part.rows == {(): ("",), (5,): ("",)}.get(shape, tuple(f"{i}, {j}" for i in range(2) for j in range(3)))
 
@@ -135,9 +135,9 @@ def test_numbers_too_long_for_a_projector_are_not_shown():
     x = np.random.default_rng(0).normal(0, 1234, (8, 8)).astype(np.float32)
     result = qc.apply(x, qc.Scheme.parse("int8 per_channel(0)"))
     scales = ask_about(result, "scale")
-    assert Source.of(scales).part is None
+    assert AnswerKey.of(scales).part is None
     assert scales.fields[2].startswith("row 2, range -")
-    codes = Source.of(ask_about(result, "codes")).part
+    codes = AnswerKey.of(ask_about(result, "codes")).part
     assert len(codes.columns) == len(codes.marked)
 
 
@@ -157,7 +157,7 @@ def test_a_block_without_a_finite_value_is_one_sentence():
     x = np.array([[1.0, 2.0], [np.nan, np.inf]], np.float32)
     with pytest.warns(UserWarning, match="NaN"):
         codes = qc.apply(x, qc.Scheme.parse("int4 per_channel(0) torch.fake_quantize"))
-    assert {each.place[0] for each in Source.of(ask_about(codes, "codes")).fields} == {0}
+    assert {each.place[0] for each in AnswerKey.of(ask_about(codes, "codes")).fields} == {0}
     with pytest.raises(qc.QuantError, match=r"finite.*\.$"):
         ask_about(codes, "codes", at=(1, 0))
     with pytest.raises(qc.QuantError, match=r"finite.*\.$"):
