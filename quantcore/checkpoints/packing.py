@@ -46,7 +46,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class Order:
+class PackingOrder:
     """A period of codes and the words that they fill.
 
     ``bits``: of a code; ``word_bits``: of a word in the file, which is little-endian; ``codes``: the fragments of each
@@ -82,7 +82,7 @@ class Order:
         return whole * self.words + (self._words_of_first[rest - 1] if rest else 0)
 
     @cached_property
-    def in_bytes(self) -> "Order":
+    def in_bytes(self) -> "PackingOrder":
         """The same order in words of 8 bits, for codes of up to 8 bits; a code across bytes has two fragments."""
         size = self.word_bits // 8
         if size == 1 or self.bits > 8:
@@ -92,7 +92,7 @@ class Order:
         # the smallest period, so that planes are long
         while not self.in_parts and total % 2 == len(codes) % 2 == 0 and _repeats(codes, total // 2):
             codes, total = codes[: len(codes) // 2], total // 2
-        return Order(self.bits, 8, total, codes, self.in_parts)
+        return PackingOrder(self.bits, 8, total, codes, self.in_parts)
 
     @cached_property
     def _words_of_first(self) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
 
 
 @cache
-def dense(bits: int, word_bits: int) -> Order:
+def dense(bits: int, word_bits: int) -> PackingOrder:
     """Codes one after another from the lowest bit; a code may continue in the next word."""
     period = math.lcm(bits, word_bits)
     codes = []
@@ -143,30 +143,30 @@ def dense(bits: int, word_bits: int) -> Order:
             fragments.append(Fragment(word, shift, width, at - start))
             at += width
         codes.append(tuple(fragments))
-    return Order(bits, word_bits, period // word_bits, tuple(codes))
+    return PackingOrder(bits, word_bits, period // word_bits, tuple(codes))
 
 
 @cache
-def padded(bits: int, word_bits: int) -> Order:
+def padded(bits: int, word_bits: int) -> PackingOrder:
     """As many whole codes as fit a word, from the lowest bit."""
     codes = tuple((Fragment(0, bits * j, bits),) for j in range(word_bits // bits))
-    return Order(bits, word_bits, 1, codes)
+    return PackingOrder(bits, word_bits, 1, codes)
 
 
 @cache
-def permuted(bits: int, word_bits: int, places: tuple[int, ...]) -> Order:
+def permuted(bits: int, word_bits: int, places: tuple[int, ...]) -> PackingOrder:
     """Code j of each word at bit ``bits * places[j]``."""
-    return Order(bits, word_bits, 1, tuple((Fragment(0, bits * place, bits),) for place in places))
+    return PackingOrder(bits, word_bits, 1, tuple((Fragment(0, bits * place, bits),) for place in places))
 
 
-def high_first(bits: int, word_bits: int) -> Order:
+def high_first(bits: int, word_bits: int) -> PackingOrder:
     """As `padded`, from the highest place of the word down."""
     count = word_bits // bits
     return permuted(bits, word_bits, tuple(range(count - 1, -1, -1)))
 
 
 @cache
-def planar(bits: int) -> Order:
+def planar(bits: int) -> PackingOrder:
     """32 codes as planes of 4, 2 and 1 bits, each plane dense in words of 32 bits, the lowest bits first.
 
     Source: GPTQModel, utils/planar_packing.py.
@@ -181,15 +181,15 @@ def planar(bits: int) -> Order:
             for j, code in enumerate(codes)
         ]
         word, low = word + width, low + width
-    return Order(bits, 32, bits, tuple(codes))
+    return PackingOrder(bits, 32, bits, tuple(codes))
 
 
-def parts(order: Order) -> Order:
+def parts(order: PackingOrder) -> PackingOrder:
     """The same words, each with one code from each of equal parts of the axis."""
     return replace(order, in_parts=True)
 
 
-def unpack(words: npt.NDArray[Any], order: Order, n: int, axis: int = -1) -> Codes:
+def unpack(words: npt.NDArray[Any], order: PackingOrder, n: int, axis: int = -1) -> Codes:
     """Return the ``n`` codes along ``axis`` of words, as unsigned integers."""
     axis %= words.ndim
     outer, inner = words.shape[:axis], words.shape[axis + 1 :]
@@ -205,7 +205,7 @@ def unpack(words: npt.NDArray[Any], order: Order, n: int, axis: int = -1) -> Cod
     return codes.reshape(*outer, -1, *inner)[(slice(None),) * axis + (slice(n),)]
 
 
-def _planes(units: npt.NDArray[Any], order: Order) -> Codes:
+def _planes(units: npt.NDArray[Any], order: PackingOrder) -> Codes:
     """Return code j of every period, for each j: (count, outer, periods, inner)."""
     outer, periods, _, inner = units.shape
     sources = [np.ascontiguousarray(units[:, :, k]) for k in range(order.words)]
@@ -226,7 +226,7 @@ def _planes(units: npt.NDArray[Any], order: Order) -> Codes:
     return planes
 
 
-def _interleaved(planes: Codes, order: Order) -> Codes:
+def _interleaved(planes: Codes, order: PackingOrder) -> Codes:
     """Return planes in the order of their elements: (outer, codes, inner)."""
     count, outer, periods, inner = planes.shape
     axes = (1, 0, 2, 3) if order.in_parts else (1, 2, 0, 3)
@@ -237,7 +237,7 @@ def _interleaved(planes: Codes, order: Order) -> Codes:
     return moved.reshape(outer, count * periods, inner)
 
 
-def pack(codes: npt.NDArray[Any], order: Order, axis: int = -1) -> npt.NDArray[Any]:
+def pack(codes: npt.NDArray[Any], order: PackingOrder, axis: int = -1) -> npt.NDArray[Any]:
     """Return the words of codes along ``axis``; bits that belong to no code are 0.
 
     Args:

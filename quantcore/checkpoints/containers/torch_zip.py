@@ -49,7 +49,7 @@ MAX_VISITS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Name:
+class Global:
     """A global of a module."""
 
     module: str
@@ -57,7 +57,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Storage:
+class TypedStorage:
     """Bytes in the zip file, by their key."""
 
     key: str
@@ -65,10 +65,10 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StridedTensor:
     """A view of a storage; offset and strides in elements."""
 
-    storage: Storage
+    storage: TypedStorage
     dtype: str
     offset: int
     shape: tuple[int, ...]
@@ -76,7 +76,7 @@ class Tensor:
 
 
 def read_pickle(data: bytes, name: str) -> Any:
-    """Return what the pickle describes: dicts, lists, tuples, numbers and texts, with `Tensor` records in them.
+    """Return what the pickle describes: dicts, lists, tuples, numbers and texts, with `StridedTensor` records in them.
 
     Raises:
         QuantError: it holds anything but tensors in containers.
@@ -116,7 +116,7 @@ class _Machine:
         elif opcode == "MARK":
             self.stack.append(_MARK)
         elif opcode == "GLOBAL":
-            self.stack.append(Name(*argument.split(" ", 1)))
+            self.stack.append(Global(*argument.split(" ", 1)))
         elif opcode in _HANDLERS:
             _HANDLERS[opcode](self)
         elif opcode not in ("PROTO", "FRAME"):
@@ -149,14 +149,14 @@ class _Machine:
     def persistent(self) -> None:
         """A storage: ("storage", class, key, location, number of elements)."""
         kind, storage, key, _, _ = self.stack.pop()
-        if kind != "storage" or not isinstance(storage, Name) or storage.name not in _STORAGES:
+        if kind != "storage" or not isinstance(storage, Global) or storage.name not in _STORAGES:
             self.refuse(f"the storage {short(str(storage))}")
-        self.stack.append(Storage(str(key), _STORAGES[storage.name]))
+        self.stack.append(TypedStorage(str(key), _STORAGES[storage.name]))
 
     def call(self) -> None:
         """Turn a call into a record."""
         arguments, function = self.stack.pop(), self.stack.pop()
-        called = f"{function.module}.{function.name}" if isinstance(function, Name) else "?"
+        called = f"{function.module}.{function.name}" if isinstance(function, Global) else "?"
         if called == "collections.OrderedDict" and not arguments:
             self.stack.append({})
         elif called in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3"):
@@ -173,17 +173,17 @@ class _Machine:
             self.refuse("attributes of an object")
 
 
-def _tensor(arguments: tuple[Any, ...], typed: bool) -> Tensor:
+def _tensor(arguments: tuple[Any, ...], typed: bool) -> StridedTensor:
     storage, offset, shape, stride = arguments[:4]
     dtype = _DTYPES[arguments[6].name] if typed else storage.dtype
     numbers = (offset, *shape, *stride)
     if (
-        not isinstance(storage, Storage)
+        not isinstance(storage, TypedStorage)
         or len(shape) != len(stride)
         or any(type(n) is not int for n in numbers)
     ):
         raise ValueError("not a tensor")
-    return Tensor(storage, dtype, offset, tuple(shape), tuple(stride))
+    return StridedTensor(storage, dtype, offset, tuple(shape), tuple(stride))
 
 
 _HANDLERS: dict[str, Callable[[_Machine], Any]] = {
@@ -196,7 +196,7 @@ _HANDLERS: dict[str, Callable[[_Machine], Any]] = {
     "APPEND": lambda m: m.stack[-2].append(m.stack.pop()),
     "APPENDS": lambda m: (items := m.marked(), m.stack[-1].extend(items)),
     "BINPERSID": _Machine.persistent,
-    "STACK_GLOBAL": lambda m: m.stack.append(Name(m.stack.pop(-2), m.stack.pop())),
+    "STACK_GLOBAL": lambda m: m.stack.append(Global(m.stack.pop(-2), m.stack.pop())),
     "REDUCE": _Machine.call,
     "BUILD": _Machine.build,
 }
@@ -229,7 +229,7 @@ def open_torch(source: ByteSource) -> Container:
     return Container({name: _stored(name, tensor, archive, root) for name, tensor in tensors.items()})
 
 
-def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
+def _tensors(content: Any) -> Iterator[tuple[str, StridedTensor]]:
     """Yield the tensors in nested dicts and lists, with names joined by dots.
 
     Raises:
@@ -243,14 +243,14 @@ def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
             raise QuantError(
                 f"The pickle nests more than {MAX_VISITS:,} objects; save the tensors as .safetensors."
             )
-        if isinstance(value, Tensor):
+        if isinstance(value, StridedTensor):
             yield name or "tensor", value
         elif isinstance(value, dict | list | tuple):
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             todo += [(f"{name}.{key}" if name else str(key), inner) for key, inner in pairs][::-1]
 
 
-def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTensor:
+def _stored(name: str, tensor: StridedTensor, archive: Archive, root: str) -> StoredTensor:
     member = f"{root}data/{tensor.storage.key}"
     if member not in archive.members:
         raise QuantError(f"The bytes of {named(name)} are missing; download the file again.")
@@ -279,7 +279,7 @@ def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTen
     return StoredTensor(name, tensor.dtype, tensor.shape, other, 0, count * size)
 
 
-def _is_row_major(tensor: Tensor) -> bool:
+def _is_row_major(tensor: StridedTensor) -> bool:
     expected = 1
     for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
         if n != 1 and stride != expected:
@@ -288,7 +288,7 @@ def _is_row_major(tensor: Tensor) -> bool:
     return True
 
 
-def _rearranged(tensor: Tensor, source: ByteSource, offset: int, size: int, reach: int) -> memoryview:
+def _rearranged(tensor: StridedTensor, source: ByteSource, offset: int, size: int, reach: int) -> memoryview:
     """Return the elements of a view in row-major order."""
     start = tensor.offset * size
     data = np.frombuffer(source.read(offset + start, reach * size - start), f"<u{size}")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.ggml.fields import Bits, Bytes, Field
+from quantcore.checkpoints.ggml.fields import BitRange, Bytes, StructField
 from quantcore.checkpoints.ggml.levels import Fields, Levels
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, run
@@ -38,7 +38,7 @@ class BlockType:
     type_id: int
     elements: int
     num_bytes: int
-    fields: tuple[Field, ...]
+    fields: tuple[StructField, ...]
     sub_block: int
     levels: Levels
     scale_of: Expression
@@ -47,7 +47,7 @@ class BlockType:
     unit: float = 1.0
     source: str = "ggml-org/ggml d99724f2: src/ggml-common.h (block_*), src/ggml-quants.c (dequantize_row_*)"
 
-    def field(self, name: str) -> Field:
+    def field(self, name: str) -> StructField:
         """The field of that name."""
         return next(field for field in self.fields if field.name == name)
 
@@ -127,7 +127,7 @@ class BlockType:
             mins = _computed(self.min_of, fields).unsqueeze(-1)
             (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
 
-    def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
+    def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[BitRange, ...]:
         """Where in the block the bits of one entry of a field are, the lowest first.
 
         Args:
@@ -162,7 +162,7 @@ class BlockType:
             self._check_fits(field, given)
         return blocks
 
-    def _check_fits(self, field: Field, given: npt.NDArray[Any]) -> None:
+    def _check_fits(self, field: StructField, given: npt.NDArray[Any]) -> None:
         if field.kind == "f" or not given.size:
             return
         low = -(1 << field.bits - 1) if field.kind == "i" else -field.offset

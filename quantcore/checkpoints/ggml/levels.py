@@ -88,7 +88,7 @@ class Offset(Levels):
 
 
 @dataclass(frozen=True)
-class Table(Levels):
+class LevelTable(Levels):
     """level = table[code]."""
 
     table: tuple[int, ...]
@@ -129,7 +129,7 @@ _DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Digits(Levels):
+class TernaryDigits(Levels):
     """level = code - 1, where the code is a digit in base 3, five to a byte.
 
     A byte b holds the fraction b/256; its digits are those of b/256 in base 3, the first element's first. One or two

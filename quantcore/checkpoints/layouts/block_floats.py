@@ -16,7 +16,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
-from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, View, viewed
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, FieldView, Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, e8m0_255, instead, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, float_level, words
@@ -187,7 +187,7 @@ def unpacked_shape(packed: Shape, bits: int) -> Shape:
 
 
 @dataclass(frozen=True)
-class Swizzled(View):
+class Swizzled(FieldView):
     """Numbers [rows, columns] in tiles; ``field`` has a row of numbers for each row of tiles."""
 
     shape: Shape

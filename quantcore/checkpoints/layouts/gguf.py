@@ -30,11 +30,11 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import (
     BLOCK_TYPES,
     Axis,
+    BitPlane,
     BlockType,
     CodePart,
     Fields,
     Offset,
-    Plane,
     e8m0_as_nan,
 )
 from quantcore.checkpoints.layouts.block_floats import e8m0_nan
@@ -197,7 +197,7 @@ def _adjacent_nibbles(kind: BlockType) -> tuple[Any, ...]:
     plane, *higher = codes.planes
     if plane.bits != 4 or len(plane.axes) != 3:
         return ()
-    other = Plane(plane.byte, (Axis(codes.count // 2, 1), Axis(2, bits=4)), 4)
+    other = BitPlane(plane.byte, (Axis(codes.count // 2, 1), Axis(2, bits=4)), 4)
     return tuple(replace(f, planes=(other, *higher)) if f is codes else f for f in kind.fields)
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.layouts.awq import has_its_shape
-from quantcore.checkpoints.packing import Order, dense, planar, unpack
+from quantcore.checkpoints.packing import PackingOrder, dense, planar, unpack
 from quantcore.checkpoints.protocol.config import Patterns, flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
 from quantcore.checkpoints.protocol.kinds import Packed
@@ -146,7 +146,7 @@ class _Zeros:
     symmetric: bool
 
     @property
-    def order(self) -> Order:
+    def order(self) -> PackingOrder:
         """Codes packed densely in 32-bit words, or planar."""
         if self.version == "gptq_p" or self.bits in PLANAR:
             return planar(self.bits)

@@ -23,7 +23,7 @@ from typing import Any, cast
 import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.packing import Order, high_first, padded, parts
+from quantcore.checkpoints.packing import PackingOrder, high_first, padded, parts
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, Reshaped, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -109,7 +109,7 @@ class Description:
         return int(bits)
 
     @cached_property
-    def order(self) -> Order:
+    def order(self) -> PackingOrder:
         """The order of codes in words."""
         word = 32 if self.bits == 3 else 8
         return padded(self.bits, 8) if self.bits > 4 else parts(high_first(self.bits, word))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import Order, dense, padded
+from quantcore.checkpoints.packing import PackingOrder, dense, padded
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -87,7 +87,7 @@ class PackQuantized:
                 raise QuantError(f"{named(name)} has a weight_g_idx whose length is not its number of inputs.")
         return found
 
-    def order(self, n: int, stored: int) -> Order:
+    def order(self, n: int, stored: int) -> PackingOrder:
         """Return the order in which ``n`` codes fill ``stored`` words."""
         new, old = dense(self.bits, 32), padded(self.bits, 32)
         if new.words_of(n) == old.words_of(n):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import Order, dense, high_first, pack, unpack
+from quantcore.checkpoints.packing import PackingOrder, dense, high_first, pack, unpack
 from quantcore.checkpoints.protocol.fields import Bits, Field, Place, Rows, box_of, place_of_bits
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
@@ -42,7 +42,7 @@ def viewed(piece: StoredTensor, dtype: str, shape: Shape) -> StoredTensor:
 
 
 @dataclass(frozen=True)
-class View(Bits):
+class FieldView(Bits):
     """A field through another: its bytes are those of ``field``."""
 
     field: Field
@@ -80,7 +80,7 @@ class View(Bits):
 
 
 @dataclass(frozen=True)
-class Reshaped(View):
+class Reshaped(FieldView):
     """Numbers of a field in another shape, in the same row-major order."""
 
     shape: Shape
@@ -119,7 +119,7 @@ class Reshaped(View):
 
 
 @dataclass(frozen=True)
-class Cut(View):
+class Cut(FieldView):
     """The first numbers of each row of a field, whose rows are padded."""
 
     shape: Shape
@@ -142,7 +142,7 @@ class Cut(View):
 
 
 @dataclass(frozen=True)
-class Selected(View):
+class Selected(FieldView):
     """Entries of a stored table, selected by the codes of another field, in their shape."""
 
     codes: Field
@@ -169,7 +169,7 @@ class Selected(View):
 
 
 @dataclass(frozen=True)
-class Repeated(View):
+class Repeated(FieldView):
     """Numbers that ``size`` blocks share each; the last may be shared by fewer of all ``count``."""
 
     size: int
@@ -208,7 +208,7 @@ class Packed(Bits):
     """
 
     piece: StoredTensor
-    order: Order
+    order: PackingOrder
     shape: tuple[int, ...]
     axis: int = -1
     transposed: bool = False
