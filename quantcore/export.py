@@ -133,7 +133,7 @@ def layout_of(result: Quantized) -> QuantizeLinearInputs:
 
 
 def _type_bits(result: Quantized) -> int:
-    """The bits of the tensor type that holds the codes."""
+    """Return the bits of the tensor type that holds the codes."""
     fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
         raise QuantError(
@@ -170,7 +170,7 @@ def _check_same_codes(result: Quantized, bits: int) -> None:
 
 
 def _differences(result: Quantized, wide: IntFormat) -> str:
-    """What QuantizeLinear does differently, the most important first."""
+    """Return what QuantizeLinear does differently, the most important first."""
     fmt, convention = result.scheme.format, result.scheme.rules
     formula, theirs = KERNELS[convention.coding.kernel].formula, KERNELS["A"].formula
     found = []

@@ -71,11 +71,11 @@ class PackingOrder:
         return np.dtype(f"<u{self.word_bits // 8}")
 
     def periods(self, n: int) -> int:
-        """How many periods ``n`` codes take, the last perhaps in part."""
+        """Return how many periods ``n`` codes take, the last perhaps in part."""
         return -(-n // self.count)
 
     def words_of(self, n: int) -> int:
-        """How many words ``n`` codes take."""
+        """Return how many words ``n`` codes take."""
         whole, rest = divmod(n, self.count)
         if self.in_parts:
             return self.periods(n) * self.words
@@ -124,7 +124,7 @@ def _bytes_of(f: Fragment, size: int) -> list[Fragment]:
 
 
 def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
-    """Whether the second half of the codes lies as the first, ``words`` words later."""
+    """Tell whether the second half of the codes lies as the first, ``words`` words later."""
     half = len(codes) // 2
     moved = tuple(tuple(replace(f, word=f.word + words) for f in code) for code in codes[:half])
     return moved == codes[half:]
@@ -132,7 +132,7 @@ def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
 
 @cache
 def dense(bits: int, word_bits: int) -> PackingOrder:
-    """Codes one after another from the lowest bit; a code may continue in the next word."""
+    """Place codes one after another from the lowest bit; a code may continue in the next word."""
     period = math.lcm(bits, word_bits)
     codes = []
     for start in range(0, period, bits):
@@ -148,26 +148,26 @@ def dense(bits: int, word_bits: int) -> PackingOrder:
 
 @cache
 def padded(bits: int, word_bits: int) -> PackingOrder:
-    """As many whole codes as fit a word, from the lowest bit."""
+    """Place as many whole codes in a word as fit, from the lowest bit."""
     codes = tuple((Fragment(0, bits * j, bits),) for j in range(word_bits // bits))
     return PackingOrder(bits, word_bits, 1, codes)
 
 
 @cache
 def permuted(bits: int, word_bits: int, places: tuple[int, ...]) -> PackingOrder:
-    """Code j of each word at bit ``bits * places[j]``."""
+    """Place code j of each word at bit ``bits * places[j]``."""
     return PackingOrder(bits, word_bits, 1, tuple((Fragment(0, bits * place, bits),) for place in places))
 
 
 def high_first(bits: int, word_bits: int) -> PackingOrder:
-    """As `padded`, from the highest place of the word down."""
+    """Place codes as `padded`, but from the highest place of the word down."""
     count = word_bits // bits
     return permuted(bits, word_bits, tuple(range(count - 1, -1, -1)))
 
 
 @cache
 def planar(bits: int) -> PackingOrder:
-    """32 codes as planes of 4, 2 and 1 bits, each plane dense in words of 32 bits, the lowest bits first.
+    """Place 32 codes as planes of 4, 2 and 1 bits, each dense in words of 32 bits, the lowest bits first.
 
     Source: GPTQModel, utils/planar_packing.py.
     """
@@ -185,7 +185,7 @@ def planar(bits: int) -> PackingOrder:
 
 
 def parts(order: PackingOrder) -> PackingOrder:
-    """The same words, each with one code from each of equal parts of the axis."""
+    """Place codes in the same words, each with one code from each of equal parts of the axis."""
     return replace(order, in_parts=True)
 
 
@@ -294,5 +294,5 @@ def look_up_pairs(packed: Tensor, pairs: Tensor, out: Tensor) -> None:
 
 
 def fits_pairs(start: int, out: Tensor) -> bool:
-    """Whether whole bytes hold the codes from ``start`` that ``out`` has room for, and it can be written in pairs."""
+    """Tell whether bytes hold the codes from ``start`` that ``out`` has room for, and it takes pairs."""
     return not (start % 2 or out.numel() % 2 or out.storage_offset() % 2) and out.is_contiguous()

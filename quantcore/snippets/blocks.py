@@ -69,7 +69,7 @@ def low_high(result: Quantized) -> str:
 
 
 def _end(layout: RangeTemplate, end: str, result: Quantized) -> str:
-    """The line that binds one bound of the ranges."""
+    """Return the line that binds one bound of the ranges."""
     source = f"{layout.source}.abs()" if result.scheme.symmetric else layout.source
     setting = result.scheme.range_setting
     if isinstance(setting, Percentile):
@@ -83,7 +83,9 @@ def _layout_of(result: Quantized) -> RangeTemplate:
     shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)
     if isinstance(result.scheme.granularity, PerTensor):
-        return RangeTemplate("one range for the whole tensor", "x", "{x}.{end}()", "percentile({x}.flatten(), {p})")
+        return RangeTemplate(
+            "one range for the whole tensor", "x", "{x}.{end}()", "percentile({x}.flatten(), {p})"
+        )
     if inner and all(block[i] == shape[i] for i in inner):
         return _whole_axes(shape, inner)
     short = any(n % b for n, b in zip(shape, block, strict=True))
@@ -109,7 +111,7 @@ def spread_source(result: Quantized) -> str:
 
 
 def _whole_axes(shape: Shape, inner: Shape) -> RangeTemplate:
-    """Blocks that cover the axes ``inner``: one per channel."""
+    """Return the template of blocks that cover the axes ``inner``: one per channel."""
     outer = tuple(i for i in range(len(shape)) if i not in inner)
     grid = tuple(1 if i in inner else n for i, n in enumerate(shape))
     order = outer + inner
@@ -152,7 +154,7 @@ def _last_axis(shape: Shape, block: Shape) -> RangeTemplate:
 
 
 def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> RangeTemplate:
-    """A loop over the blocks; the last ones are shorter."""
+    """Return the template of a loop over the blocks; the last ones are shorter."""
     grid = grid_shape(shape, block)
     ends = ("high",) if symmetric else ("low", "high")
     ranges = ", ".join(f"range({g})" for g in grid)

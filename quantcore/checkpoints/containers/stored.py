@@ -138,7 +138,7 @@ class _Copy(MemorySource):
         self._start = offset
 
     def read(self, offset: int, size: int) -> memoryview:
-        """As `ByteSource.read`."""
+        """Read as `ByteSource.read` does."""
         return super().read(offset - self._start, size)
 
 

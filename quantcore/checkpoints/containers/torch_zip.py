@@ -76,7 +76,7 @@ class StridedTensor:
 
 
 def read_pickle(data: bytes, name: str) -> Any:
-    """Return what the pickle describes: dicts, lists, tuples, numbers and texts, with `StridedTensor` records in them.
+    """Return what the pickle describes: dicts, lists, tuples, numbers, texts and `StridedTensor` records.
 
     Raises:
         QuantError: it holds anything but tensors in containers.
@@ -147,7 +147,7 @@ class _Machine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def persistent(self) -> None:
-        """A storage: ("storage", class, key, location, number of elements)."""
+        """Push a storage: ("storage", class, key, location, number of elements)."""
         kind, storage, key, _, _ = self.stack.pop()
         if kind != "storage" or not isinstance(storage, Global) or storage.name not in _STORAGES:
             self.refuse(f"the storage {short(str(storage))}")

@@ -48,7 +48,7 @@ class BlockType:
     source: str = "ggml-org/ggml d99724f2: src/ggml-common.h (block_*), src/ggml-quants.c (dequantize_row_*)"
 
     def field(self, name: str) -> StructField:
-        """The field of that name."""
+        """Return the field of that name."""
         return next(field for field in self.fields if field.name == name)
 
     def unpack(self, data: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
@@ -86,13 +86,13 @@ class BlockType:
         return max(self.elements // self.sub_block, self.zero_points)
 
     def scale(self, fields: Fields) -> Floats:
-        """The effective scale of each sub-block, [blocks, sub-blocks], float32."""
+        """Return the effective scale of each sub-block, [blocks, sub-blocks], float32."""
         with np.errstate(all="ignore"):
             found: Floats = _computed(self.scale_of, fields).numpy()
             return found / np.float32(self.unit)
 
     def min(self, fields: Fields) -> Floats | None:
-        """The effective min of each sub-block, [blocks, sub-blocks], float32; None for types without one."""
+        """Return the effective min of each sub-block, as `scale` the scale; None for types without one."""
         return None if self.min_of is None else _computed(self.min_of, fields).numpy()
 
     def dequantize(self, data: npt.ArrayLike, out: Floats | None = None) -> Floats:
@@ -128,7 +128,7 @@ class BlockType:
             (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
 
     def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[BitRange, ...]:
-        """Where in the block the bits of one entry of a field are, the lowest first.
+        """Return where in the block the bits of one entry of a field are, the lowest first.
 
         Args:
             bits: only these consecutive positions of the number.
@@ -146,7 +146,7 @@ class BlockType:
         return given.reshape(-1, self.num_bytes)
 
     def _count(self, fields: Fields) -> int:
-        """How many blocks the fields describe, after checking each of them."""
+        """Return how many blocks the fields describe, after checking each of them."""
         if missing := [field.name for field in self.fields if field.name not in fields]:
             raise QuantError(
                 f"{self.name} blocks need the field {missing[0]!r}; pass all that unpack returns."

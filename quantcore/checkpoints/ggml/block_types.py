@@ -23,7 +23,7 @@ from quantcore.expressions import Let, Name
 
 
 def _fifth_bits(byte: int) -> BitPlane:
-    """The fifth bits of 32 codes: a little-endian word of 32 bits, element 0 lowest."""
+    """Return the fifth bits of 32 codes: a little-endian word of 32 bits, element 0 lowest."""
     return BitPlane(byte, (Axis(4, 1), Axis(8, bits=1)), 1, at=4)
 
 
@@ -65,7 +65,7 @@ Q2_0 = BlockType(
 
 
 def _six_bits(name: str, byte: int, shift: int) -> StructField:
-    """The scale codes (or min codes) of Q4_K and Q5_K: eight numbers of 6 bits (ggml-quants.c, `get_scale_min_k4`).
+    """Return the scale (or min) codes of Q4_K and Q5_K: eight of 6 bits (ggml-quants.c, `get_scale_min_k4`).
 
     The first four are stored whole in the bytes from ``byte`` on. Of the other four, four bits are in the bytes from 12
     on, starting at bit ``shift``, and two are in the upper bits of the bytes of the first four.
@@ -73,7 +73,10 @@ def _six_bits(name: str, byte: int, shift: int) -> StructField:
     four = (Axis(4, 1),)
     return StructField(
         name, 8,
-        (BitPlane(byte, four, 6), BitPlane(12, four, 4, first=4, shift=shift), BitPlane(byte, four, 2, 4, first=4, shift=6)),
+        (
+            BitPlane(byte, four, 6), BitPlane(12, four, 4, first=4, shift=shift),
+            BitPlane(byte, four, 2, 4, first=4, shift=6),
+        ),
     )  # fmt: skip
 
 
@@ -101,7 +104,10 @@ Q3_K = BlockType(
         StructField("codes", 256, (crumbs(32), BitPlane(0, _HIGH_BITS, 1, at=2)), offset=4),
         StructField(
             "scale_code", 16,
-            (BitPlane(96, (Axis(2, bits=4), Axis(8, 1)), 4), BitPlane(104, (Axis(4, bits=2), Axis(4, 1)), 2, at=4)),
+            (
+                BitPlane(96, (Axis(2, bits=4), Axis(8, 1)), 4),
+                BitPlane(104, (Axis(4, bits=2), Axis(4, 1)), 2, at=4),
+            ),
             offset=32,
         ),
         half("d", 108),
@@ -140,17 +146,17 @@ def _bytes(byte: int, count: int, at: int = 0) -> BitPlane:
 
 
 def _nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> BitPlane:
-    """Two entries per byte, the first in the low nibble: ``bits`` bits of each nibble, from bit ``shift`` on."""
+    """Return two entries per byte, the first in the low nibble: ``bits`` bits of each, from ``shift`` on."""
     return BitPlane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)
 
 
 def _sevens(byte: int, step: int) -> StructField:
-    """Four numbers of 7 bits in each of eight 32-bit words, ``step`` bytes apart."""
+    """Return four numbers of 7 bits in each of eight 32-bit words, ``step`` bytes apart."""
     return StructField("sign_index", 32, (BitPlane(byte, (Axis(8, step), Axis(4, bits=7)), 7, word=4),))
 
 
 def _top_nibbles(byte: int, step: int) -> StructField:
-    """The highest four bits of the same words."""
+    """Return the highest four bits of the same words."""
     return StructField("scale_code", 8, (BitPlane(byte, (Axis(8, step),), 4, shift=28, word=4),))
 
 
@@ -164,7 +170,8 @@ IQ4_XS = BlockType(
     (
         half("d", 0),
         StructField(
-            "scale_code", 8, (_nibble_pairs(4, 8), BitPlane(2, (Axis(2, 1), Axis(4, bits=2)), 2, at=4)), offset=32
+            "scale_code", 8, (_nibble_pairs(4, 8), BitPlane(2, (Axis(2, 1), Axis(4, bits=2)), 2, at=4)),
+            offset=32,
         ),
         StructField("codes", 256, (nibbles(8, 16, 8),)),
     ),
@@ -217,7 +224,9 @@ IQ1_S = BlockType(
     "IQ1_S", 19, 256, 50,
     (
         half("d", 0),
-        StructField("grid_index", 32, (_bytes(2, 32), BitPlane(34, (Axis(8, 2), Axis(4, bits=3)), 3, at=8, word=2))),
+        StructField(
+            "grid_index", 32, (_bytes(2, 32), BitPlane(34, (Axis(8, 2), Axis(4, bits=3)), 3, at=8, word=2))
+        ),
         StructField("scale_code", 8, (BitPlane(34, (Axis(8, 2),), 3, shift=12, word=2),)),
         StructField("shift_sign", 8, (BitPlane(34, (Axis(8, 2),), 1, shift=15, word=2),)),
     ),
@@ -230,7 +239,9 @@ IQ1_M = BlockType(
         StructField("grid_index", 32, (_bytes(0, 32), _nibble_pairs(32, 32, bits=3, at=8))),
         StructField("shift_sign", 32, (_nibble_pairs(32, 32, bits=1, shift=3),)),
         StructField("scale_code", 16, (BitPlane(48, (Axis(4, 2), Axis(4, bits=3)), 3, word=2),)),
-        StructField("d", 1, tuple(BitPlane(49 + 2 * i, (Axis(1),), 4, at=4 * i, shift=4) for i in range(4)), "f"),
+        StructField(
+            "d", 1, tuple(BitPlane(49 + 2 * i, (Axis(1),), 4, at=4 * i, shift=4) for i in range(4)), "f"
+        ),
     ),
     16, ShiftedGrid("IQ1_S", 8), stepped(1, 2, 1 / STEPS), unit=1 / STEPS,
 )  # fmt: skip
@@ -241,7 +252,7 @@ _FP4 = LevelTable((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))  # 
 
 TQ1_0 = BlockType(
     "TQ1_0", 34, 256, 54,
-    (StructField("digits", 52, (BitPlane(0, (Axis(52, 1),), 8),)), half("d", 52)),
+    (StructField("digits", 52, (_bytes(0, 52),)), half("d", 52)),
     256, TernaryDigits(), D,
 )  # fmt: skip
 TQ2_0 = BlockType(
@@ -251,12 +262,12 @@ TQ2_0 = BlockType(
 )  # fmt: skip
 MXFP4 = BlockType(
     "MXFP4", 39, 32, 17,
-    (StructField("scale_code", 1, (BitPlane(0, (Axis(1),), 8),)), StructField("codes", 32, (nibbles(1, 16),))),
+    (StructField("scale_code", 1, (_bytes(0, 1),)), StructField("codes", 32, (nibbles(1, 16),))),
     32, _FP4, HALF_E8M0, unit=0.5,
 )  # fmt: skip
 NVFP4 = BlockType(
     "NVFP4", 40, 64, 36,
-    (StructField("scale_code", 4, (BitPlane(0, (Axis(4, 1),), 8),)), StructField("codes", 64, (nibbles(4, 8, 4),))),
+    (StructField("scale_code", 4, (_bytes(0, 4),)), StructField("codes", 64, (nibbles(4, 8, 4),))),
     16, _FP4, Let("s", E4M3(CODED)), unit=0.5,
 )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Where the bits of numbers are in a block, as data; reading, writing and locating follow from it, so they can't disagree.
 
 GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another; the
-scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecutive bits of some consecutive entries of a
-field are; a `StructField` is one kind of number, of which the block holds one or many.
+scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecutive bits of some
+consecutive entries of a field are; a `StructField` is one kind of number, which the block holds once or often.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class BitRange:
     at: int
 
     def part(self, positions: range) -> "BitRange | None":
-        """Only the bits at these consecutive positions of the number; None if none of them is here."""
+        """Return only the bits at these consecutive positions of the number; None if none of them is here."""
         start, end = max(self.at, positions.start), min(self.at + self.count, positions.stop)
         return BitRange(self.byte, self.low + start - self.at, end - start, start) if start < end else None
 
@@ -68,7 +68,7 @@ class BitPlane:
         return prod(axis.count for axis in self.axes)
 
     def _words(self, blocks: Bytes) -> npt.NDArray[Any]:
-        """The words of all entries, one axis each, as a view of ``blocks``."""
+        """Return the words of all entries, one axis each, as a view of ``blocks``."""
         shape, strides = (tuple(getattr(axis, what) for axis in self.axes) for what in ("count", "bytes"))
         return _view(blocks, shape, self.word, self.byte, strides)
 
@@ -189,7 +189,7 @@ class BitPlane:
             words[:, *here] |= shifted[:, *here]
 
     def locate(self, entry: int) -> list[BitRange]:
-        """Where the plane's bits of one entry are; empty if it does not cover the entry."""
+        """Return where the plane's bits of one entry are; empty if it does not cover the entry."""
         left, byte, low = entry - self.first, self.byte, self.shift
         if not 0 <= left < self.entries:
             return []
@@ -281,21 +281,21 @@ class StructField:
             plane.write(stored.reshape(len(blocks), self.count), blocks)
 
     def locate(self, entry: int) -> tuple[BitRange, ...]:
-        """Where the bits of one number are, the lowest first."""
+        """Return where the bits of one number are, the lowest first."""
         found = [bits for plane in self.planes for bits in plane.locate(entry)]
         return tuple(sorted(found, key=lambda bits: bits.at))
 
 
 def half(name: str, byte: int) -> StructField:
-    """A float16 at ``byte`` of the block."""
+    """Return a float16 at ``byte`` of the block."""
     return StructField(name, 1, (BitPlane(byte, (Axis(1),), 16, word=2),), "f")
 
 
 def nibbles(byte: int, run: int, runs: int = 1) -> BitPlane:
-    """Runs of bytes: a run's low nibbles are its first ``run`` entries, its high nibbles the next."""
+    """Return runs of bytes: a run's low nibbles are its first ``run`` entries, its high nibbles the next."""
     return BitPlane(byte, (Axis(runs, run), Axis(2, bits=4), Axis(run, 1)), 4)
 
 
 def crumbs(byte: int, at: int = 0) -> BitPlane:
-    """Two runs of 32 bytes, each with 32 entries in bits 0-1, the next 32 in bits 2-3, and so on."""
+    """Return two runs of 32 bytes, each with 32 entries in bits 0-1, the next 32 in bits 2-3, and so on."""
     return BitPlane(byte, (Axis(2, 32), Axis(4, bits=2), Axis(32, 1)), 2, at)

@@ -30,7 +30,7 @@ def grid(name: str) -> npt.NDArray[np.int8]:
 
 
 def _words(rows: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-    """Rows of four or eight bytes as one integer each, so that one look-up fetches a row."""
+    """Return rows of four or eight bytes as one integer each, so that one look-up fetches a row."""
     return np.ascontiguousarray(rows).view(f"<u{rows.shape[1]}").ravel()
 
 
@@ -41,14 +41,14 @@ def _grid_words(name: str) -> npt.NDArray[Any]:
 
 @cache
 def _shifted_words(name: str) -> npt.NDArray[Any]:
-    """The grid in eighths, shifted up by one, then (from half the table on) shifted down by one."""
+    """Return the grid in eighths, shifted up by one, then (from half the table on) shifted down by one."""
     eighths = STEPS * grid(name)
     return _words(np.concatenate([eighths + np.int8(1), eighths - np.int8(1)]))
 
 
 @cache
 def _sign_words(bits: int) -> npt.NDArray[Any]:
-    """The signs of eight elements for each code, one byte of 0 or -1 each: bit i is the sign of element i.
+    """Return the signs of eight elements for each code, bytes of 0 or -1: bit i is the sign of element i.
 
     With ``bits`` 7 the eighth sign makes the number of negative elements even (ggml-common.h, `ksigns_iq2xs`).
     """
@@ -93,11 +93,11 @@ class SignedGrid(Levels):
     symbol: ClassVar[str] = "bits"
 
     def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The signed elements of the grid."""
+        """Return the signed elements of the grid."""
         return self.levels(fields)
 
     def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The signed elements of the grid."""
+        """Return the signed elements of the grid."""
         found = _rows(_grid_words(self.grid), fields["grid_index"])
         negative = _rows(_sign_words(_RUN if self.signs == "signs" else _RUN - 1), fields[self.signs])
         found ^= negative
@@ -105,7 +105,7 @@ class SignedGrid(Levels):
         return found
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The row of the grid, and the element's sign: its own bit, or the parity of seven."""
+        """Return the row of the grid, and the element's sign: its own bit, or the parity of seven."""
         sign = range(element % _RUN, element % _RUN + 1)
         if self.signs == "sign_index" and element % _RUN == _RUN - 1:
             sign = range(_RUN - 1)
@@ -113,7 +113,7 @@ class SignedGrid(Levels):
         return (index, CodePart(self.signs, element // _RUN, sign))
 
     def expression(self, element: int) -> Expression:
-        """An entry of a row of the grid, with the element's sign: a bit of its own, or the parity of seven signs."""
+        """Return an entry of a row of the grid with its sign: a bit of its own, or the parity of seven."""
         rows, width = grid(self.grid).shape
         bits = (rows - 1).bit_length()
         index = Let("i", CODE % (1 << bits), f"row of ggml's grid {self.grid}")
@@ -137,25 +137,25 @@ class ShiftedGrid(Levels):
     symbol: ClassVar[str] = "row"
 
     def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The elements of the grid: -1, 0 or 1."""
+        """Return the elements of the grid: -1, 0 or 1."""
         return _rows(_grid_words(self.grid), fields["grid_index"])
 
     def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The elements with their shift, in eighths."""
+        """Return the elements with their shift, in eighths."""
         negative = np.repeat(fields["shift_sign"], self.run // _RUN, axis=1)
         index = fields["grid_index"] | negative.astype(np.uint16) << np.uint16(11)
         return _rows(_shifted_words(self.grid), index)
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.float32]:
-        """Minus the shift, since value = scale * (code - zero_point); one per run of elements."""
+        """Return minus the shift, since value = scale * (code - zero_point); one per run of elements."""
         return np.where(fields["shift_sign"], np.float32(1 / STEPS), np.float32(-1 / STEPS))
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The row of the grid."""
+        """Return the row of the grid."""
         return (CodePart("grid_index", element // _RUN),)
 
     def expression(self, element: int) -> Expression:
-        """The element of the grid in eighths, shifted by one."""
+        """Return the element of the grid in eighths, shifted by one."""
         note = f"row {{row}} of ggml's grid {self.grid}, in {STEPS}ths, shifted by one"
         shifted = Number(STEPS) * in_row(self.grid, element % _RUN, note)(CODE) + 1
         return Let("level", shifted - Number(2) * Name("shift_sign"))

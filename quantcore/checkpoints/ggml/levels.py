@@ -47,23 +47,23 @@ class Levels:
     symbol: ClassVar[str] = "q"
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
-        """The codes, [blocks, elements], an integer dtype of one byte; as stored, minus the field's offset."""
+        """Return the codes, [blocks, elements], integers of one byte: as stored, minus the field's offset."""
         return fields["codes"]
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """The levels, [blocks, elements], as int8."""
+        """Return the levels, [blocks, elements], as int8."""
         raise NotImplementedError
 
     def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
-        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
+        """Return what is subtracted from codes, [blocks, runs of elements sharing it]; None: nothing is."""
         return None
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The bits that determine an element's code."""
+        """Return the bits that determine an element's code."""
         return (CodePart("codes", element),)
 
     def expression(self, element: int) -> Expression:
-        """The level of an element, from what is stored for it; its ``symbol`` is the name of that in formulas."""
+        """Return the level of an element, from what is stored for it, which formulas name ``symbol``."""
         raise NotImplementedError
 
 
@@ -74,16 +74,16 @@ class Offset(Levels):
     constant: int = 0
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """code - constant."""
+        """Return code - constant."""
         codes = fields["codes"].view(np.int8)  # at most 7 bits, or signed already
         return codes - np.int8(self.constant) if self.constant else codes
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8] | None:
-        """The constant, one for the block; None if it is 0."""
+        """Return the constant, one for the block; None if it is 0."""
         return np.full((len(fields["codes"]), 1), self.constant, np.uint8) if self.constant else None
 
     def expression(self, element: int) -> Expression:
-        """code - constant."""
+        """Return code - constant."""
         return CODE - self.constant if self.constant else CODE
 
 
@@ -94,7 +94,7 @@ class LevelTable(Levels):
     table: tuple[int, ...]
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """The entries of the table."""
+        """Return the entries of the table."""
         codes = fields["codes"]
         if len(self.table) < 16:
             return np.take(np.array(self.table, np.int8), codes, mode="clip")
@@ -108,7 +108,7 @@ class LevelTable(Levels):
         return pairs.view("<u2").ravel()
 
     def expression(self, element: int) -> Expression:
-        """The entry of the table."""
+        """Return the entry of the table."""
         return Let("level", entry(self.table)(CODE), "ggml's table")
 
 
@@ -139,7 +139,7 @@ class TernaryDigits(Levels):
     symbol: ClassVar[str] = "byte"
 
     def codes(self, fields: Fields) -> npt.NDArray[np.uint8]:
-        """The digits, 0 to 2."""
+        """Return the digits, 0 to 2."""
         stored, found, start, end = fields["digits"], [], 0, 0
         for run, digits in _RUNS:
             end = start + run
@@ -151,17 +151,17 @@ class TernaryDigits(Levels):
         return np.concatenate(found, axis=1)
 
     def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The digits minus 1."""
+        """Return the digits minus 1."""
         codes = self.codes(fields).view(np.int8)
         codes -= np.int8(1)
         return codes
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8]:
-        """1, once per block."""
+        """Return 1, once per block."""
         return np.ones((len(fields["digits"]), 1), np.uint8)
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The byte that holds the digit."""
+        """Return the byte that holds the digit."""
         start = 0
         for run, digits in _RUNS:
             if element < run * digits:
@@ -170,13 +170,13 @@ class TernaryDigits(Levels):
         raise IndexError(element)
 
     def expression(self, element: int) -> Expression:
-        """The digit minus 1."""
+        """Return the digit minus 1."""
         digit = self.digit(element)
         fraction = (CODE * 3**digit) % 256
         return Let("q", (fraction * 3) >> 8, f"base-3 digit {digit} of the byte, as a fraction of 256") - 1
 
     def digit(self, element: int) -> int:
-        """Which digit of its byte is the element's, 0 the first."""
+        """Return which digit of its byte is the element's, 0 the first."""
         for run, digits in _RUNS:
             if element < run * digits:
                 return element // run
@@ -205,7 +205,7 @@ def e8m0_as_nan(scale: Expression) -> Expression:
 
 
 def _half_e4m3(code: int) -> np.float32:
-    """Half the value of a code of E4M3, the sign bit ignored; 0x7F is 0 (ggml-impl.h, `ggml_ue4m3_to_fp32`)."""
+    """Return half of an E4M3 without its sign; 0x7F is 0 (ggml-impl.h, `ggml_ue4m3_to_fp32`)."""
     exponent, mantissa = code >> 3 & 15, code & 7
     if code == 0x7F:
         return np.float32(0)

@@ -44,7 +44,7 @@ def find(release: Release) -> Iterator[Layout]:
 
 
 def has_its_shape(pieces: Mapping[str, StoredTensor]) -> bool:
-    """Whether eight outputs share a word of qweight, as in no GPTQ release."""
+    """Tell whether eight outputs share a word of qweight, as in no GPTQ release."""
     return pieces["qweight"].shape[-1:] == pieces["qzeros"].shape[-1:]
 
 

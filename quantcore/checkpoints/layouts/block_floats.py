@@ -88,7 +88,7 @@ class BlockFloats:
         return piece.dtype in ("U8", "F8_E8M0")
 
     def _scale(self, piece: StoredTensor) -> Expression:
-        """The scale of a block, multiplied or divided by the tensor's if there is one."""
+        """Return the scale of a block, multiplied or divided by the tensor's if there is one."""
         decode = e8m0(self.e8m0_nan) if self._is_e8m0(piece) else small_float(FLOATS["e4m3fn"])
         block = Let("s_block" if self.global_scale else "s", decode(Name(SCALE_CODE)))
         if not self.global_scale:
@@ -110,7 +110,7 @@ class BlockFloats:
             yield from e8m0_nan(layout.fields[SCALE_CODE])
 
     def _inverted(self, field: Field) -> Iterator[Statement]:
-        """Whether a global scale was stored as its inverse."""
+        """Tell whether a global scale was stored as its inverse."""
         value = float(field.read().reshape(-1)[0])
         facts: Facts = {"piece": field.piece.name.rpartition(".")[2], "value": value}
         if self.global_scale == "multiplies" and value > 1:

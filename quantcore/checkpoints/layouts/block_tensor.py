@@ -45,7 +45,7 @@ class BlockTensor:
     kind: BlockType
 
     def shape_of(self, per_block: int) -> tuple[int, ...]:
-        """The shape of all numbers of one kind, if each block has ``per_block`` of them."""
+        """Return the shape of all numbers of one kind, if each block has ``per_block`` of them."""
         *outer, row = self.piece.shape
         return (*outer, row // self.kind.elements * per_block)
 
@@ -87,7 +87,9 @@ class BlockTensor:
                 _place_part(flat, self.kind.dequantize(blocks), start)
         return found if found.is_contiguous() else found.copy_(torch.from_numpy(flat.reshape(shape)))
 
-    def place(self, index: Sequence[int], per_block: int, bits_of: Callable[[int], Sequence[BitRange]]) -> Place:
+    def place(
+        self, index: Sequence[int], per_block: int, bits_of: Callable[[int], Sequence[BitRange]]
+    ) -> Place:
         """Return where the number at ``index`` is.
 
         Args:

@@ -209,7 +209,7 @@ def _other_format(pieces: Pieces, group: Group) -> tuple[Statement, ...]:
 
 
 def _fits(group: Group, pieces: Pieces) -> bool:
-    """Whether the stored tensors are of the kind that the group says."""
+    """Tell whether the stored tensors are of the kind that the group says."""
     if "weight_packed" not in pieces:
         return (group.kind == "int") == (pieces["weight"].dtype == "I8")
     if pieces["weight_packed"].dtype == "U8":

@@ -45,6 +45,12 @@ ORDER = GroupOrder(
     ", but the config says that desc_act is false; readers that trust it take the columns in order.",
 )
 PLANAR = (5, 6, 7)  # only GPTQModel writes these widths, whatever version the config says
+_V1_MISREAD = (
+    "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
+)  # fmt: skip
+_V2_MISREAD = (
+    "readers that assume v1, as for a config that names no version (vllm#38966)", "Adds 1 to the stored zero point",
+)  # fmt: skip
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -266,14 +272,6 @@ class _Zeros:
 def _share(mask: Tensor) -> Facts:
     n = int(mask.sum())
     return {"zeros": n, "share": n / mask.numel()}
-
-
-_V1_MISREAD = (
-    "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
-)  # fmt: skip
-_V2_MISREAD = (
-    "readers that assume v1, as for a config that names no version (vllm#38966)", "Adds 1 to the stored zero point",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

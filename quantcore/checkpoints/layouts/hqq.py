@@ -88,14 +88,14 @@ class Description:
         return allowed[found]
 
     def shape(self) -> Shape:
-        """The shape of the weight."""
+        """Return the shape of the weight."""
         found = tuple(int(n) for n in self.pieces["shape"].numbers())
         if any(not 0 < n < 2**40 for n in found):
             raise self._refuse("shape", f"says {found}, which is not a shape")
         return found
 
     def dtype(self) -> torch.dtype:
-        """The dtype that HQQ computes in."""
+        """Return the dtype that HQQ computes in."""
         return self.word("compute_dtype", COMPUTE, "torch.float16")  # type: ignore[no-any-return]
 
     @cached_property

@@ -72,7 +72,7 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], calls: int = 0) -> 
 
 
 def _values(layout: Layout, rows: Rows, out: Tensor | None) -> Tensor:
-    """The mean squares, float32."""
+    """Return the mean squares, float32."""
     read = {role: layout.fields[role].read(rows) for role in (CODES, COUNTS) if role in layout.fields}
     found: Tensor = run(layout.expression(), read)
     return found if out is None else out.copy_(found)

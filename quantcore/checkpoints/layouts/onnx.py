@@ -79,7 +79,7 @@ class Use:
         return {key: name for key, name in found.items() if name}
 
     def has_one_scale(self, graph: OnnxGraph) -> bool:
-        """Whether all elements share a stored scale."""
+        """Tell whether all elements share a stored scale."""
         return self.scale in graph.types and prod(graph.types[self.scale][1]) == 1
 
     def reading(self, graph: OnnxGraph) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def find_unsupported(release: Release, readers: str) -> Iterator[Layout]:
 
 
 def _holds_codes(piece: StoredTensor) -> bool:
-    """Whether a stored tensor may be codes: integers of up to 32 bits, or small floats."""
+    """Tell whether a stored tensor may be codes: integers of up to 32 bits, or small floats."""
     return bool(piece.shape) and piece.dtype not in ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 
 

@@ -116,7 +116,7 @@ def _of_grid(own: tuple[int, ...], derived: tuple[int, ...]) -> Sentence:
 
 
 def _power_above(x: Tensor, out: Tensor | None = None) -> Tensor:
-    """2^ceil(log2(x)), from the bits; 0 stays 0."""
+    """Return 2^ceil(log2(x)), from the bits; 0 stays 0."""
     mantissa, exponent = torch.frexp(x)
     return torch.ldexp(torch.where(mantissa == 0.5, 0.5, 1.0), exponent).masked_fill(x == 0, 0.0)
 

@@ -133,7 +133,7 @@ class Patterns:
         self._spent = 0.0
 
     def matches(self, pattern: str, module: str) -> bool:
-        """Whether a pattern matches a name from its start.
+        """Tell whether a pattern matches a name from its start.
 
         Raises:
             QuantError: the pattern can't be read, or all of them take too long.

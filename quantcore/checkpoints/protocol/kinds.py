@@ -333,7 +333,7 @@ class Packed(Bits):
 
 
 def first_is_low(codes: Field) -> bool | None:
-    """Whether the first of two 4-bit codes in a byte is in its lower bits; None if bytes don't hold two codes in order."""
+    """Tell whether the first of two codes in a byte is in its lower bits; None: bytes don't hold pairs."""
     base = codes.field if isinstance(codes, Reshaped) else codes
     if not isinstance(base, Packed) or base.transposed or base.axis % len(base.shape) != len(base.shape) - 1:
         return None

@@ -46,7 +46,7 @@ class Refused:
         return sum(piece.num_bytes for piece in self.pieces.values())
 
     def notes(self) -> tuple[str, ...]:
-        """Nothing was decided."""
+        """Return nothing: nothing was decided."""
         return ()
 
     def as_matrix(self) -> Layout:

@@ -48,7 +48,7 @@ class Spreading:
         (self._boxes if boxes else self._runs)(parameters, codes, out, compute)
 
     def _boxes(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
-        """Blocks that are boxes, of which the last along an axis may be shorter."""
+        """Compute blocks that are boxes, of which the last along an axis may be shorter."""
         shape, block = self.blocks.shape, self.blocks.block
         height, width = block[0] if shape else 1, block[-1] if len(shape) > 1 else 1
         grid = slice(self.first // height, -(-self.last // height))
@@ -68,7 +68,7 @@ class Spreading:
         return None
 
     def _runs(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
-        """Blocks that are runs of the flat weight, or whose elements take turns in it."""
+        """Compute blocks that are runs of the flat weight, or whose elements take turns in it."""
         inner = self.blocks.shape[1] if self.columns else self.blocks.blocked_shape[0] // max(1, self.blocks.shape[0])
         start, stop, size = self.first * inner, self.last * inner, self.columns or self.blocks.block[0]
         # a run that began in an earlier row, whole runs, and one that continues in a later row
