@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import BitRange, BlockType, Fields, StructField, digits_of
-from quantcore.checkpoints.protocol.fields import Bits, Place, Rows
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
@@ -158,7 +158,7 @@ def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> No
 
 
 @dataclass(frozen=True)
-class BlockField(Bits):
+class BlockField(Field):
     """The numbers of a field of the block type, or the codes, which some types compute from several fields.
 
     They have the weight's axes; the length of the last is the number of entries of the field in a row.
@@ -180,11 +180,6 @@ class BlockField(Bits):
     def shape(self) -> tuple[int, ...]:
         """The shape of the numbers."""
         return self.tensor.shape_of(self._count)
-
-    @property
-    def across_rows(self) -> bool:
-        """False: the blocks of a row are contiguous."""
-        return False
 
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers of some rows: float32, or integers as they are stored, minus the type's offset."""

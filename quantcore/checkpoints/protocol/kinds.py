@@ -17,7 +17,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.packing import PackingOrder, dense, high_first, pack, unpack
-from quantcore.checkpoints.protocol.fields import Bits, Field, Place, Rows, box_of, place_of_bits
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows, box_of, place_of_bits
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
@@ -42,7 +42,7 @@ def viewed(piece: StoredTensor, dtype: str, shape: Shape) -> StoredTensor:
 
 
 @dataclass(frozen=True)
-class FieldView(Bits):
+class FieldView(Field):
     """A field through another: its bytes are those of ``field``."""
 
     field: Field
@@ -198,7 +198,7 @@ def at_least_1d(piece: StoredTensor) -> StoredTensor:
 
 
 @dataclass(frozen=True)
-class Packed(Bits):
+class Packed(Field):
     """Codes in words along one axis.
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
@@ -326,10 +326,6 @@ class Packed(Bits):
         note = "two's complement" if half and not offset else "stored with 1 subtracted" if offset == -1 else ""
         wrapped = (bits + (half - offset)) % count
         return Let(name, wrapped - half if half else wrapped, note)
-
-    def in_memory(self) -> Self:
-        """Return the same codes in memory."""
-        return replace(self, piece=self.piece.in_memory())
 
 
 def first_is_low(codes: Field) -> bool | None:
