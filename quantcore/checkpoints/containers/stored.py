@@ -125,6 +125,9 @@ class StoredTensor:
         return self.source.name
 
 
+Pieces = Mapping[str, StoredTensor]  # by the names that a format gives them
+
+
 def _check(cut: slice, n: int) -> None:
     if not 0 <= cut.start <= cut.stop <= n:
         raise QuantError(f"There are no elements {cut.start} to {cut.stop} on an axis of length {n}.")

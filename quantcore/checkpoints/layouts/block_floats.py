@@ -6,14 +6,14 @@ multiplied or divided. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVID
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
 from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, FieldView, Packed, viewed
@@ -49,7 +49,7 @@ class BlockFloats:
     transposes: str = ""
 
     def layout(
-        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Mapping[str, StoredTensor], in_tiles: bool = False
+        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Pieces, in_tiles: bool = False
     ) -> Layout:
         """Return the layout of a weight.
 

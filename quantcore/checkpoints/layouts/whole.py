@@ -5,14 +5,14 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Sentence, instead
@@ -36,7 +36,7 @@ ELEMENTS: dict[str, Format] = {
 def whole(
     name: str,
     dtype: torch.dtype,
-    pieces: Mapping[str, StoredTensor],
+    pieces: Pieces,
     kind: str,
     blocks: Granularity,
     bits: int = 8,

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Rows
 from quantcore.checkpoints.protocol.kinds import FieldView
 from quantcore.checkpoints.protocol.reading import Reading
@@ -125,7 +125,7 @@ class Record:
     name: str
     shape: Shape
     dtype: torch.dtype
-    pieces: Mapping[str, StoredTensor]
+    pieces: Pieces
     fields: Mapping[str, Field]
     format_name: str
     storage: str
