@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.containers.stored import Container, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Container, StoredTensor, strided
 from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, Archive
-from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS
@@ -29,12 +29,7 @@ _STORAGES = {
     "LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8",
     "BoolStorage": "BOOL", "UntypedStorage": "U8",
 }  # fmt: skip
-_DTYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
-    "int16": "I16", "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e8m0fnu": "F8_E8M0",
-}  # fmt: skip
+_DTYPES = {str(dtype).removeprefix("torch."): name for name, dtype in TORCH_DTYPES.items()}
 _MARK = object()
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "NONE": lambda: None, "NEWTRUE": lambda: True,
@@ -262,35 +257,12 @@ def _stored(name: str, tensor: StridedTensor, archive: Archive, root: str) -> St
         raise QuantError(
             f"{named(name)} has shape {tensor.shape}, which does not fit the {room:,} bytes of its storage; the file is damaged."
         )
-    source, offset = archive.bytes_of(member)
-    if count == 0 or _is_row_major(tensor):
-        return StoredTensor(
-            name, tensor.dtype, tensor.shape, source, offset + tensor.offset * size, count * size
-        )
     if count * size > max(room, MAX_UNPACKED):
         raise QuantError(
             f"{named(name)} takes {megabytes(count * size)} from {room:,} bytes; save it as a contiguous tensor."
         )
-    other = DerivedSource(
-        f"{source.name}, {name} rearranged",
-        count * size,
-        lambda: _rearranged(tensor, source, offset, size, reach),
+    source, offset = archive.bytes_of(member)
+    whole = StoredTensor(
+        name, tensor.dtype, tensor.shape, source, offset + tensor.offset * size, count * size
     )
-    return StoredTensor(name, tensor.dtype, tensor.shape, other, 0, count * size)
-
-
-def _is_row_major(tensor: StridedTensor) -> bool:
-    expected = 1
-    for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
-        if n != 1 and stride != expected:
-            return False
-        expected *= n
-    return True
-
-
-def _rearranged(tensor: StridedTensor, source: ByteSource, offset: int, size: int, reach: int) -> memoryview:
-    """Return the elements of a view in row-major order."""
-    start = tensor.offset * size
-    data = np.frombuffer(source.read(offset + start, reach * size - start), f"<u{size}")
-    view = np.lib.stride_tricks.as_strided(data, tensor.shape, [s * size for s in tensor.stride])
-    return np.ascontiguousarray(view).reshape(-1).view(np.uint8).data
+    return strided(whole, tensor.stride, np.dtype(f"<u{size}"), reach - tensor.offset)
