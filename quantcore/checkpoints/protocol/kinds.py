@@ -1,13 +1,12 @@
 """The kinds of fields besides numbers: codes that are packed into words, and views of the same bytes.
 
-Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at once: whether
-a field holds them so, and its bytes. A view reads a stored tensor as another dtype, or numbers in another shape.
+Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at once. A view reads a stored tensor as another dtype, or numbers in another shape.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +20,9 @@ from quantcore.checkpoints.protocol.fields import Field, Place, Rows, box_of, pl
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
+from quantcore.formats import CodebookFormat, FloatFormat
 from quantcore.granularity import Shape
+from quantcore.numerics import like
 from quantcore.tensors import SAFETENSORS_BITS
 
 LOW_FIRST, HIGH_FIRST = dense(4, 8), high_first(4, 8)
@@ -328,16 +329,30 @@ class Packed(Field):
         return Let(name, wrapped - half if half else wrapped, note)
 
 
-def first_is_low(codes: Field) -> bool | None:
-    """Tell whether the first of two codes in a byte is in its lower bits; None: bytes don't hold pairs."""
+def look_up_pairs(codes: Field, element: FloatFormat | CodebookFormat, start: int, out: Tensor) -> bool:
+    """Write what codes of 4 bits stand for, the two of a byte at once; False if ``codes`` or ``out`` are not in pairs.
+
+    Args:
+        start: the first code, in the order of the flat weight.
+        out: float32, one number for each of the codes from there.
+    """
     base = codes.field if isinstance(codes, Reshaped) else codes
     if not isinstance(base, Packed) or base.transposed or base.axis % len(base.shape) != len(base.shape) - 1:
-        return None
+        return False
     if base.order not in (LOW_FIRST, HIGH_FIRST) or (len(base.shape) > 1 and base.shape[-1] % 2):
-        return None
-    return base.order == LOW_FIRST
+        return False
+    if start % 2 or out.numel() % 2 or out.storage_offset() % 2 or not out.is_contiguous():
+        return False
+    span = slice(start // 2, (start + out.numel()) // 2)
+    packed = viewed(base.piece, "U8", (base.piece.num_bytes,)).bits((span,))
+    index = like(torch.from_numpy(packed), "pairs", torch.int32).copy_(torch.from_numpy(packed))
+    pairs = _pairs(element, base.order == LOW_FIRST)
+    torch.index_select(pairs, 0, index, out=out.view(-1).view(torch.float64))
+    return True
 
 
-def bytes_of(piece: StoredTensor, span: slice) -> Tensor:
-    """Return some bytes of a stored tensor."""
-    return torch.from_numpy(viewed(piece, "U8", (piece.num_bytes,)).bits((span,)))
+@lru_cache(maxsize=64)
+def _pairs(element: FloatFormat | CodebookFormat, low_first: bool) -> Tensor:
+    """Return the two numbers of each byte as one of 8 bytes, (256,)."""
+    first, second = element.table.repeat(16), element.table.repeat_interleave(16)
+    return torch.stack([first, second] if low_first else [second, first], 1).view(torch.float64).view(-1)
