@@ -7,14 +7,16 @@ IQ1_S and IQ1_M (shifted grids). TQ1_0 and TQ2_0 (three levels), MXFP4 and NVFP4
 
 from quantcore.checkpoints.ggml.block_type import BlockType
 from quantcore.checkpoints.ggml.fields import Axis, BitPlane, StructField, crumbs, half, nibbles
-from quantcore.checkpoints.ggml.grids import STEPS, ShiftedGrid, SignedGrid
 from quantcore.checkpoints.ggml.levels import (
     CODED,
     E4M3,
     HALF_E8M0,
+    STEPS,
     D,
     LevelTable,
     Offset,
+    ShiftedGrid,
+    SignedGrid,
     TernaryDigits,
     product,
     stepped,
