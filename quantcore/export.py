@@ -83,7 +83,7 @@ def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Layout:
+class QuantizeLinearInputs:
     """The inputs of QuantizeLinear: parameters in a supported shape, and its attributes."""
 
     scale: Tensor
@@ -107,7 +107,7 @@ def to_onnx(result: Quantized) -> bytes:
     return _model(result, bits)
 
 
-def layout_of(result: Quantized) -> Layout:
+def layout_of(result: Quantized) -> QuantizeLinearInputs:
     """Choose between one scale, scales along one axis, and blocks along one axis.
 
     QuantizeLinear supports blocks along one axis only. Blocks along several axes become blocks along the
@@ -121,19 +121,19 @@ def layout_of(result: Quantized) -> Layout:
     scale, zero_point = parameters
     cut = [i for i, (n, b) in enumerate(zip(shape, block, strict=True)) if b < n]
     if not cut:
-        return Layout(scale.reshape(()), zero_point.reshape(()), {})
+        return QuantizeLinearInputs(scale.reshape(()), zero_point.reshape(()), {})
     if len(cut) == 1 and block[cut[0]] == 1:
-        return Layout(scale.flatten(), zero_point.flatten(), {"axis": cut[0]})
+        return QuantizeLinearInputs(scale.flatten(), zero_point.flatten(), {"axis": cut[0]})
     axis = max(range(len(shape)), key=lambda i: block[i])
     # one parameter per element along every axis but the blocked one
     grid = tuple(scale.shape[axis] if i == axis else n for i, n in enumerate(shape))
     repeated = tuple(1 if i == axis else b for i, b in enumerate(block))
     scale, zero_point = (cells_of(t, grid, repeated) for t in parameters)
-    return Layout(scale, zero_point, {"axis": axis, "block_size": block[axis]})
+    return QuantizeLinearInputs(scale, zero_point, {"axis": axis, "block_size": block[axis]})
 
 
 def _type_bits(result: Quantized) -> int:
-    """The bits of the tensor type that holds the codes."""
+    """Return the bits of the tensor type that holds the codes."""
     fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
         raise QuantError(
@@ -170,7 +170,7 @@ def _check_same_codes(result: Quantized, bits: int) -> None:
 
 
 def _differences(result: Quantized, wide: IntFormat) -> str:
-    """What QuantizeLinear does differently, the most important first."""
+    """Return what QuantizeLinear does differently, the most important first."""
     fmt, convention = result.scheme.format, result.scheme.rules
     formula, theirs = KERNELS[convention.coding.kernel].formula, KERNELS["A"].formula
     found = []

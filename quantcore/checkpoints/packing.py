@@ -28,9 +28,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
-
-from quantcore.numerics import like
 
 Codes = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -46,7 +43,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class Order:
+class PackingOrder:
     """A period of codes and the words that they fill.
 
     ``bits``: of a code; ``word_bits``: of a word in the file, which is little-endian; ``codes``: the fragments of each
@@ -71,18 +68,18 @@ class Order:
         return np.dtype(f"<u{self.word_bits // 8}")
 
     def periods(self, n: int) -> int:
-        """How many periods ``n`` codes take, the last perhaps in part."""
+        """Return how many periods ``n`` codes take, the last perhaps in part."""
         return -(-n // self.count)
 
     def words_of(self, n: int) -> int:
-        """How many words ``n`` codes take."""
+        """Return how many words ``n`` codes take."""
         whole, rest = divmod(n, self.count)
         if self.in_parts:
             return self.periods(n) * self.words
         return whole * self.words + (self._words_of_first[rest - 1] if rest else 0)
 
     @cached_property
-    def in_bytes(self) -> "Order":
+    def in_bytes(self) -> "PackingOrder":
         """The same order in words of 8 bits, for codes of up to 8 bits; a code across bytes has two fragments."""
         size = self.word_bits // 8
         if size == 1 or self.bits > 8:
@@ -92,7 +89,7 @@ class Order:
         # the smallest period, so that planes are long
         while not self.in_parts and total % 2 == len(codes) % 2 == 0 and _repeats(codes, total // 2):
             codes, total = codes[: len(codes) // 2], total // 2
-        return Order(self.bits, 8, total, codes, self.in_parts)
+        return PackingOrder(self.bits, 8, total, codes, self.in_parts)
 
     @cached_property
     def _words_of_first(self) -> tuple[int, ...]:
@@ -124,15 +121,15 @@ def _bytes_of(f: Fragment, size: int) -> list[Fragment]:
 
 
 def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
-    """Whether the second half of the codes lies as the first, ``words`` words later."""
+    """Tell whether the second half of the codes lies as the first, ``words`` words later."""
     half = len(codes) // 2
     moved = tuple(tuple(replace(f, word=f.word + words) for f in code) for code in codes[:half])
     return moved == codes[half:]
 
 
 @cache
-def dense(bits: int, word_bits: int) -> Order:
-    """Codes one after another from the lowest bit; a code may continue in the next word."""
+def dense(bits: int, word_bits: int) -> PackingOrder:
+    """Place codes one after another from the lowest bit; a code may continue in the next word."""
     period = math.lcm(bits, word_bits)
     codes = []
     for start in range(0, period, bits):
@@ -143,31 +140,31 @@ def dense(bits: int, word_bits: int) -> Order:
             fragments.append(Fragment(word, shift, width, at - start))
             at += width
         codes.append(tuple(fragments))
-    return Order(bits, word_bits, period // word_bits, tuple(codes))
+    return PackingOrder(bits, word_bits, period // word_bits, tuple(codes))
 
 
 @cache
-def padded(bits: int, word_bits: int) -> Order:
-    """As many whole codes as fit a word, from the lowest bit."""
+def padded(bits: int, word_bits: int) -> PackingOrder:
+    """Place as many whole codes in a word as fit, from the lowest bit."""
     codes = tuple((Fragment(0, bits * j, bits),) for j in range(word_bits // bits))
-    return Order(bits, word_bits, 1, codes)
+    return PackingOrder(bits, word_bits, 1, codes)
 
 
 @cache
-def permuted(bits: int, word_bits: int, places: tuple[int, ...]) -> Order:
-    """Code j of each word at bit ``bits * places[j]``."""
-    return Order(bits, word_bits, 1, tuple((Fragment(0, bits * place, bits),) for place in places))
+def permuted(bits: int, word_bits: int, places: tuple[int, ...]) -> PackingOrder:
+    """Place code j of each word at bit ``bits * places[j]``."""
+    return PackingOrder(bits, word_bits, 1, tuple((Fragment(0, bits * place, bits),) for place in places))
 
 
-def high_first(bits: int, word_bits: int) -> Order:
-    """As `padded`, from the highest place of the word down."""
+def high_first(bits: int, word_bits: int) -> PackingOrder:
+    """Place codes as `padded`, but from the highest place of the word down."""
     count = word_bits // bits
     return permuted(bits, word_bits, tuple(range(count - 1, -1, -1)))
 
 
 @cache
-def planar(bits: int) -> Order:
-    """32 codes as planes of 4, 2 and 1 bits, each plane dense in words of 32 bits, the lowest bits first.
+def planar(bits: int) -> PackingOrder:
+    """Place 32 codes as planes of 4, 2 and 1 bits, each dense in words of 32 bits, the lowest bits first.
 
     Source: GPTQModel, utils/planar_packing.py.
     """
@@ -181,15 +178,15 @@ def planar(bits: int) -> Order:
             for j, code in enumerate(codes)
         ]
         word, low = word + width, low + width
-    return Order(bits, 32, bits, tuple(codes))
+    return PackingOrder(bits, 32, bits, tuple(codes))
 
 
-def parts(order: Order) -> Order:
-    """The same words, each with one code from each of equal parts of the axis."""
+def parts(order: PackingOrder) -> PackingOrder:
+    """Place codes in the same words, each with one code from each of equal parts of the axis."""
     return replace(order, in_parts=True)
 
 
-def unpack(words: npt.NDArray[Any], order: Order, n: int, axis: int = -1) -> Codes:
+def unpack(words: npt.NDArray[Any], order: PackingOrder, n: int, axis: int = -1) -> Codes:
     """Return the ``n`` codes along ``axis`` of words, as unsigned integers."""
     axis %= words.ndim
     outer, inner = words.shape[:axis], words.shape[axis + 1 :]
@@ -205,7 +202,7 @@ def unpack(words: npt.NDArray[Any], order: Order, n: int, axis: int = -1) -> Cod
     return codes.reshape(*outer, -1, *inner)[(slice(None),) * axis + (slice(n),)]
 
 
-def _planes(units: npt.NDArray[Any], order: Order) -> Codes:
+def _planes(units: npt.NDArray[Any], order: PackingOrder) -> Codes:
     """Return code j of every period, for each j: (count, outer, periods, inner)."""
     outer, periods, _, inner = units.shape
     sources = [np.ascontiguousarray(units[:, :, k]) for k in range(order.words)]
@@ -226,7 +223,7 @@ def _planes(units: npt.NDArray[Any], order: Order) -> Codes:
     return planes
 
 
-def _interleaved(planes: Codes, order: Order) -> Codes:
+def _interleaved(planes: Codes, order: PackingOrder) -> Codes:
     """Return planes in the order of their elements: (outer, codes, inner)."""
     count, outer, periods, inner = planes.shape
     axes = (1, 0, 2, 3) if order.in_parts else (1, 2, 0, 3)
@@ -237,7 +234,7 @@ def _interleaved(planes: Codes, order: Order) -> Codes:
     return moved.reshape(outer, count * periods, inner)
 
 
-def pack(codes: npt.NDArray[Any], order: Order, axis: int = -1) -> npt.NDArray[Any]:
+def pack(codes: npt.NDArray[Any], order: PackingOrder, axis: int = -1) -> npt.NDArray[Any]:
     """Return the words of codes along ``axis``; bits that belong to no code are 0.
 
     Args:
@@ -268,31 +265,3 @@ def _whole_periods(x: npt.NDArray[Any], length: int, axis: int) -> npt.NDArray[A
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, missing)
     return np.pad(x, widths)
-
-
-def pairs_of(table: Tensor, low_first: bool) -> Tensor:
-    """Return the two numbers of each byte as one of 8 bytes, (256,).
-
-    Args:
-        table: float32, (16,).
-        low_first: whether the first code of a byte is in its lower bits.
-    """
-    first, second = (table.repeat(16), table.repeat_interleave(16))
-    return torch.stack([first, second] if low_first else [second, first], 1).view(torch.float64).view(-1)
-
-
-def look_up_pairs(packed: Tensor, pairs: Tensor, out: Tensor) -> None:
-    """Write the numbers of all codes of some bytes.
-
-    Args:
-        packed: uint8, (n,).
-        pairs: of `pairs_of`.
-        out: float32, contiguous, (2n,), at an even place of its storage.
-    """
-    index = like(packed, "pairs", torch.int32).copy_(packed)
-    torch.index_select(pairs, 0, index, out=out.view(torch.float64))
-
-
-def fits_pairs(start: int, out: Tensor) -> bool:
-    """Whether whole bytes hold the codes from ``start`` that ``out`` has room for, and it can be written in pairs."""
-    return not (start % 2 or out.numel() % 2 or out.storage_offset() % 2) and out.is_contiguous()

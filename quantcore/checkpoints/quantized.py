@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.layouts.plain import as_floats
-from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.layout import Layout, Parameters
 from quantcore.checkpoints.protocol.record import CODES
-from quantcore.checkpoints.protocol.spreading import Parameters
 from quantcore.checkpoints.rows import MOST_ELEMENTS
 from quantcore.checkpoints.statement import named
 from quantcore.conventions import TEXTBOOK, Convention

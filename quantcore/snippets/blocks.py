@@ -33,7 +33,7 @@ low, high = low.clamp(max=0), high.clamp(min=0)  # the range includes 0
 
 
 @dataclass(frozen=True)
-class Layout:
+class RangeTemplate:
     """How the script computes one bound of the ranges.
 
     ``extreme`` and ``percentile`` are templates for an expression with one number per block, in block form;
@@ -68,8 +68,8 @@ def low_high(result: Quantized) -> str:
     )
 
 
-def _end(layout: Layout, end: str, result: Quantized) -> str:
-    """The line that binds one bound of the ranges."""
+def _end(layout: RangeTemplate, end: str, result: Quantized) -> str:
+    """Return the line that binds one bound of the ranges."""
     source = f"{layout.source}.abs()" if result.scheme.symmetric else layout.source
     setting = result.scheme.range_setting
     if isinstance(setting, Percentile):
@@ -78,12 +78,14 @@ def _end(layout: Layout, end: str, result: Quantized) -> str:
     return layout.target.format(end) + layout.extreme.format(x=source, end="amin" if end == "low" else "amax")
 
 
-def _layout_of(result: Quantized) -> Layout:
+def _layout_of(result: Quantized) -> RangeTemplate:
     """Choose the simplest form: the whole tensor, whole axes, an axis of blocks, or one block at a time."""
     shape, block = result.blocked_shape, result.block
     inner = tuple(i for i, b in enumerate(block) if b > 1)
     if isinstance(result.scheme.granularity, PerTensor):
-        return Layout("one range for the whole tensor", "x", "{x}.{end}()", "percentile({x}.flatten(), {p})")
+        return RangeTemplate(
+            "one range for the whole tensor", "x", "{x}.{end}()", "percentile({x}.flatten(), {p})"
+        )
     if inner and all(block[i] == shape[i] for i in inner):
         return _whole_axes(shape, inner)
     short = any(n % b for n, b in zip(shape, block, strict=True))
@@ -108,13 +110,13 @@ def spread_source(result: Quantized) -> str:
     return f"{repeats}[{', '.join(cuts)}]"
 
 
-def _whole_axes(shape: Shape, inner: Shape) -> Layout:
-    """Blocks that cover the axes ``inner``: one per channel."""
+def _whole_axes(shape: Shape, inner: Shape) -> RangeTemplate:
+    """Return the template of blocks that cover the axes ``inner``: one per channel."""
     outer = tuple(i for i in range(len(shape)) if i not in inner)
     grid = tuple(1 if i in inner else n for i, n in enumerate(shape))
     order = outer + inner
     permute = f".permute{order}" if list(order) != sorted(order) else ""
-    return Layout(
+    return RangeTemplate(
         f"one range per index along axis {' and '.join(map(str, outer))}",
         "x",
         f"{{x}}.{{end}}({inner}, keepdim=True)",
@@ -122,7 +124,7 @@ def _whole_axes(shape: Shape, inner: Shape) -> Layout:
     )
 
 
-def _last_axis(shape: Shape, block: Shape) -> Layout:
+def _last_axis(shape: Shape, block: Shape) -> RangeTemplate:
     """Put the elements of each block on a new last axis."""
     before, source = [], "x"
     grid = grid_shape(shape, block)
@@ -148,11 +150,11 @@ def _last_axis(shape: Shape, block: Shape) -> Layout:
         split = f".reshape{sizes}.permute{order}.flatten({len(shape)})"
     before.append(f"blocks = {source}{split}  # the elements of a block are on the last axis")
     comment = f"one range per block of {block}"
-    return Layout(comment, "blocks", "{x}.{end}(-1)", "percentile({x}, {p})", tuple(before))
+    return RangeTemplate(comment, "blocks", "{x}.{end}(-1)", "percentile({x}, {p})", tuple(before))
 
 
-def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> Layout:
-    """A loop over the blocks; the last ones are shorter."""
+def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> RangeTemplate:
+    """Return the template of a loop over the blocks; the last ones are shorter."""
     grid = grid_shape(shape, block)
     ends = ("high",) if symmetric else ("low", "high")
     ranges = ", ".join(f"range({g})" for g in grid)
@@ -162,4 +164,4 @@ def _one_at_a_time(shape: Shape, block: Shape, symmetric: bool) -> Layout:
         f"    block = x[tuple(slice(p * b, p * b + b) for p, b in zip(place, {block}))].flatten()",
     )
     comment = f"one range per block of {block}; the last blocks are shorter"
-    return Layout(comment, "block", "{x}.{end}()", "percentile({x}, {p})", before, "    {}[place] = ")
+    return RangeTemplate(comment, "block", "{x}.{end}()", "percentile({x}, {p})", before, "    {}[place] = ")

@@ -57,7 +57,7 @@ def assemble(tensor_code: str, body: str, heading: str = "") -> str:
 
 
 def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], set[str], str]:
-    """The imports at the start of the source, the names that the rest uses, and the rest."""
+    """Return the imports at the start of the source, the names that the rest uses, and the rest."""
     statements, imports = ast.parse(source).body, []
     for node in statements:
         if not isinstance(node, ast.Import | ast.ImportFrom):
@@ -70,7 +70,7 @@ def _parted(source: str) -> tuple[list[ast.Import | ast.ImportFrom], set[str], s
 
 
 def _import_line(node: ast.Import | ast.ImportFrom, used: set[str]) -> str:
-    """The import without unused names; ``import a.b`` stays, for its side effects."""
+    """Return the import without unused names; ``import a.b`` stays, for its side effects."""
     if isinstance(node, ast.ImportFrom):
         node.names = [alias for alias in node.names if (alias.asname or alias.name) in used]
     return ast.unparse(node) if node.names else ""
@@ -107,7 +107,7 @@ NUMPY = Language(
 
 
 def check(name: str, codes: Array, language: Language = TORCH) -> str:
-    """Lines that assert the codes under ``name``: directly, or by a hash if there are many."""
+    """Return lines that assert the codes under ``name``: directly, or by a hash if there are many."""
     if codes.size <= READABLE:
         expected = array_source(codes, language.module)
         return f"expected = {expected}\n{language.equal.format(name=name, expected='expected')}"
@@ -126,7 +126,7 @@ assert hashlib.sha256(data).hexdigest() == (
 
 
 def check_parameters(name: str, values: Array, language: Language) -> str:
-    """Lines that assert scale or zero_point, ignoring axes of length 1."""
+    """Return lines that assert scale or zero_point, ignoring axes of length 1."""
     flat = values.reshape(-1)
     has_nan = bool(np.isnan(flat).any())
     if _is_one_integer(flat):
@@ -157,7 +157,7 @@ def checked(name: str, values: Array, language: Language = TORCH) -> str:
 
 
 def ending(parts: list[str], who: str = "") -> str:
-    """The last lines of the script, which print what was checked.
+    """Return the last lines of the script, which print what was checked.
 
     ``who``: library and version, as text for an f-string.
     """

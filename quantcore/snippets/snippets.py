@@ -112,7 +112,7 @@ def _constructor(choice: Any) -> str:
 
 
 def _arguments(choice: Any) -> list[str]:
-    """``name=value`` for every field that is not at its default."""
+    """Return ``name=value`` for every field that is not at its default."""
     found = []
     for field in dataclasses.fields(choice):
         value = getattr(choice, field.name)

@@ -164,7 +164,7 @@ def codes_source(result: Quantized, scale: str, zero_point: str) -> str:
 
 
 def _wrapped(fmt: Format) -> str:
-    """The lowest bits of unclamped codes."""
+    """Return the lowest bits of unclamped codes."""
     half, modulus = 1 << (fmt.bits - 1), 1 << fmt.bits
     return f"(codes + {half}) % {modulus} - {half}" if fmt.signed else f"codes % {modulus}"
 
@@ -221,7 +221,7 @@ def _check_supported(result: Quantized) -> None:
 
 
 def _is_given(result: Quantized) -> bool:
-    """Whether scale and zero_point are written as numbers: not the textbook's, or of a range that `low_high` can't write."""
+    """Tell whether parameters are numbers: not the textbook's, or of a range that `low_high` can't write."""
     rules, of_codes = result.scheme.rules, ("coding", "nonfinite")
     differs = any(
         getattr(rules, stage) != getattr(TEXTBOOK, stage) for stage in STAGES if stage not in of_codes
@@ -231,7 +231,7 @@ def _is_given(result: Quantized) -> bool:
 
 
 def _given(result: Quantized) -> str:
-    """Parameters given manually or by a library; one number if it is the same for all blocks."""
+    """Write parameters given manually or by a library; one number if it is the same for all blocks."""
     zero_point, inverse = _short(result.params.zero_point), ""
     if result.params.inverse is not None:
         values = _short(result.params.inverse)
@@ -251,7 +251,7 @@ def _given(result: Quantized) -> str:
 
 
 def _source(scheme: Scheme) -> str:
-    """Where parameters that are written as numbers come from."""
+    """Say where parameters that are written as numbers come from."""
     if isinstance(scheme.range_setting, Given):
         return "set manually"
     name, setting = scheme.convention.name, scheme.range_setting
@@ -259,14 +259,14 @@ def _source(scheme: Scheme) -> str:
 
 
 def _short(parameters: Tensor) -> Array:
-    """One number if all are the same."""
+    """Return one number if all are the same."""
     array: Array = parameters.cpu().numpy()
     first: Array = array.flat[:1].reshape(())
     return first if (array == first).all() else array
 
 
 def _parameters(result: Quantized) -> str:
-    """Lines that compute scale and zero_point from the range."""
+    """Return lines that compute scale and zero_point from the range."""
     fmt, rules, symmetric = result.scheme.format, result.scheme.rules, result.scheme.symmetric
     low, high = result.params.low, result.params.high
     names = {"max|x|": "high", "N": "(qmax - qmin)", "s": "scale"}
@@ -285,7 +285,7 @@ def _parameters(result: Quantized) -> str:
 
 
 def _names(result: Quantized) -> tuple[str, str]:
-    """Names of scale and zero_point that broadcast with x.
+    """Return names of scale and zero_point that broadcast with x.
 
     They are "s" and "z" where expanded to elements; "" is a zero_point of 0.
     """

@@ -8,11 +8,12 @@ tools/imatrix/imatrix.cpp, `load_imatrix_legacy`.
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
-from quantcore.checkpoints.containers.gguf_header import MAGIC, GgufHeader, GgufTensor, read_gguf_header
+from quantcore.checkpoints.containers.gguf_header import MAGIC, GgufTensor, read_gguf_header
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource
@@ -111,67 +112,48 @@ def open_gguf(source: ByteSource) -> Container:
     Raises:
         QuantError: the header is damaged, or does not fit the file or the file's name.
     """
-    header = read_gguf_header(source)
-    spans = _spans(header, source)
-    tensors = {
-        tensor.name: StoredTensor(tensor.name, _type_name(tensor), tensor.shape, source, begin, end - begin)
-        for tensor, (begin, end) in zip(header.tensors, spans, strict=True)
-    }
-    check_part(source.name, header.metadata)
-    return Container(tensors, header.metadata, is_self_described=True)
-
-
-def _spans(header: GgufHeader, source: ByteSource) -> list[tuple[int, int]]:
-    """Check where the tensors are in the file; return the first byte of each, and the one after its last."""
-    for tensor in header.tensors:
-        if tensor.offset % header.alignment:
-            raise QuantError(
-                f"In {named(source.name)}, the tensor {named(tensor.name)} begins at the offset {tensor.offset:,}, which is "
-                f"not a multiple of the alignment {header.alignment}; convert the model again."
-            )
-    begins = [header.data + tensor.offset for tensor in header.tensors]
-    order = sorted(range(len(begins)), key=lambda i: begins[i])
-    ends = [0] * len(begins)
-    for place, i in enumerate(order):
-        following = order[place + 1] if place + 1 < len(order) else None
-        limit = max(begins[i], source.size if following is None else begins[following])
-        size = _size(header.tensors[i], source)
-        ends[i] = limit if size is None else begins[i] + size
-        if following is not None and ends[i] > begins[following]:
-            raise QuantError(
-                f"In {named(source.name)}, the tensors {named(header.tensors[i].name)} and "
-                f"{named(header.tensors[following].name)} overlap; convert the model again."
-            )
-    if ends and max(ends) > source.size:
-        tensor = next(header.tensors[i] for i in order if ends[i] > source.size)
+    metadata, found = read_gguf_header(source)
+    tensors = {tensor.name: tensor for tensor in _tensors(found, source)}
+    beyond = [one for one in tensors.values() if one.offset + one.num_bytes > source.size]
+    if beyond:
         raise QuantError(
-            f"{named(source.name)} is truncated: the tensor {named(tensor.name)} ends beyond the file, which has "
-            f"{source.size:,} of the expected {max(ends):,} bytes; download it again."
+            f"{named(source.name)} is truncated: the tensor {named(beyond[0].name)} ends beyond the file, which has "
+            f"{source.size:,} of the expected {beyond[-1].offset + beyond[-1].num_bytes:,} bytes; download it again."
         )
-    return list(zip(begins, ends, strict=True))
+    check_part(source.name, metadata)
+    return Container({one.name: tensors[one.name] for one in found}, metadata, is_self_described=True)
 
 
-def _size(tensor: GgufTensor, source: ByteSource) -> int | None:
-    """Return the bytes of a tensor; None if its type is unknown."""
+def _tensors(tensors: Iterable[GgufTensor], source: ByteSource) -> Iterator[StoredTensor]:
+    """Yield the stored tensors in the order of their data, after checking where these are in the file."""
+    ordered = sorted(tensors, key=lambda tensor: tensor.begin)
+    for tensor, after in zip_longest(ordered, ordered[1:]):
+        name, size = _type_of(tensor, source)
+        limit = max(tensor.begin, source.size if after is None else after.begin)
+        end = limit if size is None else tensor.begin + size
+        if after is not None and end > after.begin:
+            raise QuantError(
+                f"In {named(source.name)}, the tensors {named(tensor.name)} and {named(after.name)} overlap; convert the "
+                "model again."
+            )
+        yield StoredTensor(tensor.name, name, tensor.shape, source, tensor.begin, end - tensor.begin)
+
+
+def _type_of(tensor: GgufTensor, source: ByteSource) -> tuple[str, int | None]:
+    """Return the name of a tensor's type, and the tensor's bytes; None if the type is unknown."""
+    count = prod(tensor.shape)
     if tensor.type_id in PLAIN_TYPES:
-        return prod(tensor.shape) * PLAIN_TYPES[tensor.type_id][1]
+        name, size = PLAIN_TYPES[tensor.type_id]
+        return name, count * size
     kind = TYPE_IDS.get(tensor.type_id)
     if kind is None:
-        return None
-    row = tensor.shape[-1] if tensor.shape else 1
-    if row % kind.elements:
+        return UNREADABLE_TYPES.get(tensor.type_id, f"ggml type {tensor.type_id}"), None
+    if (tensor.shape[-1] if tensor.shape else 1) % kind.elements:
         raise QuantError(
             f"In {named(source.name)}, the tensor {named(tensor.name)} has the shape {shape_text(tensor.shape)}; rows of "
             f"{kind.name} are multiples of {kind.elements} elements, so convert the model again."
         )
-    return prod(tensor.shape) // kind.elements * kind.num_bytes
-
-
-def _type_name(tensor: GgufTensor) -> str:
-    if tensor.type_id in PLAIN_TYPES:
-        return PLAIN_TYPES[tensor.type_id][0]
-    kind = TYPE_IDS.get(tensor.type_id)
-    return kind.name if kind else UNREADABLE_TYPES.get(tensor.type_id, f"ggml type {tensor.type_id}")
+    return kind.name, count // kind.elements * kind.num_bytes
 
 
 def open_imatrix(source: ByteSource) -> Container:

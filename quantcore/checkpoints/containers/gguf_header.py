@@ -7,7 +7,8 @@ Format: ggml-org/ggml d99724f2, include/gguf.h, src/gguf.cpp. All numbers are li
 """
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -127,30 +128,19 @@ class LongArray:
 class GgufTensor:
     """What the header says about a tensor.
 
-    ``shape``: row-major, the reverse of the file's; ``offset``: of its data, from the first byte of all data.
+    ``shape``: row-major, the reverse of the file's; ``begin``: the first byte of its data in the file.
     """
 
     name: str
     shape: tuple[int, ...]
     type_id: int
-    offset: int
+    begin: int
 
 
-@dataclass(frozen=True)
-class GgufHeader:
-    """Metadata by key (numbers, texts, lists of them, or `LongArray`), and the tensors in the file's order.
-
-    ``data``: where the tensors' data begin in the file, a multiple of ``alignment``.
-    """
-
-    metadata: dict[str, Any]
-    tensors: tuple[GgufTensor, ...]
-    data: int
-    alignment: int
-
-
-def read_gguf_header(source: ByteSource) -> GgufHeader:
+def read_gguf_header(source: ByteSource) -> tuple[dict[str, Any], list[GgufTensor]]:
     """Read the header of a GGUF file, and no other byte of it.
+
+    Returns metadata by key (numbers, texts, lists of them, or `LongArray`), and the tensors in the file's order.
 
     Raises:
         QuantError: it is not a GGUF file of version 3, or its header is damaged.
@@ -174,9 +164,7 @@ def read_gguf_header(source: ByteSource) -> GgufHeader:
                 "convert the model again."
             )
         tensors[tensor.name] = tensor
-    alignment = _alignment(metadata, source.name)
-    data = -(-cursor.position // alignment) * alignment
-    return GgufHeader(metadata, tuple(tensors.values()), data, alignment)
+    return metadata, list(_placed(tensors.values(), metadata, cursor))
 
 
 def _read_counts(cursor: Cursor) -> tuple[int, int]:
@@ -241,11 +229,22 @@ def _read_tensor(cursor: Cursor) -> GgufTensor:
     return GgufTensor(name, shape, type_id, offset)
 
 
-def _alignment(metadata: dict[str, Any], name: str) -> int:
+def _placed(
+    tensors: Iterable[GgufTensor], metadata: Mapping[str, Any], cursor: Cursor
+) -> Iterator[GgufTensor]:
+    """Yield the tensors, whose offsets count from the first multiple of the alignment after the header."""
+    name = named(cursor.source.name)
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1) or alignment >= 2**32:
         raise QuantError(
-            f"{named(name)} has the general.alignment {short(str(alignment))}, which is not a power of two; "
+            f"{name} has the general.alignment {short(str(alignment))}, which is not a power of two; "
             "convert the model again."
         )
-    return alignment
+    data = -(-cursor.position // alignment) * alignment
+    for tensor in tensors:
+        if tensor.begin % alignment:
+            raise QuantError(
+                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is not a multiple "
+                f"of the alignment {alignment}; convert the model again."
+            )
+        yield replace(tensor, begin=data + tensor.begin)

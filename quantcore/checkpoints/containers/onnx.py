@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quantcore.checkpoints.containers.protobuf import Message, Span, signed
+from quantcore.checkpoints.containers.protobuf import Message, Wire
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
@@ -55,34 +55,15 @@ TYPES = {
 class Initializer:
     """A TensorProto: of an initializer, or the value of a Constant node, which bears the name of its output."""
 
-    def __init__(self, message: Message, span: Span, name: str = "") -> None:
-        self._message = message
-        self.shape: list[int] = []
-        self.type, self.name = 0, name
-        self.raw: Span | None = None
-        self.numbers: list[tuple[int, int | Span]] = []
-        self.external: dict[str, str] = {}
-        for number, value in message.fields(span):
-            if number == 1:
-                self.shape += [
-                    signed(n) for n in (message.varints(value) if isinstance(value, tuple) else [value])
-                ]
-                if len(self.shape) > MAX_RANK:
-                    raise QuantError(
-                        f"{named(message.source.name)} has a tensor of more than {MAX_RANK} axes."
-                    )
-            elif number == 2 and isinstance(value, int):
-                self.type = value
-            elif number == 8 and isinstance(value, tuple) and not name:
-                self.name = message.text(value)
-            elif number == 9 and isinstance(value, tuple):
-                self.raw = value
-            elif number in _DATA:
-                self.numbers.append((number, value))
-            elif number == 13 and isinstance(value, tuple):
-                pair = dict(message.fields(value))
-                if isinstance(pair.get(1), tuple) and isinstance(pair.get(2), tuple):
-                    self.external[message.text(pair[1])] = message.text(pair[2])  # type: ignore[arg-type]
+    def __init__(self, message: Message, name: str = "") -> None:
+        self._wire = message.wire
+        self.shape, self.type, self.name = message.integers(1), message.integer(2), name or message.text(8)
+        if len(self.shape) > MAX_RANK:
+            raise QuantError(f"{named(self._wire.source.name)} has a tensor of more than {MAX_RANK} axes.")
+        self.raw = message.spans(9)[-1:]
+        self.numbers = [(number, value) for number in _DATA for value in message.values[number]]
+        pairs = (pair for pair in message.messages(13) if pair.spans(1) and pair.spans(2))
+        self.external = {pair.text(1): pair.text(2) for pair in pairs}
 
     def stored(self, folder: Folder) -> tuple[StoredTensor, OnnxType, tuple[int, ...]]:
         """Return where its bytes lie, its type and its shape.
@@ -111,26 +92,20 @@ class Initializer:
 
     def _bytes(self, folder: Folder, kind: OnnxType, size: int) -> tuple[ByteSource, int, int]:
         """Return the source of its bytes, their offset and number."""
-        source = self._message.source
+        source = self._wire.source
         if self.external:
             other = folder.open(self.external.get("location", ""))
-            offset, length = (
-                self._integer(key, default) for key, default in (("offset", 0), ("length", size))
-            )
-            return other, offset, length
+            return other, self._integer("offset", 0), self._integer("length", size)
         if self.raw or not self.numbers:
-            start, stop = self.raw or (0, 0)
+            start, stop = self.raw[0] if self.raw else (0, 0)
             return source, start, stop - start
         room = sum(v[1] - v[0] if isinstance(v, tuple) else 10 for _, v in self.numbers)
         if size > 8 * room:  # each number takes at least one byte of the file
             raise QuantError(
                 f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
             )
-        return (
-            DerivedSource(f"{source.name}, {self.name} as bytes", size, lambda: self._converted(kind, size)),
-            0,
-            size,
-        )
+        made = DerivedSource(f"{source.name}, {self.name} as bytes", size, lambda: self._converted(kind, size))
+        return made, 0, size
 
     def _integer(self, key: str, default: int) -> int:
         text = self.external.get(key, str(default))
@@ -148,10 +123,10 @@ class Initializer:
                 found.append(value)
             elif _DATA[number]:
                 dtype = np.dtype(_DATA[number])
-                data = self._message.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
+                data = self._wire.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
                 found += np.frombuffer(data, dtype).tolist()
             else:
-                found += self._message.varints(value)
+                found += self._wire.varints(value)
         width = max(1, kind.bits // 8)
         if kind.dtype in ("F32", "F64"):
             array = np.array(found, f"<f{width}")
@@ -204,38 +179,30 @@ def open_onnx(folder: Folder, name: str) -> Container:
     Raises:
         QuantError: it is not a model, or a tensor lies outside the folder or its file.
     """
-    message = Message(folder.open(name))
-    model = _Model(message, folder)
-    for number, value in message.fields():
-        if number == 7 and isinstance(value, tuple):
-            model.add(value)
-        elif number == 8 and isinstance(value, tuple):
-            model.add_opset(value)
+    message = Message(Wire(folder.open(name)))
+    model = _Model(folder, message.wire.source.name)
+    for graph in message.messages(7):
+        model.add(graph)
     if not model.tensors:
         raise QuantError(f"{named(name)} stores no tensors; give a model with weights.")
-    return Container(model.tensors, structure=OnnxGraph(model.types, tuple(model.nodes), model.opsets))
+    domains = ((opset.text(1), opset.integer(2)) for opset in message.messages(8))
+    opsets = {DOMAINS.get(domain, domain): version for domain, version in domains}
+    return Container(model.tensors, structure=OnnxGraph(model.types, tuple(model.nodes), opsets))
 
 
 class _Model:
     """The stored tensors and nodes of a model, collected graph by graph."""
 
-    def __init__(self, message: Message, folder: Folder) -> None:
-        self._message, self._folder = message, folder
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder, self._name = folder, name
         self.tensors: dict[str, StoredTensor] = {}
         self.types: dict[str, tuple[OnnxType, tuple[int, ...]]] = {}
         self.nodes: list[Node] = []
-        self.opsets: dict[str, int] = {}
         self._taken: dict[str, int] = {}  # name -> how often it was asked for
 
-    def add_opset(self, span: Span) -> None:
-        """Read an OperatorSetIdProto."""
-        fields = dict(self._message.fields(span))
-        domain, version = fields.get(1), fields.get(2, 0)
-        text = self._message.text(domain) if isinstance(domain, tuple) else ""
-        if isinstance(version, int):
-            self.opsets[DOMAINS.get(text, text)] = version
-
-    def add(self, span: Span, path: str = "", outer: Mapping[str, str] | None = None, depth: int = 0) -> None:
+    def add(
+        self, graph: Message, path: str = "", outer: Mapping[str, str] | None = None, depth: int = 0
+    ) -> None:
         """Read a GraphProto.
 
         Args:
@@ -246,21 +213,16 @@ class _Model:
             QuantError: two stored tensors of one graph have the same name, or too many graphs lie within one another.
         """
         if depth > MOST_NESTED:
-            raise QuantError(f"{named(self._message.source.name)} nests more than {MOST_NESTED} graphs; give a smaller model.")
-        nodes, own = [], dict(outer or {})
-        stored: set[str] = set()
-        for number, value in self._message.fields(span):
-            if number == 5 and isinstance(value, tuple):
-                found = Initializer(self._message, value)
-                if found.name in stored:
-                    raise QuantError(
-                        f"{named(self._message.source.name)} has two initializers named {short(found.name, 80)}; rename one."
-                    )
-                stored.add(found.name)
-                self._store(found, path, own)
-            elif number == 1 and isinstance(value, tuple):
-                nodes.append(value)  # they may stand before the initializers that they use
-        for node in nodes:
+            raise QuantError(f"{named(self._name)} nests more than {MOST_NESTED} graphs; give a smaller model.")
+        own, stored = dict(outer or {}), set[str]()
+        for found in map(Initializer, graph.messages(5)):
+            if found.name in stored:
+                raise QuantError(
+                    f"{named(self._name)} has two initializers named {short(found.name, 80)}; rename one."
+                )
+            stored.add(found.name)
+            self._store(found, path, own)
+        for node in graph.messages(1):  # they may stand before the initializers that they use
             self._add_node(node, path, own, depth)
 
     def _unique(self, name: str, path: str, own: dict[str, str]) -> str:
@@ -278,54 +240,32 @@ class _Model:
         name = self._unique(found.name, path, own)
         self.tensors[name], self.types[name] = replace(piece, name=name), (kind, shape)
 
-    def _add_node(self, span: Span, path: str, own: dict[str, str], depth: int) -> None:
-        inputs: list[str] = []
-        outputs: list[str] = []
-        texts, numbers = {3: "", 4: "", 7: ""}, dict[str, float]()
-        graphs, constants = list[tuple[str, Span]](), list[Span]()
-        for number, value in self._message.fields(span):
-            if not isinstance(value, tuple):
-                continue
-            if number == 5:
-                self._read_attribute(value, numbers, graphs, constants)
-            elif number in (1, 2):
-                (inputs if number == 1 else outputs).append(self._message.text(value))
-            elif number in texts:
-                texts[number] = self._message.text(value)
-        name, op, domain = texts[3], texts[4], DOMAINS.get(texts[7], texts[7])
+    def _add_node(self, node: Message, path: str, own: dict[str, str], depth: int) -> None:
+        outputs, op, domain = node.texts(2), node.text(4), node.text(7)
+        numbers, graphs, constants = dict[str, float](), list[tuple[str, Message]](), list[Message]()
+        for attribute in node.messages(5):
+            name = attribute.text(1)
+            if attribute.values[3]:
+                numbers[name] = attribute.integers(3)[-1]
+            for start, stop in attribute.spans(2)[-1:]:
+                if stop - start == 4:
+                    (numbers[name],) = struct.unpack("<f", node.wire.source.read(start, 4))
+            graphs += [(name, graph) for graph in attribute.messages(6)][-1:]
+            constants += attribute.messages(5) if name == "value" else ()
         if op == "Constant" and constants and outputs:
-            found = Initializer(self._message, constants[-1], outputs[0])
+            found = Initializer(constants[-1], outputs[0])
             if found.type in NO_WEIGHTS:
                 self._unique(outputs[0], path, own)
             else:
                 self._store(found, path, own)
             return
+        title = node.text(3)
         for branch, graph in graphs:
-            self.add(graph, f"{path}{name or op}.{branch}/", own, depth + 1)
+            self.add(graph, f"{path}{title or op}.{branch}/", own, depth + 1)
         # what no graph around it defines is an input of the model, or of the subgraph
-        given = tuple(own.get(name, f"{path}{name}" if name else "") for name in inputs)
+        given = tuple(own.get(name, f"{path}{name}" if name else "") for name in node.texts(1))
         made = tuple(self._unique(name, path, own) if name else "" for name in outputs)
-        self.nodes.append(Node(op, domain, name, given, made, numbers))
-
-    def _read_attribute(
-        self, span: Span, numbers: dict[str, float], graphs: list[tuple[str, Span]], constants: list[Span]
-    ) -> None:
-        """Add what an attribute holds: a number or a subgraph by its name, or the tensor of a Constant."""
-        name, found = "", dict[int, int | Span]()
-        for number, value in self._message.fields(span):
-            if number == 1 and isinstance(value, tuple):
-                name = self._message.text(value)
-            elif number in (2, 3, 5, 6):
-                found[number] = value
-        for number, value in found.items():
-            if number == 3 and isinstance(value, int):
-                numbers[name] = signed(value)
-            elif number == 2 and isinstance(value, tuple) and value[1] - value[0] == 4:
-                (numbers[name],) = struct.unpack("<f", self._message.source.read(value[0], 4))
-            elif number == 5 and isinstance(value, tuple) and name == "value":
-                constants.append(value)
-            elif number == 6 and isinstance(value, tuple):
-                graphs.append((name, value))
+        self.nodes.append(Node(op, DOMAINS.get(domain, domain), title, given, made, numbers))
 
 
 def producers(nodes: tuple[Node, ...]) -> dict[str, Node]:

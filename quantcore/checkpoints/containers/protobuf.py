@@ -3,6 +3,7 @@
 Lengths are followed, so that a tensor's bytes are skipped, not read. Source: protobuf.dev, "Encoding".
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from quantcore.checkpoints.files.sources import ByteSource
@@ -14,21 +15,21 @@ _WINDOW = 4096
 Span = tuple[int, int]
 
 
-class Message:
-    """Reads the fields of messages in a file."""
+class Wire:
+    """Reads numbers and fields of messages in a file."""
 
     def __init__(self, source: ByteSource) -> None:
         self.source = source
         self._start, self._data = 0, b""
         self._steps = 0
 
-    def fields(self, span: Span | None = None) -> Iterator[tuple[int, int | Span]]:
+    def fields(self, span: Span) -> Iterator[tuple[int, int | Span]]:
         """Yield (number, value) of each field: an integer, or the (start, stop) of its bytes.
 
         Raises:
             QuantError: a length leads beyond the message, or the bytes are not a message.
         """
-        at, stop = span or (0, self.source.size)
+        at, stop = span
         while at < stop:
             self._steps += 1
             key, at = self._varint(at, stop)
@@ -87,6 +88,38 @@ class Message:
         )
 
 
-def signed(value: int) -> int:
-    """Return a varint as the int64 that it stands for."""
-    return value - 2**64 if value >= 2**63 else value
+class Message:
+    """A message, or the whole file as one: its fields by number."""
+
+    def __init__(self, wire: Wire, span: Span | None = None) -> None:
+        self.wire = wire
+        self.values: dict[int, list[int | Span]] = defaultdict(list)
+        for number, value in wire.fields(span or (0, wire.source.size)):
+            self.values[number].append(value)
+
+    def integers(self, number: int) -> list[int]:
+        """Return the integers of a field that is repeated, packed or not, as int64."""
+        found: list[int] = []
+        for value in self.values[number]:
+            found += self.wire.varints(value) if isinstance(value, tuple) else (value,)
+        return [n - 2**64 if n >= 2**63 else n for n in found]
+
+    def spans(self, number: int) -> list[Span]:
+        """Return where the bytes of a field lie, each time that it occurs."""
+        return [value for value in self.values[number] if isinstance(value, tuple)]
+
+    def messages(self, number: int) -> Iterator["Message"]:
+        """Yield the messages in a field."""
+        return (Message(self.wire, span) for span in self.spans(number))
+
+    def texts(self, number: int) -> list[str]:
+        """Return the texts of a field."""
+        return [self.wire.text(span) for span in self.spans(number)]
+
+    def integer(self, number: int) -> int:
+        """Return the integer of a field, 0 if it is left out."""
+        return next((n for n in reversed(self.values[number]) if isinstance(n, int)), 0)
+
+    def text(self, number: int) -> str:
+        """Return the text of a field, "" if it is left out."""
+        return self.wire.text(self.spans(number)[-1]) if self.spans(number) else ""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.files.sources import ByteSource, MemorySource
+from quantcore.checkpoints.files.sources import ByteSource, DerivedSource, MemorySource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import SAFETENSORS_BITS
@@ -125,6 +125,34 @@ class StoredTensor:
         return self.source.name
 
 
+Pieces = Mapping[str, StoredTensor]  # by the names that a format gives them
+
+
+def strided(
+    whole: StoredTensor, strides: tuple[int, ...], number: np.dtype[Any], reach: int | None = None
+) -> StoredTensor:
+    """Return a tensor whose numbers lie at other strides, or in another byte order; they are rearranged when first read.
+
+    Args:
+        whole: the tensor as if it were row-major.
+        strides: of its axes, in numbers; ``number``: the dtype of one in the file.
+        reach: how many numbers lie between the first and the last of the tensor, both included, if not all of them.
+    """
+    rows = [math.prod(whole.shape[i + 1 :]) for i in range(len(whole.shape))]
+    in_order = all(n == 1 or own == row for n, own, row in zip(whole.shape, strides, rows, strict=True))
+    if whole.num_bytes == 0 or (in_order and number.str[0] != ">"):
+        return whole
+
+    def rearranged() -> memoryview:
+        length = math.prod(whole.shape) if reach is None else reach
+        data = np.frombuffer(whole.source.read(whole.offset, length * number.itemsize), number)
+        view = np.lib.stride_tricks.as_strided(data, whole.shape, [s * number.itemsize for s in strides])
+        return np.ascontiguousarray(view, number.newbyteorder("<")).reshape(-1).view(np.uint8).data
+
+    name = f"{whole.source.name}, {whole.name} rearranged"
+    return replace(whole, source=DerivedSource(name, whole.num_bytes, rearranged), offset=0)
+
+
 def _check(cut: slice, n: int) -> None:
     if not 0 <= cut.start <= cut.stop <= n:
         raise QuantError(f"There are no elements {cut.start} to {cut.stop} on an axis of length {n}.")
@@ -138,7 +166,7 @@ class _Copy(MemorySource):
         self._start = offset
 
     def read(self, offset: int, size: int) -> memoryview:
-        """As `ByteSource.read`."""
+        """Read as `ByteSource.read` does."""
         return super().read(offset - self._start, size)
 
 

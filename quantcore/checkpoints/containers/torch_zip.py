@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.containers.stored import Container, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Container, StoredTensor, strided
 from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, Archive
-from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
+from quantcore.checkpoints.files.sources import ByteSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.tensors import CONVERT_TORCH, SAFETENSORS_BITS
@@ -29,12 +29,7 @@ _STORAGES = {
     "LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8",
     "BoolStorage": "BOOL", "UntypedStorage": "U8",
 }  # fmt: skip
-_DTYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
-    "int16": "I16", "int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64", "bool": "BOOL",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ",
-    "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e8m0fnu": "F8_E8M0",
-}  # fmt: skip
+_DTYPES = {str(dtype).removeprefix("torch."): name for name, dtype in TORCH_DTYPES.items()}
 _MARK = object()
 _CONSTANTS: dict[str, Callable[[], Any]] = {
     "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "NONE": lambda: None, "NEWTRUE": lambda: True,
@@ -49,7 +44,7 @@ MAX_VISITS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Name:
+class Global:
     """A global of a module."""
 
     module: str
@@ -57,7 +52,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Storage:
+class TypedStorage:
     """Bytes in the zip file, by their key."""
 
     key: str
@@ -65,10 +60,10 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StridedTensor:
     """A view of a storage; offset and strides in elements."""
 
-    storage: Storage
+    storage: TypedStorage
     dtype: str
     offset: int
     shape: tuple[int, ...]
@@ -76,7 +71,7 @@ class Tensor:
 
 
 def read_pickle(data: bytes, name: str) -> Any:
-    """Return what the pickle describes: dicts, lists, tuples, numbers and texts, with `Tensor` records in them.
+    """Return what the pickle describes: dicts, lists, tuples, numbers, texts and `StridedTensor` records.
 
     Raises:
         QuantError: it holds anything but tensors in containers.
@@ -116,7 +111,7 @@ class _Machine:
         elif opcode == "MARK":
             self.stack.append(_MARK)
         elif opcode == "GLOBAL":
-            self.stack.append(Name(*argument.split(" ", 1)))
+            self.stack.append(Global(*argument.split(" ", 1)))
         elif opcode in _HANDLERS:
             _HANDLERS[opcode](self)
         elif opcode not in ("PROTO", "FRAME"):
@@ -147,16 +142,16 @@ class _Machine:
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def persistent(self) -> None:
-        """A storage: ("storage", class, key, location, number of elements)."""
+        """Push a storage: ("storage", class, key, location, number of elements)."""
         kind, storage, key, _, _ = self.stack.pop()
-        if kind != "storage" or not isinstance(storage, Name) or storage.name not in _STORAGES:
+        if kind != "storage" or not isinstance(storage, Global) or storage.name not in _STORAGES:
             self.refuse(f"the storage {short(str(storage))}")
-        self.stack.append(Storage(str(key), _STORAGES[storage.name]))
+        self.stack.append(TypedStorage(str(key), _STORAGES[storage.name]))
 
     def call(self) -> None:
         """Turn a call into a record."""
         arguments, function = self.stack.pop(), self.stack.pop()
-        called = f"{function.module}.{function.name}" if isinstance(function, Name) else "?"
+        called = f"{function.module}.{function.name}" if isinstance(function, Global) else "?"
         if called == "collections.OrderedDict" and not arguments:
             self.stack.append({})
         elif called in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3"):
@@ -173,17 +168,17 @@ class _Machine:
             self.refuse("attributes of an object")
 
 
-def _tensor(arguments: tuple[Any, ...], typed: bool) -> Tensor:
+def _tensor(arguments: tuple[Any, ...], typed: bool) -> StridedTensor:
     storage, offset, shape, stride = arguments[:4]
     dtype = _DTYPES[arguments[6].name] if typed else storage.dtype
     numbers = (offset, *shape, *stride)
     if (
-        not isinstance(storage, Storage)
+        not isinstance(storage, TypedStorage)
         or len(shape) != len(stride)
         or any(type(n) is not int for n in numbers)
     ):
         raise ValueError("not a tensor")
-    return Tensor(storage, dtype, offset, tuple(shape), tuple(stride))
+    return StridedTensor(storage, dtype, offset, tuple(shape), tuple(stride))
 
 
 _HANDLERS: dict[str, Callable[[_Machine], Any]] = {
@@ -196,7 +191,7 @@ _HANDLERS: dict[str, Callable[[_Machine], Any]] = {
     "APPEND": lambda m: m.stack[-2].append(m.stack.pop()),
     "APPENDS": lambda m: (items := m.marked(), m.stack[-1].extend(items)),
     "BINPERSID": _Machine.persistent,
-    "STACK_GLOBAL": lambda m: m.stack.append(Name(m.stack.pop(-2), m.stack.pop())),
+    "STACK_GLOBAL": lambda m: m.stack.append(Global(m.stack.pop(-2), m.stack.pop())),
     "REDUCE": _Machine.call,
     "BUILD": _Machine.build,
 }
@@ -229,7 +224,7 @@ def open_torch(source: ByteSource) -> Container:
     return Container({name: _stored(name, tensor, archive, root) for name, tensor in tensors.items()})
 
 
-def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
+def _tensors(content: Any) -> Iterator[tuple[str, StridedTensor]]:
     """Yield the tensors in nested dicts and lists, with names joined by dots.
 
     Raises:
@@ -243,14 +238,14 @@ def _tensors(content: Any) -> Iterator[tuple[str, Tensor]]:
             raise QuantError(
                 f"The pickle nests more than {MAX_VISITS:,} objects; save the tensors as .safetensors."
             )
-        if isinstance(value, Tensor):
+        if isinstance(value, StridedTensor):
             yield name or "tensor", value
         elif isinstance(value, dict | list | tuple):
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             todo += [(f"{name}.{key}" if name else str(key), inner) for key, inner in pairs][::-1]
 
 
-def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTensor:
+def _stored(name: str, tensor: StridedTensor, archive: Archive, root: str) -> StoredTensor:
     member = f"{root}data/{tensor.storage.key}"
     if member not in archive.members:
         raise QuantError(f"The bytes of {named(name)} are missing; download the file again.")
@@ -262,35 +257,12 @@ def _stored(name: str, tensor: Tensor, archive: Archive, root: str) -> StoredTen
         raise QuantError(
             f"{named(name)} has shape {tensor.shape}, which does not fit the {room:,} bytes of its storage; the file is damaged."
         )
-    source, offset = archive.bytes_of(member)
-    if count == 0 or _is_row_major(tensor):
-        return StoredTensor(
-            name, tensor.dtype, tensor.shape, source, offset + tensor.offset * size, count * size
-        )
     if count * size > max(room, MAX_UNPACKED):
         raise QuantError(
             f"{named(name)} takes {megabytes(count * size)} from {room:,} bytes; save it as a contiguous tensor."
         )
-    other = DerivedSource(
-        f"{source.name}, {name} rearranged",
-        count * size,
-        lambda: _rearranged(tensor, source, offset, size, reach),
+    source, offset = archive.bytes_of(member)
+    whole = StoredTensor(
+        name, tensor.dtype, tensor.shape, source, offset + tensor.offset * size, count * size
     )
-    return StoredTensor(name, tensor.dtype, tensor.shape, other, 0, count * size)
-
-
-def _is_row_major(tensor: Tensor) -> bool:
-    expected = 1
-    for n, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
-        if n != 1 and stride != expected:
-            return False
-        expected *= n
-    return True
-
-
-def _rearranged(tensor: Tensor, source: ByteSource, offset: int, size: int, reach: int) -> memoryview:
-    """Return the elements of a view in row-major order."""
-    start = tensor.offset * size
-    data = np.frombuffer(source.read(offset + start, reach * size - start), f"<u{size}")
-    view = np.lib.stride_tricks.as_strided(data, tensor.shape, [s * size for s in tensor.stride])
-    return np.ascontiguousarray(view).reshape(-1).view(np.uint8).data
+    return strided(whole, tensor.stride, np.dtype(f"<u{size}"), reach - tensor.offset)

@@ -4,14 +4,14 @@ Every claimed size is checked against a limit first. Of arrays, only headers are
 """
 
 import io
+import math
 import struct
 import zipfile
 import zlib
-from typing import Any
 
 import numpy as np
 
-from quantcore.checkpoints.containers.stored import Container, StoredTensor
+from quantcore.checkpoints.containers.stored import Container, StoredTensor, strided
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
@@ -58,9 +58,8 @@ class Archive:
             raise QuantError(
                 f"{named(source.name)} has {len(infos):,} members; at most {MAX_MEMBERS:,} are read."
             )
-        files = [
-            info for info in infos if not info.filename.endswith("/")
-        ]  # is_dir() fails for an empty name
+        # is_dir() fails for an empty name
+        files = [info for info in infos if not info.filename.endswith("/")]
         self.members = {info.filename: info for info in files}
         if len(self.members) < len(files):
             raise QuantError(f"{named(source.name)} has two members with the same name; save it again.")
@@ -73,15 +72,14 @@ class Archive:
         """
         info = self._checked(member)
         if info.compress_type == zipfile.ZIP_STORED:
-            offset = self.offset(member)
-            return bytes(self.source.read(offset, min(size, info.file_size)))
+            return bytes(self.source.read(self.offset(member), min(size, info.file_size)))
         try:
             with self._zip.open(info) as file:
                 return file.read(size)
         except QuantError:  # also a ValueError
             raise
         except _BROKEN:
-            raise QuantError(self._damaged(member)) from None
+            raise self._damaged(member) from None
 
     def bytes_of(self, member: str) -> tuple[ByteSource, int]:
         """Return where the bytes of a member lie: the file itself if they are stored as they are.
@@ -94,8 +92,8 @@ class Archive:
             return self.source, self.offset(member)
         if info.file_size > MAX_UNPACKED:
             raise QuantError(
-                f"{short(member, 80)} in {short(self.source.name, 80)} takes {megabytes(info.file_size)} once unpacked; "
-                f"the limit is {megabytes(MAX_UNPACKED)}. Save it without compression."
+                f"{self._named(member)} takes {megabytes(info.file_size)} once unpacked; the limit is "
+                f"{megabytes(MAX_UNPACKED)}. Save it without compression."
             )
         name = f"{self.source.name}, {member} unpacked"
         return DerivedSource(name, info.file_size, lambda: self._unpacked(member)), 0
@@ -104,7 +102,7 @@ class Archive:
         info = self.members[member]
         data = bytearray(self.start(member, info.file_size))
         if len(data) != info.file_size:
-            raise QuantError(self._damaged(member))
+            raise self._damaged(member)
         return memoryview(data)
 
     def offset(self, member: str) -> int:
@@ -112,30 +110,29 @@ class Archive:
         info = self.members[member]
         local = self.source.read(info.header_offset, 30)
         if bytes(local[:4]) != b"PK\x03\x04":
-            raise QuantError(self._damaged(member))
+            raise self._damaged(member)
         name, extra = struct.unpack("<HH", local[26:30])
         offset: int = info.header_offset + 30 + name + extra
         if offset + info.compress_size > self.source.size:
-            raise QuantError(self._damaged(member))
+            raise self._damaged(member)
         return offset
 
     def _checked(self, member: str) -> zipfile.ZipInfo:
         info = self.members[member]
         if info.flag_bits & 1:
-            raise QuantError(
-                f"{short(member, 80)} in {short(self.source.name, 80)} is encrypted; save it without encryption."
-            )
+            raise QuantError(f"{self._named(member)} is encrypted; save it without encryption.")
         # zipfile unpacks bz2 and lzma without a limit
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise QuantError(
-                f"{short(member, 80)} in {short(self.source.name, 80)} has an unusual compression; save it without compression."
-            )
+            raise QuantError(f"{self._named(member)} has an unusual compression; save it without compression.")
         if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
-            raise QuantError(self._damaged(member))
+            raise self._damaged(member)
         return info
 
-    def _damaged(self, member: str) -> str:
-        return f"{short(member, 80)} in {short(self.source.name, 80)} is damaged; save the file again."
+    def _named(self, member: str) -> str:
+        return f"{short(member, 80)} in {short(self.source.name, 80)}"
+
+    def _damaged(self, member: str) -> QuantError:
+        return QuantError(f"{self._named(member)} is damaged; save the file again.")
 
 
 class _File(io.RawIOBase):
@@ -218,21 +215,7 @@ def _stored(name: str, start: bytes, source: ByteSource, offset: int, size: int)
             f"The header of {short(name, 80)} claims the shape {shape} of {dtype}, but {size - begin:,} bytes follow; "
             "save the array again."
         )
-    length = size - begin
-    if dtype.str[0] == ">" or (fortran and len(shape) > 1):
-        other = DerivedSource(
-            f"{source.name}, {name} rearranged",
-            length,
-            lambda: _rearranged(source, offset + begin, shape, fortran, dtype),
-        )
-        return StoredTensor(name, _DTYPES[code], shape, other, 0, length)
-    return StoredTensor(name, _DTYPES[code], shape, source, offset + begin, length)
-
-
-def _rearranged(
-    source: ByteSource, offset: int, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
-) -> memoryview:
-    """Return the elements in C order and little-endian."""
-    data = np.frombuffer(source.read(offset, int(np.prod(shape)) * dtype.itemsize), dtype)
-    array = data.reshape(shape, order="F" if fortran else "C").astype(dtype.newbyteorder("<"), order="C")
-    return array.reshape(-1).view(np.uint8).data
+    whole = StoredTensor(name, _DTYPES[code], shape, source, offset + begin, size - begin)
+    axes = range(len(shape))
+    strides = tuple(math.prod(shape[:i] if fortran else shape[i + 1 :]) for i in axes)
+    return strided(whole, strides, dtype)

@@ -188,7 +188,7 @@ class RemoteFolder(Folder):
 
 
 def is_inside(name: str) -> bool:
-    """Whether a name is relative and stays inside its folder, on any system."""
+    """Tell whether a name is relative and stays inside its folder, on any system."""
     parts = re.split(r"[/\\]", name)
     bad = any(part in ("", ".", "..") for part in parts) or any(ord(c) < 32 for c in name)
     return not bad and ":" not in parts[0]

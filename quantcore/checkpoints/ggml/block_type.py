@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.ggml.fields import Bits, Bytes, Field
+from quantcore.checkpoints.ggml.fields import BitRange, Bytes, StructField
 from quantcore.checkpoints.ggml.levels import Fields, Levels
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, run
@@ -38,7 +38,7 @@ class BlockType:
     type_id: int
     elements: int
     num_bytes: int
-    fields: tuple[Field, ...]
+    fields: tuple[StructField, ...]
     sub_block: int
     levels: Levels
     scale_of: Expression
@@ -47,8 +47,8 @@ class BlockType:
     unit: float = 1.0
     source: str = "ggml-org/ggml d99724f2: src/ggml-common.h (block_*), src/ggml-quants.c (dequantize_row_*)"
 
-    def field(self, name: str) -> Field:
-        """The field of that name."""
+    def field(self, name: str) -> StructField:
+        """Return the field of that name."""
         return next(field for field in self.fields if field.name == name)
 
     def unpack(self, data: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
@@ -86,13 +86,13 @@ class BlockType:
         return max(self.elements // self.sub_block, self.zero_points)
 
     def scale(self, fields: Fields) -> Floats:
-        """The effective scale of each sub-block, [blocks, sub-blocks], float32."""
+        """Return the effective scale of each sub-block, [blocks, sub-blocks], float32."""
         with np.errstate(all="ignore"):
             found: Floats = _computed(self.scale_of, fields).numpy()
             return found / np.float32(self.unit)
 
     def min(self, fields: Fields) -> Floats | None:
-        """The effective min of each sub-block, [blocks, sub-blocks], float32; None for types without one."""
+        """Return the effective min of each sub-block, as `scale` the scale; None for types without one."""
         return None if self.min_of is None else _computed(self.min_of, fields).numpy()
 
     def dequantize(self, data: npt.ArrayLike, out: Floats | None = None) -> Floats:
@@ -127,8 +127,8 @@ class BlockType:
             mins = _computed(self.min_of, fields).unsqueeze(-1)
             (torch.sub if self.min_sign < 0 else torch.add)(boxes, mins, out=boxes)
 
-    def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[Bits, ...]:
-        """Where in the block the bits of one entry of a field are, the lowest first.
+    def locate(self, field: str, entry: int, bits: range | None = None) -> tuple[BitRange, ...]:
+        """Return where in the block the bits of one entry of a field are, the lowest first.
 
         Args:
             bits: only these consecutive positions of the number.
@@ -146,7 +146,7 @@ class BlockType:
         return given.reshape(-1, self.num_bytes)
 
     def _count(self, fields: Fields) -> int:
-        """How many blocks the fields describe, after checking each of them."""
+        """Return how many blocks the fields describe, after checking each of them."""
         if missing := [field.name for field in self.fields if field.name not in fields]:
             raise QuantError(
                 f"{self.name} blocks need the field {missing[0]!r}; pass all that unpack returns."
@@ -162,7 +162,7 @@ class BlockType:
             self._check_fits(field, given)
         return blocks
 
-    def _check_fits(self, field: Field, given: npt.NDArray[Any]) -> None:
+    def _check_fits(self, field: StructField, given: npt.NDArray[Any]) -> None:
         if field.kind == "f" or not given.size:
             return
         low = -(1 << field.bits - 1) if field.kind == "i" else -field.offset

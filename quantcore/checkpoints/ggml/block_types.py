@@ -6,74 +6,79 @@ IQ1_S and IQ1_M (shifted grids). TQ1_0 and TQ2_0 (three levels), MXFP4 and NVFP4
 """
 
 from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.ggml.fields import Axis, Field, Plane, crumbs, half, nibbles
-from quantcore.checkpoints.ggml.grids import STEPS, ShiftedGrid, SignedGrid
+from quantcore.checkpoints.ggml.fields import Axis, BitPlane, StructField, crumbs, half, nibbles
 from quantcore.checkpoints.ggml.levels import (
     CODED,
     E4M3,
     HALF_E8M0,
+    STEPS,
     D,
-    Digits,
+    LevelTable,
     Offset,
-    Table,
+    ShiftedGrid,
+    SignedGrid,
+    TernaryDigits,
     product,
     stepped,
 )
 from quantcore.expressions import Let, Name
 
 
-def _fifth_bits(byte: int) -> Plane:
-    """The fifth bits of 32 codes: a little-endian word of 32 bits, element 0 lowest."""
-    return Plane(byte, (Axis(4, 1), Axis(8, bits=1)), 1, at=4)
+def _fifth_bits(byte: int) -> BitPlane:
+    """Return the fifth bits of 32 codes: a little-endian word of 32 bits, element 0 lowest."""
+    return BitPlane(byte, (Axis(4, 1), Axis(8, bits=1)), 1, at=4)
 
 
 Q4_0 = BlockType(
     "Q4_0", 2, 32, 18,
-    (half("d", 0), Field("codes", 32, (nibbles(2, 16),))),
+    (half("d", 0), StructField("codes", 32, (nibbles(2, 16),))),
     32, Offset(8), D,
 )  # fmt: skip
 Q4_1 = BlockType(
     "Q4_1", 3, 32, 20,
-    (half("d", 0), half("m", 2), Field("codes", 32, (nibbles(4, 16),))),
+    (half("d", 0), half("m", 2), StructField("codes", 32, (nibbles(4, 16),))),
     32, Offset(), D, Name("m"), min_sign=1,
 )  # fmt: skip
 Q5_0 = BlockType(
     "Q5_0", 6, 32, 22,
-    (half("d", 0), Field("codes", 32, (nibbles(6, 16), _fifth_bits(2)))),
+    (half("d", 0), StructField("codes", 32, (nibbles(6, 16), _fifth_bits(2)))),
     32, Offset(16), D,
 )  # fmt: skip
 Q5_1 = BlockType(
     "Q5_1", 7, 32, 24,
-    (half("d", 0), half("m", 2), Field("codes", 32, (nibbles(8, 16), _fifth_bits(4)))),
+    (half("d", 0), half("m", 2), StructField("codes", 32, (nibbles(8, 16), _fifth_bits(4)))),
     32, Offset(), D, Name("m"), min_sign=1,
 )  # fmt: skip
 Q8_0 = BlockType(
     "Q8_0", 8, 32, 34,
-    (half("d", 0), Field("codes", 32, (Plane(2, (Axis(32, 1),), 8),), "i")),
+    (half("d", 0), StructField("codes", 32, (BitPlane(2, (Axis(32, 1),), 8),), "i")),
     32, Offset(), D,
 )  # fmt: skip
 Q1_0 = BlockType(
     "Q1_0", 41, 128, 18,
-    (half("d", 0), Field("codes", 128, (Plane(2, (Axis(16, 1), Axis(8, bits=1)), 1),))),
-    128, Table((-1, 1)), D,
+    (half("d", 0), StructField("codes", 128, (BitPlane(2, (Axis(16, 1), Axis(8, bits=1)), 1),))),
+    128, LevelTable((-1, 1)), D,
 )  # fmt: skip
 Q2_0 = BlockType(
     "Q2_0", 42, 64, 18,
-    (half("d", 0), Field("codes", 64, (Plane(2, (Axis(16, 1), Axis(4, bits=2)), 2),))),
+    (half("d", 0), StructField("codes", 64, (BitPlane(2, (Axis(16, 1), Axis(4, bits=2)), 2),))),
     64, Offset(1), D,
 )  # fmt: skip
 
 
-def _six_bits(name: str, byte: int, shift: int) -> Field:
-    """The scale codes (or min codes) of Q4_K and Q5_K: eight numbers of 6 bits (ggml-quants.c, `get_scale_min_k4`).
+def _six_bits(name: str, byte: int, shift: int) -> StructField:
+    """Return the scale (or min) codes of Q4_K and Q5_K: eight of 6 bits (ggml-quants.c, `get_scale_min_k4`).
 
     The first four are stored whole in the bytes from ``byte`` on. Of the other four, four bits are in the bytes from 12
     on, starting at bit ``shift``, and two are in the upper bits of the bytes of the first four.
     """
     four = (Axis(4, 1),)
-    return Field(
+    return StructField(
         name, 8,
-        (Plane(byte, four, 6), Plane(12, four, 4, first=4, shift=shift), Plane(byte, four, 2, 4, first=4, shift=6)),
+        (
+            BitPlane(byte, four, 6), BitPlane(12, four, 4, first=4, shift=shift),
+            BitPlane(byte, four, 2, 4, first=4, shift=6),
+        ),
     )  # fmt: skip
 
 
@@ -88,9 +93,9 @@ _SIXTEEN = (Axis(16, 1),)
 Q2_K = BlockType(
     "Q2_K", 10, 256, 84,
     (
-        Field("scale_code", 16, (Plane(0, _SIXTEEN, 4),)),
-        Field("min_code", 16, (Plane(0, _SIXTEEN, 4, shift=4),)),
-        Field("codes", 256, (crumbs(16),)),
+        StructField("scale_code", 16, (BitPlane(0, _SIXTEEN, 4),)),
+        StructField("min_code", 16, (BitPlane(0, _SIXTEEN, 4, shift=4),)),
+        StructField("codes", 256, (crumbs(16),)),
         half("d", 80), half("dmin", 82),
     ),
     16, Offset(), SCALE, MIN,
@@ -98,10 +103,13 @@ Q2_K = BlockType(
 Q3_K = BlockType(
     "Q3_K", 11, 256, 110,
     (
-        Field("codes", 256, (crumbs(32), Plane(0, _HIGH_BITS, 1, at=2)), offset=4),
-        Field(
+        StructField("codes", 256, (crumbs(32), BitPlane(0, _HIGH_BITS, 1, at=2)), offset=4),
+        StructField(
             "scale_code", 16,
-            (Plane(96, (Axis(2, bits=4), Axis(8, 1)), 4), Plane(104, (Axis(4, bits=2), Axis(4, 1)), 2, at=4)),
+            (
+                BitPlane(96, (Axis(2, bits=4), Axis(8, 1)), 4),
+                BitPlane(104, (Axis(4, bits=2), Axis(4, 1)), 2, at=4),
+            ),
             offset=32,
         ),
         half("d", 108),
@@ -110,70 +118,71 @@ Q3_K = BlockType(
 )  # fmt: skip
 Q4_K = BlockType(
     "Q4_K", 12, 256, 144,
-    (half("d", 0), half("dmin", 2), *_SCALES, Field("codes", 256, (nibbles(16, 32, 4),))),
+    (half("d", 0), half("dmin", 2), *_SCALES, StructField("codes", 256, (nibbles(16, 32, 4),))),
     32, Offset(), SCALE, MIN,
 )  # fmt: skip
 Q5_K = BlockType(
     "Q5_K", 13, 256, 176,
     (
         half("d", 0), half("dmin", 2), *_SCALES,
-        Field("codes", 256, (nibbles(48, 32, 4), Plane(16, _HIGH_BITS, 1, at=4))),
+        StructField("codes", 256, (nibbles(48, 32, 4), BitPlane(16, _HIGH_BITS, 1, at=4))),
     ),
     32, Offset(), SCALE, MIN,
 )  # fmt: skip
 Q6_K = BlockType(
     "Q6_K", 14, 256, 210,
     (
-        Field("codes", 256, (nibbles(0, 64, 2), crumbs(128, at=4)), offset=32),
-        Field("scale_code", 16, (Plane(192, _SIXTEEN, 8),), "i"),
+        StructField("codes", 256, (nibbles(0, 64, 2), crumbs(128, at=4)), offset=32),
+        StructField("scale_code", 16, (BitPlane(192, _SIXTEEN, 8),), "i"),
         half("d", 208),
     ),
     16, Offset(), SCALE,
 )  # fmt: skip
 
 
-_IQ4 = Table((-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113))  # kvalues_iq4nl
+_IQ4 = LevelTable((-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113))  # kvalues_iq4nl
 
 
-def _bytes(byte: int, count: int, at: int = 0) -> Plane:
-    return Plane(byte, (Axis(count, 1),), 8, at)
+def _bytes(byte: int, count: int, at: int = 0) -> BitPlane:
+    return BitPlane(byte, (Axis(count, 1),), 8, at)
 
 
-def _nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> Plane:
-    """Two entries per byte, the first in the low nibble: ``bits`` bits of each nibble, from bit ``shift`` on."""
-    return Plane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)
+def _nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> BitPlane:
+    """Return two entries per byte, the first in the low nibble: ``bits`` bits of each, from ``shift`` on."""
+    return BitPlane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)
 
 
-def _sevens(byte: int, step: int) -> Field:
-    """Four numbers of 7 bits in each of eight 32-bit words, ``step`` bytes apart."""
-    return Field("sign_index", 32, (Plane(byte, (Axis(8, step), Axis(4, bits=7)), 7, word=4),))
+def _sevens(byte: int, step: int) -> StructField:
+    """Return four numbers of 7 bits in each of eight 32-bit words, ``step`` bytes apart."""
+    return StructField("sign_index", 32, (BitPlane(byte, (Axis(8, step), Axis(4, bits=7)), 7, word=4),))
 
 
-def _top_nibbles(byte: int, step: int) -> Field:
-    """The highest four bits of the same words."""
-    return Field("scale_code", 8, (Plane(byte, (Axis(8, step),), 4, shift=28, word=4),))
+def _top_nibbles(byte: int, step: int) -> StructField:
+    """Return the highest four bits of the same words."""
+    return StructField("scale_code", 8, (BitPlane(byte, (Axis(8, step),), 4, shift=28, word=4),))
 
 
 IQ4_NL = BlockType(
     "IQ4_NL", 20, 32, 18,
-    (half("d", 0), Field("codes", 32, (nibbles(2, 16),))),
+    (half("d", 0), StructField("codes", 32, (nibbles(2, 16),))),
     32, _IQ4, D,
 )  # fmt: skip
 IQ4_XS = BlockType(
     "IQ4_XS", 23, 256, 136,
     (
         half("d", 0),
-        Field(
-            "scale_code", 8, (_nibble_pairs(4, 8), Plane(2, (Axis(2, 1), Axis(4, bits=2)), 2, at=4)), offset=32
+        StructField(
+            "scale_code", 8, (_nibble_pairs(4, 8), BitPlane(2, (Axis(2, 1), Axis(4, bits=2)), 2, at=4)),
+            offset=32,
         ),
-        Field("codes", 256, (nibbles(8, 16, 8),)),
+        StructField("codes", 256, (nibbles(8, 16, 8),)),
     ),
     32, _IQ4, product("d", "scale_code", "s"),
 )  # fmt: skip
 IQ2_XXS = BlockType(
     "IQ2_XXS", 16, 256, 66,
     (
-        half("d", 0), Field("grid_index", 32, (Plane(2, (Axis(8, 8), Axis(4, 1)), 8),)),
+        half("d", 0), StructField("grid_index", 32, (BitPlane(2, (Axis(8, 8), Axis(4, 1)), 8),)),
         _sevens(6, 8), _top_nibbles(6, 8),
     ),
     32, SignedGrid("IQ2_XXS", "sign_index"), stepped(0.5, 1, 0.25),
@@ -182,9 +191,9 @@ IQ2_XS = BlockType(
     "IQ2_XS", 17, 256, 74,
     (
         half("d", 0),
-        Field("grid_index", 32, (Plane(2, (Axis(32, 2),), 9, word=2),)),
-        Field("sign_index", 32, (Plane(2, (Axis(32, 2),), 7, shift=9, word=2),)),
-        Field("scale_code", 16, (_nibble_pairs(66, 16),)),
+        StructField("grid_index", 32, (BitPlane(2, (Axis(32, 2),), 9, word=2),)),
+        StructField("sign_index", 32, (BitPlane(2, (Axis(32, 2),), 7, shift=9, word=2),)),
+        StructField("scale_code", 16, (_nibble_pairs(66, 16),)),
     ),
     16, SignedGrid("IQ2_XS", "sign_index"), stepped(0.5, 1, 0.25),
 )  # fmt: skip
@@ -192,24 +201,24 @@ IQ2_S = BlockType(
     "IQ2_S", 22, 256, 82,
     (
         half("d", 0),
-        Field("grid_index", 32, (_bytes(2, 32), Plane(66, (Axis(8, 1), Axis(4, bits=2)), 2, at=8))),
-        Field("signs", 32, (_bytes(34, 32),)),
-        Field("scale_code", 16, (_nibble_pairs(74, 16),)),
+        StructField("grid_index", 32, (_bytes(2, 32), BitPlane(66, (Axis(8, 1), Axis(4, bits=2)), 2, at=8))),
+        StructField("signs", 32, (_bytes(34, 32),)),
+        StructField("scale_code", 16, (_nibble_pairs(74, 16),)),
     ),
     16, SignedGrid("IQ2_S", "signs"), stepped(0.5, 1, 0.25),
 )  # fmt: skip
 IQ3_XXS = BlockType(
     "IQ3_XXS", 18, 256, 98,
-    (half("d", 0), Field("grid_index", 64, (_bytes(2, 64),)), _sevens(66, 4), _top_nibbles(66, 4)),
+    (half("d", 0), StructField("grid_index", 64, (_bytes(2, 64),)), _sevens(66, 4), _top_nibbles(66, 4)),
     32, SignedGrid("IQ3_XXS", "sign_index"), stepped(0.5, 1, 0.5),
 )  # fmt: skip
 IQ3_S = BlockType(
     "IQ3_S", 21, 256, 110,
     (
         half("d", 0),
-        Field("grid_index", 64, (_bytes(2, 64), Plane(66, (Axis(8, 1), Axis(8, bits=1)), 1, at=8))),
-        Field("signs", 32, (_bytes(74, 32),)),
-        Field("scale_code", 8, (_nibble_pairs(106, 8),)),
+        StructField("grid_index", 64, (_bytes(2, 64), BitPlane(66, (Axis(8, 1), Axis(8, bits=1)), 1, at=8))),
+        StructField("signs", 32, (_bytes(74, 32),)),
+        StructField("scale_code", 8, (_nibble_pairs(106, 8),)),
     ),
     32, SignedGrid("IQ3_S", "signs"), stepped(1, 2),
 )  # fmt: skip
@@ -217,9 +226,11 @@ IQ1_S = BlockType(
     "IQ1_S", 19, 256, 50,
     (
         half("d", 0),
-        Field("grid_index", 32, (_bytes(2, 32), Plane(34, (Axis(8, 2), Axis(4, bits=3)), 3, at=8, word=2))),
-        Field("scale_code", 8, (Plane(34, (Axis(8, 2),), 3, shift=12, word=2),)),
-        Field("shift_sign", 8, (Plane(34, (Axis(8, 2),), 1, shift=15, word=2),)),
+        StructField(
+            "grid_index", 32, (_bytes(2, 32), BitPlane(34, (Axis(8, 2), Axis(4, bits=3)), 3, at=8, word=2))
+        ),
+        StructField("scale_code", 8, (BitPlane(34, (Axis(8, 2),), 3, shift=12, word=2),)),
+        StructField("shift_sign", 8, (BitPlane(34, (Axis(8, 2),), 1, shift=15, word=2),)),
     ),
     32, ShiftedGrid("IQ1_S", 32), stepped(1, 2, 1 / STEPS), unit=1 / STEPS,
 )  # fmt: skip
@@ -227,36 +238,38 @@ IQ1_S = BlockType(
 IQ1_M = BlockType(
     "IQ1_M", 29, 256, 56,
     (
-        Field("grid_index", 32, (_bytes(0, 32), _nibble_pairs(32, 32, bits=3, at=8))),
-        Field("shift_sign", 32, (_nibble_pairs(32, 32, bits=1, shift=3),)),
-        Field("scale_code", 16, (Plane(48, (Axis(4, 2), Axis(4, bits=3)), 3, word=2),)),
-        Field("d", 1, tuple(Plane(49 + 2 * i, (Axis(1),), 4, at=4 * i, shift=4) for i in range(4)), "f"),
+        StructField("grid_index", 32, (_bytes(0, 32), _nibble_pairs(32, 32, bits=3, at=8))),
+        StructField("shift_sign", 32, (_nibble_pairs(32, 32, bits=1, shift=3),)),
+        StructField("scale_code", 16, (BitPlane(48, (Axis(4, 2), Axis(4, bits=3)), 3, word=2),)),
+        StructField(
+            "d", 1, tuple(BitPlane(49 + 2 * i, (Axis(1),), 4, at=4 * i, shift=4) for i in range(4)), "f"
+        ),
     ),
     16, ShiftedGrid("IQ1_S", 8), stepped(1, 2, 1 / STEPS), unit=1 / STEPS,
 )  # fmt: skip
 
 
-_FP4 = Table((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))  # E2M1, doubled: kvalues_mxfp4
+_FP4 = LevelTable((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12))  # E2M1, doubled: kvalues_mxfp4
 
 
 TQ1_0 = BlockType(
     "TQ1_0", 34, 256, 54,
-    (Field("digits", 52, (Plane(0, (Axis(52, 1),), 8),)), half("d", 52)),
-    256, Digits(), D,
+    (StructField("digits", 52, (_bytes(0, 52),)), half("d", 52)),
+    256, TernaryDigits(), D,
 )  # fmt: skip
 TQ2_0 = BlockType(
     "TQ2_0", 35, 256, 66,
-    (Field("codes", 256, (crumbs(0),)), half("d", 64)),
+    (StructField("codes", 256, (crumbs(0),)), half("d", 64)),
     256, Offset(1), D,
 )  # fmt: skip
 MXFP4 = BlockType(
     "MXFP4", 39, 32, 17,
-    (Field("scale_code", 1, (Plane(0, (Axis(1),), 8),)), Field("codes", 32, (nibbles(1, 16),))),
+    (StructField("scale_code", 1, (_bytes(0, 1),)), StructField("codes", 32, (nibbles(1, 16),))),
     32, _FP4, HALF_E8M0, unit=0.5,
 )  # fmt: skip
 NVFP4 = BlockType(
     "NVFP4", 40, 64, 36,
-    (Field("scale_code", 4, (Plane(0, (Axis(4, 1),), 8),)), Field("codes", 64, (nibbles(4, 8, 4),))),
+    (StructField("scale_code", 4, (_bytes(0, 4),)), StructField("codes", 64, (nibbles(4, 8, 4),))),
     16, _FP4, Let("s", E4M3(CODED)), unit=0.5,
 )  # fmt: skip
 

@@ -33,7 +33,7 @@ def ggml_bytes(result: Quantized) -> bytes:
 
 
 def _fields(result: Quantized, block_type: BlockType) -> dict[str, Numbers]:
-    """The numbers of the blocks by field, (blocks, entries)."""
+    """Return the numbers of the blocks by field, (blocks, entries)."""
     codes = _in_blocks(result.codes, block_type.elements)
     assert result.scales is not None
     found = {"codes": codes, "digits": codes} | _of_scales(result.scales, block_type, "d", "scale_code")
@@ -63,7 +63,7 @@ def _sign_zeros(fields: dict[str, Numbers], x: Numbers, signed: bool) -> None:
 
 
 def _of_scales(scales: Quantized, block_type: BlockType, d: str, code: str) -> dict[str, Numbers]:
-    """The scales (or mins) of the blocks: one float16 or E8M0 each, or codes with a float16 of their own."""
+    """Return scales (or mins) of blocks: one float16 or E8M0 each, or codes with a float16 of their own."""
     per_block = block_type.elements // block_type.sub_block
     if scales.scales is None:
         stored = _in_blocks(scales.codes, per_block)
@@ -72,7 +72,7 @@ def _of_scales(scales: Quantized, block_type: BlockType, d: str, code: str) -> d
 
 
 def _half(codes: Numbers) -> Numbers:
-    """The float16 numbers whose bit patterns are the codes."""
+    """Return the float16 numbers whose bit patterns are the codes."""
     return codes.astype(np.uint16).view(np.float16)
 
 

@@ -1,8 +1,8 @@
 """Where the bits of numbers are in a block, as data; reading, writing and locating follow from it, so they can't disagree.
 
 GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another; the
-scale codes of Q4_K follow three patterns. A `Plane` says where some consecutive bits of some consecutive entries of a
-field are; a `Field` is one kind of number, of which the block holds one or many.
+scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecutive bits of some
+consecutive entries of a field are; a `StructField` is one kind of number, which the block holds once or often.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Bits:
+class BitRange:
     """Where some bits of one number are: ``count`` bits from bit ``low`` of byte ``byte`` (bit 0 is the lowest).
 
     ``at``: which bit of the number the lowest of them is. ``byte`` counts from the start of the block.
@@ -39,14 +39,14 @@ class Bits:
     count: int
     at: int
 
-    def part(self, positions: range) -> "Bits | None":
-        """Only the bits at these consecutive positions of the number; None if none of them is here."""
+    def part(self, positions: range) -> "BitRange | None":
+        """Return only the bits at these consecutive positions of the number; None if none of them is here."""
         start, end = max(self.at, positions.start), min(self.at + self.count, positions.stop)
-        return Bits(self.byte, self.low + start - self.at, end - start, start) if start < end else None
+        return BitRange(self.byte, self.low + start - self.at, end - start, start) if start < end else None
 
 
 @dataclass(frozen=True)
-class Plane:
+class BitPlane:
     """Some bits of consecutive entries of a field.
 
     ``byte``: where the first entry's word begins in the block; ``axes``: how the entries follow, the slowest axis
@@ -68,7 +68,7 @@ class Plane:
         return prod(axis.count for axis in self.axes)
 
     def _words(self, blocks: Bytes) -> npt.NDArray[Any]:
-        """The words of all entries, one axis each, as a view of ``blocks``."""
+        """Return the words of all entries, one axis each, as a view of ``blocks``."""
         shape, strides = (tuple(getattr(axis, what) for axis in self.axes) for what in ("count", "bytes"))
         return _view(blocks, shape, self.word, self.byte, strides)
 
@@ -188,8 +188,8 @@ class Plane:
             )
             words[:, *here] |= shifted[:, *here]
 
-    def locate(self, entry: int) -> list[Bits]:
-        """Where the plane's bits of one entry are; empty if it does not cover the entry."""
+    def locate(self, entry: int) -> list[BitRange]:
+        """Return where the plane's bits of one entry are; empty if it does not cover the entry."""
         left, byte, low = entry - self.first, self.byte, self.shift
         if not 0 <= left < self.entries:
             return []
@@ -199,7 +199,7 @@ class Plane:
         found, at, end = [], self.at, self.at + self.bits
         while at < end:  # the bits may span bytes of the word
             count = min(8 - low % 8, end - at)
-            found.append(Bits(byte + low // 8, low % 8, count, at))
+            found.append(BitRange(byte + low // 8, low % 8, count, at))
             low, at = low + count, at + count
         return found
 
@@ -231,7 +231,7 @@ def _view(
 
 
 @dataclass(frozen=True)
-class Field:
+class StructField:
     """One kind of number that a block holds ``count`` times: its codes, its scale codes, its d.
 
     ``kind``: "u" unsigned, "i" two's complement, "f" IEEE 754 half precision. ``offset`` is what the format subtracts
@@ -240,7 +240,7 @@ class Field:
 
     name: str
     count: int
-    planes: tuple[Plane, ...]
+    planes: tuple[BitPlane, ...]
     kind: Literal["u", "i", "f"] = "u"
     offset: int = 0
 
@@ -280,22 +280,22 @@ class Field:
         for plane in self.planes:
             plane.write(stored.reshape(len(blocks), self.count), blocks)
 
-    def locate(self, entry: int) -> tuple[Bits, ...]:
-        """Where the bits of one number are, the lowest first."""
+    def locate(self, entry: int) -> tuple[BitRange, ...]:
+        """Return where the bits of one number are, the lowest first."""
         found = [bits for plane in self.planes for bits in plane.locate(entry)]
         return tuple(sorted(found, key=lambda bits: bits.at))
 
 
-def half(name: str, byte: int) -> Field:
-    """A float16 at ``byte`` of the block."""
-    return Field(name, 1, (Plane(byte, (Axis(1),), 16, word=2),), "f")
+def half(name: str, byte: int) -> StructField:
+    """Return a float16 at ``byte`` of the block."""
+    return StructField(name, 1, (BitPlane(byte, (Axis(1),), 16, word=2),), "f")
 
 
-def nibbles(byte: int, run: int, runs: int = 1) -> Plane:
-    """Runs of bytes: a run's low nibbles are its first ``run`` entries, its high nibbles the next."""
-    return Plane(byte, (Axis(runs, run), Axis(2, bits=4), Axis(run, 1)), 4)
+def nibbles(byte: int, run: int, runs: int = 1) -> BitPlane:
+    """Return runs of bytes: a run's low nibbles are its first ``run`` entries, its high nibbles the next."""
+    return BitPlane(byte, (Axis(runs, run), Axis(2, bits=4), Axis(run, 1)), 4)
 
 
-def crumbs(byte: int, at: int = 0) -> Plane:
-    """Two runs of 32 bytes, each with 32 entries in bits 0-1, the next 32 in bits 2-3, and so on."""
-    return Plane(byte, (Axis(2, 32), Axis(4, bits=2), Axis(32, 1)), 2, at)
+def crumbs(byte: int, at: int = 0) -> BitPlane:
+    """Return two runs of 32 bytes, each with 32 entries in bits 0-1, the next 32 in bits 2-3, and so on."""
+    return BitPlane(byte, (Axis(2, 32), Axis(4, bits=2), Axis(32, 1)), 2, at)

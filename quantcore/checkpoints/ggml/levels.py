@@ -1,9 +1,13 @@
-"""What codes stand for, and how scales are computed: the building blocks of block types."""
+"""What codes stand for, and how scales are computed: the building blocks of block types.
+
+The IQ types store one code for four or eight elements: a row of a grid (data/grids.npz).
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.resources import files
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +16,7 @@ import torch
 from torch import Tensor
 
 from quantcore.expressions import (
+    ONES,
     POWER_OF_TWO,
     Explained,
     Expression,
@@ -27,6 +32,11 @@ from quantcore.expressions import (
 Fields = Mapping[str, npt.NDArray[Any]]  # [blocks, entries] each
 D, CODED = Name("d"), Name("scale_code")
 CODE = Name("codes")  # what a block stores for an element: its code, or what that is made from
+# runs of bytes of TQ1_0: (bytes in a run, digits per byte); the first digits of a run are consecutive elements
+_RUNS = ((32, 5), (16, 5), (4, 4))
+_DIGITS = 5
+_RUN = 8  # elements that share one byte of signs, or one shift of IQ1
+STEPS = 8  # IQ1 shifts its grid up or down by an eighth
 
 
 @dataclass(frozen=True)
@@ -47,23 +57,23 @@ class Levels:
     symbol: ClassVar[str] = "q"
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
-        """The codes, [blocks, elements], an integer dtype of one byte; as stored, minus the field's offset."""
+        """Return the codes, [blocks, elements], integers of one byte: as stored, minus the field's offset."""
         return fields["codes"]
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """The levels, [blocks, elements], as int8."""
+        """Return the levels, [blocks, elements], as int8."""
         raise NotImplementedError
 
     def zero_point(self, fields: Fields) -> npt.NDArray[Any] | None:
-        """What is subtracted from the codes, [blocks, runs of elements that share it]; None if nothing is."""
+        """Return what is subtracted from codes, [blocks, runs of elements sharing it]; None: nothing is."""
         return None
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The bits that determine an element's code."""
+        """Return the bits that determine an element's code."""
         return (CodePart("codes", element),)
 
     def expression(self, element: int) -> Expression:
-        """The level of an element, from what is stored for it; its ``symbol`` is the name of that in formulas."""
+        """Return the level of an element, from what is stored for it, which formulas name ``symbol``."""
         raise NotImplementedError
 
 
@@ -74,27 +84,27 @@ class Offset(Levels):
     constant: int = 0
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """code - constant."""
+        """Return code - constant."""
         codes = fields["codes"].view(np.int8)  # at most 7 bits, or signed already
         return codes - np.int8(self.constant) if self.constant else codes
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8] | None:
-        """The constant, one for the block; None if it is 0."""
+        """Return the constant, one for the block; None if it is 0."""
         return np.full((len(fields["codes"]), 1), self.constant, np.uint8) if self.constant else None
 
     def expression(self, element: int) -> Expression:
-        """code - constant."""
+        """Return code - constant."""
         return CODE - self.constant if self.constant else CODE
 
 
 @dataclass(frozen=True)
-class Table(Levels):
+class LevelTable(Levels):
     """level = table[code]."""
 
     table: tuple[int, ...]
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """The entries of the table."""
+        """Return the entries of the table."""
         codes = fields["codes"]
         if len(self.table) < 16:
             return np.take(np.array(self.table, np.int8), codes, mode="clip")
@@ -108,7 +118,7 @@ class Table(Levels):
         return pairs.view("<u2").ravel()
 
     def expression(self, element: int) -> Expression:
-        """The entry of the table."""
+        """Return the entry of the table."""
         return Let("level", entry(self.table)(CODE), "ggml's table")
 
 
@@ -123,13 +133,8 @@ def stepped(first: float, step: int, factor: float = 1.0) -> Expression:
     return Let("s", found if factor == 1 else found * factor, after=(CODED,))
 
 
-# runs of bytes of TQ1_0: (bytes in a run, digits per byte); the first digits of a run are consecutive elements
-_RUNS = ((32, 5), (16, 5), (4, 4))
-_DIGITS = 5
-
-
 @dataclass(frozen=True)
-class Digits(Levels):
+class TernaryDigits(Levels):
     """level = code - 1, where the code is a digit in base 3, five to a byte.
 
     A byte b holds the fraction b/256; its digits are those of b/256 in base 3, the first element's first. One or two
@@ -139,7 +144,7 @@ class Digits(Levels):
     symbol: ClassVar[str] = "byte"
 
     def codes(self, fields: Fields) -> npt.NDArray[np.uint8]:
-        """The digits, 0 to 2."""
+        """Return the digits, 0 to 2."""
         stored, found, start, end = fields["digits"], [], 0, 0
         for run, digits in _RUNS:
             end = start + run
@@ -151,37 +156,34 @@ class Digits(Levels):
         return np.concatenate(found, axis=1)
 
     def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
-        """The digits minus 1."""
+        """Return the digits minus 1."""
         codes = self.codes(fields).view(np.int8)
         codes -= np.int8(1)
         return codes
 
     def zero_point(self, fields: Fields) -> npt.NDArray[np.uint8]:
-        """1, once per block."""
+        """Return 1, once per block."""
         return np.ones((len(fields["digits"]), 1), np.uint8)
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The byte that holds the digit."""
-        start = 0
-        for run, digits in _RUNS:
-            if element < run * digits:
-                return (CodePart("digits", start + element % run),)
-            element, start = element - run * digits, start + run
-        raise IndexError(element)
+        """Return the byte that holds the digit."""
+        return (CodePart("digits", _digit_of(element)[0]),)
 
     def expression(self, element: int) -> Expression:
-        """The digit minus 1."""
-        digit = self.digit(element)
+        """Return the digit minus 1."""
+        _, digit = _digit_of(element)
         fraction = (CODE * 3**digit) % 256
         return Let("q", (fraction * 3) >> 8, f"base-3 digit {digit} of the byte, as a fraction of 256") - 1
 
-    def digit(self, element: int) -> int:
-        """Which digit of its byte is the element's, 0 the first."""
-        for run, digits in _RUNS:
-            if element < run * digits:
-                return element // run
-            element -= run * digits
-        raise IndexError(element)
+
+def _digit_of(element: int) -> tuple[int, int]:
+    """Return the byte that holds an element's digit, and which of its digits that is, 0 the first."""
+    start = 0
+    for run, digits in _RUNS:
+        if element < run * digits:
+            return start + element % run, element // run
+        element, start = element - run * digits, start + run
+    raise IndexError(element)
 
 
 def digits_of(codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -196,6 +198,150 @@ def digits_of(codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return np.concatenate(found, axis=1).astype(np.uint8)
 
 
+@cache
+def _stored() -> dict[str, npt.NDArray[np.int8]]:
+    path = files("quantcore.checkpoints.ggml") / "data" / "grids.npz"
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def grid(name: str) -> npt.NDArray[np.int8]:
+    """Return the grid of a type, int8 [entries, elements of one entry]."""
+    return _stored()[name]
+
+
+def _words(rows: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    """Return rows of four or eight bytes as one integer each, so that one look-up fetches a row."""
+    return np.ascontiguousarray(rows).view(f"<u{rows.shape[1]}").ravel()
+
+
+@cache
+def _grid_words(name: str) -> npt.NDArray[Any]:
+    return _words(grid(name))
+
+
+@cache
+def _shifted_words(name: str) -> npt.NDArray[Any]:
+    """Return the grid in eighths, shifted up by one, then (from half the table on) shifted down by one."""
+    eighths = STEPS * grid(name)
+    return _words(np.concatenate([eighths + np.int8(1), eighths - np.int8(1)]))
+
+
+@cache
+def _sign_words(bits: int) -> npt.NDArray[Any]:
+    """Return the signs of eight elements for each code, bytes of 0 or -1: bit i is the sign of element i.
+
+    With ``bits`` 7 the eighth sign makes the number of negative elements even (ggml-common.h, `ksigns_iq2xs`).
+    """
+    codes = np.arange(1 << bits)
+    signs = codes[:, None] >> np.arange(_RUN) & 1
+    if bits < _RUN:
+        signs[:, -1] = signs.sum(axis=1) & 1
+    return _words(-signs.astype(np.int8))
+
+
+def _rows(words: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
+    """Look up rows for an index [blocks, entries]; int8 [blocks, elements]."""
+    found: npt.NDArray[np.int8] = np.take(words, index, mode="clip").view(np.int8)
+    return found
+
+
+@cache
+def in_row(name: str, place: int, note: str) -> Operation:
+    """Return the element at ``place`` of a row of a grid, by the row's number, which the note may show as ``{row}``."""
+
+    def explain(row: Term) -> Explained:
+        number = int(row.value)
+        text = f"({', '.join(map(str, grid(name)[number].tolist()))})[{place}]"
+        return Explained(text, text, note.format(row=number), text)
+
+    def tensors(row: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.from_numpy(grid(name)[:, place])[row.long()]
+
+    written = f"grid[{{0}}][{place}]"
+    return Operation(written, written, written, tensors, lambda row: int(grid(name)[int(row)][place]), explain=explain)
+
+
+@dataclass(frozen=True)
+class SignedGrid(Levels):
+    """level = an element of row ``grid_index`` of the grid, with its sign; the level is also the code.
+
+    ``signs``: the field with the signs of eight elements, in eight bits, or in seven ("sign_index").
+    """
+
+    grid: str
+    signs: str
+    symbol: ClassVar[str] = "bits"
+
+    def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """Return the signed elements of the grid."""
+        return self.levels(fields)
+
+    def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """Return the signed elements of the grid."""
+        found = _rows(_grid_words(self.grid), fields["grid_index"])
+        negative = _rows(_sign_words(_RUN if self.signs == "signs" else _RUN - 1), fields[self.signs])
+        found ^= negative
+        found -= negative
+        return found
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
+        """Return the row of the grid, and the element's sign: its own bit, or the parity of seven."""
+        sign = range(element % _RUN, element % _RUN + 1)
+        if self.signs == "sign_index" and element % _RUN == _RUN - 1:
+            sign = range(_RUN - 1)
+        index = CodePart("grid_index", element // grid(self.grid).shape[1])
+        return (index, CodePart(self.signs, element // _RUN, sign))
+
+    def expression(self, element: int) -> Expression:
+        """Return an entry of a row of the grid with its sign: a bit of its own, or the parity of seven."""
+        rows, width = grid(self.grid).shape
+        bits = (rows - 1).bit_length()
+        index = Let("i", CODE % (1 << bits), f"row of ggml's grid {self.grid}")
+        signs = CODE >> bits
+        parity = self.signs == "sign_index" and element % _RUN == _RUN - 1
+        note = "1: negative" + (", the parity of seven signs" * parity)
+        negative = Let("n", ONES(signs) % 2 if parity else signs, note)
+        magnitude = in_row(self.grid, element % width, "row i = {row} of the grid")(index)
+        return Let("level", (Number(1) - Number(2) * negative) * magnitude, after=(index,))
+
+
+@dataclass(frozen=True)
+class ShiftedGrid(Levels):
+    """level = 8 * element of row ``grid_index`` of the grid, plus 1, or minus 1 where ``shift_sign`` is set.
+
+    The codes are the elements -1, 0, 1 without the shift. ``run``: elements that share a shift.
+    """
+
+    grid: str
+    run: int
+    symbol: ClassVar[str] = "row"
+
+    def codes(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """Return the elements of the grid: -1, 0 or 1."""
+        return _rows(_grid_words(self.grid), fields["grid_index"])
+
+    def levels(self, fields: Fields) -> npt.NDArray[np.int8]:
+        """Return the elements with their shift, in eighths."""
+        negative = np.repeat(fields["shift_sign"], self.run // _RUN, axis=1)
+        index = fields["grid_index"] | negative.astype(np.uint16) << np.uint16(11)
+        return _rows(_shifted_words(self.grid), index)
+
+    def zero_point(self, fields: Fields) -> npt.NDArray[np.float32]:
+        """Return minus the shift, since value = scale * (code - zero_point); one per run of elements."""
+        return np.where(fields["shift_sign"], np.float32(1 / STEPS), np.float32(-1 / STEPS))
+
+    def parts(self, element: int) -> tuple[CodePart, ...]:
+        """Return the row of the grid."""
+        return (CodePart("grid_index", element // _RUN),)
+
+    def expression(self, element: int) -> Expression:
+        """Return the element of the grid in eighths, shifted by one."""
+        note = f"row {{row}} of ggml's grid {self.grid}, in {STEPS}ths, shifted by one"
+        shifted = Number(STEPS) * in_row(self.grid, element % _RUN, note)(CODE) + 1
+        return Let("level", shifted - Number(2) * Name("shift_sign"))
+
+
 HALF_E8M0 = Let("s", POWER_OF_TWO(CODED - 128), "E8M0, halved: levels are doubled")
 
 
@@ -205,7 +351,7 @@ def e8m0_as_nan(scale: Expression) -> Expression:
 
 
 def _half_e4m3(code: int) -> np.float32:
-    """Half the value of a code of E4M3, the sign bit ignored; 0x7F is 0 (ggml-impl.h, `ggml_ue4m3_to_fp32`)."""
+    """Return half of an E4M3 without its sign; 0x7F is 0 (ggml-impl.h, `ggml_ue4m3_to_fp32`)."""
     exponent, mantissa = code >> 3 & 15, code & 7
     if code == 0x7F:
         return np.float32(0)

@@ -7,19 +7,17 @@ overrides bits, group sizes and symmetry for modules, by name or pattern.
 Source: auto-round b9f3d007 (0.15.0), auto_round/inference/convert_model.py and auto_round_extension/torch.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.layouts import awq, compressed_tensors, fp8, gptq
-from quantcore.checkpoints.protocol.config import Patterns, flag, section, text
+from quantcore.checkpoints.layouts.awq import NAMES
+from quantcore.checkpoints.protocol.config import Config, Patterns, flag, section, text
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release, attempt
 
-Make = Callable[[str, Mapping[str, StoredTensor], Mapping[str, Any]], Layout]
-NAMES = ("qweight", "qzeros", "scales")
+Make = Callable[[str, Pieces, Config], Layout]
 
 
 def find(release: Release) -> Iterator[Layout]:
@@ -31,17 +29,16 @@ def find(release: Release) -> Iterator[Layout]:
     # the ``version`` in the config is AutoRound's, not AWQ's, and there is no checkpoint_format
     config_of_all = {**config, "version": "gemm", "checkpoint_format": "gptq" if "auto_gptq" in packing else "gptq_v2"}
 
-    def made(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+    def made(module: str, pieces: Pieces) -> Layout:
         return make(module, pieces, {**config_of_all, **_exception(module, exceptions, patterns)})
 
-    for module, pieces in release.modules_with(*NAMES):
-        own = {name: pieces[name] for name in (*NAMES, "g_idx") if name in pieces}
-        yield attempt(f"{module}.weight", own, partial(made, module, own))
+    for module, pieces in release.modules_with(*NAMES, keep=(*NAMES, "g_idx")):
+        yield attempt(f"{module}.weight", pieces, made, module, pieces)
     yield from fp8.find(release)
     yield from compressed_tensors.find(replace(release, quantization=_as_groups(config)))
 
 
-def _exception(module: str, exceptions: Mapping[str, Any], patterns: Patterns) -> Mapping[str, Any]:
+def _exception(module: str, exceptions: Config, patterns: Patterns) -> Config:
     """Return the exceptions that the config makes for a module."""
     if module in exceptions:
         return section(exceptions, module)
@@ -51,7 +48,7 @@ def _exception(module: str, exceptions: Mapping[str, Any], patterns: Patterns) -
     return {}
 
 
-def _as_groups(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_groups(config: Config) -> Config:
     """Return the config as compressed-tensors writes it, with one group."""
     if section(config, "config_groups"):
         return config

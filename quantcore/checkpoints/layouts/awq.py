@@ -10,14 +10,12 @@ stored differently (gemv_fast.py) and is not supported.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.packing import dense, permuted
-from quantcore.checkpoints.protocol.config import group_size, integer, text
+from quantcore.checkpoints.protocol.config import Config, group_size, integer, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Cut, Packed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -38,17 +36,16 @@ NAMES = ("qweight", "qzeros", "scales")
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of an AWQ release."""
     for module, pieces in release.modules_with(*NAMES):
-        own = {name: pieces[name] for name in NAMES}
-        if release.method or has_its_shape(own):
-            yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
+        if release.method or has_its_shape(pieces):
+            yield attempt(f"{module}.weight", pieces, layout_of, module, pieces, release.quantization)
 
 
-def has_its_shape(pieces: Mapping[str, StoredTensor]) -> bool:
-    """Whether eight outputs share a word of qweight, as in no GPTQ release."""
+def has_its_shape(pieces: Pieces) -> bool:
+    """Tell whether eight outputs share a word of qweight, as in no GPTQ release."""
     return pieces["qweight"].shape[-1:] == pieces["qzeros"].shape[-1:]
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -68,7 +65,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     return (_gemm if version == "gemm" else _gemv)(module, pieces, config)
 
 
-def _gemm(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def _gemm(module: str, pieces: Pieces, config: Config) -> Layout:
     (columns, words_), (groups, rows) = pieces["qweight"].shape, pieces["scales"].shape
     if rows != words_ * ORDER.count:
         raise QuantError(
@@ -84,7 +81,7 @@ def _gemm(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, 
     return _layout(module, (rows, columns), pieces, fields, size).changed(remarks=remarks, rivals=_rivals)
 
 
-def _gemv(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def _gemv(module: str, pieces: Pieces, config: Config) -> Layout:
     order, (rows, words_) = dense(4, 32), pieces["qweight"].shape
     columns = words_ * order.count
     said = next((n for key in ("group_size", "q_group_size") if (n := integer(config, key, range(-1, 2**31)))), -1)
@@ -106,9 +103,7 @@ def _gemv(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, 
     return _layout(module, (rows, columns), pieces, fields, size)
 
 
-def _layout(
-    module: str, shape: Shape, pieces: Mapping[str, StoredTensor], fields: Mapping[str, Field], size: int
-) -> Layout:
+def _layout(module: str, shape: Shape, pieces: Pieces, fields: Mapping[str, Field], size: int) -> Layout:
     return Layout(
         f"{module}.weight", shape, torch.float32, pieces, fields,
         "awq", words("awq", "int4", f"per_group({size})", "asymmetric"), UINT4, PerGroup(size), narrowed=torch.float16,

@@ -8,17 +8,15 @@ Source: transformers 5.23.0, integrations/bitnet.py.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.packing import padded, parts
-from quantcore.checkpoints.protocol.config import text
+from quantcore.checkpoints.protocol.config import Config, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Rows
 from quantcore.checkpoints.protocol.kinds import Packed, at_least_1d
 from quantcore.checkpoints.protocol.layout import Layout
@@ -38,10 +36,10 @@ def find(release: Release) -> Iterator[Layout]:
     for module, pieces in release.modules_with("weight", "weight_scale"):
         if release.method and pieces["weight"].dtype == "U8":
             own = {"weight": pieces["weight"], "weight_scale": at_least_1d(pieces["weight_scale"])}
-            yield attempt(f"{module}.weight", own, partial(layout_of, module, own, release.quantization))
+            yield attempt(f"{module}.weight", own, layout_of, module, own, release.quantization)
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     """Return the layout of one module.
 
     Raises:

@@ -15,15 +15,15 @@ Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backe
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.protocol.config import LENGTHS, integer
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
+from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import (
     HIGH_FIRST,
@@ -74,13 +74,12 @@ def find(release: Release) -> Iterator[Layout]:
                 piece = release.stored.get(f"{match[1]}.{last}" if last else match[1])
                 if piece is not None:
                     pieces[last or "weight"] = piece
-            yield attempt(match[1], pieces, partial(layout_of, match[1], match[2], pieces))
-    for module, stored in release.modules_with("weight", "SCB"):
-        own = {last: stored[last] for last in ("weight", "SCB", "weight_format") if last in stored}
-        yield attempt(f"{module}.weight", own, partial(layout_of_int8, module, own))
+            yield attempt(match[1], pieces, layout_of, match[1], match[2], pieces)
+    for module, own in release.modules_with("weight", "SCB", keep=("weight", "SCB", "weight_format")):
+        yield attempt(f"{module}.weight", own, layout_of_int8, module, own)
 
 
-def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def layout_of(name: str, kind: str, pieces: Pieces) -> Layout:
     """Return the layout of one weight.
 
     Raises:
@@ -96,7 +95,7 @@ def layout_of(name: str, kind: str, pieces: Mapping[str, StoredTensor]) -> Layou
     return cast(Layout, Deferred(name, FORMAT, pieces, make))
 
 
-def _described(name: str, kind: str, nested: bool, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _described(name: str, kind: str, nested: bool, pieces: Pieces) -> Layout:
     """Return the layout that the state stored with the weight describes; reads it, and the table."""
     state = _read_state(pieces["quant_state"])
     n, table = math.prod(state.shape), Numbers(pieces[TABLE])
@@ -133,9 +132,7 @@ def _element(table: Numbers, kind: str) -> Format | str:
         return str(error)
 
 
-def _nested_fields(
-    name: str, pieces: Mapping[str, StoredTensor], codes: Numbers, state: State
-) -> dict[str, Field]:
+def _nested_fields(name: str, pieces: Pieces, codes: Numbers, state: State) -> dict[str, Field]:
     """Return what scales are computed from that are themselves quantized."""
     largest, table, size = Numbers(pieces["nested_absmax"]), Numbers(pieces["nested_quant_map"]), state.nested_blocksize
     blocks = codes.shape[0]
@@ -176,7 +173,7 @@ def _read_state(piece: StoredTensor) -> State:
     return _state(found, piece.name)
 
 
-def _state(found: Mapping[str, Any], name: str) -> State:
+def _state(found: Config, name: str) -> State:
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
         raise QuantError(f"{named(name)} gives no shape of the weight; the file is damaged.")
@@ -191,7 +188,7 @@ def _state(found: Mapping[str, Any], name: str) -> State:
     return State(tuple(shape), dtype, blocksize, nested, float(offset or 0.0))
 
 
-def layout_of_int8(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def layout_of_int8(module: str, pieces: Pieces) -> Layout:
     """Return the layout of one module.
 
     Raises:

@@ -6,17 +6,17 @@ multiplied or divided. Sources: OCP Microscaling Formats (MX) 1.0, 5.2-5.4; NVID
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
-from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, View, viewed
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, FieldView, Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, e8m0_255, instead, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, float_level, words
@@ -49,7 +49,7 @@ class BlockFloats:
     transposes: str = ""
 
     def layout(
-        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Mapping[str, StoredTensor], in_tiles: bool = False
+        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Pieces, in_tiles: bool = False
     ) -> Layout:
         """Return the layout of a weight.
 
@@ -88,7 +88,7 @@ class BlockFloats:
         return piece.dtype in ("U8", "F8_E8M0")
 
     def _scale(self, piece: StoredTensor) -> Expression:
-        """The scale of a block, multiplied or divided by the tensor's if there is one."""
+        """Return the scale of a block, multiplied or divided by the tensor's if there is one."""
         decode = e8m0(self.e8m0_nan) if self._is_e8m0(piece) else small_float(FLOATS["e4m3fn"])
         block = Let("s_block" if self.global_scale else "s", decode(Name(SCALE_CODE)))
         if not self.global_scale:
@@ -110,7 +110,7 @@ class BlockFloats:
             yield from e8m0_nan(layout.fields[SCALE_CODE])
 
     def _inverted(self, field: Field) -> Iterator[Statement]:
-        """Whether a global scale was stored as its inverse."""
+        """Tell whether a global scale was stored as its inverse."""
         value = float(field.read().reshape(-1)[0])
         facts: Facts = {"piece": field.piece.name.rpartition(".")[2], "value": value}
         if self.global_scale == "multiplies" and value > 1:
@@ -187,7 +187,7 @@ def unpacked_shape(packed: Shape, bits: int) -> Shape:
 
 
 @dataclass(frozen=True)
-class Swizzled(View):
+class Swizzled(FieldView):
     """Numbers [rows, columns] in tiles; ``field`` has a row of numbers for each row of tiles."""
 
     shape: Shape

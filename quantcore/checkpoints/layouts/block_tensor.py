@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.ggml import Bits, BlockType, Fields, digits_of
-from quantcore.checkpoints.ggml import Field as Kept
-from quantcore.checkpoints.protocol.fields import Bits as Unsigned
-from quantcore.checkpoints.protocol.fields import Place, Rows
+from quantcore.checkpoints.ggml import BitRange, BlockType, Fields, StructField, digits_of
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
@@ -47,7 +45,7 @@ class BlockTensor:
     kind: BlockType
 
     def shape_of(self, per_block: int) -> tuple[int, ...]:
-        """The shape of all numbers of one kind, if each block has ``per_block`` of them."""
+        """Return the shape of all numbers of one kind, if each block has ``per_block`` of them."""
         *outer, row = self.piece.shape
         return (*outer, row // self.kind.elements * per_block)
 
@@ -89,7 +87,9 @@ class BlockTensor:
                 _place_part(flat, self.kind.dequantize(blocks), start)
         return found if found.is_contiguous() else found.copy_(torch.from_numpy(flat.reshape(shape)))
 
-    def place(self, index: Sequence[int], per_block: int, bits_of: Callable[[int], Sequence[Bits]]) -> Place:
+    def place(
+        self, index: Sequence[int], per_block: int, bits_of: Callable[[int], Sequence[BitRange]]
+    ) -> Place:
         """Return where the number at ``index`` is.
 
         Args:
@@ -158,7 +158,7 @@ def _place_part(out: npt.NDArray[Any], part: npt.NDArray[Any], start: int) -> No
 
 
 @dataclass(frozen=True)
-class BlockField(Unsigned):
+class BlockField(Field):
     """The numbers of a field of the block type, or the codes, which some types compute from several fields.
 
     They have the weight's axes; the length of the last is the number of entries of the field in a row.
@@ -181,11 +181,6 @@ class BlockField(Unsigned):
         """The shape of the numbers."""
         return self.tensor.shape_of(self._count)
 
-    @property
-    def across_rows(self) -> bool:
-        """False: the blocks of a row are contiguous."""
-        return False
-
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers of some rows: float32, or integers as they are stored, minus the type's offset."""
         return self.tensor.numbers(rows, self._count, self._make)
@@ -202,7 +197,7 @@ class BlockField(Unsigned):
         """Return where one number is."""
         return self.tensor.place(index, self._count, self._bits)
 
-    def _bits(self, entry: int) -> list[Bits]:
+    def _bits(self, entry: int) -> list[BitRange]:
         kind = self.tensor.kind
         if self.name != CODES:
             return list(kind.locate(self.name, entry))
@@ -215,7 +210,7 @@ class BlockField(Unsigned):
         return self.tensor.encode({self.name: numbers})
 
     @property
-    def _kept(self) -> Kept | None:
+    def _kept(self) -> StructField | None:
         """How a block stores the field; None for codes that are made from several."""
         return next((kept for kept in self.tensor.kind.fields if kept.name == self.name), None)
 

@@ -14,11 +14,20 @@ from typing import Any, cast
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.pack_quantized import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
-from quantcore.checkpoints.protocol.config import LENGTHS, Patterns, flag, group_size, integer, section, text
+from quantcore.checkpoints.protocol.config import (
+    LENGTHS,
+    Config,
+    Patterns,
+    flag,
+    group_size,
+    integer,
+    section,
+    text,
+)
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Deferred, Release, attempt
@@ -44,7 +53,6 @@ FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 MIXED = ("", "dense", "mixed-precision")  # each group has its own, or the stored tensors tell
 STRATEGIES = ("tensor", "channel", "group", "block", "tensor_group")  # those of weights
-Pieces = Mapping[str, StoredTensor]
 NAMES = (
     "weight", "weight_packed", "weight_scale", "weight_zero_point", "weight_shape", "weight_g_idx",
     "weight_global_scale",
@@ -91,7 +99,7 @@ class Group:
         return (self.format, self.bits, self.kind, self.symmetric, self.strategy, self.group_size, self.block)
 
 
-def read_groups(config: Mapping[str, Any]) -> tuple[Group, ...]:
+def read_groups(config: Config) -> tuple[Group, ...]:
     """Return the groups of a quantization_config that quantize weights.
 
     Raises:
@@ -159,11 +167,9 @@ def find(release: Release) -> Iterator[Layout]:
         return
     groups, patterns = read_groups(release.quantization), Patterns()
     version = text(release.quantization, "version") or ""
-    for module, pieces in release.modules_with("weight_scale"):
-        own = {name: pieces[name] for name in NAMES if name in pieces}
+    for module, own in release.modules_with("weight_scale", keep=NAMES):
         if "weight_packed" in own or ("weight" in own and own["weight"].dtype in ELEMENTS):
-            make = partial(layout_of, module, own, groups, patterns, version)
-            yield attempt(f"{module}.weight", own, make)
+            yield attempt(f"{module}.weight", own, layout_of, module, own, groups, patterns, version)
 
 
 def layout_of(
@@ -209,7 +215,7 @@ def _other_format(pieces: Pieces, group: Group) -> tuple[Statement, ...]:
 
 
 def _fits(group: Group, pieces: Pieces) -> bool:
-    """Whether the stored tensors are of the kind that the group says."""
+    """Tell whether the stored tensors are of the kind that the group says."""
     if "weight_packed" not in pieces:
         return (group.kind == "int") == (pieces["weight"].dtype == "I8")
     if pieces["weight_packed"].dtype == "U8":

@@ -12,16 +12,14 @@ Source: DeepSeek-V3 9b4e9788, README_WEIGHTS.md and inference/kernel.py; GPTQMod
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import whole
-from quantcore.checkpoints.protocol.config import lengths
+from quantcore.checkpoints.protocol.config import Config, lengths
 from quantcore.checkpoints.protocol.kinds import at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
@@ -46,10 +44,10 @@ def find(release: Release) -> Iterator[Layout]:
             continue
         if piece.dtype in FP8:
             config, pieces = release.quantization, {"weight": piece, "weight_scale": at_least_1d(scale)}
-            yield attempt(name, pieces, partial(layout_of, name, pieces, config))
+            yield attempt(name, pieces, layout_of, name, pieces, config)
         elif piece.dtype == "I8" and scale.dtype == "F8_E8M0":
             pieces = {CODES: piece, SCALE_CODE: scale}
-            yield attempt(name, pieces, partial(_fp4, name, pieces))
+            yield attempt(name, pieces, _fp4, name, pieces)
 
 
 def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | None]:
@@ -60,7 +58,7 @@ def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | N
         yield release.stored.get(f"{stem}.scale")
 
 
-def layout_of(name: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
     """Return the layout of one weight.
 
     Raises:
@@ -91,7 +89,7 @@ def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ..
     return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))
 
 
-def _fp4(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _fp4(name: str, pieces: Pieces) -> Layout:
     codes = pieces[CODES]
     own = {CODES: viewed(codes, "U8", codes.shape), SCALE_CODE: pieces[SCALE_CODE]}
     kind = BlockFloats("fp8-block mxfp4", "e2m1", 32, e8m0_nan=True)

@@ -30,11 +30,11 @@ from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import (
     BLOCK_TYPES,
     Axis,
+    BitPlane,
     BlockType,
     CodePart,
     Fields,
     Offset,
-    Plane,
     e8m0_as_nan,
 )
 from quantcore.checkpoints.layouts.block_floats import e8m0_nan
@@ -140,7 +140,7 @@ def _parameter(tensor: BlockTensor, make: Callable[[Fields], npt.NDArray[Any] | 
 
 
 def _values(layout: Layout, rows: Rows, out: Tensor | None) -> Tensor:
-    """The values of some rows, float32, as ggml's `dequantize_row_*` compute them."""
+    """Return the values of some rows, float32, as ggml's `dequantize_row_*` compute them."""
     codes = layout.fields[CODES]
     assert isinstance(codes, BlockField)
     return codes.tensor.values(rows, out)
@@ -197,7 +197,7 @@ def _adjacent_nibbles(kind: BlockType) -> tuple[Any, ...]:
     plane, *higher = codes.planes
     if plane.bits != 4 or len(plane.axes) != 3:
         return ()
-    other = Plane(plane.byte, (Axis(codes.count // 2, 1), Axis(2, bits=4)), 4)
+    other = BitPlane(plane.byte, (Axis(codes.count // 2, 1), Axis(2, bits=4)), 4)
     return tuple(replace(f, planes=(other, *higher)) if f is codes else f for f in kind.fields)
 
 
@@ -206,22 +206,22 @@ class Unleaked(Offset):
     """Codes of Q5_K whose lowest bit is cleared where the fifth bit of the code in the lower half of the byte is 1."""
 
     def codes(self, fields: Fields) -> npt.NDArray[Any]:
-        """The codes, those of odd sub-blocks without what may have leaked into them."""
+        """Return the codes, those of odd sub-blocks without what may have leaked into them."""
         pairs = fields[CODES].reshape(len(fields[CODES]), -1, 2, 32).copy()
         pairs[:, :, 1] &= ~(pairs[:, :, 0] >> 4 & 1)
         return pairs.reshape(len(pairs), -1)
 
     def levels(self, fields: Fields) -> npt.NDArray[Any]:
-        """The codes."""
+        """Return the codes."""
         return self.codes(fields).view(np.int8)
 
     def parts(self, element: int) -> tuple[CodePart, ...]:
-        """The element's own code, and for odd sub-blocks the fifth bit of its neighbor in the byte."""
+        """Return the element's own code, and for odd sub-blocks the fifth bit of its neighbor in the byte."""
         own = CodePart(CODES, element)
         return (own, CodePart(CODES, element - 32, range(4, 5))) if element // 32 % 2 else (own,)
 
     def expression(self, element: int) -> Expression:
-        """The code without what may have leaked."""
+        """Return the code without what may have leaked."""
         if element // 32 % 2 == 0:
             return super().expression(element)
         note = "bit 0 is cleared where bit 4 of the other code in the byte is 1"
@@ -243,7 +243,7 @@ def rotary(layout: Layout, heads: int) -> Iterator[Reading]:
         return (stored(there[0]), *there[1:])
 
     def take(rows: Rows = None) -> Tensor:
-        """All rows of the heads are read."""
+        """Return the values of some rows there; all rows of their heads are read."""
         first, last = (0, layout.shape[0]) if rows is None else (rows.start, rows.stop)
         start, stop = first // size * size, -(-last // size) * size
         return layout.values(slice(start, stop))[[stored(row) - start for row in range(first, last)]]

@@ -7,12 +7,11 @@ Source: gpt-oss 7b583341, gpt_oss/torch/weights.py; transformers, integrations/m
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
 from quantcore.checkpoints.protocol.kinds import viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -33,10 +32,10 @@ def find(release: Release) -> Iterator[Layout]:
         scales = release.stored.get(f"{match[1]}{match[2]}scales") if match else None
         if match and scales and blocks.dtype == scales.dtype == "U8":
             pieces = {CODES: blocks, SCALE_CODE: scales}
-            yield attempt(match[1], pieces, partial(layout_of, match[1], pieces))
+            yield attempt(match[1], pieces, layout_of, match[1], pieces)
 
 
-def layout_of(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def layout_of(name: str, pieces: Pieces) -> Layout:
     """Return the layout of one weight.
 
     Raises:

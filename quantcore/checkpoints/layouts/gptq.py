@@ -11,9 +11,8 @@ stored as 2^bits - 1, so readers add 1 modulo 2^bits. A symmetric release has ze
 stored zeros contradict the version in its config, the zeros are believed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.layouts.awq import has_its_shape
-from quantcore.checkpoints.packing import Order, dense, planar, unpack
-from quantcore.checkpoints.protocol.config import Patterns, flag, group_size, integer, section, text
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
+from quantcore.checkpoints.layouts.awq import NAMES, has_its_shape
+from quantcore.checkpoints.packing import PackingOrder, dense, planar, unpack
+from quantcore.checkpoints.protocol.config import Config, Patterns, flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
 from quantcore.checkpoints.protocol.kinds import Packed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -45,23 +44,24 @@ ORDER = GroupOrder(
     ", but the config says that desc_act is false; readers that trust it take the columns in order.",
 )
 PLANAR = (5, 6, 7)  # only GPTQModel writes these widths, whatever version the config says
+_V1_MISREAD = (
+    "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
+)  # fmt: skip
+_V2_MISREAD = (
+    "readers that assume v1, as for a config that names no version (vllm#38966)", "Adds 1 to the stored zero point",
+)  # fmt: skip
 
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of a GPTQ release."""
     patterns = Patterns()
-    for module, pieces in release.modules_with("qweight", "qzeros", "scales"):
-        own = {k: pieces[k] for k in ("qweight", "qzeros", "scales", "g_idx") if k in pieces}
-        if not release.method and has_its_shape(own):  # this is AWQ
-            continue
-        yield attempt(
-            f"{module}.weight", own, partial(_with_overrides, module, own, release.quantization, patterns)
-        )
+    for module, pieces in release.modules_with(*NAMES, keep=(*NAMES, "g_idx")):
+        if release.method or not has_its_shape(pieces):  # otherwise this is AWQ
+            config = release.quantization
+            yield attempt(f"{module}.weight", pieces, _with_overrides, module, pieces, config, patterns)
 
 
-def _with_overrides(
-    module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any], patterns: Patterns
-) -> Layout:
+def _with_overrides(module: str, pieces: Pieces, config: Config, patterns: Patterns) -> Layout:
     """Return the layout with the overrides that ``dynamic`` in the config gives for the first pattern that matches.
 
     Source: GPTQModel, quantization/config.py, dynamic_get. A pattern after ``-:`` names modules left unquantized.
@@ -75,7 +75,7 @@ def _with_overrides(
     return layout_of(module, pieces, config)
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -118,9 +118,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     )  # fmt: skip
 
 
-def _fields(
-    shape: tuple[int, int], groups: int, pieces: Mapping[str, StoredTensor], zeros: "_Zeros"
-) -> dict[str, Field]:
+def _fields(shape: tuple[int, int], groups: int, pieces: Pieces, zeros: "_Zeros") -> dict[str, Field]:
     """Return codes, scales, zero points, and the group of each column."""
     found: dict[str, Field] = {
         CODES: Packed(pieces["qweight"], zeros.order, shape, axis=1, transposed=True),
@@ -146,7 +144,7 @@ class _Zeros:
     symmetric: bool
 
     @property
-    def order(self) -> Order:
+    def order(self) -> PackingOrder:
         """Codes packed densely in 32-bit words, or planar."""
         if self.version == "gptq_p" or self.bits in PLANAR:
             return planar(self.bits)
@@ -266,14 +264,6 @@ class _Zeros:
 def _share(mask: Tensor) -> Facts:
     n = int(mask.sum())
     return {"zeros": n, "share": n / mask.numel()}
-
-
-_V1_MISREAD = (
-    "readers that expect gptq_v2 or don't know v1 (vllm#26092)", "Takes the stored zero point as it is",
-)  # fmt: skip
-_V2_MISREAD = (
-    "readers that assume v1, as for a config that names no version (vllm#38966)", "Adds 1 to the stored zero point",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

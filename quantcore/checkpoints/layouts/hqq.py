@@ -15,15 +15,16 @@ Source: hqq e0b1d00e, hqq/core/quantize.py, bitpack.py and utils.py.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
 
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
-from quantcore.checkpoints.packing import Order, high_first, padded, parts
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
+from quantcore.checkpoints.packing import PackingOrder, high_first, padded, parts
+from quantcore.checkpoints.protocol.config import Config
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, Reshaped, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -61,7 +62,7 @@ DESCRIBED = (
 class Description:
     """The small tensors stored with a weight, read on first access."""
 
-    pieces: Mapping[str, StoredTensor]
+    pieces: Pieces
 
     def _refuse(self, name: str, what: str) -> QuantError:
         return QuantError(f"{named(self.pieces[name].name)} {what}; the file is damaged.")
@@ -75,7 +76,7 @@ class Description:
             raise self._refuse(name, f"is {piece.dtype} of shape {piece.shape}, not one number")
         return float(piece.numbers().reshape(()))
 
-    def word(self, name: str, allowed: Mapping[str, Any], default: str) -> Any:
+    def word(self, name: str, allowed: Config, default: str) -> Any:
         """Return what a stored string stands for; it is never evaluated."""
         piece = self.pieces.get(name)
         if piece is None:
@@ -88,14 +89,14 @@ class Description:
         return allowed[found]
 
     def shape(self) -> Shape:
-        """The shape of the weight."""
+        """Return the shape of the weight."""
         found = tuple(int(n) for n in self.pieces["shape"].numbers())
         if any(not 0 < n < 2**40 for n in found):
             raise self._refuse("shape", f"says {found}, which is not a shape")
         return found
 
     def dtype(self) -> torch.dtype:
-        """The dtype that HQQ computes in."""
+        """Return the dtype that HQQ computes in."""
         return self.word("compute_dtype", COMPUTE, "torch.float16")  # type: ignore[no-any-return]
 
     @cached_property
@@ -109,7 +110,7 @@ class Description:
         return int(bits)
 
     @cached_property
-    def order(self) -> Order:
+    def order(self) -> PackingOrder:
         """The order of codes in words."""
         word = 32 if self.bits == 3 else 8
         return padded(self.bits, 8) if self.bits > 4 else parts(high_first(self.bits, word))
@@ -133,12 +134,11 @@ class Description:
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of an HQQ release."""
-    for module, pieces in release.modules_with("W_q"):
-        own = {name: pieces[name] for name in DESCRIBED if name in pieces}
-        yield attempt(f"{module}.weight", own, partial(layout_of, module, own))
+    for module, pieces in release.modules_with("W_q", keep=DESCRIBED):
+        yield attempt(f"{module}.weight", pieces, layout_of, module, pieces)
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def layout_of(module: str, pieces: Pieces) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -159,7 +159,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     return cast(Layout, Deferred(f"{module}.weight", "hqq", pieces, partial(_described, module, pieces)))
 
 
-def _described(module: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _described(module: str, pieces: Pieces) -> Layout:
     """Return the layout that the tensors stored with the weight describe; reads them."""
     meta, name = Description(pieces), f"{module}.weight"
     shape, dtype, bits, size = meta.shape(), meta.dtype(), meta.bits, meta.group_size

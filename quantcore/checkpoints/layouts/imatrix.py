@@ -8,12 +8,11 @@ Source: ggml-org/llama.cpp, tools/quantize/quantize.cpp, `load_imatrix` and `loa
 """
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, VALUE, Q
@@ -38,10 +37,10 @@ def find(release: Release) -> Iterator[Layout]:
         for name, pieces in release.modules.items():
             own = {p: pieces[p] for p in _PIECES if p in pieces}
             if own:
-                yield attempt(name, own, partial(_of_gguf, name, own))
+                yield attempt(name, own, _of_gguf, name, own)
 
 
-def _of_gguf(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _of_gguf(name: str, pieces: Pieces) -> Layout:
     if missing := [piece for piece in (SUM, COUNTS) if piece not in pieces]:
         raise QuantError(f"The entry {named(name)} has no {missing[0]}; compute the imatrix again.")
     shape, counts = pieces[SUM].shape, pieces[COUNTS].shape
@@ -53,7 +52,7 @@ def _of_gguf(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     return layout_of(name, pieces)
 
 
-def layout_of(name: str, pieces: Mapping[str, StoredTensor], calls: int = 0) -> Layout:
+def layout_of(name: str, pieces: Pieces, calls: int = 0) -> Layout:
     """Return the layout of one entry: the mean squares of a weight's inputs, [matrices, inputs].
 
     Args:
@@ -72,7 +71,7 @@ def layout_of(name: str, pieces: Mapping[str, StoredTensor], calls: int = 0) -> 
 
 
 def _values(layout: Layout, rows: Rows, out: Tensor | None) -> Tensor:
-    """The mean squares, float32."""
+    """Return the mean squares, float32."""
     read = {role: layout.fields[role].read(rows) for role in (CODES, COUNTS) if role in layout.fields}
     found: Tensor = run(layout.expression(), read)
     return found if out is None else out.copy_(found)

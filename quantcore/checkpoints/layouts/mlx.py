@@ -9,16 +9,14 @@ each rounded to the dtype of the scales. In the other modes scales are bytes: E8
 Source: mlx, mlx/backend/cpu/quantized.cpp (its CPU kernels round as described) and mlx/primitives; mlx-lm, utils.py.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.packing import dense
-from quantcore.checkpoints.protocol.config import LENGTHS, group_size, integer, section, text
+from quantcore.checkpoints.protocol.config import LENGTHS, Config, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -37,20 +35,19 @@ FLOAT_MODES = {"mxfp4": ("e2m1", 32), "mxfp8": ("e4m3fn", 32), "nvfp4": ("e2m1",
 
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights with uint32 codes and scales, which only MLX releases have."""
-    for module, pieces in release.modules_with("weight", "scales"):
+    for module, pieces in release.modules_with("weight", "scales", keep=("weight", "scales", "biases")):
         if pieces["weight"].dtype == "U32":
-            own = {name: pieces[name] for name in ("weight", "scales", "biases") if name in pieces}
-            yield attempt(f"{module}.weight", own, partial(layout_of, module, own, _config(release, module)))
+            yield attempt(f"{module}.weight", pieces, layout_of, module, pieces, _config(release, module))
 
 
-def _config(release: Release, module: str) -> Mapping[str, Any]:
+def _config(release: Release, module: str) -> Config:
     """Return the config of a module: that of all modules, with the exceptions for this one."""
     config = section(release.config, "quantization") or release.quantization
     own = section(config, module)
     return {**config, **own} if own else config
 
 
-def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Layout:
+def layout_of(module: str, pieces: Pieces, config: Config) -> Layout:
     """Return the layout of one module.
 
     Raises:
@@ -86,9 +83,7 @@ def layout_of(module: str, pieces: Mapping[str, StoredTensor], config: Mapping[s
     )  # fmt: skip
 
 
-def _fields(
-    module: str, shape: Shape, pieces: Mapping[str, StoredTensor], size: int, bits: int
-) -> dict[str, Field]:
+def _fields(module: str, shape: Shape, pieces: Pieces, size: int, bits: int) -> dict[str, Field]:
     """Return codes, scales and biases."""
     scales, biases = Numbers(pieces["scales"]), Numbers(pieces["biases"])
     grid = (*shape[:-1], shape[-1] // size)
@@ -110,7 +105,7 @@ def _bits(weight: StoredTensor, scales: StoredTensor, size: int | None) -> int:
     )
 
 
-def _floats(module: str, pieces: Mapping[str, StoredTensor], mode: str) -> Layout:
+def _floats(module: str, pieces: Pieces, mode: str) -> Layout:
     code, size = FLOAT_MODES[mode]
     weight, scales = pieces["weight"], pieces["scales"]
     if scales.dtype != "U8":

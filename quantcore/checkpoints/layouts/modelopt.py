@@ -12,13 +12,12 @@ Source: ModelOpt 5a4242fa, modelopt/torch/export/quant_utils.py and quantization
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.layouts.block_floats import (
     GLOBAL_SCALE,
     SCALE_CODE,
@@ -28,7 +27,7 @@ from quantcore.checkpoints.layouts.block_floats import (
     unpacked_shape,
 )
 from quantcore.checkpoints.layouts.whole import whole
-from quantcore.checkpoints.protocol.config import group_size, section
+from quantcore.checkpoints.protocol.config import Config, group_size, section
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.protocol.kinds import LOW_FIRST, Packed, at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -40,7 +39,6 @@ from quantcore.errors import QuantError
 from quantcore.formats import INT4
 from quantcore.granularity import PER_TENSOR, Granularity, PerChannel, PerGroup
 
-Pieces = Mapping[str, StoredTensor]
 NAMES = ("weight", "weight_scale", "weight_scale_2")
 NVFP4 = BlockFloats("modelopt nvfp4", "e2m1", 16, "multiplies")
 MXFP4 = BlockFloats("modelopt mxfp4", "e2m1", 32)
@@ -49,11 +47,11 @@ MXFP4 = BlockFloats("modelopt mxfp4", "e2m1", 32)
 def find(release: Release) -> Iterator[Layout]:
     """Yield the weights of a ModelOpt release."""
     config = section(release.quantization, "quantization") or release.quantization
-    for module, pieces in release.modules_with("weight", "weight_scale"):
-        own = {name: at_least_1d(pieces[name]) for name in NAMES if name in pieces}
+    for module, pieces in release.modules_with("weight", "weight_scale", keep=NAMES):
+        own = {name: at_least_1d(piece) for name, piece in pieces.items()}
         make = _kind_of(own)
         if make is not None and (release.method or "quant_algo" in config):
-            yield attempt(f"{module}.weight", own, partial(make, module, own, config))
+            yield attempt(f"{module}.weight", own, make, module, own, config)
 
 
 def _kind_of(pieces: Pieces) -> Any:
@@ -68,7 +66,7 @@ def _kind_of(pieces: Pieces) -> Any:
     return _int4
 
 
-def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
+def _fp8(module: str, pieces: Pieces, config: Config) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     granularity: Granularity = PER_TENSOR
     if scale.shape in ((weight.shape[0],), (weight.shape[0], 1)) and weight.shape[0] > 1:
@@ -78,7 +76,7 @@ def _fp8(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     return whole(f"{module}.weight", torch.float32, own, "modelopt", granularity)
 
 
-def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
+def _fp4(module: str, pieces: Pieces, config: Config) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     nvfp4 = scale.dtype == "F8_E4M3" or "weight_scale_2" in pieces
     if nvfp4 and scale.dtype == "U8":  # the bytes of E4M3, as TensorRT-LLM writes them
@@ -106,7 +104,7 @@ def _fp4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
     return layout
 
 
-def _int4(module: str, pieces: Pieces, config: Mapping[str, Any]) -> Layout:
+def _int4(module: str, pieces: Pieces, config: Config) -> Layout:
     weight, scale = pieces["weight"], pieces["weight_scale"]
     rows, columns = 2 * weight.shape[0], weight.shape[1]
     if len(weight.shape) != 2 or len(scale.shape) != 2 or scale.shape[0] != rows or not scale.is_floating:

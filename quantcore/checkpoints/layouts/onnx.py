@@ -15,13 +15,12 @@ quantization tools.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 
 import torch
 
 from quantcore.checkpoints.containers.onnx import Node, OnnxGraph, OnnxType, consumers, producers
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
 from quantcore.checkpoints.layouts import onnx_blocks
 from quantcore.checkpoints.layouts.onnx_blocks import codes_of
 from quantcore.checkpoints.protocol.fields import Field, Numbers
@@ -79,7 +78,7 @@ class Use:
         return {key: name for key, name in found.items() if name}
 
     def has_one_scale(self, graph: OnnxGraph) -> bool:
-        """Whether all elements share a stored scale."""
+        """Tell whether all elements share a stored scale."""
         return self.scale in graph.types and prod(graph.types[self.scale][1]) == 1
 
     def reading(self, graph: OnnxGraph) -> tuple[str, ...]:
@@ -190,14 +189,14 @@ def _weights(release: Release, graph: OnnxGraph) -> Iterator[Layout]:
         known.add(use.reading(graph))
         parameters.add(use.zero_point)
         pieces = {key: release.stored[given] for key, given in use.names.items() if given in release.stored}
-        yield attempt(name, pieces, partial(_used, name, use, graph, pieces))
+        yield attempt(name, pieces, _used, name, use, graph, pieces)
     for name, (kind, shape) in graph.types.items():
         if kind.bits < 8 and name not in readings and name not in parameters:
             pieces = {"x": release.stored[name]}
-            yield attempt(name, pieces, partial(_layout, name, shape, torch.float32, pieces, kind, PerTensor()))
+            yield attempt(name, pieces, _layout, name, shape, torch.float32, pieces, kind, PerTensor())
 
 
-def _used(name: str, use: Use, graph: OnnxGraph, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _used(name: str, use: Use, graph: OnnxGraph, pieces: Pieces) -> Layout:
     (kind, shape), node = graph.types[use.weight], use.node
     _check(name, use, graph, pieces)
     if node.op in BLOCKED:
@@ -206,7 +205,7 @@ def _used(name: str, use: Use, graph: OnnxGraph, pieces: Mapping[str, StoredTens
     return _layout(name, shape, dtype, pieces, kind, _granularity(name, use, shape, pieces["scale"]))
 
 
-def _check(name: str, use: Use, graph: OnnxGraph, pieces: Mapping[str, StoredTensor]) -> None:
+def _check(name: str, use: Use, graph: OnnxGraph, pieces: Pieces) -> None:
     """Refuse a use that can't be read.
 
     Raises:
@@ -266,7 +265,7 @@ def _layout(
     name: str,
     shape: Shape,
     dtype: torch.dtype,
-    pieces: Mapping[str, StoredTensor],
+    pieces: Pieces,
     kind: OnnxType,
     blocks: Granularity,
 ) -> Layout:

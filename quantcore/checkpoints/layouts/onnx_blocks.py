@@ -8,10 +8,9 @@ flattened, two codes per byte, the upper bits first; ``absmax`` one per block; w
 """
 
 import math
-from collections.abc import Mapping
 
 from quantcore.checkpoints.containers.onnx import Node, OnnxType
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
 from quantcore.checkpoints.layouts.bitsandbytes import TABLES
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.fields import Field, Numbers
@@ -27,9 +26,7 @@ from quantcore.granularity import Blocks, PerFlatGroup, PerGroup, Shape
 from quantcore.notation import write_call
 
 
-def layout_of(
-    name: str, node: Node, kind: OnnxType, shape: Shape, pieces: Mapping[str, StoredTensor]
-) -> Layout:
+def layout_of(name: str, node: Node, kind: OnnxType, shape: Shape, pieces: Pieces) -> Layout:
     """Return the layout of a weight.
 
     Args:
@@ -74,7 +71,7 @@ def layout_of(
     return _multiplied_first(layout) if "g_idx" in pieces or (zeros is not None and zeros.is_floating) else layout
 
 
-def _of_table_of_16(name: str, node: Node, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _of_table_of_16(name: str, node: Node, pieces: Pieces) -> Layout:
     """Return the layout of a weight of MatMulBnb4."""
     rows, columns, size = (node.integer(key, 0) for key in ("N", "K", "block_size"))
     quantized = node.integer("quant_type", 1)

@@ -10,13 +10,13 @@ Since 0.17.0, codes are packed densely and may cross words; before, a word held 
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import Order, dense, padded
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
+from quantcore.checkpoints.packing import PackingOrder, dense, padded
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -49,7 +49,7 @@ class PackQuantized:
     activation_order: bool
 
     def layout(
-        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Mapping[str, StoredTensor],
+        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Pieces,
         remarks: tuple[Statement, ...],
     ) -> Layout:  # fmt: skip
         """Return the layout of a weight.
@@ -71,7 +71,7 @@ class PackQuantized:
             rivals=self.rivals,
         )  # fmt: skip
 
-    def fields(self, name: str, shape: Shape, pieces: Mapping[str, StoredTensor]) -> dict[str, Field]:
+    def fields(self, name: str, shape: Shape, pieces: Pieces) -> dict[str, Field]:
         """Return codes, scales, zero points, and the group of each column."""
         packed, offset = pieces["weight_packed"], 1 << (self.bits - 1)
         order = self.order(shape[-1], packed.shape[-1])
@@ -87,7 +87,7 @@ class PackQuantized:
                 raise QuantError(f"{named(name)} has a weight_g_idx whose length is not its number of inputs.")
         return found
 
-    def order(self, n: int, stored: int) -> Order:
+    def order(self, n: int, stored: int) -> PackingOrder:
         """Return the order in which ``n`` codes fill ``stored`` words."""
         new, old = dense(self.bits, 32), padded(self.bits, 32)
         if new.words_of(n) == old.words_of(n):

@@ -4,13 +4,13 @@ The latter are listed, each refused with a sentence that says why and what to do
 units, or can be read only by its kernels. The other tensors of such a release can be read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
 from quantcore.checkpoints.protocol.fields import Numbers, Rows
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, PLAIN
@@ -125,10 +125,10 @@ def find_unsupported(release: Release, readers: str) -> Iterator[Layout]:
 
 
 def _holds_codes(piece: StoredTensor) -> bool:
-    """Whether a stored tensor may be codes: integers of up to 32 bits, or small floats."""
+    """Tell whether a stored tensor may be codes: integers of up to 32 bits, or small floats."""
     return bool(piece.shape) and piece.dtype not in ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 
 
-def _refused(name: str, pieces: Mapping[str, StoredTensor], reason: str, cause: str) -> Layout:
+def _refused(name: str, pieces: Pieces, reason: str, cause: str) -> Layout:
     own = {last: piece for last, piece in pieces.items() if last != "bias"}
     return cast(Layout, Refused(name, max((p.shape for p in own.values()), key=len), own, reason, cause))

@@ -14,14 +14,12 @@ Source: optimum-quanto 0.2.7, tensor/packed.py, tensor/grouped.py, tensor/qbits.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.packing import high_first, padded, parts
-from quantcore.checkpoints.protocol.config import LENGTHS, integer, section
+from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import Packed, Reshaped
 from quantcore.checkpoints.protocol.layout import Layout
@@ -65,11 +63,13 @@ def find(release: Release) -> Iterator[Layout]:
         if shift is not None:
             pieces["shift"] = shift
         bias = release.stored.get(f"{weight.rpartition('.')[0]}.bias")
-        make = partial(_bits, weight, pieces, bias, hidden, sizes) if packed else partial(_whole, weight, pieces)
-        yield attempt(weight, pieces, make)
+        if packed:
+            yield attempt(weight, pieces, _bits, weight, pieces, bias, hidden, sizes)
+        else:
+            yield attempt(weight, pieces, _whole, weight, pieces)
 
 
-def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
+def _whole(name: str, pieces: Pieces) -> Layout:
     """Return the layout of a weight with one code per byte."""
     data, scale = pieces["data"], pieces["scale"]
     if data.dtype not in ELEMENTS or len(scale.shape) not in (0, len(data.shape)):
@@ -85,7 +85,7 @@ def _whole(name: str, pieces: Mapping[str, StoredTensor]) -> Layout:
     return whole(name, scale.float_dtype, own, "optimum-quanto", granularity)
 
 
-def _sizes(config: Mapping[str, Any]) -> frozenset[int]:
+def _sizes(config: Config) -> frozenset[int]:
     """Return the lengths that the axes of a model's weights have, as far as its config says them."""
 
     def of(*keys: str) -> int | None:
@@ -101,7 +101,7 @@ def _sizes(config: Mapping[str, Any]) -> frozenset[int]:
 
 def _bits(
     name: str,
-    pieces: Mapping[str, StoredTensor],
+    pieces: Pieces,
     bias: StoredTensor | None,
     hidden: int | None,
     sizes: frozenset[int] = frozenset(),

@@ -12,16 +12,15 @@ formula is computed in float32.
 Source: torchao 0.18.0, torchao/prototype/safetensors, quantization/quantize_/workflows, prototype/mx_formats.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
-from quantcore.checkpoints.protocol.config import LENGTHS, flag, integer, lengths, section
+from quantcore.checkpoints.protocol.config import LENGTHS, Config, flag, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, LOW_FIRST, Packed, at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -35,7 +34,6 @@ from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel,
 from quantcore.tensors import load_json
 from quantcore.wording import short
 
-Pieces = Mapping[str, StoredTensor]
 MAX_JSON = 64 * 2**10  # characters of one weight's description; it takes 200 to 600
 INTEGERS = {f"int{bits}": bits for bits in range(1, 9)}
 MX_ELEMENTS = {"float8_e4m3fn": "e4m3fn", "float8_e5m2": "e5m2", "float4_e2m1fn_x2": "e2m1"}
@@ -60,7 +58,7 @@ def find(release: Release) -> Iterator[Layout]:
             if part.startswith(prefix)
         }
         if pieces:
-            yield attempt(name, pieces, partial(layout_of, name, pieces, text))
+            yield attempt(name, pieces, layout_of, name, pieces, text)
 
 
 def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
@@ -86,7 +84,7 @@ def layout_of(name: str, pieces: Pieces, text: str) -> Layout:
     return make(name, pieces, section(found, "_data"))
 
 
-def _dtype(name: str, data: Mapping[str, Any], key: str) -> torch.dtype:
+def _dtype(name: str, data: Config, key: str) -> torch.dtype:
     """Return a float dtype that the description gives."""
     said = section(data, key).get("_data")
     if str(said) not in DTYPES:
@@ -96,7 +94,7 @@ def _dtype(name: str, data: Mapping[str, Any], key: str) -> torch.dtype:
     return DTYPES[str(said)]
 
 
-def _whole(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+def _whole(name: str, pieces: Pieces, data: Config) -> Layout:
     codes, scale = pieces["qdata"], pieces["scale"]
     if codes.dtype not in ELEMENTS or not scale.is_floating:
         raise QuantError(
@@ -128,7 +126,7 @@ def _granularity(block: tuple[int, ...], shape: tuple[int, ...]) -> Granularity:
     return PerBlock(tuple(min(b, n) for b, n in zip(block, shape, strict=True)))
 
 
-def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size: int) -> Layout:
+def _floats(name: str, pieces: Pieces, data: Config, code: str, size: int) -> Layout:
     codes, scale = pieces["qdata"], pieces["scale"]
     in_tiles = flag(data, "is_swizzled_scales")
     if in_tiles is None:
@@ -143,7 +141,7 @@ def _floats(name: str, pieces: Pieces, data: Mapping[str, Any], code: str, size:
     return kind.layout(name, shape, _dtype(name, data, "orig_dtype"), own, in_tiles)
 
 
-def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+def _mx(name: str, pieces: Pieces, data: Config) -> Layout:
     said = str(section(data, "elem_dtype").get("_data", data.get("elem_dtype")))
     if said not in MX_ELEMENTS:
         raise QuantError(
@@ -152,11 +150,11 @@ def _mx(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
     return _floats(name, pieces, data, MX_ELEMENTS[said], integer(data, "block_size", LENGTHS) or 32)
 
 
-def _nvfp4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+def _nvfp4(name: str, pieces: Pieces, data: Config) -> Layout:
     return _floats(name, pieces, data, "e2m1", integer(data, "block_size", LENGTHS) or 16)
 
 
-def _int4(name: str, pieces: Pieces, data: Mapping[str, Any]) -> Layout:
+def _int4(name: str, pieces: Pieces, data: Config) -> Layout:
     codes, scale, zero = (pieces[part] for part in ("qdata", "scale", "zero_point"))
     block = lengths(data, "block_size", 2)
     if len(codes.shape) != 2 or block is None or block[0] != 1:
@@ -187,7 +185,7 @@ def _rivals(layout: Layout) -> Iterator[Reading]:
     yield nibbles(layout.with_field(CODES, order=HIGH_FIRST), "upper", "readers that use bitsandbytes' order")
 
 
-Maker = Callable[[str, Pieces, Mapping[str, Any]], Layout]
+Maker = Callable[[str, Pieces, Config], Layout]
 # class -> the parts that it must have, and what makes its layout
 MAKERS: dict[Any, tuple[tuple[str, ...], Maker]] = {
     "Float8Tensor": (("qdata", "scale"), _whole),

@@ -5,14 +5,14 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Sentence, instead
@@ -36,7 +36,7 @@ ELEMENTS: dict[str, Format] = {
 def whole(
     name: str,
     dtype: torch.dtype,
-    pieces: Mapping[str, StoredTensor],
+    pieces: Pieces,
     kind: str,
     blocks: Granularity,
     bits: int = 8,
@@ -116,7 +116,7 @@ def _of_grid(own: tuple[int, ...], derived: tuple[int, ...]) -> Sentence:
 
 
 def _power_above(x: Tensor, out: Tensor | None = None) -> Tensor:
-    """2^ceil(log2(x)), from the bits; 0 stays 0."""
+    """Return 2^ceil(log2(x)), from the bits; 0 stays 0."""
     mantissa, exponent = torch.frexp(x)
     return torch.ldexp(torch.where(mantissa == 0.5, 0.5, 1.0), exponent).masked_fill(x == 0, 0.0)
 

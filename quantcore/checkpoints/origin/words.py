@@ -12,7 +12,7 @@ from quantcore.checkpoints.files.sources import DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.layouts.block_tensor import BlockField
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place
-from quantcore.checkpoints.protocol.kinds import Packed, Reshaped, View
+from quantcore.checkpoints.protocol.kinds import FieldView, Packed, Reshaped
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.expressions import Value, text_of
 from quantcore.tensors import SAFETENSORS_BITS
@@ -131,7 +131,7 @@ def _(field: Packed, word: int) -> Sequence[Bit]:
 
 
 @owners.register
-def _(field: View, word: int) -> Sequence[Bit]:
+def _(field: FieldView, word: int) -> Sequence[Bit]:
     return owners(field.field, word)
 
 

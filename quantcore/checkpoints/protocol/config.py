@@ -5,7 +5,7 @@ Regular expressions that match module names come from a file, so their time is b
 
 import re
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from quantcore.checkpoints.containers.stored import StoredTensor
@@ -13,64 +13,62 @@ from quantcore.checkpoints.statement import Facts, Statement, named
 from quantcore.errors import QuantError
 from quantcore.wording import short
 
+Config = Mapping[str, Any]
 LENGTHS = range(1, 2**31)  # of blocks, groups and axes, as a config may give them
 _SECONDS = 5.0  # for all patterns of a config
 _REPEATS = re.compile(r"[*+}]")
 _NESTED = re.compile(r"[*+}]\??\)[*+{]")
 
 
-def integer(config: Mapping[str, Any], key: str, allowed: Container[int]) -> int | None:
+def _setting(config: Config, key: str, is_valid: Callable[[Any], bool], trouble: str) -> Any:
+    value = config.get(key)
+    if value is None or is_valid(value):
+        return value
+    raise QuantError(f"The config says {key} {short(str(value))}{trouble}")
+
+
+def integer(config: Config, key: str, allowed: Container[int]) -> int | None:
     """Return an integer of the config, None if it is absent or null.
 
     Raises:
         QuantError: it is not an integer, or not one of ``allowed``.
     """
-    value = config.get(key)
-    if value is None:
-        return None
-    if type(value) is not int or value not in allowed:
-        raise QuantError(
-            f"The config says {key} {short(str(value))}, which has no reader here; correct the config."
-        )
-    return value
+    trouble = ", which has no reader here; correct the config."
+    found: int | None = _setting(config, key, lambda n: type(n) is int and n in allowed, trouble)
+    return found
 
 
-def text(config: Mapping[str, Any], key: str) -> str | None:
+def text(config: Config, key: str) -> str | None:
     """Return a text of the config, None if it is absent or null.
 
     Raises:
         QuantError: it is not text.
     """
-    value = config.get(key)
-    if value is None or isinstance(value, str):
-        return value
-    raise QuantError(f"The config says {key} {short(str(value))}, which is not text; correct the config.")
+    found: str | None = _setting(
+        config, key, lambda text: isinstance(text, str), ", which is not text; correct the config."
+    )
+    return found
 
 
-def flag(config: Mapping[str, Any], key: str) -> bool | None:
+def flag(config: Config, key: str) -> bool | None:
     """Return a yes or no of the config, which some libraries write as 1 or 0; None if it is absent or null.
 
     Raises:
         QuantError: it is neither.
     """
-    value = config.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or (type(value) is int and value in (0, 1)):
-        return bool(value)
-    raise QuantError(
-        f"The config says {key} {short(str(value))}, which is not true or false; correct the config."
-    )
+    trouble = ", which is not true or false; correct the config."
+    found = _setting(config, key, lambda n: type(n) in (bool, int) and n in (0, 1), trouble)
+    return None if found is None else bool(found)
 
 
-def section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def section(config: Config, key: str) -> Config:
     """Return an object of the config, an empty one if it is absent or something else."""
     value = config.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def group_size(
-    config: Mapping[str, Any], keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
+    config: Config, keys: tuple[str, ...], columns: int, groups: int, scales: StoredTensor
 ) -> tuple[int, tuple[Statement, ...]]:
     """Return the columns per group, and a remark if the scales contradict the config; the scales take precedence.
 
@@ -108,22 +106,18 @@ def group_size(
     return size, (Statement("config_contradicted", "error", words, facts),)
 
 
-def lengths(config: Mapping[str, Any], key: str, count: int) -> tuple[int, ...] | None:
+def lengths(config: Config, key: str, count: int) -> tuple[int, ...] | None:
     """Return a list of lengths of the config, None if it is absent or null.
 
     Raises:
         QuantError: it is not ``count`` positive integers.
     """
-    value = config.get(key)
-    if value is None:
-        return None
-    if (
-        isinstance(value, list)
-        and len(value) == count
-        and all(type(n) is int and n in LENGTHS for n in value)
-    ):
-        return tuple(value)
-    raise QuantError(f"The config says {key} {short(str(value))}; write a list of {count} positive integers.")
+
+    def is_valid(found: Any) -> bool:
+        return isinstance(found, list) and len(found) == count and all(type(n) is int and n in LENGTHS for n in found)
+
+    found = _setting(config, key, is_valid, f"; write a list of {count} positive integers.")
+    return None if found is None else tuple(found)
 
 
 class Patterns:
@@ -133,7 +127,7 @@ class Patterns:
         self._spent = 0.0
 
     def matches(self, pattern: str, module: str) -> bool:
-        """Whether a pattern matches a name from its start.
+        """Tell whether a pattern matches a name from its start.
 
         Raises:
             QuantError: the pattern can't be read, or all of them take too long.

@@ -8,7 +8,7 @@ the places of its code and of its parameters.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -61,36 +61,43 @@ class Place:
         return f"{self.file}, {self.tensor}: {ranges}"
 
 
-class Field(Protocol):
+class Field:
     """Numbers of a weight that lie in one stored tensor.
 
-    ``shape``: of the numbers, in logical axes.
+    Unless a field says otherwise, its bits are an unsigned number, and stored are the numbers that are read.
     """
 
-    @property
-    def piece(self) -> StoredTensor:
-        """The stored tensor."""
+    if TYPE_CHECKING:  # some fields hold these, others compute them
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The logical shape of the numbers."""
+        @property
+        def piece(self) -> StoredTensor:
+            """The stored tensor."""
+
+        @property
+        def shape(self) -> Shape:
+            """The logical shape of the numbers."""
 
     @property
     def across_rows(self) -> bool:
         """Whether the bytes of a row are not contiguous in the file, so that all rows are read at once."""
+        return False
 
     @property
     def kept_as(self) -> str:
         """The dtype of a number as it is stored; "bits" for codes that have no dtype of their own."""
+        return "bits"
 
     def read(self, rows: Rows = None) -> Tensor:
         """Return the numbers, or those of some rows: float32, or integers as they are."""
+        raise NotImplementedError
 
     def stored(self) -> Tensor:
         """Return the numbers of the stored tensor: those of a view may be others than `read` returns."""
+        return self.read()
 
     def place(self, index: Sequence[int]) -> Place:
         """Return where one number lies."""
+        raise NotImplementedError
 
     def meaning(self, bits: Expression, width: int, name: str) -> Expression:
         """Return what stored bits stand for, under a name.
@@ -98,37 +105,19 @@ class Field(Protocol):
         Args:
             bits: the number of ``width`` bits.
         """
+        return bits
 
     def encode(self, numbers: Tensor) -> bytes:
         """Return the bytes of the stored tensor that hold these numbers, all rows."""
+        raise NotImplementedError
 
     def in_memory(self) -> Self:
         """Return the same field with the bytes of its stored tensor in memory."""
-
-
-class Bits:
-    """What most fields have in common: their bits are an unsigned number, and stored are the numbers that are read."""
-
-    def read(self, rows: Rows = None) -> Tensor:
-        """Return the numbers, or those of some rows."""
-        raise NotImplementedError
-
-    def stored(self) -> Tensor:
-        """Return the numbers."""
-        return self.read()
-
-    @property
-    def kept_as(self) -> str:
-        """Codes have no dtype of their own."""
-        return "bits"
-
-    def meaning(self, bits: Expression, width: int, name: str) -> Expression:
-        """Return the number of the bits."""
-        return bits
+        return replace(self, piece=self.piece.in_memory())  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class Numbers(Bits):
+class Numbers(Field):
     """One number per element of the stored tensor; ``raw``: read as the integer of its bits, for scale codes and floats."""
 
     piece: StoredTensor
@@ -181,10 +170,6 @@ class Numbers(Bits):
         if self.kept_as in SMALL_FLOATS:
             return Let(name, small_float(FLOATS[SMALL_FLOATS[self.kept_as]])(bits))
         return Let(name, e8m0(nan=True)(bits)) if self.kept_as == "F8_E8M0" else bits
-
-    def in_memory(self) -> Self:
-        """Return the same numbers in memory."""
-        return replace(self, piece=self.piece.in_memory())
 
 
 def box_of(shape: tuple[int, ...], rows: Rows, transposed: bool) -> tuple[slice, ...]:

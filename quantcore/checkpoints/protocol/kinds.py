@@ -1,13 +1,12 @@
 """The kinds of fields besides numbers: codes that are packed into words, and views of the same bytes.
 
-Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at once: whether
-a field holds them so, and its bytes. A view reads a stored tensor as another dtype, or numbers in another shape.
+Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at once. A view reads a stored tensor as another dtype, or numbers in another shape.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +15,14 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.packing import Order, dense, high_first, pack, unpack
-from quantcore.checkpoints.protocol.fields import Bits, Field, Place, Rows, box_of, place_of_bits
+from quantcore.checkpoints.packing import PackingOrder, dense, high_first, pack, unpack
+from quantcore.checkpoints.protocol.fields import Field, Place, Rows, box_of, place_of_bits
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.expressions import Expression, Let
+from quantcore.formats import CodebookFormat, FloatFormat
 from quantcore.granularity import Shape
+from quantcore.numerics import like
 from quantcore.tensors import SAFETENSORS_BITS
 
 LOW_FIRST, HIGH_FIRST = dense(4, 8), high_first(4, 8)
@@ -42,7 +43,7 @@ def viewed(piece: StoredTensor, dtype: str, shape: Shape) -> StoredTensor:
 
 
 @dataclass(frozen=True)
-class View(Bits):
+class FieldView(Field):
     """A field through another: its bytes are those of ``field``."""
 
     field: Field
@@ -80,7 +81,7 @@ class View(Bits):
 
 
 @dataclass(frozen=True)
-class Reshaped(View):
+class Reshaped(FieldView):
     """Numbers of a field in another shape, in the same row-major order."""
 
     shape: Shape
@@ -119,7 +120,7 @@ class Reshaped(View):
 
 
 @dataclass(frozen=True)
-class Cut(View):
+class Cut(FieldView):
     """The first numbers of each row of a field, whose rows are padded."""
 
     shape: Shape
@@ -142,7 +143,7 @@ class Cut(View):
 
 
 @dataclass(frozen=True)
-class Selected(View):
+class Selected(FieldView):
     """Entries of a stored table, selected by the codes of another field, in their shape."""
 
     codes: Field
@@ -169,7 +170,7 @@ class Selected(View):
 
 
 @dataclass(frozen=True)
-class Repeated(View):
+class Repeated(FieldView):
     """Numbers that ``size`` blocks share each; the last may be shared by fewer of all ``count``."""
 
     size: int
@@ -198,7 +199,7 @@ def at_least_1d(piece: StoredTensor) -> StoredTensor:
 
 
 @dataclass(frozen=True)
-class Packed(Bits):
+class Packed(Field):
     """Codes in words along one axis.
 
     ``shape``: of the codes, in logical axes; ``axis``: the logical axis along which words run. ``offset``: stored bits
@@ -208,7 +209,7 @@ class Packed(Bits):
     """
 
     piece: StoredTensor
-    order: Order
+    order: PackingOrder
     shape: tuple[int, ...]
     axis: int = -1
     transposed: bool = False
@@ -327,21 +328,31 @@ class Packed(Bits):
         wrapped = (bits + (half - offset)) % count
         return Let(name, wrapped - half if half else wrapped, note)
 
-    def in_memory(self) -> Self:
-        """Return the same codes in memory."""
-        return replace(self, piece=self.piece.in_memory())
 
+def look_up_pairs(codes: Field, element: FloatFormat | CodebookFormat, start: int, out: Tensor) -> bool:
+    """Write what codes of 4 bits stand for, the two of a byte at once; False if ``codes`` or ``out`` are not in pairs.
 
-def first_is_low(codes: Field) -> bool | None:
-    """Whether the first of two 4-bit codes in a byte is in its lower bits; None if bytes don't hold two codes in order."""
+    Args:
+        start: the first code, in the order of the flat weight.
+        out: float32, one number for each of the codes from there.
+    """
     base = codes.field if isinstance(codes, Reshaped) else codes
     if not isinstance(base, Packed) or base.transposed or base.axis % len(base.shape) != len(base.shape) - 1:
-        return None
+        return False
     if base.order not in (LOW_FIRST, HIGH_FIRST) or (len(base.shape) > 1 and base.shape[-1] % 2):
-        return None
-    return base.order == LOW_FIRST
+        return False
+    if start % 2 or out.numel() % 2 or out.storage_offset() % 2 or not out.is_contiguous():
+        return False
+    span = slice(start // 2, (start + out.numel()) // 2)
+    packed = viewed(base.piece, "U8", (base.piece.num_bytes,)).bits((span,))
+    index = like(torch.from_numpy(packed), "pairs", torch.int32).copy_(torch.from_numpy(packed))
+    pairs = _pairs(element, base.order == LOW_FIRST)
+    torch.index_select(pairs, 0, index, out=out.view(-1).view(torch.float64))
+    return True
 
 
-def bytes_of(piece: StoredTensor, span: slice) -> Tensor:
-    """Return some bytes of a stored tensor."""
-    return torch.from_numpy(viewed(piece, "U8", (piece.num_bytes,)).bits((span,)))
+@lru_cache(maxsize=64)
+def _pairs(element: FloatFormat | CodebookFormat, low_first: bool) -> Tensor:
+    """Return the two numbers of each byte as one of 8 bytes, (256,)."""
+    first, second = element.table.repeat(16), element.table.repeat_interleave(16)
+    return torch.stack([first, second] if low_first else [second, first], 1).view(torch.float64).view(-1)

@@ -4,22 +4,23 @@ A format makes it from headers and config: its `fields` (which stored tensor hol
 what a code means (`element`), which elements share a scale (`granularity`), and the value of an element as an expression
 of its level and parameters. Everything else follows and is done here: codes, parameters and values by rows, the place of
 each bit, and the encoding back to bytes. The lines of an element, its script and other readers' values read the same
-expression. Where a part of it can be computed faster, the record holds that as a hook.
+expression. Where a part of it can be computed faster, the record holds that as a hook. The parameters of blocks are shaped
+to broadcast with the codes of some rows.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from itertools import pairwise
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.packing import fits_pairs, look_up_pairs, pairs_of
 from quantcore.checkpoints.protocol.fields import Field, Location, Place, Rows
-from quantcore.checkpoints.protocol.kinds import Reshaped, bytes_of, first_is_low
+from quantcore.checkpoints.protocol.kinds import Reshaped, look_up_pairs
 from quantcore.checkpoints.protocol.record import (
     CODES,
     GROUP_INDEX,
@@ -30,13 +31,103 @@ from quantcore.checkpoints.protocol.record import (
     Record,
     changed_field,
 )
-from quantcore.checkpoints.protocol.spreading import Parameters, Spreading
 from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import run
 from quantcore.formats import IntFormat
-from quantcore.granularity import PerBlock
-from quantcore.numerics import round_to
+from quantcore.granularity import Blocks, PerBlock
+from quantcore.numerics import like, round_to
+
+ByRole = Mapping[str, Tensor]  # parameters
+Given = Callable[[slice], ByRole]  # those of some rows of blocks; of columns, those of all of them
+Compute = Callable[[ByRole, Tensor, Tensor], None]  # of parameters that broadcast, codes, and values to be written
+
+
+class Parameters(NamedTuple):
+    """The parameters of some codes, shaped to broadcast with them; None where there are none."""
+
+    scale: Tensor | None
+    zero_point: Tensor | None
+    min: Tensor | None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Parameters":
+        """Return the changed parameters."""
+        return Parameters(*(None if p is None else change(p) for p in self))
+
+
+@dataclass(frozen=True)
+class Spreading:
+    """The blocks of the rows from ``first`` to ``last``.
+
+    ``index``: the group of each column, or of each element, if there is one. ``columns``: the number of groups whose
+    elements take turns in the flat weight, else 0.
+    """
+
+    blocks: Blocks
+    index: Tensor | None
+    first: int
+    last: int
+    columns: int = 0
+
+    def run(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
+        """Compute the values of codes, in parts whose blocks all have the same width along the last axis."""
+        boxes = self.blocks.blocked_shape == self.blocks.shape and not self.columns
+        (self._boxes if boxes else self._runs)(parameters, codes, out, compute)
+
+    def _boxes(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
+        """Compute blocks that are boxes, of which the last along an axis may be shorter."""
+        shape, block = self.blocks.shape, self.blocks.block
+        height, width = block[0] if shape else 1, block[-1] if len(shape) > 1 else 1
+        grid = slice(self.first // height, -(-self.last // height))
+        numbers = {name: self._of_rows(p, grid) for name, p in parameters(grid).items()}
+        if self.index is not None:
+            return compute({name: self._of_elements(p, name, out) for name, p in numbers.items()}, codes, out)
+        if width == 1:
+            return compute(numbers, codes, out)
+        whole = codes.shape[-1] // width * width
+        for elements, groups, size in (
+            (slice(0, whole), slice(0, whole // width), width),
+            (slice(whole, None), slice(whole // width, None), codes.shape[-1] - whole),
+        ):
+            if codes[..., elements].numel():
+                split = [t[..., elements].view(*t.shape[:-1], -1, size) for t in (codes, out)]
+                compute({name: p[..., groups].unsqueeze(-1) for name, p in numbers.items()}, *split)
+        return None
+
+    def _runs(self, parameters: Given, codes: Tensor, out: Tensor, compute: Compute) -> None:
+        """Compute blocks that are runs of the flat weight, or whose elements take turns in it."""
+        inner = self.blocks.shape[1] if self.columns else self.blocks.blocked_shape[0] // max(1, self.blocks.shape[0])
+        start, stop, size = self.first * inner, self.last * inner, self.columns or self.blocks.block[0]
+        # a run that began in an earlier row, whole runs, and one that continues in a later row
+        cuts = sorted({start, min(stop, -(-start // size) * size), max(start, stop // size * size), stop})
+        for a, b in pairwise(cuts):
+            width = min(size, b - a)
+            if self.columns:
+                groups = slice(a % size, a % size + width)
+                numbers = {n: p if p.numel() == 1 else p.view(1, -1)[:, groups] for n, p in parameters(groups).items()}
+            else:
+                numbers = {n: p.unsqueeze(-1) for n, p in parameters(slice(a // size, -(-b // size))).items()}
+            compute(numbers, *(t.view(-1)[a - start : b - start].view(-1, width) for t in (codes, out)))
+
+    def _of_rows(self, parameter: Tensor, grid: slice) -> Tensor:
+        """Return parameters of boxes with one row for each row of the weight; a single number broadcasts."""
+        shape = self.blocks.shape
+        if len(shape) < 2 or parameter.numel() == 1:
+            return parameter
+        for axis, b in enumerate(self.blocks.block[:-1]):
+            if b > 1 and parameter.shape[axis] > 1:
+                rows = torch.arange(self.first, self.last) if axis == 0 else torch.arange(shape[axis])
+                parameter = parameter.index_select(axis, rows // b - (grid.start if axis == 0 else 0))
+        return parameter
+
+    def _of_elements(self, parameter: Tensor, name: str, out: Tensor) -> Tensor:
+        """Return one number per element, by the group of its column."""
+        if parameter.numel() == 1:
+            return parameter
+        assert self.index is not None
+        shaped = out[: len(parameter)]  # one row, if all rows share it
+        # into reused memory: new pages would cost more than the arithmetic
+        return torch.index_select(parameter.to(torch.float32), -1, self.index, out=like(shaped, f"{name} by index"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,21 +302,12 @@ class Layout(Record):
         """Return the integers that codes are, or write what they stand for into ``out``."""
         if self.level is Q:
             return self._codes(rows)
-        codes, start = self.fields[CODES], 0 if rows is None else rows.start * math.prod(self.shape[1:])
-        low_first = first_is_low(codes)
-        if low_first is not None and fits_pairs(start, out):
-            span = slice(start // 2, (start + out.numel()) // 2)
-            look_up_pairs(bytes_of(codes.piece, span), self._pairs, out.view(-1))
+        codes, element = self.fields[CODES], self.element
+        assert not isinstance(element, IntFormat)
+        start = 0 if rows is None else rows.start * math.prod(self.shape[1:])
+        if look_up_pairs(codes, element, start, out):
             return out
-        element = self.element
-        assert not isinstance(element, IntFormat)
         return element.decode_(codes.read(rows), out)
-
-    @cached_property
-    def _pairs(self) -> Tensor:
-        element, low_first = self.element, first_is_low(self.fields[CODES])
-        assert not isinstance(element, IntFormat)
-        return pairs_of(element.table, bool(low_first))
 
     def locate(self, index: Sequence[int]) -> Location:
         """Return where an element's code and parameters lie."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from quantcore.checkpoints.packing import Order
+from quantcore.checkpoints.packing import PackingOrder
 from quantcore.checkpoints.protocol.fields import Rows
 from quantcore.expressions import text_of
 from quantcore.granularity import Shape
@@ -91,7 +91,7 @@ def nibbles(layout: Any, half: str, readers: str) -> Reading:
     return Reading("nibble_order", f"{half} half of a byte first", readers, layout, elsewhere(before))
 
 
-def other_parts(layout: Any, order: Order, end: str, library: str) -> Reading:
+def other_parts(layout: Any, order: PackingOrder, end: str, library: str) -> Reading:
     """Return the reading of a layout that takes the parts of the rows from the other end of a word."""
     other, before = layout.with_field("codes", order=order), f"Takes the first part of the rows from the {end} bits"
     reader = f"readers that use the order of {library}"

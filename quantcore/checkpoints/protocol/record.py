@@ -11,9 +11,9 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.protocol.fields import Field, Rows
-from quantcore.checkpoints.protocol.kinds import View
+from quantcore.checkpoints.protocol.kinds import FieldView
 from quantcore.checkpoints.protocol.reading import Reading
 from quantcore.checkpoints.statement import Statement
 from quantcore.errors import QuantError
@@ -125,7 +125,7 @@ class Record:
     name: str
     shape: Shape
     dtype: torch.dtype
-    pieces: Mapping[str, StoredTensor]
+    pieces: Pieces
     fields: Mapping[str, Field]
     format_name: str
     storage: str
@@ -234,7 +234,7 @@ class Record:
 
 def changed_field(field: Field, changes: Mapping[str, Any]) -> Field:
     """Return a field with other attributes; those of a view are the attributes of what it views."""
-    if isinstance(field, View):
+    if isinstance(field, FieldView):
         return replace(field, field=changed_field(field.field, changes))
     return replace(field, **changes)  # type: ignore[type-var]
 

@@ -3,14 +3,15 @@
 A weight that can't be read is `Refused`, one whose record takes more than headers is `Deferred`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import torch
 
-from quantcore.checkpoints.containers.stored import StoredTensor
+from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
+from quantcore.checkpoints.protocol.config import Config
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import raised_at
 from quantcore.errors import QuantError
@@ -35,9 +36,7 @@ class Refused:
     is_plain = holds_values = False
     of_part = None
 
-    def __init__(
-        self, name: str, shape: Shape, pieces: Mapping[str, StoredTensor], reason: str, cause: str = ""
-    ) -> None:
+    def __init__(self, name: str, shape: Shape, pieces: Pieces, reason: str, cause: str) -> None:
         self.name, self.shape, self.pieces, self.reason, self.cause = name, shape, pieces, reason, cause
 
     @property
@@ -46,7 +45,7 @@ class Refused:
         return sum(piece.num_bytes for piece in self.pieces.values())
 
     def notes(self) -> tuple[str, ...]:
-        """Nothing was decided."""
+        """Return nothing: nothing was decided."""
         return ()
 
     def as_matrix(self) -> Layout:
@@ -64,9 +63,7 @@ class Deferred:
 
     is_plain = holds_values = False
 
-    def __init__(
-        self, name: str, format_name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]
-    ) -> None:
+    def __init__(self, name: str, format_name: str, pieces: Pieces, make: Callable[[], Layout]) -> None:
         self.name, self.format_name, self.pieces, self._make = name, format_name, pieces, make
 
     @cached_property
@@ -98,9 +95,9 @@ class Release:
     ``structures``: what files themselves say about which tensors belong together (`Container.structure`).
     """
 
-    stored: Mapping[str, StoredTensor]
-    config: Mapping[str, Any] = field(default_factory=dict)
-    quantization: Mapping[str, Any] = field(default_factory=dict)
+    stored: Pieces
+    config: Config = field(default_factory=dict)
+    quantization: Config = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     structures: tuple[Any, ...] = ()
 
@@ -110,7 +107,7 @@ class Release:
         return str(self.quantization.get("quant_method") or "").lower()
 
     @cached_property
-    def modules(self) -> Mapping[str, Mapping[str, StoredTensor]]:
+    def modules(self) -> Mapping[str, Pieces]:
         """The stored tensors of each module by their last names: ``modules["...q_proj"]["qweight"]``."""
         found: dict[str, dict[str, StoredTensor]] = {}
         for name, piece in self.stored.items():
@@ -118,21 +115,21 @@ class Release:
             found.setdefault(module, {})[last] = piece
         return found
 
-    def modules_with(self, *names: str) -> Iterator[tuple[str, Mapping[str, StoredTensor]]]:
-        """Yield each module that has all of these stored tensors."""
+    def modules_with(self, *names: str, keep: Iterable[str] = ()) -> Iterator[tuple[str, Pieces]]:
+        """Yield each module that has all of these stored tensors, with these; ``keep``: what it may have instead."""
         needed = set(names)
         for module, pieces in self.modules.items():
             if needed <= pieces.keys():
-                yield module, pieces
+                yield module, {name: pieces[name] for name in keep or names if name in pieces}
 
 
 Finder = Callable[[Release], Iterator[Layout]]
 
 
-def attempt(name: str, pieces: Mapping[str, StoredTensor], make: Callable[[], Layout]) -> Layout:
+def attempt(name: str, pieces: Pieces, make: Callable[..., Layout], *arguments: Any) -> Layout:
     """Return the layout that ``make`` returns, or a `Refused` one with the reason why the weight can't be read."""
     try:
-        return make()
+        return make(*arguments)
     except QuantError as error:
         shape = next(iter(pieces.values())).shape
         return cast(Layout, Refused(name, shape, pieces, str(error), raised_at(error)))

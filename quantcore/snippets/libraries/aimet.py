@@ -40,7 +40,7 @@ codes = affine.quantize({{ values }}, scale, -zero_point, {{ arguments }}).to({{
 
 
 def affine(result: Quantized, name: str, grad: bool) -> Recipe:
-    """Quantize(...)(x), or QuantizeDequantize(...)(x) converted back to codes; ``grad``: with a gradient for its range."""
+    """Write Quantize(...)(x), or QuantizeDequantize(...)(x) and back; ``grad``: of its range, too."""
     fmt, blocked = result.scheme.format, isinstance(result.scheme.granularity, PerGroup | PerBlock)
     block_size = f", block_size={result.block}" if blocked else ""
     shape = tuple(result.scale.shape) if result.scale.numel() > 1 or blocked else ()

@@ -21,13 +21,13 @@ _QUANT_TYPES = {"nf4": "nf4", "fp4_bitsandbytes": "fp4"}
 
 
 def four_bits(result: Quantized) -> Recipe:
-    """quantize_4bit, with its codes unpacked."""
+    """Write quantize_4bit, with its codes unpacked."""
     quant_type = _QUANT_TYPES[str(result.scheme.format)]
     return Recipe(write(_FOUR_BITS, result, quant_type=quant_type), ("scale",))
 
 
 def vectorwise(result: Quantized) -> Recipe:
-    """int8_vectorwise_quant; it returns max|x| of each row, not a scale."""
+    """Write int8_vectorwise_quant; it returns max|x| of each row, not a scale."""
     return Recipe(write(_VECTORWISE, result), ())
 
 

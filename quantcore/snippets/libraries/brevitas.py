@@ -32,7 +32,7 @@ codes = kernel.to_int(scale, zero_point, bits, x).to({{ fmt.dtype }})
 
 
 def weight(result: Quantized) -> Recipe:
-    """QuantLinear(weight_quant=...).quant_weight().int(); only IntQuant for given parameters."""
+    """Write QuantLinear(weight_quant=...).quant_weight().int(); only IntQuant for given parameters."""
     if given := given_parameters(result, None, "float32"):
         return Recipe(write(_KERNEL, result, given=given), ())
     shape, per_channel = tuple(result.x.shape), isinstance(result.scheme.granularity, PerChannel)

@@ -76,7 +76,7 @@ scale = scale.to(torch.float32) / global_scale
 
 
 def affine(result: Quantized) -> Recipe:
-    """calculate_qparams -> quantize, to integers or float8."""
+    """Write calculate_qparams -> quantize, to integers or float8."""
     scheme, one_axis = result.scheme, result.x.dim() == 1
     float8 = isinstance(scheme.format, FloatFormat)
     row = isinstance(scheme.granularity, PerGroup) and one_axis
@@ -101,23 +101,23 @@ def affine(result: Quantized) -> Recipe:
 
 
 def mx(result: Quantized) -> Recipe:
-    """calculate_qparams -> quantize with scales that are powers of two."""
+    """Write calculate_qparams -> quantize with scales that are powers of two."""
     shows = "codes" if result.scheme.format.bits in (4, 8) else "dequantized"
     return Recipe(write(_MX, result, rows=_rows(result)), ("scale",), shows=shows)
 
 
 def nvfp4(result: Quantized) -> Recipe:
-    """generate_gparam -> calculate_qparams -> quantize."""
+    """Write generate_gparam -> calculate_qparams -> quantize."""
     return Recipe(write(_NVFP4, result, rows=_rows(result)), ("scale",))
 
 
 def _rows(result: Quantized) -> str:
-    """x reshaped to two axes."""
+    """Return x reshaped to two axes."""
     return "x" if result.x.dim() == 2 else "x.reshape(-1, x.shape[-1])"
 
 
 def _strategy(result: Quantized) -> tuple[str, str]:
-    """The arguments for the granularity, and lines that bind low and high in the shape that it requires."""
+    """Return arguments for the granularity, and lines that bind low and high in the shape that it takes."""
     x, block = result.x, result.block
     match result.scheme.granularity:
         case PerChannel():

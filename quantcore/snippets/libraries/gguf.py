@@ -43,7 +43,7 @@ dequantized = dequantize(data, kind)
 
 
 def blocks(result: Quantized) -> Recipe:
-    """quants.quantize; TQ1_0 is dequantized, the codes of the others are unpacked."""
+    """Write quants.quantize; TQ1_0 is dequantized, the codes of the others are unpacked."""
     fmt, name = result.scheme.format, result.scheme.convention.name.rpartition(".")[2]
     if isinstance(fmt, IntFormat) and fmt.bits == 5:
         name = name.replace("4", "5")  # these types share a convention with the four-bit types
@@ -71,7 +71,7 @@ dequantized = dequantize(np.frombuffer(data, np.uint8).reshape(-1, num_bytes), k
 
 
 def read(result: Quantized) -> Recipe:
-    """quants.dequantize of the bytes that quantcore writes."""
+    """Write quants.dequantize of the bytes that quantcore writes."""
     name = gguf_type(result.scheme)
     if name is None:
         raise QuantError(

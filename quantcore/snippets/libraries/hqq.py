@@ -20,7 +20,7 @@ scale, zero_point = meta["scale"], meta["zero"]
 
 
 def quantizer(result: Quantized, round_zero: bool) -> Recipe:
-    """Quantizer.quantize.
+    """Write Quantizer.quantize.
 
     Raises:
         QuantError: the range is not min-max, or scales are quantized: it computes scale and codes in one call.

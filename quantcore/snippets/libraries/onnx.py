@@ -62,7 +62,7 @@ codes = ReferenceEvaluator(model).run(None, {"x": x})[0]
 
 
 def model(result: Quantized, by_session: bool) -> Recipe:
-    """A model, run by onnxruntime on the CPU (``by_session``), or by onnx's own reference evaluator."""
+    """Write a model, run by onnxruntime on the CPU (``by_session``), or by onnx's reference evaluator."""
     other = CONVENTIONS["onnx" if by_session else "onnxruntime"]
     also = (f"{other.library}=={other.version}",) if by_session or finds_range(result) else ()
     fmt, granularity = result.scheme.format, result.scheme.granularity

@@ -21,7 +21,7 @@ codes = torch.ops.quanto.quantize_symmetric(x, torch.int8, {{ axis }}, scale)
 
 
 def symmetric(result: Quantized) -> Recipe:
-    """AbsmaxOptimizer -> quanto::quantize_symmetric.
+    """Write AbsmaxOptimizer -> quanto::quantize_symmetric.
 
     Raises:
         QuantError: the given parameters include a zero_point, which its kernel does not support.

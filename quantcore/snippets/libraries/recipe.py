@@ -80,7 +80,7 @@ def write(template: str, result: Quantized, **values: object) -> str:
 
 
 def finds_range(result: Quantized) -> bool:
-    """Whether the library computes scale and zero_point itself: observers do min-max, ggml its searches.
+    """Tell whether the library computes scale and zero_point itself: observers do min-max, ggml its searches.
 
     Only the conventions of presets quantize scales themselves.
     """
@@ -97,7 +97,7 @@ def given_parameters(
     language: Language = TORCH,
     names: tuple[str, ...] = PARAMETERS,
 ) -> str:
-    """Lines that bind scale and zero_point to the numbers of ``result``; "" if the library computes them.
+    """Return lines that bind the numbers of ``result`` to scale and zero_point; "" if the library finds them.
 
     ``shape``: the shape that the library takes, None for block form; ``dtype``: that of the zero_point.
     """
@@ -188,7 +188,7 @@ def _check_other_fields(scheme: Scheme, call: Call, name: str) -> None:
 
 
 def _fields(scheme: Scheme, prefix: str = "") -> dict[str, Any]:
-    """All fields by name; those of the scales have the prefix ``scales.``."""
+    """Return all fields by name; those of the scales have the prefix ``scales.``."""
     names = ("format", "symmetric", "granularity", "range_setting", "convention")
     found = {prefix + name: getattr(scheme, name) for name in names}
     found[f"{prefix}scales"] = scheme.scales is not None

@@ -43,7 +43,7 @@ codes = torch.quantize_per_channel(x, scale, zero_point, {{ axis }}, {{ dtype }}
 
 
 def fake_quantize(result: Quantized) -> Recipe:
-    """Observer -> fake_quantize_per_tensor/channel_affine, whose values are converted back to codes.
+    """Write observer -> fake_quantize_per_tensor/channel_affine, whose values are converted back to codes.
 
     Raises:
         QuantError: a scale is not finite.
@@ -60,7 +60,7 @@ def fake_quantize(result: Quantized) -> Recipe:
 
 
 def quantize(result: Quantized) -> Recipe:
-    """Observer -> quantize_per_tensor or quantize_per_channel."""
+    """Write observer -> quantize_per_tensor or quantize_per_channel."""
     return _recipe(_QUANTIZE, result, dtype="torch.qint8" if result.scheme.format.signed else "torch.quint8")
 
 
@@ -70,13 +70,13 @@ def _recipe(template: str, result: Quantized, **values: object) -> Recipe:
 
 
 def _axis(result: Quantized) -> int | None:
-    """The channel axis; None if there is one scale for the tensor."""
+    """Return the channel axis; None if there is one scale for the tensor."""
     granularity = result.scheme.granularity
     return granularity.axis % result.x.dim() if isinstance(granularity, PerChannel) else None
 
 
 def _parameters(result: Quantized) -> str:
-    """Lines that bind scale and zero_point, one per channel."""
+    """Return lines that bind scale and zero_point, one per channel."""
     fmt, axis = result.scheme.format, _axis(result)
     name, per, arguments = "MinMaxObserver", "per_tensor", []
     if axis is not None:

@@ -94,7 +94,7 @@ _NEEDS_PAIRS = "{} of torchao packs two codes into a byte, but the {}; choose a 
 
 
 def affine(result: Quantized, symmetric: str = "SYMMETRIC") -> Recipe:
-    """choose_qparams_affine -> quantize_affine; ``symmetric``: the MappingType of symmetric schemes."""
+    """Write choose_qparams_affine -> quantize_affine; ``symmetric``: the MappingType of symmetric schemes."""
     given = given_parameters(result, None)
     mapping_type = symmetric if result.scheme.symmetric else "ASYMMETRIC"
     script = write(_AFFINE, result, given=given, mapping_type=mapping_type)
@@ -102,18 +102,18 @@ def affine(result: Quantized, symmetric: str = "SYMMETRIC") -> Recipe:
 
 
 def int8(result: Quantized) -> Recipe:
-    """quantize_ on a linear layer with these weights."""
+    """Write quantize_ on a linear layer with these weights."""
     return Recipe(write(_INT8, result), ("scale",))
 
 
 def float8(result: Quantized) -> Recipe:
-    """_choose_scale_float8 -> _quantize_affine_float8."""
+    """Write _choose_scale_float8 -> _quantize_affine_float8."""
     given = given_parameters(result, None, names=("scale",))
     return Recipe(write(_FLOAT8, result, given=given), () if given else ("scale",))
 
 
 def mx(result: Quantized) -> Recipe:
-    """MXTensor.to_mx, whose scales are powers of two.
+    """Write MXTensor.to_mx, whose scales are powers of two.
 
     Raises:
         QuantError: the format has four bits and the rows have an odd length.
@@ -125,7 +125,7 @@ def mx(result: Quantized) -> Recipe:
 
 
 def nvfp4(result: Quantized) -> Recipe:
-    """NVFP4Tensor.to_nvfp4, with a scale for the whole tensor if the scales of blocks have a scale."""
+    """Write NVFP4Tensor.to_nvfp4, with a scale for the whole tensor if the scales of blocks have a scale."""
     assert result.scales is not None
     two_levels = isinstance(result.scales.scheme.range_setting, MinMax)
     rows = "x" if result.x.dim() in (2, 3) else "x.reshape(-1, x.shape[-1])"  # it needs two or three axes
@@ -133,7 +133,7 @@ def nvfp4(result: Quantized) -> Recipe:
 
 
 def nf4(result: Quantized) -> Recipe:
-    """to_nf4, whose scales are int8, with a mean and a factor for each block of scales.
+    """Write to_nf4, whose scales are int8, with a mean and a factor for each block of scales.
 
     Raises:
         QuantError: the number of elements is odd.

@@ -13,7 +13,7 @@ from places import CHECKPOINTS
 
 import quantcore as qc
 from quantcore.checkpoints.ggml import BLOCK_TYPES, digits_of
-from quantcore.checkpoints.ggml.grids import grid
+from quantcore.checkpoints.ggml.levels import grid
 from quantcore.errors import QuantError
 from quantcore.scheme import gguf_type, with_importance
 from tests.generators import make_ggml_grids
