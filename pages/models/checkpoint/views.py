@@ -18,7 +18,7 @@ from pages.shared.computing import cache
 from pages.shared.state import choice
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
-from quantcore.checkpoints import Entry, Totals, facts, listing
+from quantcore.checkpoints import ListedTensor, Totals, facts, listing
 from quantcore.wording import count, megabytes, printable
 
 TILES = 500
@@ -26,7 +26,7 @@ TABLE_ROWS = 2000
 _TABLE = "_ck_table"
 
 
-def entries(opened: OpenCheckpoint) -> list[Entry]:
+def entries(opened: OpenCheckpoint) -> list[ListedTensor]:
     """Every tensor of a checkpoint, from headers."""
     content = cache.CacheKey(opened.key)
     return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
@@ -68,7 +68,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) ->
         _table(every, lost)
 
 
-def _tiles(opened: OpenCheckpoint, every: list[Entry]) -> tuple[list[Leaf], list[Tile]]:
+def _tiles(opened: OpenCheckpoint, every: list[ListedTensor]) -> tuple[list[Leaf], list[Tile]]:
     def make() -> tuple[list[Leaf], list[Tile]]:
         leaves = [
             Leaf(entry.name, entry.num_bytes, 0 if entry.problem else entry.elements) for entry in every
@@ -78,7 +78,7 @@ def _tiles(opened: OpenCheckpoint, every: list[Entry]) -> tuple[list[Leaf], list
     return cache.cached_small(cache.CacheKey(opened.key), "tiles", make)
 
 
-def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] | None) -> None:
+def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, float] | None) -> None:
     leaves, drawn = _tiles(opened, every)
     colored = "bits" if lost is None else str(sorted(lost.items()))
     identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
@@ -99,7 +99,7 @@ def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] 
         )
 
 
-def _details(entry: Entry) -> str:
+def _details(entry: ListedTensor) -> str:
     shape = " × ".join(map(str, entry.shape)) or "scalar"
     bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
     return f"{shape}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
@@ -112,7 +112,7 @@ def _words(drawn: list[Tile]) -> str:
     return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
 
 
-def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
+def _picked(every: list[ListedTensor], drawn: list[Tile], tile: int) -> None:
     """Open the tensor of a tile, or list those of a shared tile (a callback)."""
     if not 0 <= tile < len(drawn):
         return
@@ -123,7 +123,7 @@ def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
         st.session_state[controls.SEARCH] = drawn[tile].path
 
 
-def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
+def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
     """Draw the search, the order and the table."""
     left, right = st.columns([3, 2], gap="small")
     typed = left.text_input(
@@ -173,7 +173,9 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
     st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
 
 
-def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
+def arranged(
+    every: list[ListedTensor], typed: str, order: str, lost: Mapping[str, float]
+) -> list[ListedTensor]:
     """The tensors that match every word, in the chosen order."""
     words = typed.lower().split()
     found = (

@@ -15,7 +15,7 @@ from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.checkpoints import CheckpointTensor, plane_shape
 from quantcore.checkpoints.comparison import (
-    Comparison,
+    CheckpointComparison,
     ComparisonState,
     Order,
     Pair,
@@ -36,7 +36,7 @@ class SharedComparison:
     """A comparison and its state; ``lock``: held by whoever continues it."""
 
     key: str
-    comparison: Comparison
+    comparison: CheckpointComparison
     state: ComparisonState
     done: int = 0
     name: str = ""
@@ -72,7 +72,7 @@ def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison
     key = f"comparison {original.key} | {other.key}"
 
     def make() -> SharedComparison:
-        comparison = Comparison(original.checkpoint, other.checkpoint)
+        comparison = CheckpointComparison(original.checkpoint, other.checkpoint)
         return SharedComparison(key, comparison, ComparisonState(comparison.identity))
 
     return cache.shared_record(cache.CacheKey(key, _PER_PAIR * len(other.checkpoint.tensors)), "comparison", make)
@@ -122,7 +122,7 @@ def _step(found: SharedComparison) -> WorkStep:
     return WorkStep(found.done / max(1, found.total), text, len(found.state.finished))
 
 
-def _is_remote(comparison: Comparison) -> bool:
+def _is_remote(comparison: CheckpointComparison) -> bool:
     firsts = (next(iter(side.release.stored.values()), None) for side in (comparison.original, comparison.other))
     return any(piece is not None and piece.source.is_remote for piece in firsts)
 

@@ -107,7 +107,7 @@ def _places(found: Found, start: int, columns: int) -> list[Block]:
     return _worst(blocks)
 
 
-class Work:
+class PairComparison:
     """The comparison of one pair; what every box needs is read on construction.
 
     Args:
@@ -142,15 +142,15 @@ class Work:
         multiple = self.orders.multiple if self.pair.shape[:1] == (self.both.count,) else 1
         return rows_per_box(self.both.count, self.both.width, multiple, CHUNK)
 
-    def run(self, box: int) -> "Box":
+    def run(self, box: int) -> "BoxSums":
         """Compare a box; a pair that can't be read ends with it."""
         boxes = self.boxes
         if not self.problem:
             try:
-                return Box(self.number, boxes, box == boxes - 1, self.compare(box))
+                return BoxSums(self.number, boxes, box == boxes - 1, self.compare(box))
             except QuantError as error:
                 self.problem = str(error)
-        return Box(self.number, boxes, True, problem=self.problem)
+        return BoxSums(self.number, boxes, True, problem=self.problem)
 
     def compare(self, box: int) -> dict[str, PairSums]:
         """Return the sums of a box for each row order that is tried.
@@ -192,7 +192,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Box:
+class BoxSums:
     """The sums of one of the ``boxes`` boxes of a pair, or why the pair can't be read."""
 
     pair: int
@@ -202,7 +202,7 @@ class Box:
     problem: str = ""
 
 
-def in_order(tasks: Iterator[tuple[Work, int]], threads: int) -> Iterator[Box]:
+def in_order(tasks: Iterator[tuple[PairComparison, int]], threads: int) -> Iterator[BoxSums]:
     """Compare boxes, several at the same time, and yield their results in order; of a pair that fails, only the first failure.
 
     Args:

@@ -21,7 +21,7 @@ _NONFINITE = {
 
 
 @dataclass
-class Record:
+class PairRecord:
     """What is known about one pair: sums by the row order that was undone, or why it can't be compared."""
 
     sums: dict[str, PairSums] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Record:
         return {"sums": {order: sums.as_list() for order, sums in self.sums.items()}}
 
     @classmethod
-    def of_dict(cls, plain: Mapping[str, Any]) -> "Record":
+    def of_dict(cls, plain: Mapping[str, Any]) -> "PairRecord":
         """Return what `as_dict` wrote."""
         sums = {str(order): PairSums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
         return cls(sums, str(plain.get("problem", "")))

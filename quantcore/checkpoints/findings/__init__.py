@@ -37,7 +37,7 @@ from quantcore.errors import QuantError
 
 
 @dataclass(frozen=True)
-class Step:
+class CheckStep:
     """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there.
 
     The first step, of headers, and the last ones, of weights compared with their siblings, are at no tensor. ``summary``,
@@ -72,7 +72,7 @@ def steps(
     skip: Container[str] = (),
     summaries: Mapping[str, Summary] = MappingProxyType({}),
     measures: Mapping[str, Measure] = MappingProxyType({}),
-) -> Iterator[Step]:
+) -> Iterator[CheckStep]:
     """Check a checkpoint one box of rows at a time; stop iterating at any point.
 
     Args:
@@ -83,7 +83,7 @@ def steps(
     tensors, first = checkpoint.tensors, _of_files(checkpoint)
     total = sum(tensor.num_bytes for tensor in tensors.values())
     originals = None if against is None else _Originals(against, checkpoint)
-    yield Step(0, total, "", first if originals is None else first + originals.findings)
+    yield CheckStep(0, total, "", first if originals is None else first + originals.findings)
     done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
         if name in skip:
@@ -95,18 +95,18 @@ def steps(
             words = "{is} not compared: the original has only some of {its} parts."
             check.findings.append(note(tensor.layout, "not_compared", words, shape=tuple(tensor.layout.shape)))
         for part in check.run():
-            yield Step(done + int(part * tensor.num_bytes), total, name)
+            yield CheckStep(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
             check.summary = known[name] = replace(check.summary, damaged=any(f.severity == "error" for f in check.findings))
         if check.measure is not None:
             measured[name] = check.measure
-        yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
+        yield CheckStep(done, total, name, tuple(check.findings), check.summary, check.measure)
     if against is not None:
         verdicts = judge(measured, checkpoint, against, Heads.of(against.release, checkpoint.release))
-        yield from (Step(total, total, "", findings) for findings in verdicts)
+        yield from (CheckStep(total, total, "", findings) for findings in verdicts)
     compared = [known[name] for name in tensors if name in known]
-    yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
+    yield CheckStep(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
 
 
 def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, warning
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.layouts.block_floats import SCALE_CODE
@@ -39,7 +39,7 @@ class Histogram:
     @classmethod
     def suits(cls, layout: Layout) -> bool:
         """Whether each code is a stored number of its own, of at most 8 bits."""
-        return Grid.suits(layout) and not layout.block_type.startswith("TQ")  # whose codes are digits
+        return CodeGrid.suits(layout) and not layout.block_type.startswith("TQ")  # whose codes are digits
 
     def add(self, box: Box) -> None:
         """Count the codes of a box."""

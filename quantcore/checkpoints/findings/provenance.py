@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
-from quantcore.checkpoints.findings.against.grid import Grid, rounding_of
+from quantcore.checkpoints.findings.against.grid import CodeGrid, rounding_of
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
@@ -216,7 +216,7 @@ class DeadScales:
         self._run = min(self.layout.blocks.block[-1], self._width)
         index = self.layout.group_index()
         self._order = None if index is None else index.argsort(stable=True)
-        self._grid = Grid(self.layout)
+        self._grid = CodeGrid(self.layout)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
@@ -224,7 +224,7 @@ class DeadScales:
 
         llama.cpp leaves the codes of sub-blocks whose scale becomes 0 as its search found them.
         """
-        if layout.block_type or not Grid.suits(layout) or Provenance.suits(layout) or len(layout.shape) < 2:
+        if layout.block_type or not CodeGrid.suits(layout) or Provenance.suits(layout) or len(layout.shape) < 2:
             return False
         index = layout.group_index()
         whole = len(layout.shape) == 2 or layout.shape[-1] % layout.blocks.block[-1] == 0

@@ -9,7 +9,7 @@ import releases
 import torch
 from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, grid_of, of_layers, sound, suspect, weight
 
-from quantcore.checkpoints.comparison.boxes import Work
+from quantcore.checkpoints.comparison.boxes import PairComparison
 from quantcore.checkpoints.comparison.orders import Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, Part, rows_of
@@ -258,7 +258,7 @@ def test_boxes_depend_on_shapes_alone(tmp_path, monkeypatch):
     pair = Pair(Part(W), Part(W), (ROWS, COLUMNS))
     for chunk, heads, rows in ((1 << 20, 0, 1 << 13), (COLUMNS * 20, 0, 16), (COLUMNS, 0, 8), (1, 0, 8), (COLUMNS * 20, 2, 24), (COLUMNS * 50, 2, 48)):
         monkeypatch.setattr("quantcore.checkpoints.comparison.boxes.CHUNK", chunk)
-        work = Work(0, pair, layouts, Orders((ROWS, COLUMNS), heads), ())
+        work = PairComparison(0, pair, layouts, Orders((ROWS, COLUMNS), heads), ())
         assert work.rows == rows
         assert work.boxes == -(-ROWS // rows)
         assert sum(work.compare(box)["as stored"].count for box in range(work.boxes)) == x.numel()

@@ -24,7 +24,7 @@ _SUBNORMAL = 2.0**-24.5  # half the smallest float16, with the same room
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class CodeGrid:
     """What the codes of a weight mean; ``layout``: of the weight."""
 
     layout: Layout

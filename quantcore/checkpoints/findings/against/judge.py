@@ -1,7 +1,7 @@
 """What the errors of all weights together show: which are wrong, why, and where.
 
 Why the error of a weight is wrong: every hypothesis predicts values, and the simplest one that explains the error wins. A
-hypothesis is a function that yields what it predicts with the fit, see `Explained`. What it claims has been computed.
+hypothesis is a function that yields what it predicts with the fit, see `Cause`. What it claims has been computed.
 """
 
 import math
@@ -20,7 +20,7 @@ from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.places import of_codes_and_runs, of_order
 from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
-from quantcore.checkpoints.findings.against.suspect import FEW, Explained, Fit, Suspect
+from quantcore.checkpoints.findings.against.suspect import FEW, Cause, Residual, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
 from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
 from quantcore.checkpoints.findings.walk import walk
@@ -29,7 +29,7 @@ from quantcore.checkpoints.rows import ready
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
-Hypothesis = Callable[[Suspect], Iterator[Explained]]
+Hypothesis = Callable[[Suspect], Iterator[Cause]]
 # those that some rows show: they are tried on few, and verified on all
 LOCAL: tuple[Hypothesis, ...] = (
     numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
@@ -55,7 +55,7 @@ _AS_WELL, _ROUNDED = 2.0, 2.0**-8  # times the relative error that a cause leave
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
-def cause_of(suspect: Suspect) -> Explained | None:
+def cause_of(suspect: Suspect) -> Cause | None:
     """Return the simplest hypothesis that explains the error; None if none does."""
     few = replace(suspect, most=FEW)
     likely = [h for h in LOCAL if any(few.explains(e.fit) for e in h(few))]
@@ -67,17 +67,19 @@ def cause_of(suspect: Suspect) -> Explained | None:
     return _simplest(found)
 
 
-def cause_of_places(suspect: Suspect) -> Explained | None:
+def cause_of_places(suspect: Suspect) -> Cause | None:
     """Return the hypothesis that explains why some rows or columns are far from the original."""
     found = _found(suspect, OF_PLACES, suspect.improves)
     return _simplest(found) if found else None
 
 
-def _found(suspect: Suspect, hypotheses: Iterable[Hypothesis], is_enough: Callable[[Fit], bool]) -> list[Explained]:
+def _found(
+    suspect: Suspect, hypotheses: Iterable[Hypothesis], is_enough: Callable[[Residual], bool]
+) -> list[Cause]:
     return [e for hypothesis in hypotheses for e in hypothesis(suspect) if is_enough(e.fit)]
 
 
-def _simplest(found: Sequence[Explained]) -> Explained:
+def _simplest(found: Sequence[Cause]) -> Cause:
     best = min(e.fit.relative for e in found)
     near = [e for e in found if e.fit.relative <= _CLOSE * best + 1e-7]
     return min(near, key=lambda e: (e.complexity, e.fit.relative))
@@ -166,7 +168,7 @@ class _Judgement:
                 return [self._caused(suspect, cause)]
         return found
 
-    def _caused(self, suspect: Suspect, cause: Explained) -> CheckpointFinding:
+    def _caused(self, suspect: Suspect, cause: Cause) -> CheckpointFinding:
         if "column_factors" in cause.kind:
             if self._undone(suspect.measure, cause):
                 cause = replace(cause, legitimate=True)
@@ -175,7 +177,7 @@ class _Judgement:
                 cause = replace(cause, words=cause.words + no)
         return suspect.finding(cause)
 
-    def _undone(self, measure: Measure, cause: Explained) -> bool:
+    def _undone(self, measure: Measure, cause: Cause) -> bool:
         """Whether the factors of columns are divided out by a stored scale."""
         factors = cause.vector
         if factors is None:
@@ -268,7 +270,7 @@ def _role(measure: Measure) -> tuple[str, str]:
     return role_of(measure.name), measure.layout.storage
 
 
-def _is_wide(cause: Explained) -> bool:
+def _is_wide(cause: Cause) -> bool:
     """Whether it concerns a good part of all rows, or columns."""
     lines = cause.facts.get("rows") or cause.facts.get("columns")
     return lines is not None and lines > 0.25 * cause.facts["of"]

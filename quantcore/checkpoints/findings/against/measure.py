@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import Sums, sums_of
-from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
+from quantcore.checkpoints.findings.against.grid import CodeGrid, has_min, rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
 from quantcore.checkpoints.findings.against.rescaled import Rescaled
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
@@ -57,7 +57,7 @@ class Measure:
 
     def __post_init__(self) -> None:
         """Prepare what every box needs."""
-        self.grid = Grid(self.layout) if Grid.suits(self.layout) else None
+        self.grid = CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
         self.width = math.prod(self.layout.shape[1:])
         self.has_min = self.grid is not None and has_min(self.layout)
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width

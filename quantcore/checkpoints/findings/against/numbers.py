@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.others import with_scales
-from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
 from quantcore.checkpoints.protocol.record import CODES, SCALE
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
 
@@ -23,12 +23,12 @@ _OFF = 0.02  # |factor - 1| that counts
 _LEAST = (4, 16)  # rows, or columns, of which each has a factor; and elements in each
 
 
-def sign_flipped(s: Suspect) -> Iterator[Explained]:
+def sign_flipped(s: Suspect) -> Iterator[Cause]:
     """Every value has the other sign."""
     yield s.explained("sign_flipped", "{has} the sign of every value flipped: negated", s.fit(-s.y))
 
 
-def constant_factor(s: Suspect) -> Iterator[Explained]:
+def constant_factor(s: Suspect) -> Iterator[Cause]:
     """All scales are wrong by one factor."""
     factor = _ratio(s.x, s.y)
     if factor is None or abs(factor - 1) < 1e-3:
@@ -53,7 +53,7 @@ def _ratio(x: Tensor, y: Tensor) -> float | None:
     return middle if abs(middle) > 0.05 * abs(first) else first
 
 
-def zero_point_off(s: Suspect) -> Iterator[Explained]:
+def zero_point_off(s: Suspect) -> Iterator[Cause]:
     """All zero points are wrong by one integer."""
     if s.grid is None or not isinstance(s.layout.element, IntFormat):
         return
@@ -69,7 +69,7 @@ def zero_point_off(s: Suspect) -> Iterator[Explained]:
     yield s.explained("zero_point_off", words, fit, 1, by=abs(steps), way=way, right=right)
 
 
-def code_bits(s: Suspect) -> Iterator[Explained]:
+def code_bits(s: Suspect) -> Iterator[Cause]:
     """One bit of every code is flipped, or codes are of another format of the same width."""
     if s.grid is None:
         return
@@ -89,7 +89,7 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
                 yield s.explained("code_format", "{has} codes of {format}: read so", fit, 1, format=name)
 
 
-def other_bits(s: Suspect) -> Iterator[Explained]:
+def other_bits(s: Suspect) -> Iterator[Cause]:
     """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse, or their bytes are swapped."""
     field = s.layout.fields.get(CODES if s.layout.is_plain else SCALE)
     if field is None or field.piece.dtype not in _OTHER:
@@ -100,7 +100,7 @@ def other_bits(s: Suspect) -> Iterator[Explained]:
         yield from _other_values(s, field.piece)
 
 
-def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
+def _other_scales(s: Suspect, dtype: str) -> Iterator[Cause]:
     scale = s.layout.scale()
     if scale is None:
         return
@@ -113,7 +113,7 @@ def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
     yield s.explained("bits_reinterpreted", words, fit, 1, **_dtypes(_OTHER[dtype], dtype))
 
 
-def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
+def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Cause]:
     raw, own, other = piece.bits((s.rows,)), _TYPES[piece.dtype], _OTHER[piece.dtype]
     reinterpreted = "{has} the bits of {truth}, but {its} dtype says {stored}: read so"
     swapped = "{has} the two bytes of each value swapped: read so"
@@ -132,7 +132,7 @@ def _dtypes(truth: torch.dtype, stored: str) -> dict[str, str]:
     return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
 
 
-def factor_per_row(s: Suspect) -> Iterator[Explained]:
+def factor_per_row(s: Suspect) -> Iterator[Cause]:
     """The scales of each row are wrong by a factor of its own."""
     factor, wrong = _line_factors(s, 1)
     if not bool(wrong.any()):
@@ -144,7 +144,7 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
     yield replace(found, vector=1 / factor[:, 0])
 
 
-def factor_per_column(s: Suspect) -> Iterator[Explained]:
+def factor_per_column(s: Suspect) -> Iterator[Cause]:
     """The columns are multiplied by a factor each, as AWQ and SmoothQuant do, who divide what comes before by it."""
     factor, wrong = _line_factors(s, 0)
     if not bool(wrong.any()):
@@ -197,7 +197,7 @@ def _ends(factors: Tensor) -> dict[str, float]:
 
 def _undone(
     s: Suspect, kind: str, words: str, factor: Tensor, complexity: float, **facts: object
-) -> Explained:
+) -> Cause:
     """Return what is left with the factors of rows, columns or blocks undone."""
     return s.explained(kind, f"{words}; with these undone", s.multiplied(factor), complexity, **facts)
 
@@ -208,7 +208,7 @@ def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
     return torch.where(first.isfinite() & (first != 0), first, 1.0).float()
 
 
-def factor_per_block(s: Suspect) -> Iterator[Explained]:
+def factor_per_block(s: Suspect) -> Iterator[Cause]:
     """The scales of some blocks are wrong by a factor each."""
     if s.grid is None or len(s.layout.shape) < 2:
         return

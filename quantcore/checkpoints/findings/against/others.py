@@ -6,7 +6,7 @@ from hashlib import sha256
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual, Suspect
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, ZERO_POINT
 from quantcore.checkpoints.tensor import CheckpointTensor
@@ -31,7 +31,7 @@ def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
     return s.matrix(layout.spread(of_blocks, slice(0, s.rows.stop)))
 
 
-def scales_of_another(s: Suspect) -> Iterator[Explained]:
+def scales_of_another(s: Suspect) -> Iterator[Cause]:
     """The scales are byte for byte those of another weight, or those of another weight fit better."""
     if s.grid is None:
         return
@@ -53,7 +53,7 @@ def scales_of_another(s: Suspect) -> Iterator[Explained]:
         yield s.explained("scales_exchanged", words, fit, 1, other=name, equal=False)
 
 
-def _refitted(s: Suspect) -> Fit:
+def _refitted(s: Suspect) -> Residual:
     """Return the fit with the best factor for each block instead of its scale."""
     width, columns = s.measure.run, s.x.shape[1]
     if s.layout.shape[-1] != s.measure.width:
@@ -70,7 +70,7 @@ def _middle(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(power > 0, (x.double() * y).sum(1) / power, 1.0).float()
 
 
-def whole_of_another(s: Suspect) -> Iterator[Explained]:
+def whole_of_another(s: Suspect) -> Iterator[Cause]:
     """The values are those of another weight of the original."""
     sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // s.x.shape[1])))
     y = s.tensor.layout.values(sample, rounded=False).reshape(-1)
@@ -97,7 +97,7 @@ def whole_of_another(s: Suspect) -> Iterator[Explained]:
     yield s.explained("another_weight", words, fit, 1, other=found, original=s.original.name)
 
 
-def codes_of_another(s: Suspect) -> Iterator[Explained]:
+def codes_of_another(s: Suspect) -> Iterator[Cause]:
     """The codes are byte for byte those of another weight."""
     if s.grid is None:
         return
@@ -110,11 +110,11 @@ def codes_of_another(s: Suspect) -> Iterator[Explained]:
         except QuantError:
             continue
         words = "{has} the codes of {other}, byte for byte; the originals of the two differ"
-        yield Explained("codes_of_another", f"{words}.", {"other": name}, s.now)
+        yield Cause("codes_of_another", f"{words}.", {"other": name}, s.now)
         return
 
 
-def zero_points_of_another(s: Suspect) -> Iterator[Explained]:
+def zero_points_of_another(s: Suspect) -> Iterator[Cause]:
     """The zero points of another weight of the same role fit."""
     if s.grid is None or ZERO_POINT not in s.layout.fields:
         return

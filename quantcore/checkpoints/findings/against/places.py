@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Order
-from quantcore.checkpoints.findings.against.grid import Grid, has_min, nearest_power
+from quantcore.checkpoints.findings.against.grid import CodeGrid, has_min, nearest_power
 from quantcore.checkpoints.findings.against.measure import RUNS, Measure
 from quantcore.checkpoints.findings.against.nearest import FLOAT_ROOM, KEPT, Nearest
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
@@ -37,7 +37,7 @@ _FEEDBACK = 3.0  # times more where codes are not rounded to nearest: error feed
 
 
 @dataclass(frozen=True)
-class Place:
+class WrongRun:
     """What is wrong with a run of columns of one row.
 
     ``what``: "scale" (too large by ``factor``), "zero point" (too large by ``factor`` steps), "min", "row" (values of
@@ -93,7 +93,7 @@ class Lines:
 
     def __init__(self, tensor: CheckpointTensor, original: Ordered, measure: Measure) -> None:
         self.tensor, self.original, self.measure = tensor, original, measure
-        self.grid = Grid(tensor.layout)
+        self.grid = CodeGrid(tensor.layout)
         self._row: tuple[int, list[Tensor]] | None = None
 
     def start_of(self, column: int) -> int:
@@ -130,7 +130,7 @@ class Lines:
         return self._row[1]
 
 
-def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
+def wrong_runs(lines: Lines) -> tuple[list[WrongRun], list[tuple[WrongRun, Run]]]:
     """Return runs of columns with a wrong scale or zero point, and those that stand out for another reason."""
     measure = lines.measure
     bulk = measure.bulk
@@ -143,8 +143,8 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     for mean, row, column in measure.runs:
         if mean > level:
             wanted[row, column] = None
-    explained: list[Place] = []
-    left: list[tuple[Place, Run]] = []
+    explained: list[WrongRun] = []
+    left: list[tuple[WrongRun, Run]] = []
     for row, column in sorted(wanted)[:RUNS]:
         run = lines.run(row, column)
         place = _place_of(run, bulk, nearest)
@@ -155,11 +155,11 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     return explained, left
 
 
-def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> Place:
+def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> WrongRun:
     before = run.error(run.y)
     power = run.power or 1.0
     ends = int(run.columns[0]), int(run.columns[-1]) + 1
-    best = Place(run.row, *ends, "", 1.0, -1, math.sqrt(before / power), math.inf)
+    best = WrongRun(run.row, *ends, "", 1.0, -1, math.sqrt(before / power), math.inf)
     if len(run.x) < _LEAST or not bool((run.scale != 0).all()):
         return best
     found = []
@@ -169,7 +169,7 @@ def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> Place:
         rounded = nearest is not None and _rounded(run, y, gap, nearest)
         typical = steps < 3 * max(1.0, bulk) and after < _EXPLAINED * before
         if rounded or typical:
-            found.append(Place(run.row, *ends, what, number, bit, best.before, math.sqrt(after / power)))
+            found.append(WrongRun(run.row, *ends, what, number, bit, best.before, math.sqrt(after / power)))
     least = min((p.after for p in found), default=math.inf)
     near = [p for p in found if p.after <= _CLOSE * least]
     # of those that fit alike, a flipped bit explains most, then a power of two
@@ -274,12 +274,12 @@ def of_order(layout: Layout, order: Order) -> CheckpointFinding:
     )  # fmt: skip
 
 
-def _cause(place: Place) -> tuple[str, float, int]:
+def _cause(place: WrongRun) -> tuple[str, float, int]:
     """Return what places of one cause share: about the same factor, too."""
     return place.what, round(place.factor, 1 if abs(place.factor) > 1 else 3), place.bit
 
 
-def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
+def _of_places(layout: Layout, places: list[WrongRun]) -> CheckpointFinding:
     """Return the finding on scales, zero points or mins that are wrong for the same reason."""
     first, rows = places[0], len({place.row for place in places})
     facts: dict[str, Any] = {
@@ -327,7 +327,7 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     return error(measure.layout, "code_impossible", words + ".", **facts)
 
 
-def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
+def _worse(measure: Measure, lines: Lines, left: list[tuple[WrongRun, Run]]) -> list[CheckpointFinding]:
     """Runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
     usual = measure.sums.xx / math.prod(measure.layout.shape)  # mean x²
@@ -357,6 +357,6 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> lis
     return [error(measure.layout, "block_far", words, **_where(bad, worst), before=worst.before)]
 
 
-def _where(places: list[Place], one: Place) -> dict[str, int]:
+def _where(places: list[WrongRun], one: WrongRun) -> dict[str, int]:
     """Return the number of runs, and the place of one of them."""
     return {"runs": len(places), "row": one.row, "first": one.column, "last": one.stop - 1}

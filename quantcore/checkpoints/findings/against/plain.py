@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
+from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.siblings import layer_of
 from quantcore.checkpoints.statement import named
@@ -16,7 +16,7 @@ _LITTLE = 0.05  # relative error up to which weights may all be of another versi
 
 
 def of_plain(
-    suspect: Suspect, cause: Explained | None, alone: bool, scaled: Mapping[str, Tensor]
+    suspect: Suspect, cause: Cause | None, alone: bool, scaled: Mapping[str, Tensor]
 ) -> CheckpointFinding:
     """Return how it differs, and why.
 

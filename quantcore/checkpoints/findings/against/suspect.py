@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quantcore.analysis import relative_error
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
+from quantcore.checkpoints.findings.against.grid import CodeGrid, has_min, rounding_of
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
 from quantcore.checkpoints.findings.walk import Ordered
@@ -88,9 +88,9 @@ class Suspect:
         return self.matrix(self.tensor.layout.values(self.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0)
 
     @cached_property
-    def grid(self) -> Grid | None:
+    def grid(self) -> CodeGrid | None:
         """The grid of its codes, if it has one."""
-        return Grid(self.layout) if Grid.suits(self.layout) else None
+        return CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
 
     @cached_property
     def codes(self) -> Tensor:
@@ -133,7 +133,7 @@ class Suspect:
         """Whether something is added that the scale does not multiply."""
         return has_min(self.layout)
 
-    def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Fit":
+    def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Residual":
         """Return how far predicted values are from the original."""
         x = self.x if x is None else x
         step = self.step if step is None else step
@@ -142,28 +142,28 @@ class Suspect:
         ratio = (error[known] / step[known]) if bool(known.any()) else error.reshape(-1)
         middle = float(ratio.median()) / _QUARTER if ratio.numel() else 0.0
         power, left = float(x.double().square().sum()), float(error.double().square_().sum())
-        return Fit(middle, relative_error(power, left))
+        return Residual(middle, relative_error(power, left))
 
     @cached_property
-    def now(self) -> "Fit":
+    def now(self) -> "Residual":
         """As it is stored."""
         return self.fit(self.y)
 
-    def multiplied(self, factor: Tensor) -> "Fit":
+    def multiplied(self, factor: Tensor) -> "Residual":
         """Return the fit with the values, and so their steps, multiplied."""
         return self.fit(self.y * factor, self.step * factor.abs())
 
-    def explained(self, kind: str, words: str, fit: "Fit", complexity: float = 0, **facts: Any) -> "Explained":
+    def explained(self, kind: str, words: str, fit: "Residual", complexity: float = 0, **facts: Any) -> "Cause":
         """Return a hypothesis; ``words`` end with what is undone, and the error that this leaves follows them."""
-        return Explained(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
+        return Cause(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
 
-    def finding(self, cause: "Explained") -> CheckpointFinding:
+    def finding(self, cause: "Cause") -> CheckpointFinding:
         """Return the finding on what explains the error."""
         severity: Severity = "note" if cause.legitimate else "error"
         facts = {**cause.facts, "before": self.now.relative, "after": cause.fit.relative}
         return finding_of(severity, cause.kind, self.layout, cause.words, **facts)
 
-    def explains(self, fit: "Fit") -> bool:
+    def explains(self, fit: "Residual") -> bool:
         """Whether a prediction leaves an error like that of siblings, and much less than before."""
         if self.layout.is_plain:
             own = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
@@ -177,13 +177,13 @@ class Suspect:
         less = fit.steps < 0.8 * self.now.steps or fit.relative < 0.7 * self.now.relative
         return fit.steps < 1.25 * normal and less and fit.relative < 0.9 * self.now.relative
 
-    def improves(self, fit: "Fit") -> bool:
+    def improves(self, fit: "Residual") -> bool:
         """Whether a prediction for some rows or columns leaves less, and the others as they are."""
         return fit.relative < 0.995 * self.now.relative and fit.steps < 1.05 * self.now.steps
 
 
 @dataclass(frozen=True)
-class Fit:
+class Residual:
     """``steps``: the median |error| over that of rounding to nearest; ``relative``: the RMS error over the RMS of x."""
 
     steps: float
@@ -191,7 +191,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Explained:
+class Cause:
     """A hypothesis that explains the error: a finding's kind, words (a template) and facts, and the fit.
 
     ``weight``: how many numbers it needed, its complexity: of two that fit alike, the simpler one is true.
@@ -201,7 +201,7 @@ class Explained:
     kind: str
     words: str
     facts: dict[str, Any]
-    fit: Fit
+    fit: Residual
     complexity: float = 0
     legitimate: bool = False
     vector: Tensor | None = None

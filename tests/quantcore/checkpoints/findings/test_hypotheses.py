@@ -33,10 +33,10 @@ import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against import judge, numbers, others
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.suspect import Explained, Fit
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual
 from quantcore.checkpoints.findings.walk import Box, Ordered
 
 # Numbers
@@ -304,22 +304,22 @@ def test_values_and_codes_of_another_weight(tmp_path):
     ("what", "fit", "explains"),
     [
         # of a plain weight: no more than rounding, and half of before
-        ("plain", Fit(0, 1e-7), True), ("plain", Fit(0, 1e-6), True), ("plain", Fit(0, 2e-6), False),
+        ("plain", Residual(0, 1e-7), True), ("plain", Residual(0, 1e-6), True), ("plain", Residual(0, 2e-6), False),
         # of codes with steps: about as near as rounding to nearest, and less than before
-        ("codes", Fit(1.0, 0.1), True), ("codes", Fit(1.0, 0.95), False), ("codes", Fit(1.4, 0.5), True),
-        ("codes", Fit(2.5, 0.1), False), ("codes", Fit(1.7, 0.5), True), ("codes", Fit(1.7, 0.75), False),
+        ("codes", Residual(1.0, 0.1), True), ("codes", Residual(1.0, 0.95), False), ("codes", Residual(1.4, 0.5), True),
+        ("codes", Residual(2.5, 0.1), False), ("codes", Residual(1.7, 0.5), True), ("codes", Residual(1.7, 0.75), False),
         # beside siblings: their error
-        ("siblings", Fit(1.0, 0.14), True), ("siblings", Fit(1.0, 0.16), False), ("siblings", Fit(1.7, 0.1), True),
-        ("siblings", Fit(2.0, 0.1), False),
+        ("siblings", Residual(1.0, 0.14), True), ("siblings", Residual(1.0, 0.16), False), ("siblings", Residual(1.7, 0.1), True),
+        ("siblings", Residual(2.0, 0.1), False),
         # at the edges: what is no less than the given part of before explains nothing
-        ("codes", Fit(1.0, 0.9), False), ("codes", Fit(1.6, 0.7), False), ("codes", Fit(1.599, 0.8), True), ("codes", Fit(1.7, 0.699), True),
-        ("siblings", Fit(1.0, 0.15), True), ("siblings", Fit(1.25 * math.sqrt(2.0), 0.1), False),
+        ("codes", Residual(1.0, 0.9), False), ("codes", Residual(1.6, 0.7), False), ("codes", Residual(1.599, 0.8), True), ("codes", Residual(1.7, 0.699), True),
+        ("siblings", Residual(1.0, 0.15), True), ("siblings", Residual(1.25 * math.sqrt(2.0), 0.1), False),
         # of bfloat16 against float16: twice the rounding errors of both, 2^-8 and 2^-11
-        ("bfloat16", Fit(0, 2 * (2.0**-8 + 2.0**-11)), True), ("bfloat16", Fit(0, 2.02 * (2.0**-8 + 2.0**-11)), False),
-        ("small", Fit(0, 0.0049), True), ("small", Fit(0, 0.005), False),
+        ("bfloat16", Residual(0, 2 * (2.0**-8 + 2.0**-11)), True), ("bfloat16", Residual(0, 2.02 * (2.0**-8 + 2.0**-11)), False),
+        ("small", Residual(0, 0.0049), True), ("small", Residual(0, 0.005), False),
         # of codes without steps: half of before and, beside siblings, 1.3 times their error
-        ("rows of a grid", Fit(0, 0.499), True), ("rows of a grid", Fit(0, 0.5), False), ("few rows of a grid", Fit(0, 0.64), True),
-        ("few rows of a grid", Fit(0, 0.651), False), ("siblings of a grid", Fit(0, 0.129), True), ("siblings of a grid", Fit(0, 0.131), False),
+        ("rows of a grid", Residual(0, 0.499), True), ("rows of a grid", Residual(0, 0.5), False), ("few rows of a grid", Residual(0, 0.64), True),
+        ("few rows of a grid", Residual(0, 0.651), False), ("siblings of a grid", Residual(0, 0.129), True), ("siblings of a grid", Residual(0, 0.131), False),
     ],
 )  # fmt: skip
 def test_what_explains_an_error(what, fit, explains, tmp_path):
@@ -335,7 +335,7 @@ def test_what_explains_an_error(what, fit, explains, tmp_path):
     if what == "siblings of a grid":
         s = replace(s, usual=0.1)
     before = {"small": 0.01, "few rows of a grid": 2.0}.get(what, 1.0)
-    s.__dict__["now"] = Fit(2.0, before)
+    s.__dict__["now"] = Residual(2.0, before)
     if "grid" in what:  # where codes have no values of their own
         s.__dict__["grid"] = None
     assert s.explains(fit) is explains
@@ -375,13 +375,13 @@ def test_a_fit_in_steps(tmp_path):
     zero = suspect(tmp_path / "zero", {W: x}, x * 0, "")
     assert zero.now.relative == math.inf
     assert suspect(tmp_path / "zeros", {W: x * 0}, x * 0, "").now.relative == 0
-    assert s.improves(Fit(s.now.steps, 0.99 * s.now.relative))
-    assert not s.improves(Fit(s.now.steps, 0.999 * s.now.relative))
-    assert s.improves(Fit(1.04 * s.now.steps, 0.9 * s.now.relative))
-    assert not s.improves(Fit(1.06 * s.now.steps, 0.9 * s.now.relative))
-    s.__dict__["now"] = Fit(4.0, 2.0)
-    assert not s.improves(Fit(1.0, 1.99))
-    assert not s.improves(Fit(4.2, 1.0))
+    assert s.improves(Residual(s.now.steps, 0.99 * s.now.relative))
+    assert not s.improves(Residual(s.now.steps, 0.999 * s.now.relative))
+    assert s.improves(Residual(1.04 * s.now.steps, 0.9 * s.now.relative))
+    assert not s.improves(Residual(1.06 * s.now.steps, 0.9 * s.now.relative))
+    s.__dict__["now"] = Residual(4.0, 2.0)
+    assert not s.improves(Residual(1.0, 1.99))
+    assert not s.improves(Residual(4.2, 1.0))
 
 # Together
 
@@ -420,7 +420,7 @@ def test_the_simplest_cause_wins(tmp_path):
     assert judge.cause_of(suspect(tmp_path / "rows", {W: x[permutation(64)]}, x, "")).kind == "rows_permuted"
     assert judge.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind == "columns_permuted"
     assert judge.cause_of(suspect(tmp_path / "other", {W: weight(64, 64, 9)}, x, "")) is None
-    many = [Explained(kind, "", {}, Fit(1, relative), complexity)
+    many = [Cause(kind, "", {}, Residual(1, relative), complexity)
             for kind, relative, complexity in (("a", 0.100, 3), ("b", 0.114, 1), ("c", 0.116, 0), ("d", 0.110, 1))]  # fmt: skip
     assert judge._simplest(many).kind == "d"
     assert judge._simplest(many[:1]).kind == "a"
@@ -464,8 +464,8 @@ def test_values_are_on_the_grid(given):
     """Scale times the value of the code: the values before they are rounded, where no zero point or min is added."""
     for tensor in open_checkpoint(given.release).tensors.values():
         layout, rows = tensor.layout, slice(0, tensor.shape[0] // 2 if tensor.shape else 0)
-        if tensor.is_quantized and len(layout.shape) == 2 and Grid.suits(layout) and layout.zero_point() is None and layout.min() is None:
-            grid, y = Grid(layout), layout.values(rows, rounded=False)
+        if tensor.is_quantized and len(layout.shape) == 2 and CodeGrid.suits(layout) and layout.zero_point() is None and layout.min() is None:
+            grid, y = CodeGrid(layout), layout.values(rows, rounded=False)
             shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
             assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())
             break

@@ -15,7 +15,7 @@ from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against import global_scales, places, plain
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.measure import Measure, leak_of
 from quantcore.checkpoints.findings.against.nearest import Nearest
@@ -43,10 +43,10 @@ def test_what_a_flipped_bit_of_a_scale_does(name, role, bits, tmp_path):
     found = {bit: factor for factor, bit in places._flips(run)}
     place = tensor.layout.locate((row, start)).parameters[role]
     assert len(place.bits) == bits
-    now = float(Grid(tensor.layout).scales(slice(row, row + 1))[0, start])
+    now = float(CodeGrid(tensor.layout).scales(slice(row, row + 1))[0, start])
     for bit in range(bits):
         other = flipped(given, place, bit, tmp_path).tensors[weight]
-        then = float(Grid(other.layout).scales(slice(row, row + 1))[0, start])
+        then = float(CodeGrid(other.layout).scales(slice(row, row + 1))[0, start])
         if then and math.isfinite(then):
             assert found[bit] == pytest.approx(then / now, rel=1e-6), bit
         else:
@@ -169,7 +169,7 @@ def test_two_bits_of_a_code(tmp_path):
     assert "bit" not in finding.facts
     assert "flipped" not in finding.sentence
     for bit, words in ((0, "(bit 0 of the stored number is flipped)"), (-1, "columns 0 to 31:")):
-        place = places.Place(3, 0, 32, "scale", 1.5, bit, 0.5, 0.1)
+        place = places.WrongRun(3, 0, 32, "scale", 1.5, bit, 0.5, 0.1)
         assert words in places._of_places(s.layout, [place]).sentence
 
 

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, summary
+from quantcore.checkpoints.comparison import CheckpointComparison, summary
 from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.record import finding_of, grouped
 from quantcore.checkpoints.findings.summary import Summary
@@ -67,7 +67,7 @@ def test_a_buffer_that_one_side_lacks_is_nothing_wrong(name, values, tmp_path, c
     save_file(weight, tmp_path / "b.safetensors")
     both = [open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"]
     assert both[1].findings(both[0]) == []
-    assert [u.kind for u in Comparison(*both).pairing.unpaired] == ["buffer"]
+    assert [u.kind for u in CheckpointComparison(*both).pairing.unpaired] == ["buffer"]
     assert main(["compare", *(str(tmp_path / f"{n}.safetensors") for n in "ab")]) == 0
     assert name in capsys.readouterr().out
 
@@ -76,7 +76,7 @@ def test_a_bias_is_not_a_buffer(tmp_path):
     save_file({"h.0.attn.bias": np.ones(4, np.float32)}, tmp_path / "a.safetensors")
     save_file({"b.weight": np.ones((4, 4), np.float32)}, tmp_path / "b.safetensors")
     both = [open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"]
-    assert {u.kind for u in Comparison(*both).pairing.unpaired} == {"absent"}
+    assert {u.kind for u in CheckpointComparison(*both).pairing.unpaired} == {"absent"}
 
 
 def test_the_overall_sqnr_leaves_equal_pairs_out(tmp_path):
@@ -84,7 +84,7 @@ def test_the_overall_sqnr_leaves_equal_pairs_out(tmp_path):
     large = {"large.weight": 100 * x}
     save_file(large | {"w.weight": x}, tmp_path / "a.safetensors")
     save_file(large | {"w.weight": x * np.float32(1.1)}, tmp_path / "b.safetensors")
-    comparison = Comparison(*(open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"))
+    comparison = CheckpointComparison(*(open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"))
     *_, step = comparison.steps()
     assert "overall SQNR of the others 20.0 dB" in summary(
         comparison.results(step.state)
