@@ -37,7 +37,7 @@ _STACK = re.compile(r"(?:\.experts\.(?!\d)|_exps\.)")
 
 
 def _is_buffer(side: Side, name: str) -> bool:
-    """Whether a tensor is no weight: a known buffer, as GPT-2's square mask is, or 64-bit integers or flags."""
+    """Tell whether a tensor is no weight: a buffer, such as GPT-2's square mask, 64-bit integers or flags."""
     if name.endswith(_BUFFERS):
         return not name.endswith(".bias") or len(side.shapes[name]) == 4
     layout = side.checkpoint.tensors[name].layout
@@ -86,7 +86,7 @@ def _is_bias(name: str) -> bool:
 
 
 def _is_stack(name: str, shape: Shape) -> bool:
-    """Whether a tensor has the matrices, or the biases, of all experts."""
+    """Tell whether a tensor has the matrices, or the biases, of all experts."""
     return len(shape) == (2 if _is_bias(name) else 3)
 
 
@@ -95,7 +95,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _joined(rows: Sequence[int], widths: Set[Shape], shape: Shape) -> bool:
-    """Whether tensors of these rows, each of one of the widths, make up one of a shape."""
+    """Tell whether tensors of these rows, each of one of the widths, make up one of a shape."""
     return sum(rows) == shape[0] and all(width == shape[-1:] for width in widths)
 
 

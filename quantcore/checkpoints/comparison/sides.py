@@ -62,7 +62,7 @@ class Unpaired:
 
 
 def is_gguf(checkpoint: Opened) -> bool:
-    """Whether a checkpoint uses llama.cpp's names."""
+    """Tell whether a checkpoint uses llama.cpp's names."""
     return "general.architecture" in checkpoint.release.config or any(
         name.startswith("blk.") for name in checkpoint.tensors
     )

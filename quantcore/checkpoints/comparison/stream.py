@@ -37,8 +37,8 @@ class ComparisonStep:
 class ComparisonState:
     """How far a comparison has come; plain data by `as_dict`.
 
-    ``identity``: of the pairs, see `CheckpointComparison.identity`; ``finished``: the pairs that are done, in order;
-    ``current``: the next pair, with ``boxes`` boxes done.
+    ``identity``: of the pairs, see `CheckpointComparison.identity`; ``finished``: the pairs that are done, in
+    order; ``current``: the next pair, with ``boxes`` boxes done.
     """
 
     identity: str

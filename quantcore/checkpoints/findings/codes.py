@@ -38,7 +38,7 @@ class Histogram:
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether each code is a stored number of its own, of at most 8 bits."""
+        """Tell whether each code is a stored number of its own, of at most 8 bits."""
         return CodeGrid.suits(layout) and not layout.block_type.startswith("TQ")  # whose codes are digits
 
     def add(self, box: Box) -> None:
@@ -73,7 +73,7 @@ class Histogram:
 
 
 def _floats(histogram: Histogram) -> Iterator[CheckpointFinding]:
-    """NaN, and the -0 of FP4; in 8-bit floats, -0 is what small negative values round to."""
+    """Yield NaN, and the -0 of FP4; in 8-bit floats, -0 is what small negative values round to."""
     layout, counts = histogram.layout, histogram.counts
     element: Any = layout.element
     table = element.table.numpy()

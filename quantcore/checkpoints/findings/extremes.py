@@ -102,7 +102,7 @@ def _zeros(
 
 
 def _may_be_zero(summary: Summary, release: Release) -> bool:
-    """Whether 0 means nothing: one number, a norm to which 1 is added, or something that is not a weight."""
+    """Tell whether 0 means nothing: for one number, a norm to which 1 is added, or what is not a weight."""
     if math.prod(summary.shape) < 2 or (_is_norm(summary.name) and _adds_one(release)):
         return True
     return not summary.name.endswith(("weight", "bias")) and layer_of(summary.name) is None

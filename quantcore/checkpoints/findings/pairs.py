@@ -65,7 +65,7 @@ def rotations(release: Release) -> tuple[str, ...]:
 
 
 def _moves_weights(group: Any) -> bool:
-    """Whether a group of the config, which may be malformed, applies its transform to weights."""
+    """Tell whether a group of the config, which may be malformed, applies its transform to weights."""
     applied = group.get("apply") if isinstance(group, dict) else None
     if not isinstance(applied, list):
         return False

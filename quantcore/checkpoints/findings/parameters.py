@@ -29,7 +29,7 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
 
 
 def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
-    """Scales that are not finite or negative; of zeros, see `extremes`."""
+    """Yield the scales that are not finite or negative; of zeros, see `extremes`."""
     nonfinite, negative, total = _Marked(), _Marked(), 0
     for start, scale in scale_boxes(layout):
         nonfinite.add(~scale.isfinite(), start)
@@ -82,7 +82,7 @@ def scale_boxes(layout: Layout) -> Iterator[tuple[int, Tensor]]:
 
 
 def _powers_of_two(layout: Layout) -> Iterator[CheckpointFinding]:
-    """Scales in float32 that E8M0 could store."""
+    """Yield scales in float32 that E8M0 could store."""
     field = layout.fields.get(SCALE)
     if field is None or field.piece.dtype != "F32":
         return
@@ -128,7 +128,7 @@ def _unsorted(layout: Layout, found: Tensor, at: int, order: GroupOrder) -> Chec
 
 
 def _sizes(layout: Layout, found: Tensor) -> Iterator[CheckpointFinding]:
-    """Groups that do not have as many columns as the group size says; the last may have fewer."""
+    """Yield the groups that do not have as many columns as the group size says; the last may have fewer."""
     size, groups = layout.blocks.block[-1], layout.blocks.grid[-1]
     if int(found.min()) < 0 or int(found.max()) >= groups:  # reading it says so
         return

@@ -56,7 +56,7 @@ class Provenance:
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether codes are integers in groups of adjacent columns, with integer zero points or none."""
+        """Tell whether codes are integers in groups of adjacent columns, with integer zero points or none."""
         if layout.block_type or not isinstance(layout.element, IntFormat) or len(layout.shape) < 2:
             return False
         zero_point = layout.zero_point(slice(0, 1))
@@ -103,7 +103,7 @@ class Provenance:
             self.compare(box.original, box.rows, rounding_of(box.source.layout.dtype))
 
     def _is_same(self, scale: Tensor, ratio: Tensor) -> Tensor:
-        """Whether a scale times ``ratio`` is the same scale in its dtype."""
+        """Tell whether a scale times ``ratio`` is the same scale in its dtype."""
         stored = TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
         again = (scale * ratio).to(stored).to(torch.float32)
         return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
@@ -220,11 +220,13 @@ class DeadScales:
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether runs of columns share a scale, and `Provenance` does not look at them.
+        """Tell whether runs of columns share a scale, and `Provenance` does not look at them.
 
         llama.cpp leaves the codes of sub-blocks whose scale becomes 0 as its search found them.
         """
-        if layout.block_type or not CodeGrid.suits(layout) or Provenance.suits(layout) or len(layout.shape) < 2:
+        if layout.block_type or len(layout.shape) < 2:
+            return False
+        if not CodeGrid.suits(layout) or Provenance.suits(layout):
             return False
         index = layout.group_index()
         whole = len(layout.shape) == 2 or layout.shape[-1] % layout.blocks.block[-1] == 0

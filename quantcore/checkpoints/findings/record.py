@@ -141,7 +141,7 @@ def _merged(members: Sequence[CheckpointFinding], formats: Mapping[str, str]) ->
 
 
 def _shared(members: Sequence[CheckpointFinding]) -> Facts:
-    """The facts that all members have with the same values, and how many members there are."""
+    """Return the facts that all members have with the same values, and how many members there are."""
     first = members[0].facts
     same = {k: v for k, v in first.items() if all(m.facts.get(k) == v for m in members)}
     return {**same, "tensors": len(members)}

@@ -67,7 +67,7 @@ def subject_of(names: Sequence[str], among: Iterable[str], kind: str = "tensor")
 
 
 def _layers(names: Iterable[str]) -> str:
-    """``0–3 and 7``."""
+    """List the layers of names: ``0–3 and 7``."""
     layers = sorted({layer for name in names if (layer := layer_of(name)) is not None})
     runs: list[list[int]] = []
     for layer in layers:

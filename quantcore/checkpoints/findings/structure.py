@@ -114,7 +114,7 @@ def of_structure(release: Release, reported: Container[str] = ()) -> Iterator[Ch
 
 
 def _is_in_part(release: Release) -> bool:
-    """Whether only some shards are open; what is at their edge is in another one."""
+    """Tell whether only some shards are open; what is at their edge is in another one."""
     found: dict[tuple[str, str], set[str]] = {}
     for piece in release.stored.values():
         match = _SHARD.search(piece.source.name)
@@ -124,7 +124,7 @@ def _is_in_part(release: Release) -> bool:
 
 
 def _modules(release: Release) -> dict[str, dict[str, StoredTensor]]:
-    """The stored tensors of each module; what is stored below its weight (``weight.absmax``) is its own."""
+    """Return the stored tensors of each module, with those below its weight (``weight.absmax``)."""
     found: dict[str, dict[str, StoredTensor]] = {}
     for name, piece in release.stored.items():
         module, _, last = name.rpartition(".")
@@ -135,7 +135,7 @@ def _modules(release: Release) -> dict[str, dict[str, StoredTensor]]:
 
 
 def shares_keys(config: Mapping[str, Any]) -> bool:
-    """Whether a config says that layers use the keys and values of others: Gemma 3n's, Hunyuan's and Phi 4's do."""
+    """Tell whether a config says that layers share keys and values: Gemma 3n's, Hunyuan's and Phi 4's do."""
     names = [*config, *section(config, "text_config")]
     return any(words in name.lower() for name in names for words in _SHARING)
 
@@ -167,7 +167,7 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
 def _is_of_another_kind(
     parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str], sharing: bool
 ) -> bool:
-    """Whether a layer without some modules of a set may be sound: of another architecture, or sharing keys and values."""
+    """Tell whether a layer with some of a set may be sound: another architecture, or shared keys and values."""
     own, lost = parents[parent], set(missing)
     # modules that complete layers do not have, such as a fused one: the layer computes something else
     if set(own) - {name for other in whole for name in parents[other]}:
@@ -218,7 +218,7 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
 
 
 def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
-    """Whether what a layer lacks are experts up to the last that it has: of fewer experts, whole ones would be missing at the end."""
+    """Tell whether a layer lacks experts before its last: if it had fewer, the last ones would be missing."""
     numbers = [{int(m[1]) for name in names if (m := _EXPERT.search(name))} for names in (lost, own)]
     return bool(numbers[0] and numbers[1]) and max(numbers[0]) <= max(numbers[1])
 
@@ -294,7 +294,7 @@ def _at_end(
 
 
 def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Iterator[CheckpointFinding]:
-    """A language model whose config says that its head is not its embedding, with one matrix alone outside of its layers."""
+    """Yield a missing head: the config says that it is not the embedding, the only matrix outside layers."""
     kinds = config.get("architectures")
     causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
     matrices = {name.rpartition(".")[0] for name, piece in outside.items() if len(piece.shape) > 1}
@@ -310,7 +310,7 @@ def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Ite
 
 
 def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> object:
-    """What a config says, of the language model where it has one of its own."""
+    """Return what a config says, of the language model where it has one of its own."""
     for place in (config, section(config, "text_config")):
         if key in place:
             return place[key]
@@ -318,5 +318,5 @@ def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> obje
 
 
 def _of_gguf(config: Mapping[str, Any], key: str) -> object:
-    """What the metadata of a GGUF file says of its architecture."""
+    """Return what the metadata of a GGUF file says of its architecture."""
     return config.get(f"{config.get('general.architecture')}.{key}")

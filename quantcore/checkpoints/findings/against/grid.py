@@ -31,7 +31,7 @@ class CodeGrid:
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether each code is a number of at most 8 bits on a scale of its own block."""
+        """Tell whether each code is a number of at most 8 bits on a scale of its own block."""
         if layout.holds_values:
             return False
         if layout.block_type.startswith(("IQ1", "IQ2", "IQ3")):
@@ -79,7 +79,7 @@ class CodeGrid:
         return self.layout.spread(self._step, rows)
 
     def _step(self, grid: slice | None) -> Tensor:
-        """The step of integers, in block form."""
+        """Return the step of integers, in block form."""
         layout = self.layout
         scale = layout.parameters(grid).scale
         if scale is None:
@@ -121,7 +121,7 @@ def _half_rounding(sizes: Tensor) -> Tensor:
 
 
 def has_min(layout: Layout) -> bool:
-    """Whether something is added that the scale does not multiply."""
+    """Tell whether something is added that the scale does not multiply."""
     return layout.parameters(slice(0, 1)).min is not None  # some formats store a min as the zero point
 
 

@@ -1,7 +1,7 @@
 """What the errors of all weights together show: which are wrong, why, and where.
 
 Why the error of a weight is wrong: every hypothesis predicts values, and the simplest one that explains the error wins. A
-hypothesis is a function that yields what it predicts with the fit, see `Cause`. What it claims has been computed.
+hypothesis is a function that yields what it predicts with the fit, see `Cause`. What it claims was computed.
 """
 
 import math
@@ -178,7 +178,7 @@ class _Judgement:
         return suspect.finding(cause)
 
     def _undone(self, measure: Measure, cause: Cause) -> bool:
-        """Whether the factors of columns are divided out by a stored scale."""
+        """Tell whether the factors of columns are divided out by a stored scale."""
         factors = cause.vector
         if factors is None:
             return False
@@ -271,13 +271,13 @@ def _role(measure: Measure) -> tuple[str, str]:
 
 
 def _is_wide(cause: Cause) -> bool:
-    """Whether it concerns a good part of all rows, or columns."""
+    """Tell whether it concerns a good part of all rows, or columns."""
     lines = cause.facts.get("rows") or cause.facts.get("columns")
     return lines is not None and lines > 0.25 * cause.facts["of"]
 
 
 def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
-    """Whether the error of a weight is far above that of its siblings, in units of their own spread.
+    """Tell whether the error of a weight is far above that of its siblings, in units of their own spread.
 
     What rounding alone explains can differ only by chance between layers; what goes beyond it depends on the layer, and may
     differ by about as much as it is.

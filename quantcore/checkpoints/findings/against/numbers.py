@@ -24,12 +24,12 @@ _LEAST = (4, 16)  # rows, or columns, of which each has a factor; and elements i
 
 
 def sign_flipped(s: Suspect) -> Iterator[Cause]:
-    """Every value has the other sign."""
+    """Yield what is left if every value has the other sign."""
     yield s.explained("sign_flipped", "{has} the sign of every value flipped: negated", s.fit(-s.y))
 
 
 def constant_factor(s: Suspect) -> Iterator[Cause]:
-    """All scales are wrong by one factor."""
+    """Yield what is left if all scales are wrong by one factor."""
     factor = _ratio(s.x, s.y)
     if factor is None or abs(factor - 1) < 1e-3:
         return
@@ -54,7 +54,7 @@ def _ratio(x: Tensor, y: Tensor) -> float | None:
 
 
 def zero_point_off(s: Suspect) -> Iterator[Cause]:
-    """All zero points are wrong by one integer."""
+    """Yield what is left if all zero points are wrong by one integer."""
     if s.grid is None or not isinstance(s.layout.element, IntFormat):
         return
     known = s.scales != 0
@@ -70,7 +70,7 @@ def zero_point_off(s: Suspect) -> Iterator[Cause]:
 
 
 def code_bits(s: Suspect) -> Iterator[Cause]:
-    """One bit of every code is flipped, or codes are of another format of the same width."""
+    """Yield what is left if a bit of every code is flipped, or codes are of another format of equal width."""
     if s.grid is None:
         return
     bits, table = s.layout.element.bits, s.grid.table
@@ -90,7 +90,7 @@ def code_bits(s: Suspect) -> Iterator[Cause]:
 
 
 def other_bits(s: Suspect) -> Iterator[Cause]:
-    """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse, or their bytes are swapped."""
+    """Yield what is left if bfloat16 numbers were read as float16, or the reverse, or with swapped bytes."""
     field = s.layout.fields.get(CODES if s.layout.is_plain else SCALE)
     if field is None or field.piece.dtype not in _OTHER:
         return
@@ -133,7 +133,7 @@ def _dtypes(truth: torch.dtype, stored: str) -> dict[str, str]:
 
 
 def factor_per_row(s: Suspect) -> Iterator[Cause]:
-    """The scales of each row are wrong by a factor of its own."""
+    """Yield what is left if the scales of each row are wrong by a factor of its own."""
     factor, wrong = _line_factors(s, 1)
     if not bool(wrong.any()):
         return
@@ -145,7 +145,7 @@ def factor_per_row(s: Suspect) -> Iterator[Cause]:
 
 
 def factor_per_column(s: Suspect) -> Iterator[Cause]:
-    """The columns are multiplied by a factor each, as AWQ and SmoothQuant do, who divide what comes before by it."""
+    """Yield what is left if columns have a factor each; AWQ and SmoothQuant divide what precedes by it."""
     factor, wrong = _line_factors(s, 0)
     if not bool(wrong.any()):
         return
@@ -185,12 +185,12 @@ def _line_factors(s: Suspect, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def _are_most(wrong: Tensor) -> bool:
-    """Whether a fourth or more are wrong."""
+    """Tell whether a fourth or more are wrong."""
     return 4 * int(wrong.sum()) >= wrong.numel()
 
 
 def _ends(factors: Tensor) -> dict[str, float]:
-    """The smallest and the largest of the factors by which values were multiplied, as facts."""
+    """Return the smallest and the largest of the factors by which values were multiplied, as facts."""
     own = 1 / factors
     return {"low": float(own.min()), "high": float(own.max())}
 
@@ -209,7 +209,7 @@ def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
 
 
 def factor_per_block(s: Suspect) -> Iterator[Cause]:
-    """The scales of some blocks are wrong by a factor each."""
+    """Yield what is left if the scales of some blocks are wrong by a factor each."""
     if s.grid is None or len(s.layout.shape) < 2:
         return
     width = width_of(s.layout)

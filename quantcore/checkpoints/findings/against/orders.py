@@ -21,7 +21,7 @@ _ALIKE = 0.5  # the least cosine of a row and its match, on average
 
 
 def transposed(s: Suspect) -> Iterator[Cause]:
-    """The two last axes are swapped, which only a square weight does not show."""
+    """Yield what is left if the two last axes are swapped, which only a square weight does not show."""
     shape = s.layout.shape
     if len(shape) < 2 or shape[-1] != shape[-2] or not s.is_whole:
         return
@@ -31,12 +31,12 @@ def transposed(s: Suspect) -> Iterator[Cause]:
 
 
 def codes_in_words(s: Suspect) -> Iterator[Cause]:
-    """The codes of each row are in another order within their words or blocks, but scales are where they belong."""
+    """Yield what is left if codes of a row, not scales, are in another order within words or blocks."""
     yield from _swapped(s, 1, "columns")
 
 
 def rows_of_words(s: Suspect) -> Iterator[Cause]:
-    """The codes of each column are in another order within their words, but scales are where they belong."""
+    """Yield what is left if codes of a column, not scales, are in another order within words."""
     yield from _swapped(s, 0, "rows")
 
 
@@ -65,7 +65,7 @@ def _of_codes(s: Suspect, order: str, axis: str, with_zeros: bool, fit: Residual
 
 
 def _share_bytes(layout: Layout, axis: int) -> bool:
-    """Whether the codes of two neighbors along an axis fill a byte."""
+    """Tell whether the codes of two neighbors along an axis fill a byte."""
     if layout.element.bits != 4 or layout.format_name == "awq":
         return False
     packed = getattr(layout.fields[CODES], "axis", -1)  # along columns, if a format does not say
@@ -95,7 +95,7 @@ def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def rows_in_another_order(s: Suspect) -> Iterator[Cause]:
-    """Rows are permuted, with their scales or without."""
+    """Yield what is left if rows are permuted, with their scales or without."""
     if len(s.layout.shape) == 1:
         yield from _vector(s)
         return
@@ -124,7 +124,7 @@ def rows_in_another_order(s: Suspect) -> Iterator[Cause]:
 
 
 def _moved(places: Tensor) -> dict[str, Any]:
-    """How many rows or columns are elsewhere, as facts."""
+    """Return how many rows or columns are elsewhere, as facts."""
     return {"moved": int((places != torch.arange(len(places))).sum()), "of": len(places)}
 
 
@@ -220,7 +220,7 @@ def evenly(n: int, most: int) -> Tensor:
 
 
 def columns_in_another_order(s: Suspect) -> Iterator[Cause]:
-    """Columns are permuted, with their scales or without."""
+    """Yield what is left if columns are permuted, with their scales or without."""
     if len(s.layout.shape) == 1:
         return
     places = _matches(s.y.T, s.x.T)
@@ -237,7 +237,7 @@ def columns_in_another_order(s: Suspect) -> Iterator[Cause]:
 
 
 def groups_of_columns(s: Suspect) -> Iterator[Cause]:
-    """Columns belong to other groups than g_idx, or their order, says."""
+    """Yield what is left if columns belong to other groups than g_idx, or their order, says."""
     layout = s.layout
     if s.grid is None or len(layout.shape) != 2 or layout.blocks.blocked_shape != layout.shape:
         return

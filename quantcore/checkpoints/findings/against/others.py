@@ -32,7 +32,7 @@ def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
 
 
 def scales_of_another(s: Suspect) -> Iterator[Cause]:
-    """The scales are byte for byte those of another weight, or those of another weight fit better."""
+    """Yield what is left if scales are, byte for byte, another weight's, or if another's fit better."""
     if s.grid is None:
         return
     own = s.layout.scale()
@@ -71,7 +71,7 @@ def _middle(x: Tensor, y: Tensor) -> Tensor:
 
 
 def whole_of_another(s: Suspect) -> Iterator[Cause]:
-    """The values are those of another weight of the original."""
+    """Yield what is left if the values are those of another weight of the original."""
     sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // s.x.shape[1])))
     y = s.tensor.layout.values(sample, rounded=False).reshape(-1)
     found, best = "", _ALIKE
@@ -98,7 +98,7 @@ def whole_of_another(s: Suspect) -> Iterator[Cause]:
 
 
 def codes_of_another(s: Suspect) -> Iterator[Cause]:
-    """The codes are byte for byte those of another weight."""
+    """Yield the other weight whose codes are the same, byte for byte."""
     if s.grid is None:
         return
     own = sha256(s.layout.fields[CODES].piece.bytes()).digest()
@@ -115,7 +115,7 @@ def codes_of_another(s: Suspect) -> Iterator[Cause]:
 
 
 def zero_points_of_another(s: Suspect) -> Iterator[Cause]:
-    """The zero points of another weight of the same role fit."""
+    """Yield what is left with the zero points of other weights of the same role."""
     if s.grid is None or ZERO_POINT not in s.layout.fields:
         return
     own = s.layout.zero_point()

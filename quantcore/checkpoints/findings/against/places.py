@@ -79,7 +79,7 @@ class Run:
         return has_min(self.layout)
 
     def error(self, y: Tensor) -> float:
-        """Σ(x - y)²."""
+        """Return Σ(x - y)²."""
         return float((self.x - y).double().square_().sum())
 
     @property
@@ -181,7 +181,7 @@ def _is_power(factor: float) -> bool:
 
 
 def _rounded(run: Run, y: Tensor, gap: Tensor, nearest: Nearest) -> bool:
-    """Whether every error is within half a step, and some were beyond by more than rounding explains."""
+    """Tell whether every error is within half a step, and some were beyond by more than rounding explains."""
     size = (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs())
     room = nearest.tolerance * size + FLOAT_ROOM
     now = ((run.x - run.y).abs() / run.gap > 0.5 + room + nearest.margin).sum()
@@ -303,7 +303,7 @@ def _of_places(layout: Layout, places: list[WrongRun]) -> CheckpointFinding:
 
 
 def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> CheckpointFinding | None:
-    """Codes that are not the nearest, in a weight whose codes are."""
+    """Return the codes that are not the nearest, in a weight whose codes are."""
     if measure.nearest is None or measure.nearest.in_few_columns:  # moved before they were rounded
         return None
     places = [p for p in measure.nearest.places if (p.row, lines.start_of(p.column)) not in taken]
@@ -328,7 +328,7 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
 
 
 def _worse(measure: Measure, lines: Lines, left: list[tuple[WrongRun, Run]]) -> list[CheckpointFinding]:
-    """Runs that are worse than nothing, and far from all others, without a known cause."""
+    """Return the runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
     usual = measure.sums.xx / math.prod(measure.layout.shape)  # mean x²
     zeroed, bad = [], []

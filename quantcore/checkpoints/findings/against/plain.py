@@ -60,7 +60,7 @@ def not_the_original(measure: Measure) -> CheckpointFinding:
 
 
 def _known_change(s: Suspect) -> CheckpointFinding | None:
-    """Changes that converters make on purpose."""
+    """Return the change that a converter made on purpose."""
     tried = [("plus", s.y - 1), ("minus", s.y + 1)] if len(s.layout.shape) == 1 else []
     for kind, values in tried:
         fit = s.fit(values)
@@ -84,7 +84,7 @@ def _known_change(s: Suspect) -> CheckpointFinding | None:
 
 
 def undone(ratio: Tensor, factors: Tensor) -> bool:
-    """Whether what was multiplied here was divided there: the products are constant, but for the noise of estimates."""
+    """Tell whether what was multiplied here was divided there: products are constant, but for noise."""
     if len(ratio) != len(factors) or not bool((ratio * factors > 0).all()):
         return False
     logs = ratio.abs().log()
@@ -93,7 +93,7 @@ def undone(ratio: Tensor, factors: Tensor) -> bool:
 
 
 def divided(s: Suspect, factors: Tensor) -> bool:
-    """Whether a vector, such as a norm, is that of the original divided by the factors."""
+    """Tell whether a vector, such as a norm, is that of the original divided by the factors."""
     if not bool((s.x != 0).all() and (s.y != 0).all()):
         return False
     # Gemma's norms multiply by 1 + weight
@@ -101,7 +101,7 @@ def divided(s: Suspect, factors: Tensor) -> bool:
 
 
 def _factors(s: Suspect, scaled: Mapping[str, Tensor]) -> CheckpointFinding | None:
-    """A norm divided by the factors by which the columns of weights after it were multiplied."""
+    """Return the note on a norm divided by the factors of the columns of weights after it."""
     layer = layer_of(s.layout.name)
     for name, factors in scaled.items() if len(s.layout.shape) == 1 else ():
         if layer_of(name) == layer and divided(s, factors):

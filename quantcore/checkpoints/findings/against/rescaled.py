@@ -115,10 +115,10 @@ class Norms:
 
 
 def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: float = CLEAR) -> bool:
-    """Whether the columns of a weight are multiplied by factors, shown by those that differ from 1 by more than ``least``.
+    """Tell whether the columns of a weight are multiplied by factors.
 
-    They are if the factors reduce the error of a typical column by about what they would add to it if they were not. Its
-    rows may be multiplied by factors, too.
+    They are if the factors reduce the error of a typical column by about what they would add to it if they were not;
+    those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
     """
     x, y = _sample(original, layout)
     scaled = x * factors

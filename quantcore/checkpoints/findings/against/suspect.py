@@ -153,7 +153,9 @@ class Suspect:
         """Return the fit with the values, and so their steps, multiplied."""
         return self.fit(self.y * factor, self.step * factor.abs())
 
-    def explained(self, kind: str, words: str, fit: "Residual", complexity: float = 0, **facts: Any) -> "Cause":
+    def explained(
+        self, kind: str, words: str, fit: "Residual", complexity: float = 0, **facts: Any
+    ) -> "Cause":
         """Return a hypothesis; ``words`` end with what is undone, and the error that this leaves follows them."""
         return Cause(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
 
@@ -164,7 +166,7 @@ class Suspect:
         return finding_of(severity, cause.kind, self.layout, cause.words, **facts)
 
     def explains(self, fit: "Residual") -> bool:
-        """Whether a prediction leaves an error like that of siblings, and much less than before."""
+        """Tell whether a prediction leaves an error like that of siblings, and much less than before."""
         if self.layout.is_plain:
             own = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
             return fit.relative <= max(2 * own, 1e-6) and fit.relative < 0.5 * self.now.relative
@@ -178,7 +180,7 @@ class Suspect:
         return fit.steps < 1.25 * normal and less and fit.relative < 0.9 * self.now.relative
 
     def improves(self, fit: "Residual") -> bool:
-        """Whether a prediction for some rows or columns leaves less, and the others as they are."""
+        """Tell whether a prediction for some rows or columns leaves less, and the others as they are."""
         return fit.relative < 0.995 * self.now.relative and fit.steps < 1.05 * self.now.steps
 
 
