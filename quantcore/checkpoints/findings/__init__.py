@@ -2,10 +2,9 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `structure` (what files, layers and models lack), `walk` (rows, read once for all that looks at them, and
-those of the original), `parameters` (scales, zero points, g_idx), `codes` (histograms), `provenance` (how scales were
-computed), `summary` and `extremes` (comparison with the same weights of other layers), `pairs` and `against` (comparison
-with the original).
+Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk` (rows, read once
+for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx, codes), `provenance` (how scales
+were computed), `siblings` (comparison with the same weights of other layers), and `against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -18,15 +17,20 @@ from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.rescaled import Norms
-from quantcore.checkpoints.findings.codes import Histogram
-from quantcore.checkpoints.findings.extremes import of_siblings
-from quantcore.checkpoints.findings.pairs import of_pairing, rotated, rotations
-from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import DeadScales, Provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, grouped, note, of_problem, warning
-from quantcore.checkpoints.findings.siblings import layer_of, role_of
-from quantcore.checkpoints.findings.structure import of_headers, of_structure
-from quantcore.checkpoints.findings.summary import Extremes, FlatLines, Summary, of_quantized
+from quantcore.checkpoints.findings.record import (
+    CheckpointFinding,
+    error,
+    grouped,
+    layer_of,
+    note,
+    of_problem,
+    role_of,
+    warning,
+)
+from quantcore.checkpoints.findings.siblings import Extremes, Summary, of_quantized, of_siblings
+from quantcore.checkpoints.findings.stored import FlatLines, Histogram, of_parameters
+from quantcore.checkpoints.findings.structure import of_headers, of_pairing, of_structure, rotated, rotations
 from quantcore.checkpoints.findings.walk import Ordered, in_order, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused

@@ -132,7 +132,7 @@ class Provenance:
         """Yield findings on how the scales and codes were computed."""
         if self.groups == 0:
             return
-        if 0 < self.dead < self.groups:  # of all, `extremes` says more
+        if 0 < self.dead < self.groups:  # of all, `siblings` says more
             words = "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; their values are lost."
             yield error(self.layout, "scale_zero", words, dead=self.dead, groups=self.groups)
         yield from _by_codes(self)
@@ -260,7 +260,7 @@ class DeadScales:
 
     def found(self) -> list[CheckpointFinding]:
         """Return what has been added, an error where it matters."""
-        if not 0 < self.dead < self.runs:  # of all, `extremes` says more
+        if not 0 < self.dead < self.runs:  # of all, `siblings` says more
             return []
         matters = isinstance(self.layout.element, IntFormat) or self.dead >= _MANY * self.runs
         if self.elements:

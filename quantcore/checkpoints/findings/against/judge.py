@@ -21,8 +21,7 @@ from quantcore.checkpoints.findings.against.places import of_codes_and_runs, of_
 from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
 from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
 from quantcore.checkpoints.findings.against.suspect import FEW, Cause, Residual, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
-from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
 from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.rows import ready

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.findings.siblings import layer_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, error, layer_of, note
 from quantcore.checkpoints.statement import named
 
 _LITTLE = 0.05  # relative error up to which weights may all be of another version

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.record import CheckpointFinding, note
-from quantcore.checkpoints.findings.siblings import alike, layer_of
+from quantcore.checkpoints.findings.record import CheckpointFinding, alike, layer_of, note
 from quantcore.checkpoints.findings.walk import Box, Ordered, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused

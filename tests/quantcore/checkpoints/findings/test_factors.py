@@ -10,7 +10,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import numbers
 from quantcore.checkpoints.findings.against.grid import nearest_power
 from quantcore.checkpoints.findings.against.suspect import Residual
-from quantcore.checkpoints.findings.parameters import of_group_index
+from quantcore.checkpoints.findings.stored import of_group_index
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.origin.words import _labeled
 

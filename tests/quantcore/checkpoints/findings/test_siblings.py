@@ -13,11 +13,10 @@ from random_releases import stored, weights
 from releases import release
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings import extremes
-from quantcore.checkpoints.findings.extremes import of_siblings
-from quantcore.checkpoints.findings.siblings import in_layer_order, layer_of, role_of, subject_of
+from quantcore.checkpoints.findings import siblings
+from quantcore.checkpoints.findings.record import in_layer_order, layer_of, role_of, subject_of
+from quantcore.checkpoints.findings.siblings import Extremes, Summary, of_siblings
 from quantcore.checkpoints.findings.structure import of_structure
-from quantcore.checkpoints.findings.summary import Extremes, Summary
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.release import Release
 
@@ -338,13 +337,13 @@ UP_PROJ = "model.layers.{}.mlp.up_proj.weight"
 def test_means_that_lie_to_one_side(means, shape, said):
     """A fifth of the RMS and more, of which no sibling has a fifth."""
     of_role = [Summary(UP_PROJ.format(i), "gptq int4", shape, 2.0, 9.0, mean=2 * mean) for i, mean in enumerate(means)]
-    found = list(extremes._shifted(of_role))
+    found = list(siblings._shifted(of_role))
     assert [f.tensors for f in found] == ([(UP_PROJ.format(said),)] if said is not None else [])
     for finding in found:
         others = [abs(mean) for i, mean in enumerate(means) if i != said]
         assert finding.facts == pytest.approx({"share": abs(means[said]), "high": max(others), "siblings": len(others)})
         # without a spread there is no share, and one sibling fewer
-        assert list(extremes._shifted([*of_role[:4], replace(of_role[4], spread=0.0)])) == []
+        assert list(siblings._shifted([*of_role[:4], replace(of_role[4], spread=0.0)])) == []
 
 
 def test_zeros():

@@ -13,9 +13,8 @@ from safetensors.numpy import save_file
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, summary
-from quantcore.checkpoints.findings.extremes import of_siblings
 from quantcore.checkpoints.findings.record import finding_of, grouped
-from quantcore.checkpoints.findings.summary import Summary
+from quantcore.checkpoints.findings.siblings import Summary, of_siblings
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import write
 
