@@ -14,9 +14,9 @@ from types import MappingProxyType
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
+from quantcore.checkpoints.findings.against.changes import Norms
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.rescaled import Norms
 from quantcore.checkpoints.findings.provenance import DeadScales, Provenance
 from quantcore.checkpoints.findings.record import (
     CheckpointFinding,

@@ -14,12 +14,19 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
-from quantcore.checkpoints.findings.against import numbers, orders, others
+from quantcore.checkpoints.findings.against import numbers, orders
+from quantcore.checkpoints.findings.against.changes import (
+    Rescaled,
+    are_multiplied,
+    error_of,
+    not_the_original,
+    of_plain,
+    row_factors,
+    undone,
+)
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.places import of_codes_and_runs, of_order
-from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
-from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
 from quantcore.checkpoints.findings.against.suspect import FEW, Cause, Residual, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
 from quantcore.checkpoints.findings.walk import walk
@@ -32,7 +39,7 @@ Hypothesis = Callable[[Suspect], Iterator[Cause]]
 # those that some rows show: they are tried on few, and verified on all
 LOCAL: tuple[Hypothesis, ...] = (
     numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
-    others.scales_of_another, others.zero_points_of_another, others.whole_of_another, orders.codes_in_words,
+    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another, orders.codes_in_words,
     orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column, numbers.factor_per_block,
 )  # fmt: skip
 # those that need all rows
@@ -62,7 +69,7 @@ def cause_of(suspect: Suspect) -> Cause | None:
     if not found and not few.in_place:
         found = _found(suspect, GLOBAL, suspect.explains)
     if not found:
-        return next(iter(others.codes_of_another(suspect)), None) if suspect.is_far else None
+        return next(iter(numbers.codes_of_another(suspect)), None) if suspect.is_far else None
     return _simplest(found)
 
 

@@ -12,9 +12,16 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import Sums, sums_of
-from quantcore.checkpoints.findings.against.grid import CodeGrid, has_min, rounding_of, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
-from quantcore.checkpoints.findings.against.rescaled import Rescaled
+from quantcore.checkpoints.findings.against.grid import (
+    CodeGrid,
+    Elements,
+    Nearest,
+    Roundings,
+    has_min,
+    rounding_of,
+    sums_by_run,
+    width_of,
+)
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.findings.walk import Box, Ordered
 from quantcore.checkpoints.protocol.layout import Layout
@@ -87,9 +94,10 @@ class Measure:
     @property
     def nearest(self) -> Nearest | None:
         """How its codes are rounded to nearest; None if they are not, as far as is known."""
-        if self.grid is None or self.roundings is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
+        if self.roundings is None or not self.inner or self.edge < _AT_EDGE * self.inner:
             return None
-        if isinstance(self.source, Rescaled):  # what was quantized is not known exactly
+        # nested scales of bitsandbytes are rounded after codes were computed
+        if not self.source.is_exact or "nested_absmax" in self.layout.fields:
             return None
         return self.roundings.found(self.inner)
 

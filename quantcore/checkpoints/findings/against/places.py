@@ -11,9 +11,15 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Order
-from quantcore.checkpoints.findings.against.grid import CodeGrid, has_min, nearest_power
+from quantcore.checkpoints.findings.against.grid import (
+    FLOAT_ROOM,
+    KEPT,
+    CodeGrid,
+    Nearest,
+    has_min,
+    nearest_power,
+)
 from quantcore.checkpoints.findings.against.measure import RUNS, Measure
-from quantcore.checkpoints.findings.against.nearest import FLOAT_ROOM, KEPT, Nearest
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, note
 from quantcore.checkpoints.findings.walk import Ordered
 from quantcore.checkpoints.protocol.layout import Layout

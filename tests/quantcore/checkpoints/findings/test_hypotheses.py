@@ -32,7 +32,7 @@ from suspects import (
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.findings.against import judge, numbers, others
+from quantcore.checkpoints.findings.against import judge, numbers
 from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
@@ -255,7 +255,7 @@ def test_scales_of_another_weight(tmp_path):
 
     x, s = of_layers(tmp_path / "copied", copied)
     _, y, step = sound(x)
-    found = same(others.scales_of_another(s), "scales_of_another", pytest.approx(fit_of(x, y, step), rel=0.03), other=f"{THIRD}.weight")
+    found = same(numbers.scales_of_another(s), "scales_of_another", pytest.approx(fit_of(x, y, step), rel=0.03), other=f"{THIRD}.weight")
     assert found.facts["equal"] is True
 
     def exchanged(stored):
@@ -263,7 +263,7 @@ def test_scales_of_another_weight(tmp_path):
         stored[a], stored[b] = stored[b], stored[a]
 
     x, s = of_layers(tmp_path / "exchanged", exchanged)
-    found = list(others.scales_of_another(s))
+    found = list(numbers.scales_of_another(s))
     same(found, "scales_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight", equal=False)
     assert {e.facts["other"] for e in found} == set(s.peers)
 
@@ -275,9 +275,9 @@ def test_zero_points_of_another_weight(tmp_path):
 
     x, s = of_layers(tmp_path, exchanged, "awq")
     _, y, step = sound(x, "awq")
-    same(others.zero_points_of_another(s), "zero_points_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight")
+    same(numbers.zero_points_of_another(s), "zero_points_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight")
     _, s = of_layers(tmp_path / "ct", lambda stored: None)
-    assert not list(others.zero_points_of_another(s))
+    assert not list(numbers.zero_points_of_another(s))
 
 
 def test_values_and_codes_of_another_weight(tmp_path):
@@ -288,14 +288,14 @@ def test_values_and_codes_of_another_weight(tmp_path):
     _, s = of_layers(tmp_path / "whole", whole)
     z = weight(seed=13)
     _, y, step = sound(z)
-    (found,) = others.whole_of_another(s)
+    (found,) = numbers.whole_of_another(s)
     assert found.facts == {"other": f"{THIRD}.weight", "original": W}
     assert found.fit.relative == pytest.approx(fit_of(z, y, step)[1], rel=1e-5)
-    (found,) = others.codes_of_another(s)
+    (found,) = numbers.codes_of_another(s)
     assert (found.kind, found.facts, found.fit) == ("codes_of_another", {"other": f"{THIRD}.weight"}, s.now)
     _, s = of_layers(tmp_path / "sound", lambda stored: None)
-    assert not list(others.whole_of_another(s))
-    assert not list(others.codes_of_another(s))
+    assert not list(numbers.whole_of_another(s))
+    assert not list(numbers.codes_of_another(s))
 
 # What explains
 

@@ -14,11 +14,10 @@ from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, ct_stored, grid_of
 from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.findings.against import global_scales, places, plain
-from quantcore.checkpoints.findings.against.grid import CodeGrid
+from quantcore.checkpoints.findings.against import changes, global_scales, places
+from quantcore.checkpoints.findings.against.grid import CodeGrid, Nearest
 from quantcore.checkpoints.findings.against.judge import _Judgement, judge
 from quantcore.checkpoints.findings.against.measure import Measure, leak_of
-from quantcore.checkpoints.findings.against.nearest import Nearest
 from quantcore.checkpoints.findings.walk import Box, Ordered
 
 # Places
@@ -484,7 +483,7 @@ def test_what_is_no_change(tmp_path):
 
 def of_values(folder, y, x, alone=True, scaled=None, **more):
     s = suspect(folder, {W: y}, x, "", **more)
-    return plain.of_plain(s, None, alone, scaled or {})
+    return changes.of_plain(s, None, alone, scaled or {})
 
 
 def test_what_converters_do_on_purpose(tmp_path):
@@ -510,7 +509,7 @@ def test_what_converters_do_on_purpose(tmp_path):
         off = 1 + ones + (torch.arange(64) == 3) * (units * 2.0**-7 * 1.25)
         s = suspect(tmp_path / f"units {units}", {W: off.bfloat16()}, ones, "")
         s.__dict__["y"] = off[None]
-        finding = plain.of_plain(s, None, True, {})
+        finding = changes.of_plain(s, None, True, {})
         assert finding.kind == kind or (kind != "plus_one" and finding.kind == "not_the_original")
     for by, kind in ((1 + 0.9e-3, "negative_exponential"), (1 + 1.1e-3, "not_the_original")):
         finding = of_values(tmp_path / f"exp {by}", -x.exp() * by, x, gguf_differs=True)
@@ -549,13 +548,13 @@ def test_factors_that_cancel(tmp_path):
     generator = torch.Generator().manual_seed(6)
     by = torch.exp(0.5 * torch.randn(COLUMNS, generator=generator))
     noise = torch.exp(0.02 * torch.randn(COLUMNS, generator=generator))
-    assert plain.undone(1 / by, by)
-    assert plain.undone(3 / by * noise, by)
-    assert not plain.undone(by, by)
-    assert not plain.undone(torch.ones(COLUMNS), by)
-    assert not plain.undone(1 / by[:5], by)
-    assert not plain.undone(-1 / by, by)
-    assert not plain.undone(1 / by, torch.exp(0.5 * torch.randn(COLUMNS, generator=generator)))
+    assert changes.undone(1 / by, by)
+    assert changes.undone(3 / by * noise, by)
+    assert not changes.undone(by, by)
+    assert not changes.undone(torch.ones(COLUMNS), by)
+    assert not changes.undone(1 / by[:5], by)
+    assert not changes.undone(-1 / by, by)
+    assert not changes.undone(1 / by, torch.exp(0.5 * torch.randn(COLUMNS, generator=generator)))
     x = 1 + 0.1 * torch.randn(COLUMNS, generator=generator)
     layer = W.replace("q_proj", "k_proj")
     for number, (y, old, scaled, kind) in enumerate((

@@ -8,8 +8,8 @@ import torch
 from suspects import COLUMNS, ROWS, W, ct_stored, grid_of, suspect, weight
 
 from quantcore.checkpoints.findings.against import places
+from quantcore.checkpoints.findings.against.grid import KEPT, Beyond, Nearest
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.nearest import KEPT, Beyond, Nearest
 from quantcore.checkpoints.findings.against.places import WrongRun
 
 
