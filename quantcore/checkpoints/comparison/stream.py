@@ -4,21 +4,22 @@ import hashlib
 import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from quantcore.analysis import sqnr_of
-from quantcore.checkpoints.comparison.boxes import PairComparison, in_order
-from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Order, Orders
+from quantcore.checkpoints.comparison.boxes import PairComparison, PairRecord, in_order
+from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
-from quantcore.checkpoints.comparison.record import FORMAT, PairRecord, TensorResult, WorstBlock, metrics
+from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, metrics
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
+FORMAT = 1  # version of a state as plain data
 _BYTES_PER_THREAD = 40_000_000  # for its boxes; measured
 _LARGEST_HEAD = 1 << 24  # elements; the rows of a head stay in one box
 
@@ -133,19 +134,20 @@ class CheckpointComparison:
         done = sum(map(self._bytes, pairs[: len(state.finished)]))
         name = str(pairs[min(len(state.finished), len(pairs) - 1)]) if pairs else ""
         yield ComparisonStep(done, self.total, name, state)
-        for box in in_order(self._boxes(state), threads):
-            pair, size = pairs[box.pair], self._bytes(pairs[box.pair])
-            if box.problem:
-                state.current = PairRecord(problem=box.problem)
+        for work, box, record in in_order(self._boxes(state), threads):
+            size = self._bytes(work.pair)
+            if record.problem:
+                state.current = record
             else:
-                state.current.add(box.sums)
+                state.current.add(record.sums)
             state.boxes += 1
-            if box.is_last or box.problem:
+            if box == work.boxes - 1 or record.problem:
                 state.finished.append(state.current)
                 state.current, state.boxes, done = PairRecord(), 0, done + size
-                yield ComparisonStep(done, self.total, str(pair), state)
+                yield ComparisonStep(done, self.total, str(work.pair), state)
             else:
-                yield ComparisonStep(done + int(size * state.boxes / box.boxes), self.total, str(pair), state)
+                part = int(size * state.boxes / work.boxes)
+                yield ComparisonStep(done + part, self.total, str(work.pair), state)
 
     def results(self, state: ComparisonState, first: int = 0) -> list[TensorResult]:
         """Return the results of the finished pairs, from ``first`` on."""
@@ -155,10 +157,9 @@ class CheckpointComparison:
     def _boxes(self, state: ComparisonState) -> Iterator[tuple[PairComparison, int]]:
         """Yield the remaining boxes in order, each with its pair; a pair that can't be opened counts as one box."""
         first = state.boxes
-        for number in range(len(state.finished), len(self.pairing.pairs)):
-            pair = self.pairing.pairs[number]
+        for pair in self.pairing.pairs[len(state.finished) :]:
             x, y = self._tensors(pair)
-            work = PairComparison(number, pair, (x.layout, y.layout), *self.orders_of(pair))
+            work = PairComparison(pair, (x.layout, y.layout), *self.orders_of(pair))
             for box in range(first, work.boxes):
                 yield work, box
                 if work.problem:
@@ -205,27 +206,20 @@ class CheckpointComparison:
         }  # fmt: skip
         if record.problem or not record.sums:
             return TensorResult(**found)
-        orders, _ = self.orders_of(pair)
-        sums = record.sums[record.order]
+        order, sums = self.orders_of(pair)[0].by_name[record.order], record.sums[record.order]
+
+        def in_other(index: tuple[int, ...]) -> tuple[int, ...]:
+            """Return the index of an element in the other's tensor, whose rows may be in another order."""
+            return pair.other.whole_index((order.source(index[0]), *index[1:]) if index else index)
+
         found |= metrics(sums, pair.shape)
         found["order"] = record.order
-        found["orders"] = {order: sqnr_of(s.xx, s.ee) for order, s in record.sums.items()}
-        place = partial(_in_other, pair, orders.by_name[record.order])
+        found["orders"] = {name: tried.sqnr_db for name, tried in record.sums.items()}
         if found["max_abs_error_index"] is not None:
-            found["other_index"] = place(found["max_abs_error_index"])
-        found["worst"] = tuple(_worst(pair, block, place) for block in sums.blocks)
-        return TensorResult(**found)
-
-
-def _in_other(pair: Pair, order: Order, index: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the index of an element in the other's tensor, whose rows may be in another order."""
-    at = (order.source(index[0]), *index[1:]) if index else index
-    return pair.other.whole_index(at)
-
-
-def _worst(pair: Pair, block: Any, place: Any) -> WorstBlock:
-    sse, power, flat, columns = block
-    index = tuple(int(i) for i in np.unravel_index(flat, pair.shape)) if pair.shape else ()
-    return WorstBlock(
-        index, columns, sqnr_of(power, sse), sse / columns, pair.original.whole_index(index), place(index)
-    )
+            found["other_index"] = in_other(found["max_abs_error_index"])
+        worst = []
+        for sse, power, flat, columns in sums.blocks:
+            index = tuple(int(i) for i in np.unravel_index(flat, pair.shape)) if pair.shape else ()
+            places = pair.original.whole_index(index), in_other(index)
+            worst.append(WorstBlock(index, columns, sqnr_of(power, sse), sse / columns, *places))
+        return TensorResult(**found, worst=tuple(worst))

@@ -258,7 +258,7 @@ def test_boxes_depend_on_shapes_alone(tmp_path, monkeypatch):
     pair = Pair(Part(W), Part(W), (ROWS, COLUMNS))
     for chunk, heads, rows in ((1 << 20, 0, 1 << 13), (COLUMNS * 20, 0, 16), (COLUMNS, 0, 8), (1, 0, 8), (COLUMNS * 20, 2, 24), (COLUMNS * 50, 2, 48)):
         monkeypatch.setattr("quantcore.checkpoints.comparison.boxes.CHUNK", chunk)
-        work = PairComparison(0, pair, layouts, Orders((ROWS, COLUMNS), heads), ())
+        work = PairComparison(pair, layouts, Orders((ROWS, COLUMNS), heads), ())
         assert work.rows == rows
         assert work.boxes == -(-ROWS // rows)
         assert sum(work.compare(box)["as stored"].count for box in range(work.boxes)) == x.numel()

@@ -12,11 +12,10 @@ from safetensors.torch import save_file
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, boxes
-from quantcore.checkpoints.comparison.boxes import PairSums, pair_sums
+from quantcore.checkpoints.comparison.boxes import PairRecord, PairSums, pair_sums
 from quantcore.checkpoints.comparison.orders import Heads, Orders, described, row_order
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
-from quantcore.checkpoints.comparison.record import PairRecord
 from quantcore.checkpoints.findings import steps
 from quantcore.checkpoints.findings.walk import Assembled
 from quantcore.checkpoints.rows import TooLong

@@ -15,11 +15,10 @@ from suspects import M, W, weight
 from quantcore.analysis import sums as module
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, ComparisonState, stream
-from quantcore.checkpoints.comparison.boxes import WORST, PairSums, pair_sums
+from quantcore.checkpoints.comparison.boxes import WORST, PairRecord, PairSums, pair_sums
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import (
-    PairRecord,
     TensorResult,
     WorstBlock,
     by_harm,
