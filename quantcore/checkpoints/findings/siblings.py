@@ -9,7 +9,7 @@ where siblings have none: structured pruning leaves them in every layer.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -18,12 +18,13 @@ from torch import Tensor
 
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
 from quantcore.checkpoints.findings.stored import Flat, scale_boxes
-from quantcore.checkpoints.findings.structure import rotations
+from quantcore.checkpoints.findings.structure import is_matrix, rotations
 from quantcore.checkpoints.findings.walk import Box, walk
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.rows import boxes
+from quantcore.checkpoints.statement import Facts
 
 SIBLINGS = 4  # fewer show no scatter, nor that none has flat rows
 ENOUGH = 16  # elements; fewer, such as the scale of activations, may be anything
@@ -50,43 +51,16 @@ ADDS_ONE = (
 SAMPLE = 1 << 16  # elements that the spread is computed from
 PLACES = 8  # runs of rows that a sample of a quantized weight is taken from
 TRIMMED = 1e-3  # the largest values of a sample, which belong to `largest`
+_LIKE = "{alive} of the {siblings} in other layers"
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a weight is compared with its siblings by.
+@dataclass
+class Largest:
+    """The two largest numbers over boxes of rows, 0 if there are none, and the index of the first."""
 
-    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the largest finite |w|, of a quantized
-    weight that of the sample; ``at``: its index; ``largest_scale``: 0 without scales; ``scale_at``: its place in the
-    grid of blocks; ``next_largest``, ``next_scale``: the second largest of each. ``zero``: whether every value is 0; ``zero_scales``,
-    ``some_zero_scales``: whether every scale is, or one.
-    ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
-    """
-
-    name: str
-    storage: str
-    shape: tuple[int, ...]
-    spread: float
-    largest: float
+    first: float = 0.0
+    second: float = 0.0
     at: tuple[int, ...] = ()
-    largest_scale: float = 0.0
-    scale_at: tuple[int, ...] = ()
-    zero: bool = False
-    zero_scales: bool = False
-    some_zero_scales: bool = False
-    next_largest: float = 0.0
-    next_scale: float = 0.0
-    damaged: bool = False
-    flat: tuple[Flat, ...] = ()
-    mean: float = 0.0
-
-
-class _Largest:
-    """The two largest numbers over boxes of rows, and the place of the first."""
-
-    def __init__(self) -> None:
-        self.first, self.second = 0.0, 0.0
-        self.at: tuple[int, ...] = ()
 
     def add(self, magnitudes: Tensor, first_row: int) -> None:
         """Add the magnitudes of a box."""
@@ -101,11 +75,39 @@ class _Largest:
         _, self.second, self.first = sorted([self.first, self.second, *found])[-3:]
 
 
+@dataclass(frozen=True)
+class Summary:
+    """What a weight is compared with its siblings by.
+
+    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the largest finite
+    |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their places in the grid of blocks.
+    ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one. ``damaged``: whether an error was found in the
+    weight alone. ``flat``: rows and columns of one number.
+    """
+
+    name: str
+    storage: str
+    shape: tuple[int, ...]
+    spread: float
+    largest: Largest
+    mean: float = 0.0
+    scales: Largest = field(default_factory=Largest)
+    zero_scales: bool = False
+    some_zero_scales: bool = False
+    damaged: bool = False
+    flat: tuple[Flat, ...] = ()
+
+    @property
+    def zero(self) -> bool:
+        """Whether every value is 0."""
+        return not self.largest.first
+
+
 class Extremes:
     """The summary of a weight whose values arrive in boxes of rows; ``step``: every how many elements one is sampled."""
 
     def __init__(self, layout: Layout, step: int | None = None) -> None:
-        self.layout, self.largest, self.nonfinite = layout, _Largest(), 0
+        self.layout, self.largest, self.nonfinite = layout, Largest(), 0
         self._step = max(1, math.prod(layout.shape) // SAMPLE) if step is None else step
         self._sample: list[Tensor] = []
 
@@ -125,12 +127,8 @@ class Extremes:
         """Return what has been added."""
         sample = torch.cat(self._sample).to(torch.float64)
         kept = sample[sample.abs().argsort()[: max(1, sample.numel() - 1 - int(TRIMMED * sample.numel()))]]
-        spread = float(kept.square().mean().sqrt())
-        layout, largest = self.layout, self.largest
-        return Summary(
-            layout.name, layout.storage, layout.shape, spread, largest.first, largest.at,
-            zero=not largest.first, next_largest=largest.second, mean=float(kept.mean()),
-        )  # fmt: skip
+        layout, spread, mean = self.layout, float(kept.square().mean().sqrt()), float(kept.mean())
+        return Summary(layout.name, layout.storage, layout.shape, spread, self.largest, mean)
 
 
 def of_quantized(layout: Layout) -> Summary:
@@ -143,15 +141,13 @@ def of_quantized(layout: Layout) -> Summary:
             extremes.add(box)
             if extremes.largest.first:
                 break
-    scales, total, zeros = _Largest(), 0, 0
+    scales, total, zeros = Largest(), 0, 0
     for start, scale in scale_boxes(layout):
         total += scale.numel()
         zeros += int((scale == 0).sum())
         scales.add(scale.abs().nan_to_num(0.0, 0.0, 0.0), start)
-    return replace(
-        extremes.summary(), largest_scale=scales.first, next_scale=scales.second, scale_at=scales.at,
-        zero_scales=total > 0 and not scales.first, some_zero_scales=zeros > 0,
-    )  # fmt: skip
+    dead = total > 0 and not scales.first
+    return replace(extremes.summary(), scales=scales, zero_scales=dead, some_zero_scales=zeros > 0)
 
 
 def _sampled(layout: Layout) -> Iterator[slice]:
@@ -172,7 +168,7 @@ def of_siblings(summaries: Sequence[Summary], release: Release) -> Iterator[Chec
     """Yield the weights that are far from their siblings, and those that are all 0."""
     norms = [s for s in summaries if _is_norm(s.name)]
     # levels differ between layers where norms are folded into weights
-    quantities = [q for q in QUANTITIES if q.kind.startswith("isolated")] if rotations(release) else QUANTITIES
+    quantities = [q for q in QUANTITIES if q.isolated or not rotations(release)]
     for of_role in alike(summaries, _role).values():
         yield from _zeros(of_role, norms, release)
         sound = [s for s in of_role if not s.zero and not s.zero_scales and not s.damaged]
@@ -188,9 +184,6 @@ def _role(summary: Summary) -> tuple[str, str, tuple[int, ...]]:
     # floats of several dtypes are comparable, and bits that are read as another dtype are not
     storage = summary.storage.partition(" ")[0] if summary.storage in _FLOATS else summary.storage
     return role_of(summary.name), storage, summary.shape
-
-
-_LIKE = "{alive} of the {siblings} in other layers"
 
 
 def _is_norm(name: str) -> bool:
@@ -245,20 +238,22 @@ def _dead(summary: Summary, kind: str, words: str, alive: int, others: int, like
 class Quantity:
     """What siblings are compared by.
 
-    ``value``: what is compared; ``shown``, ``at``: the number that a sentence gives, and its index; ``words``: the
-    sentence up to the siblings' numbers; ``least``: what scatter counts as at least.
+    ``words``: the sentence up to the siblings' numbers; ``largest``: the number that it gives, and its index; ``least``: what
+    scatter counts as at least; ``isolated``: whether the number is compared with the second largest of its weight first.
     """
 
     kind: str
     words: str
-    value: Callable[[Summary], float]
-    shown: Callable[[Summary], float]
-    at: Callable[[Summary], tuple[int, ...]]
+    largest: Callable[[Summary], Largest]
     least: float
+    isolated: bool = False
 
-
-def _ratio(first: float, second: float) -> float:
-    return first / second if second else 0.0
+    def value(self, summary: Summary) -> float:
+        """Return what is compared."""
+        found = self.largest(summary)
+        if not self.isolated:
+            return found.first
+        return found.first / found.second if found.second else 0.0
 
 
 _ISOLATED = (
@@ -266,24 +261,18 @@ _ISOLATED = (
 )
 _SHOWN = "where the {siblings} in other layers have {low} to {high}."
 QUANTITIES = (
+    Quantity("isolated_scale", f"{{has}} a scale of {{value}} {_ISOLATED}", lambda s: s.scales, 0.7, True),
     Quantity(
-        "isolated_scale", f"{{has}} a scale of {{value}} {_ISOLATED}",
-        lambda s: _ratio(s.largest_scale, s.next_scale), lambda s: s.largest_scale, lambda s: s.scale_at, 0.7,
+        "isolated_value", f"{{has}} a value of magnitude {{value}} {_ISOLATED}", lambda s: s.largest, 0.7, True
+    ),
+    Quantity("far_spread", f"{{has}} an RMS of {{value}}, {_SHOWN}", lambda s: Largest(s.spread), 0.0),
+    Quantity(
+        "far_scale", f"{{has}} a largest scale of {{value}} at {{at}}, {_SHOWN}", lambda s: s.scales, LEAST_LARGEST
     ),
     Quantity(
-        "isolated_value", f"{{has}} a value of magnitude {{value}} {_ISOLATED}",
-        lambda s: _ratio(s.largest, s.next_largest), lambda s: s.largest, lambda s: s.at, 0.7,
+        "far_value", f"{{has}} a largest |w| of {{value}} at {{at}}, {_SHOWN}", lambda s: s.largest, LEAST_LARGEST
     ),
-    Quantity("far_spread", f"{{has}} an RMS of {{value}}, {_SHOWN}", lambda s: s.spread, lambda s: s.spread, lambda s: (), 0.0),
-    Quantity(
-        "far_scale", f"{{has}} a largest scale of {{value}} at {{at}}, {_SHOWN}",
-        lambda s: s.largest_scale, lambda s: s.largest_scale, lambda s: s.scale_at, LEAST_LARGEST,
-    ),
-    Quantity(
-        "far_value", f"{{has}} a largest |w| of {{value}} at {{at}}, {_SHOWN}",
-        lambda s: s.largest, lambda s: s.largest, lambda s: s.at, LEAST_LARGEST,
-    ),
-)  # fmt: skip
+)
 
 
 def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator[CheckpointFinding]:
@@ -294,25 +283,18 @@ def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator
             if summary.name in said or summary.damaged:
                 continue
             said.add(summary.name)
-            value = quantity.value(summary)
-            yield error(
-                summary.name,
-                quantity.kind,
-                quantity.words,
-                value=quantity.shown(summary),
-                ratio=value,
-                at=quantity.at(summary),
-                low=low,
-                high=high,
-                siblings=len(of_role) - 1,
-                factor=value / middle,
-            )
+            value, shown = quantity.value(summary), quantity.largest(summary)
+            facts: Facts = {
+                "value": shown.first, "ratio": value, "at": shown.at, "low": low, "high": high,
+                "siblings": len(of_role) - 1, "factor": value / middle,
+            }  # fmt: skip
+            yield error(summary.name, quantity.kind, quantity.words, **facts)
 
 
 def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:
     """Yield the matrices whose values lie to one side of 0, as those of no sibling do: their zero points or codes are off."""
     means = {s.name: abs(s.mean) / s.spread for s in of_role if s.spread and math.prod(s.shape) >= MANY}
-    if len(means) <= SIBLINGS or not sum(n > 1 for n in of_role[0].shape) > 1:
+    if len(means) <= SIBLINGS or not is_matrix(of_role[0].shape):
         return
     name = max(means, key=means.__getitem__)
     share, others = means.pop(name), max(means.values())
@@ -330,15 +312,12 @@ def _outside(of_role: Sequence[Summary], quantity: Quantity) -> Iterator[tuple[S
     if len(known) <= SIBLINGS:
         return
     logs = [math.log2(quantity.value(s)) for s in known]
-    name, rank = known[0].name, sum(n > 1 for n in known[0].shape)
-    least = max(LEAST["bias" if _is_bias(name) else "matrix" if rank > 1 else "vector"], quantity.least)
+    kind = "bias" if _is_bias(known[0].name) else "matrix" if is_matrix(known[0].shape) else "vector"
+    least = max(LEAST[kind], quantity.least)
     layers = [layer_of(s.name) for s in known]
     numbers = [n for n in layers if n is not None]
-    weights = (
-        [AT_ENDS if n in (min(numbers), max(numbers)) else 1.0 for n in layers]
-        if numbers
-        else [1.0] * len(known)
-    )
+    ends = (min(numbers), max(numbers)) if numbers else ()
+    weights = [AT_ENDS if n in ends else 1.0 for n in layers]
     far = _by_scatter(logs, weights, least) | _by_gap(logs, weights, least)
     inside = [v for i, v in enumerate(logs) if i not in far]
     for i in sorted(far) if len(inside) >= SIBLINGS else ():
@@ -381,15 +360,9 @@ def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding
                 f"{{has}} {{lines:{lines.axis}}} of {{of}} that {what}, {{side_by_side}} of them side by side from {lines.axis} "
                 "{first} on, where {alive} of the {siblings} in other layers have none; download the release again."
             )
-            yield error(
-                name,
-                f"flat_{lines.axis}s",
-                words,
-                lines=lines.total,
-                of=lines.of,
-                first=lines.first,
-                side_by_side=lines.longest,
-                alive=alive,
-                siblings=len(others),
-            )
+            facts: Facts = {
+                "lines": lines.total, "of": lines.of, "first": lines.first, "side_by_side": lines.longest,
+                "alive": alive, "siblings": len(others),
+            }  # fmt: skip
+            yield error(name, f"flat_{lines.axis}s", words, **facts)
             break  # a weight of one number has flat rows and columns

@@ -222,7 +222,7 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
                 continue
             example = next(layers[other] for other in same if frozenset(layers[other]) == best)
             shared = lost[0].rpartition(".")[2] in SHARED
-            kills = len(lost) == 1 and _is_matrix(example[lost[0]]) and not shared
+            kills = len(lost) == 1 and is_matrix(example[lost[0]]) and not shared
             kills |= _are_experts_between(lost, own)
             say = error if kills else note
             words = "{is} missing, although {layers} other layers have {it}" + "; download the release again" * kills
@@ -237,7 +237,8 @@ def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
     return bool(numbers[0] and numbers[1]) and max(numbers[0]) <= max(numbers[1])
 
 
-def _is_matrix(shape: tuple[int, ...]) -> bool:
+def is_matrix(shape: tuple[int, ...]) -> bool:
+    """Tell whether more than one axis is longer than 1."""
     return sum(n > 1 for n in shape) > 1
 
 

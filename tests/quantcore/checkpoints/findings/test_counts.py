@@ -15,6 +15,7 @@ from quantcore.checkpoints.findings.record import subject_of
 from quantcore.checkpoints.findings.siblings import (
     QUANTITIES,
     Extremes,
+    Largest,
     Summary,
     _by_gap,
     _by_scatter,
@@ -218,11 +219,8 @@ def test_a_group_index_that_was_never_set_is_none(tmp_path):
 # Extremes
 
 
-def summary(name, spread, **more):
-    given = {"storage": "plain", "shape": (64, 64), "largest": 4 * spread, "at": (1, 2), "next_largest": 3.9 * spread} | more
-    return Summary(name, given["storage"], given["shape"], spread, given["largest"], given["at"], zero=False, **{
-        k: v for k, v in given.items() if k in ("next_largest", "largest_scale", "next_scale", "scale_at")
-    })  # fmt: skip
+def summary(name, spread):
+    return Summary(name, "plain", (64, 64), spread, Largest(4 * spread, 3.9 * spread, (1, 2)))
 
 
 def test_what_is_far_from_the_others():
@@ -276,12 +274,12 @@ def test_summaries(tmp_path, monkeypatch):
         sample.sort()
         kept = sample[: len(sample) - 1 - int(siblings.TRIMMED * len(sample))]
         assert found.spread == pytest.approx(math.sqrt(sum(v * v for v in kept) / len(kept)), rel=1e-6)
-        assert (found.largest, found.next_largest, found.at, found.zero) == (3.0, 2.0, (30, 70), False)
+        assert (found.largest, found.zero) == (Largest(3.0, 2.0, (30, 70)), False)
     one = Extremes(layout, 1)
     box = Box(layout, slice(3, 4))
     box.values = torch.tensor([[5.0]])
     one.add(box)
-    assert (one.summary().spread, one.summary().largest, one.summary().at) == (5.0, 5.0, (3, 0))
+    assert (one.summary().spread, one.summary().largest) == (5.0, Largest(5.0, 0.0, (3, 0)))
     nothing = Extremes(layout, 1)
     box.values = torch.zeros(2, 2)
     nothing.add(box)
@@ -290,7 +288,7 @@ def test_summaries(tmp_path, monkeypatch):
     step = step.clone()
     step[9, 32:64], step[11, :32] = 2.0, 1.5
     found = of_quantized(layout_of(tmp_path / "scales", ct_stored(q, step)))
-    assert (found.largest_scale, found.next_scale, found.scale_at, found.zero_scales) == (2.0, 1.5, (9, 1), False)
+    assert (found.scales, found.zero_scales) == (Largest(2.0, 1.5, (9, 1)), False)
     monkeypatch.setattr(siblings, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
     rows = sorted(r for box in siblings._sampled(layout) for r in range(box.start, box.stop))
     assert (rows[0], rows[-1]) == (0, ROWS - 1)
@@ -303,7 +301,7 @@ def test_summaries(tmp_path, monkeypatch):
     alone[17, 3] = 7.0  # outside of the sample
     qq = (alone > 0) * 7.0
     found = of_quantized(layout_of(tmp_path / "alone", ct_stored(qq, torch.ones_like(alone))))
-    assert (found.zero, found.largest, found.at) == (False, 7.0, (17, 3))
+    assert (found.zero, found.largest.first, found.largest.at) == (False, 7.0, (17, 3))
     assert np.isfinite(found.spread)
 
 

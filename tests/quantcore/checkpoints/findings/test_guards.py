@@ -15,7 +15,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import places
-from quantcore.checkpoints.findings.structure import _is_matrix
+from quantcore.checkpoints.findings.structure import is_matrix
 from quantcore.checkpoints.layouts import awq, fp8, gptq, mlx, modelopt, quanto, torchao
 from quantcore.checkpoints.layouts import bitsandbytes as bnb
 from quantcore.checkpoints.layouts.compressed_tensors import read_groups
@@ -331,7 +331,7 @@ def test_elements_of_ggml_are_as_wide_as_their_codes(part):
 
 
 def test_which_modules_are_matrices():
-    assert [_is_matrix(shape) for shape in ((64, 64), (2, 2), (1, 64), (64, 1), (64,), (1,), (), (3, 1, 4))] == [
+    assert [is_matrix(shape) for shape in ((64, 64), (2, 2), (1, 64), (64, 1), (64,), (1,), (), (3, 1, 4))] == [
         True, True, False, False, False, False, False, True
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, summary
 from quantcore.checkpoints.findings.record import finding_of, grouped
-from quantcore.checkpoints.findings.siblings import Summary, of_siblings
+from quantcore.checkpoints.findings.siblings import Largest, Summary, of_siblings
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import write
 
@@ -92,7 +92,7 @@ def test_the_overall_sqnr_leaves_equal_pairs_out(tmp_path):
 
 def test_an_error_of_the_weight_alone_is_not_said_twice():
     spreads = [0.02, 0.02, 0.02, 5.0, 0.02, 0.02, 0.02]
-    given = [Summary(f"l.{i}.weight", "gptq", (8, 8), s, s, next_largest=s) for i, s in enumerate(spreads)]
+    given = [Summary(f"l.{i}.weight", "gptq", (8, 8), s, Largest(s, s)) for i, s in enumerate(spreads)]
     assert [f.tensors for f in of_siblings(given, Release({}))] == [("l.3.weight",)]
     given[3] = dataclasses.replace(given[3], damaged=True)
     assert list(of_siblings(given, Release({}))) == []
