@@ -8,6 +8,7 @@ of a layer have one role.
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from quantcore.checkpoints.protocol.layout import Layout
@@ -72,7 +73,7 @@ class CheckpointFinding(Finding):
         return RIVALS.get(self.kind, ())
 
 
-def finding_of(severity: Severity, kind: str, subject: Subject, words: str, **facts: Fact) -> CheckpointFinding:
+def finding_of(severity: Severity, subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
     """Return a finding about one or more tensors.
 
     Args:
@@ -83,19 +84,9 @@ def finding_of(severity: Severity, kind: str, subject: Subject, words: str, **fa
     return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
 
 
-def error(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity error."""
-    return finding_of("error", kind, subject, words, **facts)
-
-
-def warning(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity warning."""
-    return finding_of("warning", kind, subject, words, **facts)
-
-
-def note(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity note."""
-    return finding_of("note", kind, subject, words, **facts)
+error = partial(finding_of, "error")
+warning = partial(finding_of, "warning")
+note = partial(finding_of, "note")
 
 
 def of_problem(problem: Problem) -> CheckpointFinding:

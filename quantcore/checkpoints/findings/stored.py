@@ -42,7 +42,7 @@ def of_parameters(layout: Layout) -> Iterator[CheckpointFinding]:
     """
     # decisions against the config or without it, which other readers may make differently, and the format's own checks
     said = (*layout.statements(), *(layout.checks(layout) if layout.checks is not None else ()))
-    yield from (finding_of(s.severity, s.kind, layout, s.words, **s.facts) for s in said)
+    yield from (finding_of(s.severity, layout, s.kind, s.words, **s.facts) for s in said)
     powers = any(s.kind == "e8m0_nan" for s in said)
     yield from of_group_index(layout)
     yield from (found for found in _scales(layout) if not (powers and found.kind == "scale_nonfinite"))

@@ -73,7 +73,7 @@ def test_what_is_undone(release, name, tmp_path):
     source = open_checkpoint(save(tmp_path, originals))
     for number, (change, (_, hypothesis, kind, facts)) in enumerate(CHANGES.items()):
         original = Ordered(source.tensors[change], tensor.shape)
-        s = Suspect(tensor, original, Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
+        s = Suspect(Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
         if number == 0:
             every = [e for other in (*judge.LOCAL, *judge.GLOBAL) for e in other(s)]
             assert all(0 <= e.fit.relative < math.inf for e in every)

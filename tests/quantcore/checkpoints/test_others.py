@@ -57,7 +57,6 @@ def test_scales_with_a_min(tmp_path, monkeypatch):
     monkeypatch.setitem(releases.WRITERS, "mlx", (mlx, {"group_size": 32, "bits": 4}))
     _, s = of_layers(tmp_path, exchanged("scales"), "mlx")
     _, good = of_layers(tmp_path / "sound", lambda stored: None, "mlx")
-    assert s.has_min
     assert s.measure.has_min
     assert of_other(s).fit.relative == pytest.approx(good.now.relative, rel=1e-3)
 
@@ -82,7 +81,7 @@ def test_scales_of_another_shape(tmp_path):
         stored[f"{THIRD}.weight_scale"] = stored[f"{M}.weight_scale"].reshape(-1).clone()
 
     _, s = of_layers(tmp_path, change, "ct_int8")
-    assert s.release.tensors[f"{THIRD}.weight"].storage == s.tensor.storage
+    assert s.release.tensors[f"{THIRD}.weight"].storage == s.layout.storage
     found = list(numbers.scales_of_another(s))
     assert f"{THIRD}.weight" not in {e.facts["other"] for e in found}
     assert len(found) == 3
@@ -254,7 +253,7 @@ def test_boxes_depend_on_shapes_alone(tmp_path, monkeypatch):
     """At least a row, and whole heads."""
     x = weight()
     s = suspect(tmp_path, {W: x}, x, "")
-    layouts = (s.original.layout, s.layout)
+    layouts = (s.measure.source.layout, s.layout)
     pair = Pair(Part(W), Part(W), (ROWS, COLUMNS))
     for chunk, heads, rows in ((1 << 20, 0, 1 << 13), (COLUMNS * 20, 0, 16), (COLUMNS, 0, 8), (1, 0, 8), (COLUMNS * 20, 2, 24), (COLUMNS * 50, 2, 48)):
         monkeypatch.setattr("quantcore.checkpoints.comparison.boxes.CHUNK", chunk)

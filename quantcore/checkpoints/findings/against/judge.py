@@ -166,7 +166,7 @@ class _Judgement:
     def _local(self, suspect: Suspect) -> list[CheckpointFinding]:
         """Return what is wrong at single places."""
         measure = suspect.measure
-        found = of_codes_and_runs(measure, suspect.tensor)
+        found = of_codes_and_runs(measure)
         strange = measure.strange_columns or measure.strange_rows
         if (strange and not found) or any(f.kind == "block_far" for f in found):
             cause = cause_of_places(suspect)
@@ -264,8 +264,7 @@ class _Judgement:
         """Return a weight with what its cause is searched with."""
         steps = [m.bulk for m in siblings if not math.isnan(m.bulk)]
         return Suspect(
-            self.release.tensors[measure.name], measure.source, measure, self.release,
-            self.source, {m.name: m.source.name for m in siblings}, self.partners,
+            measure, self.release, self.source, {m.name: m.source.name for m in siblings}, self.partners,
             statistics.median(steps) if len(steps) >= _SIBLINGS else math.nan,
             statistics.median(m.relative for m in siblings) if len(siblings) >= _SIBLINGS else math.nan,
             self.heads.of_weight(measure.name) or self.heads.of_weight(measure.source.name), self.gguf_differs, is_far,

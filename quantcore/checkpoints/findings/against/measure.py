@@ -92,6 +92,11 @@ class Measure:
         return self.sums.sqnr_db if self.sums.ee else math.inf
 
     @property
+    def rounding(self) -> float:
+        """The relative rounding error of values in the dtypes of both."""
+        return rounding_of(self.layout.dtype) + rounding_of(self.source.layout.dtype)
+
+    @property
     def nearest(self) -> Nearest | None:
         """How its codes are rounded to nearest; None if they are not, as far as is known."""
         if self.roundings is None or not self.inner or self.edge < _AT_EDGE * self.inner:
@@ -181,9 +186,8 @@ class Measure:
         if not (own.is_floating_point and dtype.is_floating_point):
             self.unequal += int((error != 0).sum())
         else:
-            rounding = rounding_of(own) + rounding_of(dtype)
             least = float(torch.finfo(own).tiny) * float(torch.finfo(own).eps)
-            self.unequal += int((error.abs() > 2 * rounding * x.abs() + least).sum())
+            self.unequal += int((error.abs() > 2 * self.rounding * x.abs() + least).sum())
 
     def done(self) -> "Measure":
         """Return itself with what single rows and columns add up to, without these."""

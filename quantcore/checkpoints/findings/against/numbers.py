@@ -267,7 +267,7 @@ def scales_of_another(s: Suspect) -> Iterator[Cause]:
         if factor is None:
             return
         words = "{has} scales that are not {its} own: with the scales stored for {other}"
-        y = s.y * factor if not s.has_min else s.scales * factor * s.values + s.shift
+        y = s.y * factor if not s.measure.has_min else s.scales * factor * s.values + s.shift
         fit = s.fit(y, s.step * factor.abs())
         yield s.explained("scales_exchanged", words, fit, 1, other=name, equal=False)
 
@@ -292,10 +292,10 @@ def _middle(x: Tensor, y: Tensor) -> Tensor:
 def whole_of_another(s: Suspect) -> Iterator[Cause]:
     """Yield what is left if the values are those of another weight of the original."""
     sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // s.x.shape[1])))
-    y = s.tensor.layout.values(sample, rounded=False).reshape(-1)
+    y = s.layout.values(sample, rounded=False).reshape(-1)
     found, best = "", _ALIKE
     whole = (n for n in dict.fromkeys(s.partners.values()) if n in s.source.tensors)
-    names = [n for n in whole if n != s.original.name]
+    names = [n for n in whole if n != s.measure.source.name]
     near = set(s.peers.values())
     for name in sorted(names, key=lambda n: n not in near)[:_MOST]:
         tensor = s.source.tensors[name]
@@ -313,7 +313,7 @@ def whole_of_another(s: Suspect) -> Iterator[Cause]:
     x = s.matrix(s.source.tensors[found].read(s.rows))
     fit = s.fit(s.y, x=x)
     words = "{has} the values of another weight of the original, {other}: against that one"
-    yield s.explained("another_weight", words, fit, 1, other=found, original=s.original.name)
+    yield s.explained("another_weight", words, fit, 1, other=found, original=s.measure.source.name)
 
 
 def codes_of_another(s: Suspect) -> Iterator[Cause]:
@@ -369,7 +369,7 @@ def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
     for name in names:
         tensor: CheckpointTensor = s.release.tensors[name]
         layout = tensor.layout
-        if name == s.tensor.name or type(layout) is not type(s.layout):
+        if name == s.layout.name or type(layout) is not type(s.layout):
             continue
         try:
             if layout.shape != s.layout.shape or layout.storage != s.layout.storage:

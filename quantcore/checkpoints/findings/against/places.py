@@ -14,16 +14,13 @@ from quantcore.checkpoints.comparison.orders import Order
 from quantcore.checkpoints.findings.against.grid import (
     FLOAT_ROOM,
     KEPT,
-    CodeGrid,
     Nearest,
-    has_min,
     nearest_power,
 )
 from quantcore.checkpoints.findings.against.measure import RUNS, Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, note
-from quantcore.checkpoints.findings.walk import Ordered
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.formats import IntFormat, e8m0
 
 STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of columns are looked at
@@ -62,7 +59,10 @@ class WrongRun:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run of columns of one row: the original's values, the release's, and the grid of its codes."""
+    """A run of columns of one row: the original's values, the release's, and the grid of its codes.
+
+    ``has_min``: whether a min is added.
+    """
 
     layout: Layout
     row: int
@@ -70,6 +70,7 @@ class Run:
     x: Tensor
     y: Tensor
     scale: Tensor
+    has_min: bool
     value: Tensor
     gap: Tensor
 
@@ -78,27 +79,17 @@ class Run:
         """What zero point or min add."""
         return self.y - self.scale * self.value
 
-    @cached_property
-    def has_min(self) -> bool:
-        """Whether a min is added."""
-        return has_min(self.layout)
-
     def error(self, y: Tensor) -> float:
         """Return Σ(x - y)²."""
         return float((self.x - y).double().square_().sum())
-
-    @property
-    def power(self) -> float:
-        """Σx²."""
-        return float(self.x.double().square().sum())
 
 
 class Lines:
     """Rows of a weight and of its original, read on demand."""
 
-    def __init__(self, tensor: CheckpointTensor, original: Ordered, measure: Measure) -> None:
-        self.tensor, self.original, self.measure = tensor, original, measure
-        self.grid = CodeGrid(tensor.layout)
+    def __init__(self, measure: Measure) -> None:
+        assert measure.grid is not None
+        self.measure, self.grid = measure, measure.grid
         self._row: tuple[int, list[Tensor]] | None = None
 
     def start_of(self, column: int) -> int:
@@ -113,7 +104,7 @@ class Lines:
         cut = (torch.arange(len(x)) if order is None else order)[start : start + self.measure.run]
         codes = bits[cut]
         return Run(
-            self.tensor.layout, row, cut, x[cut], y[cut], scale[cut],
+            self.measure.layout, row, cut, x[cut], y[cut], scale[cut], self.measure.has_min,
             self.grid.table[codes].nan_to_num(0.0, 0.0, 0.0), self.grid.gaps[codes] * scale[cut].abs(),
         )  # fmt: skip
 
@@ -126,11 +117,8 @@ class Lines:
 
     def _read(self, row: int) -> list[Tensor]:
         if self._row is None or self._row[0] != row:
-            box, layout = slice(row, row + 1), self.tensor.layout
-            found = [
-                self.original.read(box), layout.values(box, rounded=False), self.grid.scales(box),
-                self.grid.bits(layout.codes(box)),
-            ]  # fmt: skip
+            box = Box(self.measure.layout, slice(row, row + 1), self.measure.source)
+            found = (box.original, box.exact, self.grid.scales(box.rows), self.grid.bits(box.codes))
             self._row = row, [t.reshape(-1) for t in found]
         return self._row[1]
 
@@ -162,7 +150,7 @@ def wrong_runs(lines: Lines) -> tuple[list[WrongRun], list[tuple[WrongRun, Run]]
 
 def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> WrongRun:
     before = run.error(run.y)
-    power = run.power or 1.0
+    power = float(run.x.double().square().sum()) or 1.0
     ends = int(run.columns[0]), int(run.columns[-1]) + 1
     best = WrongRun(run.row, *ends, "", 1.0, -1, math.sqrt(before / power), math.inf)
     if len(run.x) < _LEAST or not bool((run.scale != 0).all()):
@@ -198,7 +186,8 @@ def _rounded(run: Run, y: Tensor, gap: Tensor, nearest: Nearest) -> bool:
 def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     """Yield (what is wrong, by how much, values with that undone, their steps, a flipped bit or -1)."""
     large = run.value.abs() >= run.value.abs().mean()
-    middle = _median((run.x - (run.shift if run.has_min else 0.0))[large] / _scaled(run)[large])
+    scaled, added = (run.scale * run.value, run.shift) if run.has_min else (run.y, 0.0)
+    middle = _median((run.x - added)[large] / scaled[large])
     flips = list(_flips(run))
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
@@ -206,20 +195,15 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
         factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
         factors.append((middle, -1))
     for factor, bit in factors:
-        y = factor * _scaled(run) + (run.shift if run.has_min else 0.0)
-        yield "scale", 1 / factor, y, run.gap * abs(factor), bit
+        yield "scale", 1 / factor, factor * scaled + added, run.gap * abs(factor), bit
     if run.has_min:
-        ratio = _median((run.x - run.scale * run.value) / run.shift)
+        ratio = _median((run.x - scaled) / run.shift)
         if ratio and abs(ratio - 1) > 0.02:
-            yield "min", 1 / ratio, run.scale * run.value + ratio * run.shift, run.gap, -1
+            yield "min", 1 / ratio, scaled + ratio * run.shift, run.gap, -1
     elif isinstance(run.layout.element, IntFormat):
         offset = round(min(max(_median((run.x - run.y) / run.scale), -_MOST_OFFSET), _MOST_OFFSET))
         if offset and abs(offset) < _MOST_OFFSET:
             yield "zero point", float(offset), run.y + offset * run.scale, run.gap, -1
-
-
-def _scaled(run: Run) -> Tensor:
-    return run.scale * run.value if run.has_min else run.y
 
 
 def _median(values: Tensor) -> float:
@@ -254,11 +238,11 @@ def _number(raw: int, kind: str) -> float:
     return float(e8m0(True).on_tensors(data) if data.dtype == torch.uint8 else data.float())
 
 
-def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
+def of_codes_and_runs(measure: Measure) -> list[CheckpointFinding]:
     """Return what is wrong with single scales, zero points and codes."""
     if measure.grid is None:
         return []
-    lines = Lines(tensor, measure.source, measure)
+    lines = Lines(measure)
     explained, left = wrong_runs(lines)
     found = [_of_places(measure.layout, same) for same in alike(explained, _cause).values()]
     taken = {(p.row, lines.start_of(p.column)) for p in explained}

@@ -10,12 +10,10 @@ from torch import Tensor
 
 from quantcore.analysis import relative_error
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against.grid import CodeGrid, has_min, rounding_of
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
-from quantcore.checkpoints.findings.walk import Ordered
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.diagnosis import Severity
 
 MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight, its first rows
@@ -35,8 +33,6 @@ class Suspect:
     number of heads of a query or key weight according to the config, else 0. ``gguf_differs``: whether one side is GGUF.
     """
 
-    tensor: CheckpointTensor
-    original: Ordered
     measure: Measure
     release: Opened
     source: Opened
@@ -52,7 +48,7 @@ class Suspect:
     @property
     def layout(self) -> Layout:
         """Of the weight."""
-        return self.tensor.layout
+        return self.measure.layout
 
     @cached_property
     def rows(self) -> slice:
@@ -80,17 +76,17 @@ class Suspect:
     @cached_property
     def x(self) -> Tensor:
         """The original's values."""
-        return self.matrix(self.original.read(self.rows)).nan_to_num(0.0, 0.0, 0.0)
+        return self.matrix(self.measure.source.read(self.rows)).nan_to_num(0.0, 0.0, 0.0)
 
     @cached_property
     def y(self) -> Tensor:
         """The release's values, not rounded to the output dtype."""
-        return self.matrix(self.tensor.layout.values(self.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0)
+        return self.matrix(self.layout.values(self.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0)
 
-    @cached_property
+    @property
     def grid(self) -> CodeGrid | None:
         """The grid of its codes, if it has one."""
-        return CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
+        return self.measure.grid
 
     @cached_property
     def codes(self) -> Tensor:
@@ -124,14 +120,8 @@ class Suspect:
     def step(self) -> Tensor:
         """The step at each element, in units of the weight; for a plain weight, its rounding error."""
         if self.grid is None:
-            dtype = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
-            return self.x.abs() * (2 * dtype) if self.layout.is_plain else self.x.abs()
+            return self.x.abs() * (2 * self.measure.rounding) if self.layout.is_plain else self.x.abs()
         return self.scales.abs() * self.grid.gaps[self.codes]
-
-    @cached_property
-    def has_min(self) -> bool:
-        """Whether something is added that the scale does not multiply."""
-        return has_min(self.layout)
 
     def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Residual":
         """Return how far predicted values are from the original."""
@@ -163,13 +153,12 @@ class Suspect:
         """Return the finding on what explains the error."""
         severity: Severity = "note" if cause.legitimate else "error"
         facts = {**cause.facts, "before": self.now.relative, "after": cause.fit.relative}
-        return finding_of(severity, cause.kind, self.layout, cause.words, **facts)
+        return finding_of(severity, self.layout, cause.kind, cause.words, **facts)
 
     def explains(self, fit: "Residual") -> bool:
         """Tell whether a prediction leaves an error like that of siblings, and much less than before."""
         if self.layout.is_plain:
-            own = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
-            return fit.relative <= max(2 * own, 1e-6) and fit.relative < 0.5 * self.now.relative
+            return fit.relative <= max(2 * self.measure.rounding, 1e-6) and fit.relative < 0.5 * self.now.relative
         if self.grid is None:
             level = self.usual if math.isfinite(self.usual) else 0.5
             return fit.relative < min(0.5 * self.now.relative, 1.3 * level)

@@ -1,5 +1,7 @@
 """From which size on a factor of a row, a column or a block is more than noise, and what formulas call the numbers."""
 
+from dataclasses import replace
+
 import pytest
 import releases
 import torch
@@ -9,6 +11,7 @@ from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, suspect, weight
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import numbers
 from quantcore.checkpoints.findings.against.grid import nearest_power
+from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Residual
 from quantcore.checkpoints.findings.stored import of_group_index
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
@@ -89,7 +92,7 @@ def test_blocks_that_show_a_factor(size, found, tmp_path):
     config = releases._ct(4, "int", "group", "pack-quantized", size)
     release = open_checkpoint(releases.save(tmp_path / "size", stored, config))
     one = suspect(tmp_path / "one", releases.ct_int4(M, x), x)
-    object.__setattr__(one, "tensor", release.tensors[W])
+    one = replace(one, measure=Measure(release.tensors[W].layout, one.measure.source))
     assert [e.facts["first"] for e in numbers.factor_per_block(one)] == [(5, 0)] * found
 
 

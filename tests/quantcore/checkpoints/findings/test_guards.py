@@ -418,7 +418,7 @@ def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     """Those of floats and of E8M0; a code of bitsandbytes is the place of a number in a table."""
     tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.block_type == "MXFP4"))
     nothing = torch.zeros(4)
-    run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, nothing, nothing)
+    run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, False, nothing, nothing)
     found = dict(places._flips(run))
     assert len(found) >= bits
     assert bool(found) is (bits > 0)

@@ -329,7 +329,7 @@ def test_what_explains_an_error(what, fit, explains, tmp_path):
     if what in ("bfloat16", "small"):
         source = open_checkpoint(releases.save(tmp_path / "half", {W: x.half()}))
         s = suspect(tmp_path / what, {W: (2 * x).bfloat16()}, x, "")
-        s = replace(s, original=Ordered(source.tensors[W], (ROWS, COLUMNS)))
+        s = replace(s, measure=replace(s.measure, source=Ordered(source.tensors[W], (ROWS, COLUMNS))))
     if what == "siblings":  # whose errors are twice those of rounding to nearest
         s = replace(s, normal=2.0, usual=0.1)
     if what == "siblings of a grid":
@@ -337,7 +337,7 @@ def test_what_explains_an_error(what, fit, explains, tmp_path):
     before = {"small": 0.01, "few rows of a grid": 2.0}.get(what, 1.0)
     s.__dict__["now"] = Residual(2.0, before)
     if "grid" in what:  # where codes have no values of their own
-        s.__dict__["grid"] = None
+        s.measure.grid = None
     assert s.explains(fit) is explains
 
 
@@ -348,7 +348,7 @@ def test_the_steps_of_a_weight(tmp_path):
         release = {W: x.to(dtype)}
         s = suspect(tmp_path / f"{dtype}", release, x, "")
         source = open_checkpoint(releases.save(tmp_path / f"{stored}", {W: x.to(stored)}))
-        s = replace(s, original=Ordered(source.tensors[W], (ROWS, COLUMNS)))
+        s = replace(s, measure=replace(s.measure, source=Ordered(source.tensors[W], (ROWS, COLUMNS))))
         assert torch.equal(s.step, s.x.abs() * (2 * eps))
     levels = {"nf4": None, "fp8": 448.0, "mxfp4": 6.0}
     for name in levels:

@@ -98,7 +98,7 @@ def of_parts(folder, differing, equal):
     found = {}
     for name in names:
         tensor = release.tensors[name]
-        m = replace(s.measure, layout=tensor.layout, source=replace(s.original, tensor=source.tensors[name]))
+        m = replace(s.measure, layout=tensor.layout, source=replace(s.measure.source, tensor=source.tensors[name]))
         m.unequal = int(name in differing)
         found[name] = m
     return _Judgement(found, release, source, Heads()), found

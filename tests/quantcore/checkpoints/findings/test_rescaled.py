@@ -26,7 +26,7 @@ NORM = "model.layers.1.input_layernorm.weight"
 def of(folder, y, x):
     """A weight of the original, and how the release stores it, as values."""
     s = suspect(folder, {W: y}, x, "")
-    return s.original, s.layout
+    return s.measure.source, s.layout
 
 
 def factors_of(count, by, others=1.0):

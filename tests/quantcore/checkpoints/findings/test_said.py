@@ -18,7 +18,7 @@ def sound(tmp_path):
     """A sound weight, its codes, and its rows."""
     q, _, step = grid_of(weight())
     s = suspect(tmp_path, ct_stored(q, step), weight())
-    return s, q, places.Lines(s.tensor, s.original, s.measure)
+    return s, q, places.Lines(s.measure)
 
 
 def codes(s, lines, monkeypatch, found, taken=(), **more):

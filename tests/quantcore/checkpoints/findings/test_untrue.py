@@ -101,9 +101,9 @@ def test_an_error_of_the_weight_alone_is_not_said_twice():
 def test_findings_come_by_severity_then_by_layer():
     """Layer 2 before layer 10, whatever the order in which they were found; members, too."""
     names = ["l.10.a.weight", "l.2.a.weight", "l.2.b.weight", "b.weight"]
-    found = [finding_of("note", "x", (names[1],), "is fine.")]
-    found += [finding_of("error", f"kind {i}", (name,), "is wrong.") for i, name in enumerate(names)]
-    found += [finding_of("warning", "same", (name,), "{has} {n:scale}.", n=1) for name in names[:2]]
+    found = [finding_of("note", (names[1],), "x", "is fine.")]
+    found += [finding_of("error", (name,), f"kind {i}", "is wrong.") for i, name in enumerate(names)]
+    found += [finding_of("warning", (name,), "same", "{has} {n:scale}.", n=1) for name in names[:2]]
     ordered = grouped(found, dict.fromkeys(names, "gptq"))
     assert [f.severity for f in ordered] == [*["error"] * 4, "warning", "note"]
     assert [f.tensors[0] for f in ordered[:4]] == [
