@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 
 from benchmarks.processes import resident
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, ComparisonState
+from quantcore.checkpoints.comparison import CheckpointComparison, ComparisonState
 from quantcore.checkpoints.ggml import BLOCK_TYPES
 from tests.support.gguf_bytes import STRING, U32, gguf, info
 
@@ -147,7 +147,7 @@ def child(original: str, quantized: str, threads: int, stop: float, record: str)
     """Compare in a separate process, and print time and memory as JSON."""
     torch.set_num_threads(1)
     before, began, at_work = resident(os.getpid()), time.perf_counter(), time.process_time()
-    comparison = Comparison(open_checkpoint(original), open_checkpoint(quantized))
+    comparison = CheckpointComparison(open_checkpoint(original), open_checkpoint(quantized))
     state = None
     if record and Path(record).exists():
         state = ComparisonState.of_dict(json.loads(Path(record).read_text()))

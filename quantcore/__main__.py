@@ -15,7 +15,7 @@ import torch
 
 from quantcore.analysis import decibels
 from quantcore.checkpoints import Checkpoint, CheckpointFinding, NotFound, open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, TensorResult, by_harm, summary
+from quantcore.checkpoints.comparison import CheckpointComparison, TensorResult, by_harm, summary
 from quantcore.diagnosis import SEVERITIES
 from quantcore.errors import QuantError
 from quantcore.layerwise import command
@@ -129,7 +129,7 @@ def _compare(options: argparse.Namespace) -> int:
         except QuantError as reason:
             return _not_opened(f"{label}: {reason}")
     torch.set_num_threads(1)  # parallel across tensors, not within them
-    comparison = Comparison(*opened)
+    comparison = CheckpointComparison(*opened)
     shows_progress, shown = sys.stderr.isatty(), -1
     for step in comparison.steps(threads=max(1, options.threads)):
         part = 100 * step.done // max(1, step.total)
@@ -158,7 +158,7 @@ def _print_csv(results: Sequence[TensorResult]) -> None:
 
 
 def _print_comparison_json(
-    options: argparse.Namespace, comparison: Comparison, results: Sequence[TensorResult]
+    options: argparse.Namespace, comparison: CheckpointComparison, results: Sequence[TensorResult]
 ) -> None:
     content = {
         "original": options.original,
@@ -172,7 +172,7 @@ def _print_comparison_json(
 
 def _print_comparison(
     options: argparse.Namespace,
-    comparison: Comparison,
+    comparison: CheckpointComparison,
     opened: Sequence[Checkpoint],
     results: Sequence[TensorResult],
     low: Sequence[TensorResult],

@@ -15,7 +15,7 @@ from quantcore.checkpoints.examples import EXAMPLES, ORIGINALS
 from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.findings import CheckpointFinding
-from quantcore.checkpoints.listing import Entry, Totals, facts, listing
+from quantcore.checkpoints.listing import ListedTensor, Totals, facts, listing
 from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
 from quantcore.checkpoints.protocol.fields import Location, Place
 from quantcore.checkpoints.protocol.layout import Layout
@@ -32,7 +32,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointFinding",
     "CheckpointTensor",
-    "Entry",
+    "ListedTensor",
     "Folder",
     "Layout",
     "Line",

@@ -48,7 +48,7 @@ OPENERS: dict[str, Opener] = {
 }
 
 
-class Tensors(dict[str, CheckpointTensor]):
+class TensorsByName(dict[str, CheckpointTensor]):
     """Weights by name; a name that is not there is answered with the nearest one."""
 
     def __missing__(self, name: object) -> NoReturn:
@@ -81,7 +81,7 @@ class Checkpoint:
     def as_matrices(self) -> "Checkpoint":
         """Return the same checkpoint with its 1 × 1 convolutions as matrices, [out, in], to be looked at or compared."""
         made = {name: CheckpointTensor(tensor.layout.as_matrix()) for name, tensor in self.tensors.items()}
-        return replace(self, tensors=Tensors(made))
+        return replace(self, tensors=TensorsByName(made))
 
     def findings(self, against: "Checkpoint | None" = None) -> list[CheckpointFinding]:
         """Return what is wrong or suspicious, the worst first; reads all weights, in boxes of rows.
@@ -128,7 +128,7 @@ def open_checkpoint(
     return Checkpoint(
         max(set(kinds), key=kinds.count) if kinds else fallback,
         config,
-        Tensors({name: CheckpointTensor(layout) for name, layout in layouts.items()}),
+        TensorsByName({name: CheckpointTensor(layout) for name, layout in layouts.items()}),
         (*problems, *duplicates, *refused),
         folder.counter,
         release,

@@ -17,7 +17,7 @@ _MANY = 16  # shapes to read: from this many on, they are read in parallel
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedTensor:
     """A tensor in a listing.
 
     ``problem``: why it can't be read, empty if it can; its shape is then a stored tensor's, or empty.
@@ -40,7 +40,7 @@ class Entry:
         return math.nan if self.problem or not self.elements else 8 * self.num_bytes / self.elements
 
 
-def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
+def listing(tensors: Mapping[str, CheckpointTensor]) -> list[ListedTensor]:
     """Return an entry for every tensor, in the order of the files.
 
     Shapes that are stored in a tensor are read; on a remote file system, each takes a request.
@@ -53,14 +53,14 @@ def listing(tensors: Mapping[str, CheckpointTensor]) -> list[Entry]:
         return list(pool.map(_entry, pairs))
 
 
-def _entry(named: tuple[str, CheckpointTensor]) -> Entry:
+def _entry(named: tuple[str, CheckpointTensor]) -> ListedTensor:
     name, tensor = named
     layout = tensor.layout
     try:
         problem = layout.reason if isinstance(layout, Refused) else ""
-        return Entry(name, tensor.shape, tensor.storage, tensor.num_bytes, problem)
+        return ListedTensor(name, tensor.shape, tensor.storage, tensor.num_bytes, problem)
     except QuantError as error:  # its shape should be stored in a tensor
-        return Entry(name, (), "can't be read", tensor.num_bytes, str(error))
+        return ListedTensor(name, (), "can't be read", tensor.num_bytes, str(error))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Totals:
     num_bytes: int
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> "Totals":
+    def of(cls, entries: Sequence[ListedTensor]) -> "Totals":
         """Return the totals; of a tensor that can't be read, elements and bytes are not counted."""
         known = [entry for entry in entries if not entry.problem]
         return cls(len(entries), sum(e.elements for e in known), sum(e.num_bytes for e in known))

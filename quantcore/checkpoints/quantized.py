@@ -160,7 +160,7 @@ def window_of(layout: Layout, rows: Span | None, at: tuple[int, ...], original: 
 
 
 def has_codes(layout: Layout) -> bool:
-    """Whether a weight has codes to show, and not only values."""
+    """Tell whether a weight has codes to show, and not only values."""
     try:
         return layout.element is not None
     except QuantError:

@@ -121,7 +121,7 @@ def row_loss(window: Window, signal: float, noise: float) -> RowLoss:
 
 
 def _scales(window: Window) -> tuple[torch.Tensor, int]:
-    """The scale of each element of the row, and the columns of a block."""
+    """Return the scale of each element of the row, and the columns of a block."""
     assert window.result is not None
     columns = window.values.shape[1]
     held = window.result.params.scale.double().reshape(-1)
@@ -130,7 +130,7 @@ def _scales(window: Window) -> tuple[torch.Tensor, int]:
 
 
 def _counted(window: Window, error: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:
-    """The codes that are not the nearest, and the values that are clipped; only integers have steps of one size."""
+    """Count the codes that are not the nearest, and clipped values; only integers have steps of one size."""
     assert window.result is not None
     fmt = window.result.scheme.format
     if not isinstance(fmt, IntFormat):

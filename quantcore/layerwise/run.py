@@ -52,7 +52,7 @@ def sensitivity(
         part: (i, n) measures only part i of n, 1 ≤ i ≤ n; `merged` joins the tables of the parts.
         sample: first estimate every weight from some of its rows, with 95 % intervals, into `Table.estimates`; those that are
             there already are not estimated again.
-        threads: how many weights are read and measured at the same time; see `Comparison.steps`.
+        threads: how many weights are read and measured at the same time; see `CheckpointComparison.steps`.
 
     Raises:
         QuantError: there are no schemes, or too many, the table belongs to another run, or the imatrix is not one.

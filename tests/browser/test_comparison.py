@@ -8,7 +8,7 @@ from page_rest import at_rest
 from playwright.sync_api import expect
 
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, by_harm
+from quantcore.checkpoints.comparison import CheckpointComparison, by_harm
 
 ORIGINAL, OTHER = "minilm", "minilm-q4_k_m"
 HEADING = "How do two checkpoints differ?"
@@ -29,7 +29,7 @@ def bars(page):
 def test_a_cold_link_and_a_click_that_opens_the_place(app):
     page = opened(app, "&cmp_sort=Bytes&cmp_part=Remarks")
     expect(bars(page)).to_have_count(2)  # the other tensors are equal
-    comparison = Comparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
+    comparison = CheckpointComparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
     *_, step = comparison.steps()
     worst = by_harm(comparison.results(step.state))[0]
     expect(page.get_by_text("6 pairs compared, 4 of them bit-equal")).to_be_visible()
@@ -53,7 +53,7 @@ def test_the_download_holds_the_numbers_of_the_module(app):
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV", exact=True).click()
     (row,) = csv.DictReader(download.value.path().read_text("utf-8").splitlines())
-    comparison = Comparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
+    comparison = CheckpointComparison(open_checkpoint(EXAMPLES[ORIGINAL]), open_checkpoint(EXAMPLES[OTHER]))
     *_, step = comparison.steps()
     (wanted,) = [r for r in comparison.results(step.state) if r.name == row["tensor"]]
     assert (float(row["sqnr_db"]), float(row["mse"])) == (wanted.sqnr_db, wanted.mse)

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, by_harm
+from quantcore.checkpoints.comparison import CheckpointComparison, by_harm
 
 SOUND, V1 = case("gptq_v2_4bit_g128_sym").release, case("bad_gptq_v1_but_zeros_8").release
 
@@ -164,7 +164,7 @@ def test_compare(capsys, pair):
 
 def test_compare_as_json_and_csv(capsys, pair):
     """Both contain the module's numbers, the tensor with the largest error first."""
-    comparison = Comparison(*map(open_checkpoint, pair))
+    comparison = CheckpointComparison(*map(open_checkpoint, pair))
     *_, step = comparison.steps()
     results = by_harm(comparison.results(step.state))
     found = json.loads(compared(capsys, *pair, "--json", "--threads", "1")[1])

@@ -38,7 +38,7 @@ def suspect(folder, stored, x, name="ct_int4", **more):
     measure = Measure(tensor.layout, original)
     measure.add(Box(tensor.layout, slice(0, tensor.shape[0]), original))
     given = {"peers": {}, "partners": {}, "normal": math.nan, "usual": math.nan, "heads": 0, "gguf_differs": False}
-    return Suspect(tensor, original, measure.done(), release, source, **(given | more))
+    return Suspect(measure.done(), release, source, **(given | more))
 
 
 def fit_of(x, y, step):
@@ -131,5 +131,5 @@ def of_layers(folder, change, name="ct_int4", count=5, original=None):
     measure.add(Box(tensor.layout, slice(0, tensor.shape[0]), ordered))
     peers = {n: n for n in names if n != W}
     return weights[W], Suspect(
-        tensor, ordered, measure.done(), release, source, peers, peers | {W: W}, math.nan, math.nan, 0, False
+        measure.done(), release, source, peers, peers | {W: W}, math.nan, math.nan, 0, False
     )

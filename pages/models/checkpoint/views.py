@@ -19,7 +19,7 @@ from pages.shared.computing import cache
 from pages.shared.state import choice
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
-from quantcore.checkpoints import Entry, Totals, facts, listing
+from quantcore.checkpoints import ListedTensor, Totals, facts, listing
 from quantcore.wording import count, megabytes, printable
 
 TILES = 500
@@ -27,7 +27,7 @@ TABLE_ROWS = 2000
 _TABLE = "_ck_table"
 
 
-def entries(opened: OpenCheckpoint) -> list[Entry]:
+def entries(opened: OpenCheckpoint) -> list[ListedTensor]:
     """Return every tensor of a checkpoint, from headers."""
     content = cache.CacheKey(opened.key)
     return cache.cached_small(content, "listing", lambda: listing(opened.checkpoint.tensors))
@@ -69,7 +69,7 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, color: str) ->
         _table(every, lost)
 
 
-def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] | None) -> None:
+def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, float] | None) -> None:
     def leaves() -> list[Leaf]:
         return [Leaf(each.name, each.num_bytes, 0 if each.problem else each.elements) for each in every]
 
@@ -92,12 +92,12 @@ def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] 
         st.caption(f"{hidden:,} tensors are grouped into shared tiles; click such a tile to list its tensors.")
 
 
-def _details(entry: Entry) -> str:
+def _details(entry: ListedTensor) -> str:
     bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
     return f"{_shape(entry)}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
 
 
-def _shape(entry: Entry) -> str:
+def _shape(entry: ListedTensor) -> str:
     return " × ".join(map(str, entry.shape)) or "scalar"
 
 
@@ -108,7 +108,7 @@ def _words(drawn: list[Tile]) -> str:
     return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
 
 
-def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
+def _picked(every: list[ListedTensor], drawn: list[Tile], tile: int) -> None:
     """Open the tensor of a tile, or list those of a shared tile (a callback)."""
     if not 0 <= tile < len(drawn):
         return
@@ -119,7 +119,7 @@ def _picked(every: list[Entry], drawn: list[Tile], tile: int) -> None:
         st.session_state[controls.SEARCH] = chosen.path
 
 
-def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
+def _table(every: list[ListedTensor], lost: dict[str, float] | None) -> None:
     """Draw the search, the order and the table."""
     left, right = st.columns([3, 2], gap="small")
     typed = left.text_input(
@@ -168,7 +168,7 @@ def _table(every: list[Entry], lost: dict[str, float] | None) -> None:
     st.caption(f"{count(len(found), 'tensor')}{more}. Click a row or a tile to open the tensor.")
 
 
-def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, float]) -> list[Entry]:
+def arranged(every: list[ListedTensor], typed: str, order: str, lost: Mapping[str, float]) -> list[ListedTensor]:
     """Return the tensors that match every word, in the chosen order."""
     words = typed.lower().split()
     found = list(every)
@@ -176,7 +176,7 @@ def arranged(every: list[Entry], typed: str, order: str, lost: Mapping[str, floa
         texts = [f"{e.name} {'×'.join(map(str, e.shape))} {e.storage}".lower() for e in every]
         found = [e for e, text in zip(every, texts, strict=True) if all(word in text for word in words)]
     known = {name: value for name, value in lost.items() if not math.isnan(value)}
-    by: dict[str, Callable[[Entry], Any]] = {
+    by: dict[str, Callable[[ListedTensor], Any]] = {
         controls.NAME: lambda e: e.name,
         controls.BYTES: lambda e: -e.num_bytes,
         controls.BITS: lambda e: (e.bits != e.bits, -e.bits),

@@ -15,7 +15,7 @@ from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
 from quantcore.checkpoints import CheckpointTensor, plane_shape
 from quantcore.checkpoints.comparison import (
-    Comparison,
+    CheckpointComparison,
     ComparisonState,
     Order,
     Pair,
@@ -35,7 +35,7 @@ class SharedComparison:
     """A comparison and its state; ``lock``: held by whoever continues it."""
 
     key: str
-    comparison: Comparison
+    comparison: CheckpointComparison
     state: ComparisonState
     is_remote: bool
     done: int = 0
@@ -67,7 +67,7 @@ def between(original: OpenCheckpoint, other: OpenCheckpoint) -> SharedComparison
     key = f"comparison {original.key} | {other.key}"
 
     def make() -> SharedComparison:
-        comparison = Comparison(original.checkpoint, other.checkpoint)
+        comparison = CheckpointComparison(original.checkpoint, other.checkpoint)
         is_remote = original.is_remote or other.is_remote
         return SharedComparison(key, comparison, ComparisonState(comparison.identity), is_remote)
 

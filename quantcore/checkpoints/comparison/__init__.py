@@ -1,6 +1,7 @@
 """Compares two checkpoints, the original and another, tensor by tensor: how large the error is, and where.
 
->>> comparison = Comparison(open_checkpoint("original"), open_checkpoint("model.gguf"))  # doctest: +SKIP
+>>> original, other = open_checkpoint("original"), open_checkpoint("model.gguf")  # doctest: +SKIP
+>>> comparison = CheckpointComparison(original, other)  # doctest: +SKIP
 >>> for step in comparison.steps():  # doctest: +SKIP
 ...     print(f"{step.done:,} of {step.total:,} bytes: {step.name}")
 >>> comparison.results(step.state)  # doctest: +SKIP
@@ -15,4 +16,4 @@ from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, by_harm, summary
 from quantcore.checkpoints.comparison.sides import Unpaired
-from quantcore.checkpoints.comparison.stream import Comparison, ComparisonState, Step
+from quantcore.checkpoints.comparison.stream import CheckpointComparison, ComparisonState, ComparisonStep

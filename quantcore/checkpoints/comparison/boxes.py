@@ -65,6 +65,36 @@ class PairSums(Sums):
         return cls(int(count), xx, yy, xy, ee, ae, worst, int(at), int(different), (a, b, c, d), listed)
 
 
+@dataclass
+class PairRecord:
+    """What is known about one pair: sums by the row order that was undone, or why it can't be compared."""
+
+    sums: dict[str, PairSums] = field(default_factory=dict)
+    problem: str = ""
+
+    def add(self, later: Mapping[str, PairSums]) -> None:
+        """Add the sums of the next box."""
+        for order, sums in later.items():
+            self.sums.setdefault(order, PairSums()).merge(sums)
+
+    @property
+    def order(self) -> str:
+        """The order with the smallest squared error; as stored if no other is better."""
+        return min(self.sums, key=lambda order: (self.sums[order].ee, order != AS_STORED), default=AS_STORED)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        if self.problem:
+            return {"problem": self.problem}
+        return {"sums": {order: sums.as_list() for order, sums in self.sums.items()}}
+
+    @classmethod
+    def of_dict(cls, plain: Mapping[str, Any]) -> "PairRecord":
+        """Return what `as_dict` wrote."""
+        sums = {str(order): PairSums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
+        return cls(sums, str(plain.get("problem", "")))
+
+
 def _worst(blocks: list[Block]) -> list[Block]:
     """Return the worst blocks; ties go to the first."""
     return heapq.nsmallest(WORST, blocks, key=lambda block: (-block[0], block[2]))
@@ -107,18 +137,19 @@ def _places(found: Found, start: int, columns: int) -> list[Block]:
     return _worst(blocks)
 
 
-class Work:
+class PairComparison:
     """The comparison of one pair; what every box needs is read on construction.
 
+    ``boxes``: their number; ``rows``: of each, which depends on shapes alone; ``problem``: why it can't be read.
+
     Args:
-        number: the index of the pair.
         likely: row orders that are tried whatever the error.
     """
 
     def __init__(
-        self, number: int, pair: Pair, layouts: tuple[Layout, Layout], orders: Orders, likely: tuple[str, ...]
+        self, pair: Pair, layouts: tuple[Layout, Layout], orders: Orders, likely: tuple[str, ...]
     ) -> None:
-        self.number, self.pair, self.problem = number, pair, ""
+        self.pair, self.problem, self.boxes = pair, "", 1
         self.orders, self._likely = orders, likely
         self._lock = threading.Lock()
         self._first: tuple[tuple[str, ...], dict[str, PairSums]] | None = None
@@ -128,29 +159,20 @@ class Work:
                 for layout, part in zip(layouts, (pair.original, pair.other), strict=True)
             )
             self.both = Both(x, y, pair.shape)
-            self.rows = self._rows()
+            multiple = orders.multiple if pair.shape[:1] == (self.both.count,) else 1
+            self.rows = rows_per_box(self.both.count, self.both.width, multiple, CHUNK)
+            self.boxes = max(1, -(-self.both.count // self.rows))
         except QuantError as error:
             self.problem = str(error)
 
-    @property
-    def boxes(self) -> int:
-        """The number of boxes."""
-        return 1 if self.problem or not self.both.count else -(-self.both.count // self.rows)
-
-    def _rows(self) -> int:
-        """Return the number of rows per box, which depends on shapes alone."""
-        multiple = self.orders.multiple if self.pair.shape[:1] == (self.both.count,) else 1
-        return rows_per_box(self.both.count, self.both.width, multiple, CHUNK)
-
-    def run(self, box: int) -> "Box":
+    def run(self, box: int) -> tuple[Self, int, PairRecord]:
         """Compare a box; a pair that can't be read ends with it."""
-        boxes = self.boxes
         if not self.problem:
             try:
-                return Box(self.number, boxes, box == boxes - 1, self.compare(box))
+                return self, box, PairRecord(self.compare(box))
             except QuantError as error:
                 self.problem = str(error)
-        return Box(self.number, boxes, True, problem=self.problem)
+        return self, box, PairRecord(problem=self.problem)
 
     def compare(self, box: int) -> dict[str, PairSums]:
         """Return the sums of a box for each row order that is tried.
@@ -191,25 +213,17 @@ class Work:
         return found
 
 
-@dataclass(frozen=True)
-class Box:
-    """The sums of one of the ``boxes`` boxes of a pair, or why the pair can't be read."""
-
-    pair: int
-    boxes: int
-    is_last: bool
-    sums: Mapping[str, PairSums] = field(default_factory=dict)
-    problem: str = ""
-
-
-def in_order(tasks: Iterator[tuple[Work, int]], threads: int) -> Iterator[Box]:
-    """Compare boxes, several at the same time, and yield their results in order; of a pair that fails, only the first failure.
+def in_order(
+    tasks: Iterator[tuple[PairComparison, int]], threads: int
+) -> Iterator[tuple[PairComparison, int, PairRecord]]:
+    """Compare boxes, several at the same time, and yield them with their results in order; of a pair that fails, the first.
 
     Args:
         tasks: each pair with the number of a box.
     """
-    skipped = -1  # the last pair that failed
-    for box in results_in_order((partial(work.run, number) for work, number in tasks), threads):
-        if box.pair != skipped:
-            skipped = box.pair if box.problem else skipped
-            yield box
+    failed = None
+    for found in results_in_order((partial(work.run, box) for work, box in tasks), threads):
+        work, _, record = found
+        if work is not failed:
+            failed = work if record.problem else failed
+            yield found

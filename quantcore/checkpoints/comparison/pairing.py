@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from quantcore.checkpoints.comparison.parts import Part
-from quantcore.checkpoints.comparison.sides import Key, Opened, Tensors, Unpaired, as_expert, translations
+from quantcore.checkpoints.comparison.sides import Key, Opened, Side, Unpaired, as_expert, translations
 from quantcore.checkpoints.statement import named
 from quantcore.granularity import Shape
 
@@ -36,8 +36,8 @@ _CONV1D = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight( |$)")
 _STACK = re.compile(r"(?:\.experts\.(?!\d)|_exps\.)")
 
 
-def _is_buffer(side: Tensors, name: str) -> bool:
-    """Whether a tensor is no weight: a known buffer, as GPT-2's square mask is, or 64-bit integers or flags."""
+def _is_buffer(side: Side, name: str) -> bool:
+    """Tell whether a tensor is no weight: a buffer, such as GPT-2's square mask, 64-bit integers or flags."""
     if name.endswith(_BUFFERS):
         return not name.endswith(".bias") or len(side.shapes[name]) == 4
     layout = side.checkpoint.tensors[name].layout
@@ -86,7 +86,7 @@ def _is_bias(name: str) -> bool:
 
 
 def _is_stack(name: str, shape: Shape) -> bool:
-    """Whether a tensor has the matrices, or the biases, of all experts."""
+    """Tell whether a tensor has the matrices, or the biases, of all experts."""
     return len(shape) == (2 if _is_bias(name) else 3)
 
 
@@ -95,7 +95,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _joined(rows: Sequence[int], widths: Set[Shape], shape: Shape) -> bool:
-    """Whether tensors of these rows, each of one of the widths, make up one of a shape."""
+    """Tell whether tensors of these rows, each of one of the widths, make up one of a shape."""
     return sum(rows) == shape[0] and all(width == shape[-1:] for width in widths)
 
 
@@ -104,8 +104,8 @@ class _Matching:
 
     def __init__(self, original: Opened, other: Opened) -> None:
         first, second = translations(original, other)
-        self.original = Tensors("original", original, first)
-        self.other = Tensors("other", other, second)
+        self.original = Side("original", original, first)
+        self.other = Side("other", other, second)
         self.found: list[Pair] = []
         self.unpaired: list[Unpaired] = []
         self.doubtful: list[tuple[str, str]] = []  # names match, but shapes don't
@@ -198,7 +198,7 @@ class _Matching:
         parts[side] = replace(part, transposed=True)
         return [replace(pair, original=parts["original"], other=parts["other"])]
 
-    def _experts(self, coarse: Tensors, fine: Tensors) -> None:
+    def _experts(self, coarse: Side, fine: Side) -> None:
         """Pair each expert of a stack with the separate tensor that the other side has for it."""
         for name, shape in fine.shapes.items():
             if name in fine.taken:
@@ -213,7 +213,7 @@ class _Matching:
                     self._add(coarse, Part(stack, expert, transposed=turned), fine, Part(name), shape)
                     break
 
-    def _fused(self, coarse: Tensors, fine: Tensors) -> None:
+    def _fused(self, coarse: Side, fine: Side) -> None:
         """Pair the rows of a fused tensor with the tensors that it combines."""
         for name, shape in coarse.shapes.items():
             if name in coarse.taken or not shape:
@@ -234,8 +234,8 @@ class _Matching:
 
     def _fused_whole(
         self,
-        coarse: Tensors,
-        fine: Tensors,
+        coarse: Side,
+        fine: Side,
         name: str,
         shape: Shape,
         keys: list[list[Key]],
@@ -268,10 +268,10 @@ class _Matching:
             start += count if step == 1 else 1
         return True
 
-    def _add(self, coarse: Tensors, cut: Part, fine: Tensors, own: Part, shape: Shape) -> None:
+    def _add(self, coarse: Side, cut: Part, fine: Side, own: Part, shape: Shape) -> None:
         coarse.taken.add(cut.name)
         fine.taken.add(own.name)
-        parts = (cut, own) if coarse.side == "original" else (own, cut)
+        parts = (cut, own) if coarse.name == "original" else (own, cut)
         self.found.append(Pair(*parts, shape))
 
     def _tied(self) -> None:
@@ -287,20 +287,20 @@ class _Matching:
                 side.taken.add(head)
                 self.found.append(Pair(parts[0], parts[1], side.shapes[head], note))
 
-    def _alone(self, side: Tensors, opposite: Tensors, name: str) -> Unpaired:
+    def _alone(self, side: Side, opposite: Side, name: str) -> Unpaired:
         """Say why a tensor has no partner."""
         if name in side.unreadable:
             return side.without(name)
-        where = "The original" if opposite.side == "original" else "The other checkpoint"
+        where = "The original" if opposite.name == "original" else "The other checkpoint"
         for key in side.translate.keys(name):
             if key in opposite.missing:
-                return Unpaired(side.side, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
+                return Unpaired(side.name, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
         if _is_buffer(side, name):
             reason = f"{named(name)} is a buffer, not a weight; libraries compute it again."
-            return Unpaired(side.side, name, "buffer", reason)
+            return Unpaired(side.name, name, "buffer", reason)
         if name.endswith(_OF_ACTIVATIONS):
             reason = f"{named(name)} is an activation scale, which only some quantized checkpoints have."
-            return Unpaired(side.side, name, "activations", reason)
+            return Unpaired(side.name, name, "activations", reason)
         others = [key for key, _ in side.translate.keys(name)[1:]]
         instead = f" or {named(others[0])}" if others else ""
-        return Unpaired(side.side, name, "absent", f"{where} has no {named(name)}{instead}.")
+        return Unpaired(side.name, name, "absent", f"{where} has no {named(name)}{instead}.")

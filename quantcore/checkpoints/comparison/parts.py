@@ -30,7 +30,7 @@ class Part:
     transposed: bool = False
 
     def __str__(self) -> str:
-        """``blk.0.ffn_up_exps.weight[3]``, ``qkv_proj.weight rows 0–4095``, ``gate_up_proj[3] columns 0–63 transposed``."""
+        """Write ``blk.0.ffn_up_exps.weight[3]``, ``qkv_proj rows 0–9``, ``gate_up_proj[3] transposed``."""
         text = self.name if self.index is None else f"{self.name}[{self.index}]"
         if self.rows is not None:
             start, stop, step = self.rows

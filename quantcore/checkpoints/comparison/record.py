@@ -11,43 +11,12 @@ from quantcore.checkpoints.comparison.orders import AS_STORED, described
 from quantcore.checkpoints.statement import named, plain
 from quantcore.wording import count, joined
 
-FORMAT = 1  # version of a state as plain data
 _NONFINITE = {
     "original_nan": ("NaN value", "in the original"),
     "original_inf": ("infinite value", "in the original"),
     "other_nan": ("NaN value", "in the other checkpoint"),
     "other_inf": ("infinite value", "in the other checkpoint"),
 }
-
-
-@dataclass
-class Record:
-    """What is known about one pair: sums by the row order that was undone, or why it can't be compared."""
-
-    sums: dict[str, PairSums] = field(default_factory=dict)
-    problem: str = ""
-
-    def add(self, later: Mapping[str, PairSums]) -> None:
-        """Add the sums of the next box."""
-        for order, sums in later.items():
-            self.sums.setdefault(order, PairSums()).merge(sums)
-
-    @property
-    def order(self) -> str:
-        """The order with the smallest squared error; as stored if no other is better."""
-        return min(self.sums, key=lambda order: (self.sums[order].ee, order != AS_STORED), default=AS_STORED)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        if self.problem:
-            return {"problem": self.problem}
-        return {"sums": {order: sums.as_list() for order, sums in self.sums.items()}}
-
-    @classmethod
-    def of_dict(cls, plain: Mapping[str, Any]) -> "Record":
-        """Return what `as_dict` wrote."""
-        sums = {str(order): PairSums.of_list(listed) for order, listed in plain.get("sums", {}).items()}
-        return cls(sums, str(plain.get("problem", "")))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Shape
 
 Key = tuple[str, int | None]  # a name that both checkpoints may use, and the index of an expert
-Side = Literal["original", "other"]
+SideName = Literal["original", "other"]
 # last names of the stored tensors that make up a weight, to find its name when their shard is missing
 _OF_WEIGHT = re.compile(
     r"\.(qweight|qzeros|scales|g_idx|weight_packed|weight_scale|weight_shape|weight_zero_point)$"
@@ -50,7 +50,7 @@ class Unpaired:
     "activations" (an activation scale), or "buffer" (positions, masks and the like, which no training changes).
     """
 
-    side: Side
+    side: SideName
     name: str
     kind: str
     reason: str
@@ -62,17 +62,17 @@ class Unpaired:
 
 
 def is_gguf(checkpoint: Opened) -> bool:
-    """Whether a checkpoint uses llama.cpp's names."""
+    """Tell whether a checkpoint uses llama.cpp's names."""
     return "general.architecture" in checkpoint.release.config or any(
         name.startswith("blk.") for name in checkpoint.tensors
     )
 
 
 @dataclass
-class Tensors:
+class Side:
     """The tensors of one side, by every name that the other side may use for them."""
 
-    side: Side
+    name: SideName
     checkpoint: Opened
     translate: "Translation"
     taken: set[str] = field(default_factory=set)
@@ -118,7 +118,7 @@ class Tensors:
     def without(self, name: str) -> Unpaired:
         """Return why a tensor can't be read."""
         reason = f"{named(name)} can't be read: {self.unreadable[name]}"
-        return Unpaired(self.side, name, "unreadable", reason)
+        return Unpaired(self.name, name, "unreadable", reason)
 
 
 class Translation:

@@ -4,27 +4,28 @@ import hashlib
 import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from quantcore.analysis import sqnr_of
-from quantcore.checkpoints.comparison.boxes import Work, in_order
-from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Order, Orders
+from quantcore.checkpoints.comparison.boxes import PairComparison, PairRecord, in_order
+from quantcore.checkpoints.comparison.orders import HALVES, PAIRS, Heads, Orders
 from quantcore.checkpoints.comparison.pairing import Pair, Pairing, pair_up
-from quantcore.checkpoints.comparison.record import FORMAT, Record, TensorResult, WorstBlock, metrics
+from quantcore.checkpoints.comparison.record import TensorResult, WorstBlock, metrics
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
 from quantcore.checkpoints.rows import IN_MEMORY
 from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.errors import QuantError
 
+FORMAT = 1  # version of a state as plain data
 _BYTES_PER_THREAD = 40_000_000  # for its boxes; measured
 _LARGEST_HEAD = 1 << 24  # elements; the rows of a head stay in one box
 
 
 @dataclass(frozen=True)
-class Step:
+class ComparisonStep:
     """A box of rows that has been compared: ``done`` of ``total`` bytes of both checkpoints, at the pair ``name``."""
 
     done: int
@@ -37,13 +38,13 @@ class Step:
 class ComparisonState:
     """How far a comparison has come; plain data by `as_dict`.
 
-    ``identity``: of the pairs, see `Comparison.identity`; ``finished``: the pairs that are done, in order; ``current``:
-    the next pair, with ``boxes`` boxes done.
+    ``identity``: of the pairs, see `CheckpointComparison.identity`; ``finished``: the pairs that are done, in
+    order; ``current``: the next pair, with ``boxes`` boxes done.
     """
 
     identity: str
-    finished: list[Record] = field(default_factory=list)
-    current: Record = field(default_factory=Record)
+    finished: list[PairRecord] = field(default_factory=list)
+    current: PairRecord = field(default_factory=PairRecord)
     boxes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -66,15 +67,15 @@ class ComparisonState:
         try:
             if plain["format"] != FORMAT:
                 raise ValueError
-            finished = [Record.of_dict(record) for record in plain["finished"]]
+            finished = [PairRecord.of_dict(record) for record in plain["finished"]]
             return cls(
-                str(plain["identity"]), finished, Record.of_dict(plain["current"]), int(plain["boxes"])
+                str(plain["identity"]), finished, PairRecord.of_dict(plain["current"]), int(plain["boxes"])
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise QuantError("This is not the record of a comparison; compare from the beginning.") from None
 
 
-class Comparison:
+class CheckpointComparison:
     """Two checkpoints, paired by names and shapes; no data has been read yet.
 
     ``pairing``: which tensors belong together, and which have no partner; ``total``: bytes of all pairs.
@@ -109,7 +110,9 @@ class Comparison:
         ]
         return _BYTES_PER_THREAD * threads + 4 * min(max(held, default=0), IN_MEMORY)
 
-    def steps(self, state: ComparisonState | None = None, threads: int = 1) -> Generator[Step, None, None]:
+    def steps(
+        self, state: ComparisonState | None = None, threads: int = 1
+    ) -> Generator[ComparisonStep, None, None]:
         """Compare box by box; the first step comes immediately, before anything has been read.
 
         Closing the iterator stops it. The result depends neither on interruptions nor on the number of threads.
@@ -130,33 +133,33 @@ class Comparison:
         pairs = self.pairing.pairs
         done = sum(map(self._bytes, pairs[: len(state.finished)]))
         name = str(pairs[min(len(state.finished), len(pairs) - 1)]) if pairs else ""
-        yield Step(done, self.total, name, state)
-        for box in in_order(self._boxes(state), threads):
-            pair, size = pairs[box.pair], self._bytes(pairs[box.pair])
-            if box.problem:
-                state.current = Record(problem=box.problem)
+        yield ComparisonStep(done, self.total, name, state)
+        for work, box, record in in_order(self._boxes(state), threads):
+            size = self._bytes(work.pair)
+            if record.problem:
+                state.current = record
             else:
-                state.current.add(box.sums)
+                state.current.add(record.sums)
             state.boxes += 1
-            if box.is_last or box.problem:
+            if box == work.boxes - 1 or record.problem:
                 state.finished.append(state.current)
-                state.current, state.boxes, done = Record(), 0, done + size
-                yield Step(done, self.total, str(pair), state)
+                state.current, state.boxes, done = PairRecord(), 0, done + size
+                yield ComparisonStep(done, self.total, str(work.pair), state)
             else:
-                yield Step(done + int(size * state.boxes / box.boxes), self.total, str(pair), state)
+                part = int(size * state.boxes / work.boxes)
+                yield ComparisonStep(done + part, self.total, str(work.pair), state)
 
     def results(self, state: ComparisonState, first: int = 0) -> list[TensorResult]:
         """Return the results of the finished pairs, from ``first`` on."""
         pairs = zip(self.pairing.pairs[first:], state.finished[first:], strict=False)
         return [self._result(pair, record) for pair, record in pairs]
 
-    def _boxes(self, state: ComparisonState) -> Iterator[tuple[Work, int]]:
+    def _boxes(self, state: ComparisonState) -> Iterator[tuple[PairComparison, int]]:
         """Yield the remaining boxes in order, each with its pair; a pair that can't be opened counts as one box."""
         first = state.boxes
-        for number in range(len(state.finished), len(self.pairing.pairs)):
-            pair = self.pairing.pairs[number]
+        for pair in self.pairing.pairs[len(state.finished) :]:
             x, y = self._tensors(pair)
-            work = Work(number, pair, (x.layout, y.layout), *self.orders_of(pair))
+            work = PairComparison(pair, (x.layout, y.layout), *self.orders_of(pair))
             for box in range(first, work.boxes):
                 yield work, box
                 if work.problem:
@@ -191,7 +194,7 @@ class Comparison:
         likely = (PAIRS if self._gguf[1] else HALVES,) if self._gguf[0] != self._gguf[1] else ()
         return orders, likely if orders.has_heads else ()
 
-    def _result(self, pair: Pair, record: Record) -> TensorResult:
+    def _result(self, pair: Pair, record: PairRecord) -> TensorResult:
         elements = math.prod(pair.shape)
         num_bytes = self._num_bytes(pair)
         bits = (8 * num_bytes[0] / max(1, elements), 8 * num_bytes[1] / max(1, elements))
@@ -203,27 +206,20 @@ class Comparison:
         }  # fmt: skip
         if record.problem or not record.sums:
             return TensorResult(**found)
-        orders, _ = self.orders_of(pair)
-        sums = record.sums[record.order]
+        order, sums = self.orders_of(pair)[0].by_name[record.order], record.sums[record.order]
+
+        def in_other(index: tuple[int, ...]) -> tuple[int, ...]:
+            """Return the index of an element in the other's tensor, whose rows may be in another order."""
+            return pair.other.whole_index((order.source(index[0]), *index[1:]) if index else index)
+
         found |= metrics(sums, pair.shape)
         found["order"] = record.order
-        found["orders"] = {order: sqnr_of(s.xx, s.ee) for order, s in record.sums.items()}
-        place = partial(_in_other, pair, orders.by_name[record.order])
+        found["orders"] = {name: tried.sqnr_db for name, tried in record.sums.items()}
         if found["max_abs_error_index"] is not None:
-            found["other_index"] = place(found["max_abs_error_index"])
-        found["worst"] = tuple(_worst(pair, block, place) for block in sums.blocks)
-        return TensorResult(**found)
-
-
-def _in_other(pair: Pair, order: Order, index: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the index of an element in the other's tensor, whose rows may be in another order."""
-    at = (order.source(index[0]), *index[1:]) if index else index
-    return pair.other.whole_index(at)
-
-
-def _worst(pair: Pair, block: Any, place: Any) -> WorstBlock:
-    sse, power, flat, columns = block
-    index = tuple(int(i) for i in np.unravel_index(flat, pair.shape)) if pair.shape else ()
-    return WorstBlock(
-        index, columns, sqnr_of(power, sse), sse / columns, pair.original.whole_index(index), place(index)
-    )
+            found["other_index"] = in_other(found["max_abs_error_index"])
+        worst = []
+        for sse, power, flat, columns in sums.blocks:
+            index = tuple(int(i) for i in np.unravel_index(flat, pair.shape)) if pair.shape else ()
+            places = pair.original.whole_index(index), in_other(index)
+            worst.append(WorstBlock(index, columns, sqnr_of(power, sse), sse / columns, *places))
+        return TensorResult(**found, worst=tuple(worst))

@@ -2,10 +2,9 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `structure` (what files, layers and models lack), `walk` (rows, read once for all that looks at them, and
-those of the original), `parameters` (scales, zero points, g_idx), `codes` (histograms), `provenance` (how scales were
-computed), `summary` and `extremes` (comparison with the same weights of other layers), `pairs` and `against` (comparison
-with the original).
+Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk` (rows, read once
+for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx, codes), `provenance` (how scales
+were computed), `siblings` (comparison with the same weights of other layers), and `against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -15,18 +14,23 @@ from types import MappingProxyType
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
+from quantcore.checkpoints.findings.against.changes import Norms
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.rescaled import Norms
-from quantcore.checkpoints.findings.codes import Histogram
-from quantcore.checkpoints.findings.extremes import of_siblings
-from quantcore.checkpoints.findings.pairs import of_pairing, rotated, rotations
-from quantcore.checkpoints.findings.parameters import of_parameters
 from quantcore.checkpoints.findings.provenance import DeadScales, Provenance
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, grouped, note, of_problem, warning
-from quantcore.checkpoints.findings.siblings import layer_of, role_of
-from quantcore.checkpoints.findings.structure import of_headers, of_structure
-from quantcore.checkpoints.findings.summary import Extremes, FlatLines, Summary, of_quantized
+from quantcore.checkpoints.findings.record import (
+    CheckpointFinding,
+    error,
+    grouped,
+    layer_of,
+    note,
+    of_problem,
+    role_of,
+    warning,
+)
+from quantcore.checkpoints.findings.siblings import Extremes, Summary, of_quantized, of_siblings
+from quantcore.checkpoints.findings.stored import FlatLines, Histogram, of_parameters
+from quantcore.checkpoints.findings.structure import of_headers, of_pairing, of_structure, rotated, rotations
 from quantcore.checkpoints.findings.walk import Ordered, in_order, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
@@ -37,7 +41,7 @@ from quantcore.errors import QuantError
 
 
 @dataclass(frozen=True)
-class Step:
+class CheckStep:
     """A step of a check: ``done`` of ``total`` bytes, now at ``tensor``, and what was found there.
 
     The first step, of headers, and the last ones, of weights compared with their siblings, are at no tensor. ``summary``,
@@ -72,7 +76,7 @@ def steps(
     skip: Container[str] = (),
     summaries: Mapping[str, Summary] = MappingProxyType({}),
     measures: Mapping[str, Measure] = MappingProxyType({}),
-) -> Iterator[Step]:
+) -> Iterator[CheckStep]:
     """Check a checkpoint one box of rows at a time; stop iterating at any point.
 
     Args:
@@ -83,7 +87,7 @@ def steps(
     tensors, first = checkpoint.tensors, _of_files(checkpoint)
     total = sum(tensor.num_bytes for tensor in tensors.values())
     originals = None if against is None else _Originals(against, checkpoint)
-    yield Step(0, total, "", first if originals is None else first + originals.findings)
+    yield CheckStep(0, total, "", first if originals is None else first + originals.findings)
     done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
         if name in skip:
@@ -95,18 +99,18 @@ def steps(
             words = "{is} not compared: the original has only some of {its} parts."
             check.findings.append(note(tensor.layout, "not_compared", words, shape=tuple(tensor.layout.shape)))
         for part in check.run():
-            yield Step(done + int(part * tensor.num_bytes), total, name)
+            yield CheckStep(done + int(part * tensor.num_bytes), total, name)
         done += tensor.num_bytes
         if check.summary is not None:
             check.summary = known[name] = replace(check.summary, damaged=any(f.severity == "error" for f in check.findings))
         if check.measure is not None:
             measured[name] = check.measure
-        yield Step(done, total, name, tuple(check.findings), check.summary, check.measure)
+        yield CheckStep(done, total, name, tuple(check.findings), check.summary, check.measure)
     if against is not None:
         verdicts = judge(measured, checkpoint, against, Heads.of(against.release, checkpoint.release))
-        yield from (Step(total, total, "", findings) for findings in verdicts)
+        yield from (CheckStep(total, total, "", findings) for findings in verdicts)
     compared = [known[name] for name in tensors if name in known]
-    yield Step(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
+    yield CheckStep(total, total, "", tuple(of_siblings(compared, checkpoint.release)))
 
 
 def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES
-from quantcore.checkpoints.findings.against.grid import Grid, rounding_of
+from quantcore.checkpoints.findings.against.grid import CodeGrid, rounding_of
 from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
@@ -56,7 +56,7 @@ class Provenance:
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether codes are integers in groups of adjacent columns, with integer zero points or none."""
+        """Tell whether codes are integers in groups of adjacent columns, with integer zero points or none."""
         if layout.block_type or not isinstance(layout.element, IntFormat) or len(layout.shape) < 2:
             return False
         zero_point = layout.zero_point(slice(0, 1))
@@ -103,7 +103,7 @@ class Provenance:
             self.compare(box.original, box.rows, rounding_of(box.source.layout.dtype))
 
     def _is_same(self, scale: Tensor, ratio: Tensor) -> Tensor:
-        """Whether a scale times ``ratio`` is the same scale in its dtype."""
+        """Tell whether a scale times ``ratio`` is the same scale in its dtype."""
         stored = TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
         again = (scale * ratio).to(stored).to(torch.float32)
         return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
@@ -132,7 +132,7 @@ class Provenance:
         """Yield findings on how the scales and codes were computed."""
         if self.groups == 0:
             return
-        if 0 < self.dead < self.groups:  # of all, `extremes` says more
+        if 0 < self.dead < self.groups:  # of all, `siblings` says more
             words = "{has} a scale of 0 in {dead:group} of {groups}, although {its} codes there differ; their values are lost."
             yield error(self.layout, "scale_zero", words, dead=self.dead, groups=self.groups)
         yield from _by_codes(self)
@@ -216,15 +216,17 @@ class DeadScales:
         self._run = min(self.layout.blocks.block[-1], self._width)
         index = self.layout.group_index()
         self._order = None if index is None else index.argsort(stable=True)
-        self._grid = Grid(self.layout)
+        self._grid = CodeGrid(self.layout)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
-        """Whether runs of columns share a scale, and `Provenance` does not look at them.
+        """Tell whether runs of columns share a scale, and `Provenance` does not look at them.
 
         llama.cpp leaves the codes of sub-blocks whose scale becomes 0 as its search found them.
         """
-        if layout.block_type or not Grid.suits(layout) or Provenance.suits(layout) or len(layout.shape) < 2:
+        if layout.block_type or len(layout.shape) < 2:
+            return False
+        if not CodeGrid.suits(layout) or Provenance.suits(layout):
             return False
         index = layout.group_index()
         whole = len(layout.shape) == 2 or layout.shape[-1] % layout.blocks.block[-1] == 0
@@ -258,7 +260,7 @@ class DeadScales:
 
     def found(self) -> list[CheckpointFinding]:
         """Return what has been added, an error where it matters."""
-        if not 0 < self.dead < self.runs:  # of all, `extremes` says more
+        if not 0 < self.dead < self.runs:  # of all, `siblings` says more
             return []
         matters = isinstance(self.layout.element, IntFormat) or self.dead >= _MANY * self.runs
         if self.elements:

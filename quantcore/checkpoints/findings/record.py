@@ -1,17 +1,25 @@
 """What a finding in a checkpoint is, and one cause, one finding: what many weights share becomes one sentence.
 
-It has their number and the exceptions.
+It has their number and the exceptions. Weights that do the same work in different layers have names that differ only in
+numbers: the role of ``model.layers.3.mlp.up_proj.weight`` is ``model.layers.*.mlp.up_proj.weight``, and its layer 3; experts
+of a layer have one role.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from quantcore.checkpoints.findings.siblings import alike, in_layer_order, subject_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.statement import Fact, Facts, Problem, named, plain, write
 from quantcore.diagnosis import SEVERITIES, Finding, Severity
+from quantcore.wording import count, joined, short
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+_SHOWN = 3  # names that a sentence lists
 Subject = Layout | str | tuple[str, ...]  # a weight, or tensors by their names
 # kind of a finding -> the keys of the readings (`origin.rivals.readings`) that it affects
 RIVALS: Mapping[str, tuple[str, ...]] = {
@@ -65,7 +73,7 @@ class CheckpointFinding(Finding):
         return RIVALS.get(self.kind, ())
 
 
-def finding_of(severity: Severity, kind: str, subject: Subject, words: str, **facts: Fact) -> CheckpointFinding:
+def finding_of(severity: Severity, subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
     """Return a finding about one or more tensors.
 
     Args:
@@ -76,19 +84,9 @@ def finding_of(severity: Severity, kind: str, subject: Subject, words: str, **fa
     return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
 
 
-def error(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity error."""
-    return finding_of("error", kind, subject, words, **facts)
-
-
-def warning(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity warning."""
-    return finding_of("warning", kind, subject, words, **facts)
-
-
-def note(subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
-    """Return a finding of severity note."""
-    return finding_of("note", kind, subject, words, **facts)
+error = partial(finding_of, "error")
+warning = partial(finding_of, "warning")
+note = partial(finding_of, "note")
 
 
 def of_problem(problem: Problem) -> CheckpointFinding:
@@ -141,7 +139,78 @@ def _merged(members: Sequence[CheckpointFinding], formats: Mapping[str, str]) ->
 
 
 def _shared(members: Sequence[CheckpointFinding]) -> Facts:
-    """The facts that all members have with the same values, and how many members there are."""
+    """Return the facts that all members have with the same values, and how many members there are."""
     first = members[0].facts
     same = {k: v for k, v in first.items() if all(m.facts.get(k) == v for m in members)}
     return {**same, "tensors": len(members)}
+
+
+def role_of(name: str) -> str:
+    """Return a name with its numbers replaced: what the same weight of other layers and experts is called too.
+
+    >>> role_of("blk.3.ffn_up.weight")
+    'blk.*.ffn_up.weight'
+    """
+    return _NUMBER.sub("*", name)
+
+
+def layer_of(name: str) -> int | None:
+    """Return the first number of a name; None if it has none.
+
+    >>> layer_of("model.layers.3.mlp.experts.5.up_proj.weight")
+    3
+    """
+    found = _NUMBER.search(name)
+    return int(found[0]) if found and len(found[0]) < 10 else None
+
+
+def in_layer_order(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Return a key that sorts names by their parts, numbers by value: layer 2 comes before layer 10."""
+    return tuple((0, int(p), "") if p.isdecimal() and len(p) < 10 else (1, 0, p) for p in name.split("."))
+
+
+def subject_of(names: Sequence[str], among: Iterable[str], kind: str = "tensor") -> str:
+    """Name several weights in a sentence: all of a kind, all but a few, those of one role, or some.
+
+    Args:
+        among: all weights of which the same could have been said, ``names`` included.
+        kind: what these are called: ``gptq tensor``.
+
+    >>> subject_of(["a.0.w", "a.1.w", "a.2.w", "a.3.w"], ["a.0.w", "a.1.w", "a.2.w", "a.3.w", "b"], "gptq tensor")
+    "4 of 5 gptq tensors (all but 'b')"
+    """
+    chosen = set(names)
+    others = [name for name in among if name not in chosen]
+    if len(names) > _SHOWN and not others:
+        return f"All {count(len(names), kind)}"
+    total = len(names) + len(others)
+    if len(names) > _SHOWN and len(others) <= _SHOWN:
+        return f"{len(names):,} of {count(total, kind)} (all but {joined([short(n, 80) for n in others])})"
+    if len(names) <= _SHOWN:
+        return joined([short(name, 80) for name in names])
+    roles = {role_of(name) for name in names}
+    if len(roles) == 1:
+        return f"{count(len(names), kind)} {short(roles.pop(), 100)} (layers {_layers(names)})"
+    shown = [short(name, 80) for name in names[:_SHOWN]]
+    return f"{len(names):,} of {count(total, kind)} ({joined([*shown, f'{len(names) - _SHOWN:,} more'])})"
+
+
+def _layers(names: Iterable[str]) -> str:
+    """List the layers of names: ``0–3 and 7``."""
+    layers = sorted({layer for name in names if (layer := layer_of(name)) is not None})
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and runs[-1][-1] == layer - 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    shown = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return joined([*shown[:8], f"{len(shown) - 8} more"] if len(shown) > 8 else shown)
+
+
+def alike(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items that have the same key, such as a role, by this key."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found

@@ -11,6 +11,10 @@ one that is missing is an error, too.
 Layers are numbered without gaps: a number that is missing between others was lost. (Modules of `torch.nn.Sequential` have
 gaps where nothing is stored, such as activations: more of them, or modules of one tensor each.) Of the last layers, only the
 config says that there should be more; and only the config says that a head is not the embedding itself.
+
+Compared with the original, a checkpoint lacks weights, or has them in another shape. What is true of the original's values is
+not true of weights that QuIP or SpinQuant rotated: compressed-tensors names the transforms in ``transform_config``; norms
+before rotated weights are folded into them.
 """
 
 import re
@@ -18,12 +22,22 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from quantcore.checkpoints.comparison.pairing import Pairing
+from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, note, of_problem
-from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
+from quantcore.checkpoints.findings.record import (
+    CheckpointFinding,
+    alike,
+    error,
+    layer_of,
+    note,
+    of_problem,
+    role_of,
+)
 from quantcore.checkpoints.protocol.config import section
 from quantcore.checkpoints.protocol.release import Release
-from quantcore.checkpoints.statement import Problem
+from quantcore.checkpoints.statement import Problem, some
+from quantcore.diagnosis import Severity
 
 # A stored tensor of a quantized release -> what else its module must have: one name of each group
 PARTNERS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -114,7 +128,7 @@ def of_structure(release: Release, reported: Container[str] = ()) -> Iterator[Ch
 
 
 def _is_in_part(release: Release) -> bool:
-    """Whether only some shards are open; what is at their edge is in another one."""
+    """Tell whether only some shards are open; what is at their edge is in another one."""
     found: dict[tuple[str, str], set[str]] = {}
     for piece in release.stored.values():
         match = _SHARD.search(piece.source.name)
@@ -124,7 +138,7 @@ def _is_in_part(release: Release) -> bool:
 
 
 def _modules(release: Release) -> dict[str, dict[str, StoredTensor]]:
-    """The stored tensors of each module; what is stored below its weight (``weight.absmax``) is its own."""
+    """Return the stored tensors of each module, with those below its weight (``weight.absmax``)."""
     found: dict[str, dict[str, StoredTensor]] = {}
     for name, piece in release.stored.items():
         module, _, last = name.rpartition(".")
@@ -135,7 +149,7 @@ def _modules(release: Release) -> dict[str, dict[str, StoredTensor]]:
 
 
 def shares_keys(config: Mapping[str, Any]) -> bool:
-    """Whether a config says that layers use the keys and values of others: Gemma 3n's, Hunyuan's and Phi 4's do."""
+    """Tell whether a config says that layers share keys and values: Gemma 3n's, Hunyuan's and Phi 4's do."""
     names = [*config, *section(config, "text_config")]
     return any(words in name.lower() for name in names for words in _SHARING)
 
@@ -167,7 +181,7 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
 def _is_of_another_kind(
     parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str], sharing: bool
 ) -> bool:
-    """Whether a layer without some modules of a set may be sound: of another architecture, or sharing keys and values."""
+    """Tell whether a layer with some of a set may be sound: another architecture, or shared keys and values."""
     own, lost = parents[parent], set(missing)
     # modules that complete layers do not have, such as a fused one: the layer computes something else
     if set(own) - {name for other in whole for name in parents[other]}:
@@ -208,7 +222,7 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
                 continue
             example = next(layers[other] for other in same if frozenset(layers[other]) == best)
             shared = lost[0].rpartition(".")[2] in SHARED
-            kills = len(lost) == 1 and _is_matrix(example[lost[0]]) and not shared
+            kills = len(lost) == 1 and is_matrix(example[lost[0]]) and not shared
             kills |= _are_experts_between(lost, own)
             say = error if kills else note
             words = "{is} missing, although {layers} other layers have {it}" + "; download the release again" * kills
@@ -218,12 +232,13 @@ def _alone(modules: Mapping[str, Pieces], known: Container[str]) -> Iterator[Che
 
 
 def _are_experts_between(lost: Sequence[str], own: Iterable[str]) -> bool:
-    """Whether what a layer lacks are experts up to the last that it has: of fewer experts, whole ones would be missing at the end."""
+    """Tell whether a layer lacks experts before its last: if it had fewer, the last ones would be missing."""
     numbers = [{int(m[1]) for name in names if (m := _EXPERT.search(name))} for names in (lost, own)]
     return bool(numbers[0] and numbers[1]) and max(numbers[0]) <= max(numbers[1])
 
 
-def _is_matrix(shape: tuple[int, ...]) -> bool:
+def is_matrix(shape: tuple[int, ...]) -> bool:
+    """Tell whether more than one axis is longer than 1."""
     return sum(n > 1 for n in shape) > 1
 
 
@@ -294,7 +309,7 @@ def _at_end(
 
 
 def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Iterator[CheckpointFinding]:
-    """A language model whose config says that its head is not its embedding, with one matrix alone outside of its layers."""
+    """Yield a missing head: the config says that it is not the embedding, the only matrix outside layers."""
     kinds = config.get("architectures")
     causal = isinstance(kinds, list) and any(str(kind).endswith("ForCausalLM") for kind in kinds)
     matrices = {name.rpartition(".")[0] for name, piece in outside.items() if len(piece.shape) > 1}
@@ -310,7 +325,7 @@ def _head(outside: Mapping[str, StoredTensor], config: Mapping[str, Any]) -> Ite
 
 
 def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> object:
-    """What a config says, of the language model where it has one of its own."""
+    """Return what a config says, of the language model where it has one of its own."""
     for place in (config, section(config, "text_config")):
         if key in place:
             return place[key]
@@ -318,5 +333,67 @@ def _said(config: Mapping[str, Any], key: str, otherwise: object = None) -> obje
 
 
 def _of_gguf(config: Mapping[str, Any], key: str) -> object:
-    """What the metadata of a GGUF file says of its architecture."""
+    """Return what the metadata of a GGUF file says of its architecture."""
     return config.get(f"{config.get('general.architecture')}.{key}")
+
+
+def of_pairing(pairing: Pairing, original: Opened) -> Iterator[CheckpointFinding]:
+    """Yield findings about weights that only one checkpoint has, and about different shapes."""
+    for unpaired in pairing.unpaired:
+        if unpaired.kind == "shape":
+            yield CheckpointFinding("shape_differs", "error", unpaired.reason, tensors=(unpaired.name,))
+    alone = {
+        side: tuple(u.name for u in pairing.unpaired if u.side == side and u.kind in ("absent", "missing"))
+        for side in ("original", "other")
+    }
+    # a role that the checkpoint has in other layers is not left out on purpose
+    kept = {role_of(pair.other.name) for pair in pairing.pairs} | {role_of(pair.original.name) for pair in pairing.pairs}
+    lost = tuple(name for name in alone["original"] if role_of(name) in kept) + tuple(_lost_experts(pairing, original))
+    severities: tuple[tuple[Severity, tuple[str, ...]], ...] = (
+        ("error", lost), ("warning", tuple(name for name in alone["original"] if name not in set(lost))),
+    )  # fmt: skip
+    for severity, names in severities:
+        if names:
+            yield CheckpointFinding(
+                "missing_tensor", severity,
+                f"The original has {some(names)}, but the checkpoint does not.", tensors=names,
+                facts={"tensors": len(names)},
+            )  # fmt: skip
+    if alone["other"]:
+        yield CheckpointFinding(
+            "additional_tensor", "note",
+            f"The original does not have {some(alone['other'])}, so nothing is compared there.", tensors=alone["other"],
+        )  # fmt: skip
+
+
+def _lost_experts(pairing: Pairing, original: Opened) -> Iterator[str]:
+    """Yield the experts of the original's stacks that the checkpoint, which has others of them, lacks."""
+    taken: dict[str, set[int]] = {}
+    for pair in pairing.pairs:
+        if pair.original.index is not None:
+            taken.setdefault(pair.original.name, set()).add(pair.original.index)
+    for name, experts in taken.items():
+        for expert in range(original.tensors[name].shape[0]):
+            if expert not in experts:
+                yield f"{name}[{expert}]"
+
+
+def rotations(release: Release) -> tuple[str, ...]:
+    """Return the names of the transforms that compressed-tensors applied to weights, such as R1 of SpinQuant."""
+    groups = section(section(release.quantization, "transform_config"), "config_groups")
+    return tuple(name for name, group in groups.items() if _moves_weights(group))
+
+
+def _moves_weights(group: Any) -> bool:
+    """Tell whether a group of the config, which may be malformed, applies its transform to weights."""
+    applied = group.get("apply") if isinstance(group, dict) else None
+    if not isinstance(applied, list):
+        return False
+    places = [one.get("location") for one in applied if isinstance(one, dict)]
+    return any(isinstance(place, str) and place.startswith("weight") for place in places)
+
+
+def rotated(names: tuple[str, ...]) -> CheckpointFinding:
+    """Return the note that rotated weights are not compared."""
+    sentence = f"The weights are rotated (transform_config: {some(names)}), so their values are not compared with the original's."
+    return CheckpointFinding("rotated", "note", sentence, facts={"transforms": len(names)})

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,8 +30,11 @@ class Ordered:
     """A weight of the original.
 
     ``tensor``: of the original, the first if there are several; ``shape``: that of the release, in which axes of length 1
-    may be others; ``order``: that of its rows in the release, None if it is the same.
+    may be others; ``order``: that of its rows in the release, None if it is the same. ``is_exact``: whether this is what was
+    quantized, to the last bit.
     """
+
+    is_exact: ClassVar[bool] = True
 
     tensor: CheckpointTensor
     shape: Shape

@@ -195,7 +195,7 @@ def script(origin: Origin) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name from a file, without characters that would end a docstring or a line."""
+    """Return a name from a file without the characters that would end a docstring or a line."""
     return ascii(text)[1:-1].replace('"', "'").replace("\\", "/")
 
 

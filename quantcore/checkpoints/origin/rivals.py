@@ -58,7 +58,7 @@ def readings(layout: Layout, heads: int = 0) -> Iterator[Reading]:
 
 
 def _precision(layout: Layout) -> Iterator[Reading]:
-    """Other roundings of the result."""
+    """Yield other roundings of the result."""
     name = str(layout.dtype).removeprefix("torch.")
     if layout.dtype in (torch.float16, torch.bfloat16) and not layout.is_plain:
         if layout.rounds_each:

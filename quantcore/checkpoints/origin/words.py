@@ -204,7 +204,7 @@ def _block_owners(kind: BlockType) -> tuple[tuple[str, int, int], ...]:
 
 
 def index_text(index: Sequence[Any]) -> str:
-    """``(3, 17)``."""
+    """Write an index: ``(3, 17)``."""
     return f"({', '.join(str(int(i)) for i in index)})"
 
 

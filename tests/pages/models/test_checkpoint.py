@@ -20,7 +20,7 @@ import quantcore as qc
 from pages.models.checkpoint import controls, example, findings, run, views
 from pages.serving import settings
 from pages.serving.work.admission import Turn
-from quantcore.checkpoints import EXAMPLES, CheckpointTensor, Entry, open_checkpoint
+from quantcore.checkpoints import EXAMPLES, CheckpointTensor, ListedTensor, open_checkpoint
 from quantcore.checkpoints.comparison import row_order
 from quantcore.checkpoints.quantized import has_codes
 
@@ -251,9 +251,9 @@ def test_search_and_order():
 
 def test_arranged_by_words_of_name_shape_and_storage():
     entries = [
-        Entry("a.b", (3, 4), "plain float16", 24),
-        Entry("A.c", (3,), "x", 9, "broken"),
-        Entry("b", (), "y", 1),
+        ListedTensor("a.b", (3, 4), "plain float16", 24),
+        ListedTensor("A.c", (3,), "x", 9, "broken"),
+        ListedTensor("b", (), "y", 1),
     ]
     assert [e.name for e in views.arranged(entries, "a 3×4", controls.IN_FILES, {})] == ["a.b"]
     assert [e.name for e in views.arranged(entries, "", "Bits per weight", {})] == ["a.b", "b", "A.c"]

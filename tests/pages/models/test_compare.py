@@ -24,7 +24,7 @@ from pages.serving import settings
 from pages.serving.work.admission import Turn
 from pages.shared import tables
 from quantcore.checkpoints import EXAMPLES, open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, by_harm
+from quantcore.checkpoints.comparison import CheckpointComparison, by_harm
 
 PAGES = ROOT / "pages"
 
@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def comparing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many boxes each comparison compared; the first step of each compares none."""
     calls: list[int] = []
-    steps = Comparison.steps
+    steps = CheckpointComparison.steps
 
     def counted(*given: Any) -> Iterator[Any]:
         calls.append(-1)
@@ -63,7 +63,7 @@ def comparing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             calls[-1] += 1
             yield step
 
-    monkeypatch.setattr(Comparison, "steps", counted)
+    monkeypatch.setattr(CheckpointComparison, "steps", counted)
     return calls
 
 
@@ -81,7 +81,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def results_of(pair: tuple[Path, Path]) -> list:
-    comparison = Comparison(*map(open_checkpoint, pair))
+    comparison = CheckpointComparison(*map(open_checkpoint, pair))
     *_, step = comparison.steps()
     return comparison.results(step.state)
 

@@ -14,7 +14,7 @@ from releases import save
 from quantcore import QuantError
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import judge, numbers, orders
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Suspect
 from quantcore.checkpoints.findings.walk import Ordered
@@ -26,7 +26,7 @@ def kinds():
     for given in golden():
         for name, tensor in open_checkpoint(given.release).tensors.items():
             layout = tensor.layout
-            if tensor.is_quantized and Grid.suits(layout):
+            if tensor.is_quantized and CodeGrid.suits(layout):
                 parameters, shape = layout.parameters(), layout.shape
                 one = parameters.scale is None or parameters.scale.numel() == 1
                 key = (
@@ -73,7 +73,7 @@ def test_what_is_undone(release, name, tmp_path):
     source = open_checkpoint(save(tmp_path, originals))
     for number, (change, (_, hypothesis, kind, facts)) in enumerate(CHANGES.items()):
         original = Ordered(source.tensors[change], tensor.shape)
-        s = Suspect(tensor, original, Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
+        s = Suspect(Measure(tensor.layout, original), opened, source, {}, {}, math.nan, math.nan, 0, False)
         if number == 0:
             every = [e for other in (*judge.LOCAL, *judge.GLOBAL) for e in other(s)]
             assert all(0 <= e.fit.relative < math.inf for e in every)

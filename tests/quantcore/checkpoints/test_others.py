@@ -9,11 +9,11 @@ import releases
 import torch
 from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, grid_of, of_layers, sound, suspect, weight
 
-from quantcore.checkpoints.comparison.boxes import Work
+from quantcore.checkpoints.comparison.boxes import PairComparison
 from quantcore.checkpoints.comparison.orders import Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, Part, rows_of
-from quantcore.checkpoints.findings.against import others
+from quantcore.checkpoints.findings.against import numbers
 from quantcore.checkpoints.findings.against.grid import rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.measure import leak_of
 
@@ -30,7 +30,7 @@ def exchanged(*lasts):
 
 
 def of_other(s, name=f"{THIRD}.weight"):
-    (found,) = [e for e in others.scales_of_another(s) if e.facts["other"] == name]
+    (found,) = [e for e in numbers.scales_of_another(s) if e.facts["other"] == name]
     return found
 
 
@@ -57,7 +57,6 @@ def test_scales_with_a_min(tmp_path, monkeypatch):
     monkeypatch.setitem(releases.WRITERS, "mlx", (mlx, {"group_size": 32, "bits": 4}))
     _, s = of_layers(tmp_path, exchanged("scales"), "mlx")
     _, good = of_layers(tmp_path / "sound", lambda stored: None, "mlx")
-    assert s.has_min
     assert s.measure.has_min
     assert of_other(s).fit.relative == pytest.approx(good.now.relative, rel=1e-3)
 
@@ -82,8 +81,8 @@ def test_scales_of_another_shape(tmp_path):
         stored[f"{THIRD}.weight_scale"] = stored[f"{M}.weight_scale"].reshape(-1).clone()
 
     _, s = of_layers(tmp_path, change, "ct_int8")
-    assert s.release.tensors[f"{THIRD}.weight"].storage == s.tensor.storage
-    found = list(others.scales_of_another(s))
+    assert s.release.tensors[f"{THIRD}.weight"].storage == s.layout.storage
+    found = list(numbers.scales_of_another(s))
     assert f"{THIRD}.weight" not in {e.facts["other"] for e in found}
     assert len(found) == 3
 
@@ -97,7 +96,7 @@ def test_two_scales_are_enough(rows, told, tmp_path):
         stored[f"{M}.weight_scale"] = stored[f"{THIRD}.weight_scale"].clone()
 
     _, s = of_layers(tmp_path, change, "ct_int8", original={n: weight(seed=10 + i)[:rows] for i, n in enumerate([PEERS[0], W, *PEERS[1:]])})
-    found = list(others.scales_of_another(s))
+    found = list(numbers.scales_of_another(s))
     assert [e.facts for e in found if e.facts["equal"]] == [{"other": f"{THIRD}.weight", "equal": True}] * told
     assert bool(found) is told
 
@@ -115,14 +114,14 @@ def test_the_best_scales_where_codes_are_0(tmp_path):
     y = y.clone()
     y[7, :GROUP] = 0
     relative = float(((x - y) ** 2).sum().sqrt() / (x**2).sum().sqrt())
-    found = [e for e in others.scales_of_another(s) if e.facts["equal"]]
+    found = [e for e in numbers.scales_of_another(s) if e.facts["equal"]]
     assert [e.fit.relative for e in found] == [pytest.approx(relative, rel=0.03)]
 
 
 def test_zero_points_of_others(tmp_path):
     """Those that are the same as its own explain nothing; one alone that is wrong everywhere is found among all."""
     _, s = of_layers(tmp_path, exchanged("qzeros"), "awq")
-    found = {e.facts["other"]: e for e in others.zero_points_of_another(s)}
+    found = {e.facts["other"]: e for e in numbers.zero_points_of_another(s)}
     assert found.keys() == set(PEERS)
     _, good = of_layers(tmp_path / "sound", lambda stored: None, "awq")
     assert min(found, key=lambda n: found[n].fit.relative) == f"{THIRD}.weight"
@@ -133,7 +132,7 @@ def test_zero_points_of_others(tmp_path):
         stored[f"{THIRD}.qzeros"] = stored[f"{M}.qzeros"]
 
     _, s = of_layers(tmp_path / "same", copied, "awq")
-    assert {e.facts["other"] for e in others.zero_points_of_another(s)} == set(PEERS) - {f"{THIRD}.weight"}
+    assert {e.facts["other"] for e in numbers.zero_points_of_another(s)} == set(PEERS) - {f"{THIRD}.weight"}
 
 
 def test_of_equal_originals_that_of_its_role(tmp_path):
@@ -145,15 +144,15 @@ def test_of_equal_originals_that_of_its_role(tmp_path):
     twin = W.replace("q_proj", "a_proj")
     _, s = of_layers(tmp_path, whole, original={twin: z})
     s.partners[twin] = twin
-    (found,) = others.whole_of_another(s)
+    (found,) = numbers.whole_of_another(s)
     assert (found.facts["other"], found.complexity) == (f"{THIRD}.weight", 1)
     del s.partners[f"{THIRD}.weight"]
-    (found,) = others.whole_of_another(s)
+    (found,) = numbers.whole_of_another(s)
     assert found.facts["other"] == twin
     noise = weight(seed=77)
     for share, told in ((0.9, True), (1.2, False)):  # cosines of 0.74 and 0.64
         _, s = of_layers(tmp_path / f"{share}", whole, original={f"{THIRD}.weight": z + share * noise * float(z.norm() / noise.norm())})
-        assert bool(list(others.whole_of_another(s))) is told
+        assert bool(list(numbers.whole_of_another(s))) is told
 
 
 def test_how_many_others_are_looked_at(tmp_path, monkeypatch):
@@ -162,16 +161,16 @@ def test_how_many_others_are_looked_at(tmp_path, monkeypatch):
         stored |= releases.ct_int4("a", weight(seed=50)) | releases.ct_int4("b", weight(rows=8, seed=51)) | {"c.weight": weight()}
 
     _, s = of_layers(tmp_path, more)
-    assert [n for n, _ in others._alike(s)] == [*PEERS, "a.weight"]
-    monkeypatch.setattr(others, "_MOST", 2)
-    assert [n for n, _ in others._alike(s)] == PEERS[:2]
-    monkeypatch.setattr(others, "_MOST", 5)
-    assert [n for n, _ in others._alike(s)] == [*PEERS, "a.weight"]
-    monkeypatch.setattr(others, "_MOST", 3)
+    assert [n for n, _ in numbers._alike(s)] == [*PEERS, "a.weight"]
+    monkeypatch.setattr(numbers, "_MOST", 2)
+    assert [n for n, _ in numbers._alike(s)] == PEERS[:2]
+    monkeypatch.setattr(numbers, "_MOST", 5)
+    assert [n for n, _ in numbers._alike(s)] == [*PEERS, "a.weight"]
+    monkeypatch.setattr(numbers, "_MOST", 3)
     _, s = of_layers(tmp_path / "whole", lambda stored: stored.update(releases.ct_int4(M, weight(seed=14))))
-    assert not list(others.whole_of_another(s))  # the fourth
-    monkeypatch.setattr(others, "_MOST", 4)
-    assert [e.facts["other"] for e in others.whole_of_another(s)] == [PEERS[3]]
+    assert not list(numbers.whole_of_another(s))  # the fourth
+    monkeypatch.setattr(numbers, "_MOST", 4)
+    assert [e.facts["other"] for e in numbers.whole_of_another(s)] == [PEERS[3]]
 
 
 # What hypotheses are computed with
@@ -254,11 +253,11 @@ def test_boxes_depend_on_shapes_alone(tmp_path, monkeypatch):
     """At least a row, and whole heads."""
     x = weight()
     s = suspect(tmp_path, {W: x}, x, "")
-    layouts = (s.original.layout, s.layout)
+    layouts = (s.measure.source.layout, s.layout)
     pair = Pair(Part(W), Part(W), (ROWS, COLUMNS))
     for chunk, heads, rows in ((1 << 20, 0, 1 << 13), (COLUMNS * 20, 0, 16), (COLUMNS, 0, 8), (1, 0, 8), (COLUMNS * 20, 2, 24), (COLUMNS * 50, 2, 48)):
         monkeypatch.setattr("quantcore.checkpoints.comparison.boxes.CHUNK", chunk)
-        work = Work(0, pair, layouts, Orders((ROWS, COLUMNS), heads), ())
+        work = PairComparison(pair, layouts, Orders((ROWS, COLUMNS), heads), ())
         assert work.rows == rows
         assert work.boxes == -(-ROWS // rows)
         assert sum(work.compare(box)["as stored"].count for box in range(work.boxes)) == x.numel()

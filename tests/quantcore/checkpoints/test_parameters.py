@@ -9,7 +9,7 @@ from checkpoint_cases import case
 from suspects import COLUMNS, GROUP, ROWS, M, W, awq_of, awq_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings.parameters import _Marked, of_parameters, scale_boxes
+from quantcore.checkpoints.findings.stored import _Marked, of_parameters, scale_boxes
 
 GROUPS = COLUMNS // GROUP
 

@@ -11,12 +11,11 @@ from releases import release
 from safetensors.torch import save_file
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, boxes
-from quantcore.checkpoints.comparison.boxes import PairSums, pair_sums
+from quantcore.checkpoints.comparison import CheckpointComparison, boxes
+from quantcore.checkpoints.comparison.boxes import PairRecord, PairSums, pair_sums
 from quantcore.checkpoints.comparison.orders import Heads, Orders, described, row_order
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part, rows_of
-from quantcore.checkpoints.comparison.record import Record
 from quantcore.checkpoints.findings import steps
 from quantcore.checkpoints.findings.walk import Assembled
 from quantcore.checkpoints.rows import TooLong
@@ -157,7 +156,7 @@ def test_an_expert_that_the_stack_does_not_have(tmp_path):
     stack = torch.randn(2, 8, 16, generator=torch.Generator().manual_seed(1))
     apart = {f"m.experts.{e}.down_proj": stack[e % 2].clone() for e in range(3)}
     for a, b in (({"m.experts.down_proj": stack}, apart), (apart, {"m.experts.down_proj": stack})):
-        comparison = Comparison(release(tmp_path / f"x{len(a)}", a), release(tmp_path / f"y{len(b)}", b))
+        comparison = CheckpointComparison(release(tmp_path / f"x{len(a)}", a), release(tmp_path / f"y{len(b)}", b))
         parts_ = [p for pair in comparison.pairing.pairs for p in (pair.original, pair.other) if p.index is not None]
         assert sorted(p.index for p in parts_) == [0, 1]
         assert [u.name for u in comparison.pairing.unpaired] == ["m.experts.2.down_proj"]
@@ -165,7 +164,7 @@ def test_an_expert_that_the_stack_does_not_have(tmp_path):
 
 def test_bits_of_both_sides(tmp_path):
     x = {"w": torch.randn(4, 10)}
-    comparison = Comparison(release(tmp_path / "a", x), release(tmp_path / "b", {"w": x["w"].half()}))
+    comparison = CheckpointComparison(release(tmp_path / "a", x), release(tmp_path / "b", {"w": x["w"].half()}))
     last = list(comparison.steps())[-1]
     (result,) = comparison.results(last.state)
     assert (result.bits_per_weight, result.num_bytes) == ((32, 16), (160, 80))
@@ -176,7 +175,7 @@ def test_progress_of_a_comparison(tmp_path, monkeypatch):
     """In proportion to the boxes of a pair; each pair ends with its bytes."""
     monkeypatch.setattr(boxes, "CHUNK", 10)
     x = {"a": torch.randn(4, 10), "b": torch.randn(3, 10)}
-    comparison = Comparison(release(tmp_path / "x", x), release(tmp_path / "y", x))
+    comparison = CheckpointComparison(release(tmp_path / "x", x), release(tmp_path / "y", x))
     size = 2 * 4 * 10  # bytes of a row on both sides
     assert [s.done for s in comparison.steps()] == [size * n for n in range(8)]
     assert comparison.total == 7 * size
@@ -275,9 +274,9 @@ def test_the_order_of_a_record():
     def sums(error):
         return PairSums(ee=error)
 
-    assert Record({"pairs": sums(1.0), "as stored": sums(1.0)}).order == "as stored"
-    assert Record({"as stored": sums(2.0), "pairs": sums(1.0)}).order == "pairs"
-    assert Record({}).order == "as stored"
+    assert PairRecord({"pairs": sums(1.0), "as stored": sums(1.0)}).order == "as stored"
+    assert PairRecord({"as stored": sums(2.0), "pairs": sums(1.0)}).order == "pairs"
+    assert PairRecord({}).order == "as stored"
 
 
 @pytest.mark.parametrize("shape", [(1, 256), (1, 257), (1, 700), (3, 256), (3, 300), (300, 300), (2, 70_000)])
@@ -324,7 +323,7 @@ def test_an_error_that_can_not_be_read_is_said_once(tmp_path):
     original, other = release(tmp_path / "a", x), release(tmp_path / "b", x)
     file = tmp_path / "b" / "model.safetensors"
     for threads in (1, 3):
-        comparison = Comparison(original, other)
+        comparison = CheckpointComparison(original, other)
         iterator = comparison.steps(None, threads)
         next(iterator)
         file.write_bytes(file.read_bytes()[:-200])
@@ -339,6 +338,6 @@ def test_an_error_that_can_not_be_read_is_said_once(tmp_path):
 def test_threads_are_those_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(boxes, "CHUNK", 10)
     x = {"a": torch.randn(30, 10)}
-    comparison = Comparison(release(tmp_path / "x", x), release(tmp_path / "y", x))
+    comparison = CheckpointComparison(release(tmp_path / "x", x), release(tmp_path / "y", x))
     records = [list(comparison.steps(None, threads))[-1].state.as_dict() for threads in (0, 1, 2, 5)]
     assert all(record == records[0] for record in records)

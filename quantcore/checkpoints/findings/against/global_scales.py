@@ -33,16 +33,16 @@ class _One:
     peaks: tuple[float, ...]
 
     def constants(self) -> list[float]:
-        """The constant, by each max |w|."""
+        """Return the constant, by each max |w|."""
         return [self.value * peak if self.divides else peak / self.value for peak in self.peaks]
 
     def away(self, constant: float) -> tuple[float, float]:
-        """The relative difference from the scale that the constant gives, and this scale."""
+        """Return the relative difference from the scale that the constant gives, and that scale."""
         nearest = min(self._computed(constant), key=lambda c: abs(self.value - c))
         return self._difference(nearest), nearest
 
     def flipped(self, constant: float) -> tuple[int, float, float] | None:
-        """The bit of the float32 by which this scale differs from one that the constant gives, the difference, and that scale."""
+        """Return the bit by which this float32 differs from a scale of the constant, how far, and that one."""
         for computed in self._computed(constant):
             changed = int(np.float32(self.value).view(np.uint32)) ^ int(np.float32(computed).view(np.uint32))
             if changed and not changed & (changed - 1):
@@ -58,7 +58,7 @@ class _One:
 
 
 def has_one(layout: Layout) -> bool:
-    """Whether a weight has one scale that its max |w| decides."""
+    """Tell whether a weight has one scale that its max |w| decides."""
     if GLOBAL_SCALE in layout.fields:
         return True
     field = layout.fields.get(SCALE)

@@ -1,7 +1,7 @@
 """What the errors of all weights together show: which are wrong, why, and where.
 
 Why the error of a weight is wrong: every hypothesis predicts values, and the simplest one that explains the error wins. A
-hypothesis is a function that yields what it predicts with the fit, see `Explained`. What it claims has been computed.
+hypothesis is a function that yields what it predicts with the fit, see `Cause`. What it claims was computed.
 """
 
 import math
@@ -14,26 +14,32 @@ from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.comparison.sides import Opened, is_gguf
-from quantcore.checkpoints.findings.against import numbers, orders, others
+from quantcore.checkpoints.findings.against import numbers, orders
+from quantcore.checkpoints.findings.against.changes import (
+    Rescaled,
+    are_multiplied,
+    error_of,
+    not_the_original,
+    of_plain,
+    row_factors,
+    undone,
+)
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.places import of_codes_and_runs, of_order
-from quantcore.checkpoints.findings.against.plain import not_the_original, of_plain, undone
-from quantcore.checkpoints.findings.against.rescaled import Rescaled, are_multiplied, error_of, row_factors
-from quantcore.checkpoints.findings.against.suspect import FEW, Explained, Fit, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, warning
-from quantcore.checkpoints.findings.siblings import alike, layer_of, role_of
+from quantcore.checkpoints.findings.against.suspect import FEW, Cause, Residual, Suspect
+from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
 from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.rows import ready
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
-Hypothesis = Callable[[Suspect], Iterator[Explained]]
+Hypothesis = Callable[[Suspect], Iterator[Cause]]
 # those that some rows show: they are tried on few, and verified on all
 LOCAL: tuple[Hypothesis, ...] = (
     numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
-    others.scales_of_another, others.zero_points_of_another, others.whole_of_another, orders.codes_in_words,
+    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another, orders.codes_in_words,
     orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column, numbers.factor_per_block,
 )  # fmt: skip
 # those that need all rows
@@ -55,7 +61,7 @@ _AS_WELL, _ROUNDED = 2.0, 2.0**-8  # times the relative error that a cause leave
 _SPECIFIC = 2  # the complexity of causes that a few places can't imitate
 
 
-def cause_of(suspect: Suspect) -> Explained | None:
+def cause_of(suspect: Suspect) -> Cause | None:
     """Return the simplest hypothesis that explains the error; None if none does."""
     few = replace(suspect, most=FEW)
     likely = [h for h in LOCAL if any(few.explains(e.fit) for e in h(few))]
@@ -63,21 +69,23 @@ def cause_of(suspect: Suspect) -> Explained | None:
     if not found and not few.in_place:
         found = _found(suspect, GLOBAL, suspect.explains)
     if not found:
-        return next(iter(others.codes_of_another(suspect)), None) if suspect.is_far else None
+        return next(iter(numbers.codes_of_another(suspect)), None) if suspect.is_far else None
     return _simplest(found)
 
 
-def cause_of_places(suspect: Suspect) -> Explained | None:
+def cause_of_places(suspect: Suspect) -> Cause | None:
     """Return the hypothesis that explains why some rows or columns are far from the original."""
     found = _found(suspect, OF_PLACES, suspect.improves)
     return _simplest(found) if found else None
 
 
-def _found(suspect: Suspect, hypotheses: Iterable[Hypothesis], is_enough: Callable[[Fit], bool]) -> list[Explained]:
+def _found(
+    suspect: Suspect, hypotheses: Iterable[Hypothesis], is_enough: Callable[[Residual], bool]
+) -> list[Cause]:
     return [e for hypothesis in hypotheses for e in hypothesis(suspect) if is_enough(e.fit)]
 
 
-def _simplest(found: Sequence[Explained]) -> Explained:
+def _simplest(found: Sequence[Cause]) -> Cause:
     best = min(e.fit.relative for e in found)
     near = [e for e in found if e.fit.relative <= _CLOSE * best + 1e-7]
     return min(near, key=lambda e: (e.complexity, e.fit.relative))
@@ -158,7 +166,7 @@ class _Judgement:
     def _local(self, suspect: Suspect) -> list[CheckpointFinding]:
         """Return what is wrong at single places."""
         measure = suspect.measure
-        found = of_codes_and_runs(measure, suspect.tensor)
+        found = of_codes_and_runs(measure)
         strange = measure.strange_columns or measure.strange_rows
         if (strange and not found) or any(f.kind == "block_far" for f in found):
             cause = cause_of_places(suspect)
@@ -166,7 +174,7 @@ class _Judgement:
                 return [self._caused(suspect, cause)]
         return found
 
-    def _caused(self, suspect: Suspect, cause: Explained) -> CheckpointFinding:
+    def _caused(self, suspect: Suspect, cause: Cause) -> CheckpointFinding:
         if "column_factors" in cause.kind:
             if self._undone(suspect.measure, cause):
                 cause = replace(cause, legitimate=True)
@@ -175,8 +183,8 @@ class _Judgement:
                 cause = replace(cause, words=cause.words + no)
         return suspect.finding(cause)
 
-    def _undone(self, measure: Measure, cause: Explained) -> bool:
-        """Whether the factors of columns are divided out by a stored scale."""
+    def _undone(self, measure: Measure, cause: Cause) -> bool:
+        """Tell whether the factors of columns are divided out by a stored scale."""
         factors = cause.vector
         if factors is None:
             return False
@@ -256,8 +264,7 @@ class _Judgement:
         """Return a weight with what its cause is searched with."""
         steps = [m.bulk for m in siblings if not math.isnan(m.bulk)]
         return Suspect(
-            self.release.tensors[measure.name], measure.source, measure, self.release,
-            self.source, {m.name: m.source.name for m in siblings}, self.partners,
+            measure, self.release, self.source, {m.name: m.source.name for m in siblings}, self.partners,
             statistics.median(steps) if len(steps) >= _SIBLINGS else math.nan,
             statistics.median(m.relative for m in siblings) if len(siblings) >= _SIBLINGS else math.nan,
             self.heads.of_weight(measure.name) or self.heads.of_weight(measure.source.name), self.gguf_differs, is_far,
@@ -268,14 +275,14 @@ def _role(measure: Measure) -> tuple[str, str]:
     return role_of(measure.name), measure.layout.storage
 
 
-def _is_wide(cause: Explained) -> bool:
-    """Whether it concerns a good part of all rows, or columns."""
+def _is_wide(cause: Cause) -> bool:
+    """Tell whether it concerns a good part of all rows, or columns."""
     lines = cause.facts.get("rows") or cause.facts.get("columns")
     return lines is not None and lines > 0.25 * cause.facts["of"]
 
 
 def far(measure: Measure, siblings: Sequence[Measure]) -> bool:
-    """Whether the error of a weight is far above that of its siblings, in units of their own spread.
+    """Tell whether the error of a weight is far above that of its siblings, in units of their own spread.
 
     What rounding alone explains can differ only by chance between layers; what goes beyond it depends on the layer, and may
     differ by about as much as it is.

@@ -12,9 +12,16 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import Sums, sums_of
-from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.nearest import Elements, Nearest, Roundings
-from quantcore.checkpoints.findings.against.rescaled import Rescaled
+from quantcore.checkpoints.findings.against.grid import (
+    CodeGrid,
+    Elements,
+    Nearest,
+    Roundings,
+    has_min,
+    rounding_of,
+    sums_by_run,
+    width_of,
+)
 from quantcore.checkpoints.findings.record import CheckpointFinding, error
 from quantcore.checkpoints.findings.walk import Box, Ordered
 from quantcore.checkpoints.protocol.layout import Layout
@@ -57,7 +64,7 @@ class Measure:
 
     def __post_init__(self) -> None:
         """Prepare what every box needs."""
-        self.grid = Grid(self.layout) if Grid.suits(self.layout) else None
+        self.grid = CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
         self.width = math.prod(self.layout.shape[1:])
         self.has_min = self.grid is not None and has_min(self.layout)
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
@@ -85,11 +92,17 @@ class Measure:
         return self.sums.sqnr_db if self.sums.ee else math.inf
 
     @property
+    def rounding(self) -> float:
+        """The relative rounding error of values in the dtypes of both."""
+        return rounding_of(self.layout.dtype) + rounding_of(self.source.layout.dtype)
+
+    @property
     def nearest(self) -> Nearest | None:
         """How its codes are rounded to nearest; None if they are not, as far as is known."""
-        if self.grid is None or self.roundings is None or not self.inner or not self.grid.is_exact or self.edge < _AT_EDGE * self.inner:
+        if self.roundings is None or not self.inner or self.edge < _AT_EDGE * self.inner:
             return None
-        if isinstance(self.source, Rescaled):  # what was quantized is not known exactly
+        # nested scales of bitsandbytes are rounded after codes were computed
+        if not self.source.is_exact or "nested_absmax" in self.layout.fields:
             return None
         return self.roundings.found(self.inner)
 
@@ -173,9 +186,8 @@ class Measure:
         if not (own.is_floating_point and dtype.is_floating_point):
             self.unequal += int((error != 0).sum())
         else:
-            rounding = rounding_of(own) + rounding_of(dtype)
             least = float(torch.finfo(own).tiny) * float(torch.finfo(own).eps)
-            self.unequal += int((error.abs() > 2 * rounding * x.abs() + least).sum())
+            self.unequal += int((error.abs() > 2 * self.rounding * x.abs() + least).sum())
 
     def done(self) -> "Measure":
         """Return itself with what single rows and columns add up to, without these."""

@@ -1,17 +1,20 @@
-"""Hypotheses: scales, zero points, signs or bits are wrong, and all else is right."""
+"""Hypotheses: scales, zero points, signs or bits are wrong, or they or all codes are those of another weight."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings.against.grid import nearest_power, sums_by_run, width_of
-from quantcore.checkpoints.findings.against.others import with_scales
-from quantcore.checkpoints.findings.against.suspect import Explained, Suspect
-from quantcore.checkpoints.protocol.record import CODES, SCALE
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual, Suspect
+from quantcore.checkpoints.protocol.layout import Layout
+from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT
+from quantcore.checkpoints.tensor import CheckpointTensor
+from quantcore.errors import QuantError
 from quantcore.formats import FLOATS, FloatFormat, IntFormat
 
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16}
@@ -21,15 +24,18 @@ _ROUNDS = 4  # in which factors of rows and of columns are found by turns
 _EXPLAINED = 0.25  # of the squared error of a row may be left
 _OFF = 0.02  # |factor - 1| that counts
 _LEAST = (4, 16)  # rows, or columns, of which each has a factor; and elements in each
+_MOST = 400  # other weights that are looked at
+_SAMPLE = 1 << 16  # elements by which a weight is recognized
+_ALIKE = 0.7  # the least cosine
 
 
-def sign_flipped(s: Suspect) -> Iterator[Explained]:
-    """Every value has the other sign."""
+def sign_flipped(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if every value has the other sign."""
     yield s.explained("sign_flipped", "{has} the sign of every value flipped: negated", s.fit(-s.y))
 
 
-def constant_factor(s: Suspect) -> Iterator[Explained]:
-    """All scales are wrong by one factor."""
+def constant_factor(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if all scales are wrong by one factor."""
     factor = _ratio(s.x, s.y)
     if factor is None or abs(factor - 1) < 1e-3:
         return
@@ -53,8 +59,8 @@ def _ratio(x: Tensor, y: Tensor) -> float | None:
     return middle if abs(middle) > 0.05 * abs(first) else first
 
 
-def zero_point_off(s: Suspect) -> Iterator[Explained]:
-    """All zero points are wrong by one integer."""
+def zero_point_off(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if all zero points are wrong by one integer."""
     if s.grid is None or not isinstance(s.layout.element, IntFormat):
         return
     known = s.scales != 0
@@ -69,8 +75,8 @@ def zero_point_off(s: Suspect) -> Iterator[Explained]:
     yield s.explained("zero_point_off", words, fit, 1, by=abs(steps), way=way, right=right)
 
 
-def code_bits(s: Suspect) -> Iterator[Explained]:
-    """One bit of every code is flipped, or codes are of another format of the same width."""
+def code_bits(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if a bit of every code is flipped, or codes are of another format of equal width."""
     if s.grid is None:
         return
     bits, table = s.layout.element.bits, s.grid.table
@@ -89,8 +95,8 @@ def code_bits(s: Suspect) -> Iterator[Explained]:
                 yield s.explained("code_format", "{has} codes of {format}: read so", fit, 1, format=name)
 
 
-def other_bits(s: Suspect) -> Iterator[Explained]:
-    """Scales, or plain values, are bits of bfloat16 read as float16 or the reverse, or their bytes are swapped."""
+def other_bits(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if bfloat16 numbers were read as float16, or the reverse, or with swapped bytes."""
     field = s.layout.fields.get(CODES if s.layout.is_plain else SCALE)
     if field is None or field.piece.dtype not in _OTHER:
         return
@@ -100,7 +106,7 @@ def other_bits(s: Suspect) -> Iterator[Explained]:
         yield from _other_values(s, field.piece)
 
 
-def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
+def _other_scales(s: Suspect, dtype: str) -> Iterator[Cause]:
     scale = s.layout.scale()
     if scale is None:
         return
@@ -113,7 +119,7 @@ def _other_scales(s: Suspect, dtype: str) -> Iterator[Explained]:
     yield s.explained("bits_reinterpreted", words, fit, 1, **_dtypes(_OTHER[dtype], dtype))
 
 
-def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Explained]:
+def _other_values(s: Suspect, piece: StoredTensor) -> Iterator[Cause]:
     raw, own, other = piece.bits((s.rows,)), _TYPES[piece.dtype], _OTHER[piece.dtype]
     reinterpreted = "{has} the bits of {truth}, but {its} dtype says {stored}: read so"
     swapped = "{has} the two bytes of each value swapped: read so"
@@ -132,8 +138,8 @@ def _dtypes(truth: torch.dtype, stored: str) -> dict[str, str]:
     return {key: str(t).removeprefix("torch.") for key, t in (("truth", truth), ("stored", _TYPES[stored]))}
 
 
-def factor_per_row(s: Suspect) -> Iterator[Explained]:
-    """The scales of each row are wrong by a factor of its own."""
+def factor_per_row(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if the scales of each row are wrong by a factor of its own."""
     factor, wrong = _line_factors(s, 1)
     if not bool(wrong.any()):
         return
@@ -144,8 +150,8 @@ def factor_per_row(s: Suspect) -> Iterator[Explained]:
     yield replace(found, vector=1 / factor[:, 0])
 
 
-def factor_per_column(s: Suspect) -> Iterator[Explained]:
-    """The columns are multiplied by a factor each, as AWQ and SmoothQuant do, who divide what comes before by it."""
+def factor_per_column(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if columns have a factor each; AWQ and SmoothQuant divide what precedes by it."""
     factor, wrong = _line_factors(s, 0)
     if not bool(wrong.any()):
         return
@@ -185,19 +191,19 @@ def _line_factors(s: Suspect, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def _are_most(wrong: Tensor) -> bool:
-    """Whether a fourth or more are wrong."""
+    """Tell whether a fourth or more are wrong."""
     return 4 * int(wrong.sum()) >= wrong.numel()
 
 
 def _ends(factors: Tensor) -> dict[str, float]:
-    """The smallest and the largest of the factors by which values were multiplied, as facts."""
+    """Return the smallest and the largest of the factors by which values were multiplied, as facts."""
     own = 1 / factors
     return {"low": float(own.min()), "high": float(own.max())}
 
 
 def _undone(
     s: Suspect, kind: str, words: str, factor: Tensor, complexity: float, **facts: object
-) -> Explained:
+) -> Cause:
     """Return what is left with the factors of rows, columns or blocks undone."""
     return s.explained(kind, f"{words}; with these undone", s.multiplied(factor), complexity, **facts)
 
@@ -208,8 +214,8 @@ def _ratios(x: Tensor, y: Tensor, axis: int) -> Tensor:
     return torch.where(first.isfinite() & (first != 0), first, 1.0).float()
 
 
-def factor_per_block(s: Suspect) -> Iterator[Explained]:
-    """The scales of some blocks are wrong by a factor each."""
+def factor_per_block(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if the scales of some blocks are wrong by a factor each."""
     if s.grid is None or len(s.layout.shape) < 2:
         return
     width = width_of(s.layout)
@@ -228,3 +234,149 @@ def factor_per_block(s: Suspect) -> Iterator[Explained]:
     facts = {"blocks": n, "of": wrong.numel(), "first": (int(at[0]), int(at[1])), **_ends(factor[wrong])}
     words = "{has} scales that are wrong by factors of {low} to {high} in {blocks} of {its} {of:block}, first at {first} of the grid of blocks"
     yield _undone(s, "block_factors", words, factor.float().repeat_interleave(sizes, 1), 4, **facts)
+
+
+def with_scales(s: Suspect, scale: Tensor) -> Tensor | None:
+    """Return a number per block for each element; ``scale``: in the shape of the layout's scales."""
+    layout = s.layout
+    index = layout.group_index()
+    if index is not None and index.dim() > 1:
+        return None
+    grid = scale.reshape(-1, *layout.blocks.grid[1:])
+
+    def of_blocks(rows: slice | None) -> Tensor:
+        return grid if rows is None or grid.numel() == 1 else grid[rows]
+
+    return s.matrix(layout.spread(of_blocks, slice(0, s.rows.stop)))
+
+
+def scales_of_another(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if scales are, byte for byte, another weight's, or if another's fit better."""
+    if s.grid is None:
+        return
+    own = s.layout.scale()
+    if own is None or own.numel() < 2:
+        return
+    known = own != 0
+    for name, scale in _like(s, own, lambda layout: layout.scale()):
+        if torch.equal(scale, own):
+            words = "{has} the scales of {other}, byte for byte: with scales of {its} own"
+            yield s.explained("scales_of_another", words, _refitted(s), other=name, equal=True)
+            continue
+        factor = with_scales(s, torch.where(known, scale / own, 0.0))
+        if factor is None:
+            return
+        words = "{has} scales that are not {its} own: with the scales stored for {other}"
+        y = s.y * factor if not s.measure.has_min else s.scales * factor * s.values + s.shift
+        fit = s.fit(y, s.step * factor.abs())
+        yield s.explained("scales_exchanged", words, fit, 1, other=name, equal=False)
+
+
+def _refitted(s: Suspect) -> Residual:
+    """Return the fit with the best factor for each block instead of its scale."""
+    width, columns = s.measure.run, s.x.shape[1]
+    if s.layout.shape[-1] != s.measure.width:
+        return s.now
+    order = torch.arange(columns) if s.measure.order is None else s.measure.order
+    x, y = s.x[:, order], s.y[:, order]
+    runs = list(zip(torch.split(x, width, 1), torch.split(y, width, 1), strict=True))
+    factor = torch.cat([_middle(a, b)[:, None].expand(a.shape) for a, b in runs], 1)[:, order.argsort()]
+    return s.multiplied(factor)
+
+
+def _middle(x: Tensor, y: Tensor) -> Tensor:
+    power = (y.double() * y).sum(1)
+    return torch.where(power > 0, (x.double() * y).sum(1) / power, 1.0).float()
+
+
+def whole_of_another(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if the values are those of another weight of the original."""
+    sample = slice(0, max(1, min(s.layout.shape[0], _SAMPLE // s.x.shape[1])))
+    y = s.layout.values(sample, rounded=False).reshape(-1)
+    found, best = "", _ALIKE
+    whole = (n for n in dict.fromkeys(s.partners.values()) if n in s.source.tensors)
+    names = [n for n in whole if n != s.measure.source.name]
+    near = set(s.peers.values())
+    for name in sorted(names, key=lambda n: n not in near)[:_MOST]:
+        tensor = s.source.tensors[name]
+        try:
+            if tuple(tensor.shape) != tuple(s.layout.shape):
+                continue
+            x = tensor.read(sample).reshape(-1)
+        except QuantError:
+            continue
+        alike = float(torch.nn.functional.cosine_similarity(x, y, 0))
+        if alike > best:
+            found, best = name, alike
+    if not found:
+        return
+    x = s.matrix(s.source.tensors[found].read(s.rows))
+    fit = s.fit(s.y, x=x)
+    words = "{has} the values of another weight of the original, {other}: against that one"
+    yield s.explained("another_weight", words, fit, 1, other=found, original=s.measure.source.name)
+
+
+def codes_of_another(s: Suspect) -> Iterator[Cause]:
+    """Yield the other weight whose codes are the same, byte for byte."""
+    if s.grid is None:
+        return
+    own = sha256(s.layout.fields[CODES].piece.bytes()).digest()
+    for name, layout in _alike(s):
+        try:
+            piece = layout.fields[CODES].piece
+            if piece.shape != s.layout.fields[CODES].piece.shape or sha256(piece.bytes()).digest() != own:
+                continue
+        except QuantError:
+            continue
+        words = "{has} the codes of {other}, byte for byte; the originals of the two differ"
+        yield Cause("codes_of_another", f"{words}.", {"other": name}, s.now)
+        return
+
+
+def zero_points_of_another(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left with the zero points of other weights of the same role."""
+    if s.grid is None or ZERO_POINT not in s.layout.fields:
+        return
+    own = s.layout.zero_point()
+    scale = s.layout.scale()
+    if own is None or scale is None or own.shape != scale.shape:
+        return
+    for name, zero in _like(s, own, lambda layout: layout.zero_point()):
+        if torch.equal(zero, own):
+            continue
+        off = with_scales(s, (own.float() - zero.float()))
+        if off is None:
+            return
+        words = "{has} zero points that are not {its} own: with those stored for {other}"
+        yield s.explained("zero_points_exchanged", words, s.fit(s.y + s.scales * off), 1, other=name)
+
+
+def _like(s: Suspect, own: Tensor, read: Callable[[Layout], Tensor | None]) -> Iterator[tuple[str, Tensor]]:
+    """Yield a parameter of the other weights that has the shape of a weight's own."""
+    for name, layout in _alike(s):
+        try:
+            other = read(layout)
+        except QuantError:
+            continue
+        if other is not None and other.shape == own.shape:
+            yield name, other
+
+
+def _alike(s: Suspect) -> Iterator[tuple[str, Layout]]:
+    """Yield the other weights of the release with the same shape and storage, those of the same role first."""
+    names = dict.fromkeys((*s.peers, *s.release.tensors))
+    found = 0
+    for name in names:
+        tensor: CheckpointTensor = s.release.tensors[name]
+        layout = tensor.layout
+        if name == s.layout.name or type(layout) is not type(s.layout):
+            continue
+        try:
+            if layout.shape != s.layout.shape or layout.storage != s.layout.storage:
+                continue
+        except QuantError:
+            continue
+        found += 1
+        if found > _MOST:
+            return
+        yield name, layout

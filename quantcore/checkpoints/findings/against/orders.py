@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import EIGHTS, HALVES, PAIRS, Orders, in_blocks
-from quantcore.checkpoints.findings.against.suspect import Explained, Fit, Suspect
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual, Suspect
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES, ZERO_POINT
 
@@ -20,8 +20,8 @@ _MOST_GROUPS = 1024  # among which it is looked for
 _ALIKE = 0.5  # the least cosine of a row and its match, on average
 
 
-def transposed(s: Suspect) -> Iterator[Explained]:
-    """The two last axes are swapped, which only a square weight does not show."""
+def transposed(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if the two last axes are swapped, which only a square weight does not show."""
     shape = s.layout.shape
     if len(shape) < 2 or shape[-1] != shape[-2] or not s.is_whole:
         return
@@ -30,17 +30,17 @@ def transposed(s: Suspect) -> Iterator[Explained]:
     yield s.explained("transposed", "{is} the transpose of the original's: transposed back", s.fit(turned, step))
 
 
-def codes_in_words(s: Suspect) -> Iterator[Explained]:
-    """The codes of each row are in another order within their words or blocks, but scales are where they belong."""
+def codes_in_words(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if codes of a row, not scales, are in another order within words or blocks."""
     yield from _swapped(s, 1, "columns")
 
 
-def rows_of_words(s: Suspect) -> Iterator[Explained]:
-    """The codes of each column are in another order within their words, but scales are where they belong."""
+def rows_of_words(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if codes of a column, not scales, are in another order within words."""
     yield from _swapped(s, 0, "rows")
 
 
-def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
+def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Cause]:
     if s.grid is None:
         return
     for order, places in _runs(s.y.shape[axis]):
@@ -50,7 +50,7 @@ def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Explained]:
             yield _of_codes(s, order, name, with_zeros, s.fit(s.scales * values + shift))
 
 
-def _of_codes(s: Suspect, order: str, axis: str, with_zeros: bool, fit: Fit) -> Explained:
+def _of_codes(s: Suspect, order: str, axis: str, with_zeros: bool, fit: Residual) -> Cause:
     facts = {"order": order, "axis": axis, "which": "codes and zero points" if with_zeros else "codes"}
     if order in EIGHTS:
         kind, facts["of"] = "awq_order", "output channels" if axis == "rows" else "columns"
@@ -65,7 +65,7 @@ def _of_codes(s: Suspect, order: str, axis: str, with_zeros: bool, fit: Fit) -> 
 
 
 def _share_bytes(layout: Layout, axis: int) -> bool:
-    """Whether the codes of two neighbors along an axis fill a byte."""
+    """Tell whether the codes of two neighbors along an axis fill a byte."""
     if layout.element.bits != 4 or layout.format_name == "awq":
         return False
     packed = getattr(layout.fields[CODES], "axis", -1)  # along columns, if a format does not say
@@ -94,8 +94,8 @@ def _runs(n: int) -> Iterator[tuple[str, Tensor]]:
             yield name, in_blocks(n, order)
 
 
-def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
-    """Rows are permuted, with their scales or without."""
+def rows_in_another_order(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if rows are permuted, with their scales or without."""
     if len(s.layout.shape) == 1:
         yield from _vector(s)
         return
@@ -124,7 +124,7 @@ def rows_in_another_order(s: Suspect) -> Iterator[Explained]:
 
 
 def _moved(places: Tensor) -> dict[str, Any]:
-    """How many rows or columns are elsewhere, as facts."""
+    """Return how many rows or columns are elsewhere, as facts."""
     return {"moved": int((places != torch.arange(len(places))).sum()), "of": len(places)}
 
 
@@ -168,7 +168,7 @@ def _of_heads(places: Tensor, heads: int) -> str:
     return next((order.name for order in found if torch.equal(places, in_blocks(n, order.inside))), "")
 
 
-def _vector(s: Suspect) -> Iterator[Explained]:
+def _vector(s: Suspect) -> Iterator[Cause]:
     x, y = s.x.reshape(-1), s.y.reshape(-1)
     by_x, by_y = x.argsort(stable=True), y.argsort(stable=True)
     places = torch.empty_like(by_x)
@@ -219,8 +219,8 @@ def evenly(n: int, most: int) -> Tensor:
     return torch.linspace(0, n - 1, min(most, n)).long()
 
 
-def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
-    """Columns are permuted, with their scales or without."""
+def columns_in_another_order(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if columns are permuted, with their scales or without."""
     if len(s.layout.shape) == 1:
         return
     places = _matches(s.y.T, s.x.T)
@@ -236,8 +236,8 @@ def columns_in_another_order(s: Suspect) -> Iterator[Explained]:
         yield s.explained("codes_permuted", f"{words}; in the right order", fit, 2, **facts)
 
 
-def groups_of_columns(s: Suspect) -> Iterator[Explained]:
-    """Columns belong to other groups than g_idx, or their order, says."""
+def groups_of_columns(s: Suspect) -> Iterator[Cause]:
+    """Yield what is left if columns belong to other groups than g_idx, or their order, says."""
     layout = s.layout
     if s.grid is None or len(layout.shape) != 2 or layout.blocks.blocked_shape != layout.shape:
         return

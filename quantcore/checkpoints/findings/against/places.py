@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Order
-from quantcore.checkpoints.findings.against.grid import Grid, has_min, nearest_power
+from quantcore.checkpoints.findings.against.grid import (
+    FLOAT_ROOM,
+    KEPT,
+    Nearest,
+    nearest_power,
+)
 from quantcore.checkpoints.findings.against.measure import RUNS, Measure
-from quantcore.checkpoints.findings.against.nearest import FLOAT_ROOM, KEPT, Nearest
-from quantcore.checkpoints.findings.record import CheckpointFinding, error, note
-from quantcore.checkpoints.findings.siblings import alike
-from quantcore.checkpoints.findings.walk import Ordered
+from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, note
+from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.formats import IntFormat, e8m0
 
 STANDS_OUT = 6.0  # times the mean squared error of the weight: such runs of columns are looked at
@@ -37,7 +39,7 @@ _FEEDBACK = 3.0  # times more where codes are not rounded to nearest: error feed
 
 
 @dataclass(frozen=True)
-class Place:
+class WrongRun:
     """What is wrong with a run of columns of one row.
 
     ``what``: "scale" (too large by ``factor``), "zero point" (too large by ``factor`` steps), "min", "row" (values of
@@ -57,7 +59,10 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run of columns of one row: the original's values, the release's, and the grid of its codes."""
+    """A run of columns of one row: the original's values, the release's, and the grid of its codes.
+
+    ``has_min``: whether a min is added.
+    """
 
     layout: Layout
     row: int
@@ -65,6 +70,7 @@ class Run:
     x: Tensor
     y: Tensor
     scale: Tensor
+    has_min: bool
     value: Tensor
     gap: Tensor
 
@@ -73,27 +79,17 @@ class Run:
         """What zero point or min add."""
         return self.y - self.scale * self.value
 
-    @cached_property
-    def has_min(self) -> bool:
-        """Whether a min is added."""
-        return has_min(self.layout)
-
     def error(self, y: Tensor) -> float:
-        """Σ(x - y)²."""
+        """Return Σ(x - y)²."""
         return float((self.x - y).double().square_().sum())
-
-    @property
-    def power(self) -> float:
-        """Σx²."""
-        return float(self.x.double().square().sum())
 
 
 class Lines:
     """Rows of a weight and of its original, read on demand."""
 
-    def __init__(self, tensor: CheckpointTensor, original: Ordered, measure: Measure) -> None:
-        self.tensor, self.original, self.measure = tensor, original, measure
-        self.grid = Grid(tensor.layout)
+    def __init__(self, measure: Measure) -> None:
+        assert measure.grid is not None
+        self.measure, self.grid = measure, measure.grid
         self._row: tuple[int, list[Tensor]] | None = None
 
     def start_of(self, column: int) -> int:
@@ -108,7 +104,7 @@ class Lines:
         cut = (torch.arange(len(x)) if order is None else order)[start : start + self.measure.run]
         codes = bits[cut]
         return Run(
-            self.tensor.layout, row, cut, x[cut], y[cut], scale[cut],
+            self.measure.layout, row, cut, x[cut], y[cut], scale[cut], self.measure.has_min,
             self.grid.table[codes].nan_to_num(0.0, 0.0, 0.0), self.grid.gaps[codes] * scale[cut].abs(),
         )  # fmt: skip
 
@@ -121,16 +117,13 @@ class Lines:
 
     def _read(self, row: int) -> list[Tensor]:
         if self._row is None or self._row[0] != row:
-            box, layout = slice(row, row + 1), self.tensor.layout
-            found = [
-                self.original.read(box), layout.values(box, rounded=False), self.grid.scales(box),
-                self.grid.bits(layout.codes(box)),
-            ]  # fmt: skip
+            box = Box(self.measure.layout, slice(row, row + 1), self.measure.source)
+            found = (box.original, box.exact, self.grid.scales(box.rows), self.grid.bits(box.codes))
             self._row = row, [t.reshape(-1) for t in found]
         return self._row[1]
 
 
-def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
+def wrong_runs(lines: Lines) -> tuple[list[WrongRun], list[tuple[WrongRun, Run]]]:
     """Return runs of columns with a wrong scale or zero point, and those that stand out for another reason."""
     measure = lines.measure
     bulk = measure.bulk
@@ -143,8 +136,8 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     for mean, row, column in measure.runs:
         if mean > level:
             wanted[row, column] = None
-    explained: list[Place] = []
-    left: list[tuple[Place, Run]] = []
+    explained: list[WrongRun] = []
+    left: list[tuple[WrongRun, Run]] = []
     for row, column in sorted(wanted)[:RUNS]:
         run = lines.run(row, column)
         place = _place_of(run, bulk, nearest)
@@ -155,11 +148,11 @@ def wrong_runs(lines: Lines) -> tuple[list[Place], list[tuple[Place, Run]]]:
     return explained, left
 
 
-def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> Place:
+def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> WrongRun:
     before = run.error(run.y)
-    power = run.power or 1.0
+    power = float(run.x.double().square().sum()) or 1.0
     ends = int(run.columns[0]), int(run.columns[-1]) + 1
-    best = Place(run.row, *ends, "", 1.0, -1, math.sqrt(before / power), math.inf)
+    best = WrongRun(run.row, *ends, "", 1.0, -1, math.sqrt(before / power), math.inf)
     if len(run.x) < _LEAST or not bool((run.scale != 0).all()):
         return best
     found = []
@@ -169,7 +162,7 @@ def _place_of(run: Run, bulk: float, nearest: Nearest | None) -> Place:
         rounded = nearest is not None and _rounded(run, y, gap, nearest)
         typical = steps < 3 * max(1.0, bulk) and after < _EXPLAINED * before
         if rounded or typical:
-            found.append(Place(run.row, *ends, what, number, bit, best.before, math.sqrt(after / power)))
+            found.append(WrongRun(run.row, *ends, what, number, bit, best.before, math.sqrt(after / power)))
     least = min((p.after for p in found), default=math.inf)
     near = [p for p in found if p.after <= _CLOSE * least]
     # of those that fit alike, a flipped bit explains most, then a power of two
@@ -181,7 +174,7 @@ def _is_power(factor: float) -> bool:
 
 
 def _rounded(run: Run, y: Tensor, gap: Tensor, nearest: Nearest) -> bool:
-    """Whether every error is within half a step, and some were beyond by more than rounding explains."""
+    """Tell whether every error is within half a step, and some were beyond by more than rounding explains."""
     size = (run.value.abs() + (run.shift / run.scale).abs() + 1) / (run.gap / run.scale.abs())
     room = nearest.tolerance * size + FLOAT_ROOM
     now = ((run.x - run.y).abs() / run.gap > 0.5 + room + nearest.margin).sum()
@@ -193,7 +186,8 @@ def _rounded(run: Run, y: Tensor, gap: Tensor, nearest: Nearest) -> bool:
 def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
     """Yield (what is wrong, by how much, values with that undone, their steps, a flipped bit or -1)."""
     large = run.value.abs() >= run.value.abs().mean()
-    middle = _median((run.x - (run.shift if run.has_min else 0.0))[large] / _scaled(run)[large])
+    scaled, added = (run.scale * run.value, run.shift) if run.has_min else (run.y, 0.0)
+    middle = _median((run.x - added)[large] / scaled[large])
     flips = list(_flips(run))
     factors = [(f, bit) for f, bit in flips if middle and abs(f / middle - 1) < 0.1]
     if middle and abs(middle - 1) > 0.02:
@@ -201,20 +195,15 @@ def _changes(run: Run) -> Iterator[tuple[str, float, Tensor, Tensor, int]]:
         factors += [(near, -1)] if abs(near / middle - 1) < 0.15 else []
         factors.append((middle, -1))
     for factor, bit in factors:
-        y = factor * _scaled(run) + (run.shift if run.has_min else 0.0)
-        yield "scale", 1 / factor, y, run.gap * abs(factor), bit
+        yield "scale", 1 / factor, factor * scaled + added, run.gap * abs(factor), bit
     if run.has_min:
-        ratio = _median((run.x - run.scale * run.value) / run.shift)
+        ratio = _median((run.x - scaled) / run.shift)
         if ratio and abs(ratio - 1) > 0.02:
-            yield "min", 1 / ratio, run.scale * run.value + ratio * run.shift, run.gap, -1
+            yield "min", 1 / ratio, scaled + ratio * run.shift, run.gap, -1
     elif isinstance(run.layout.element, IntFormat):
         offset = round(min(max(_median((run.x - run.y) / run.scale), -_MOST_OFFSET), _MOST_OFFSET))
         if offset and abs(offset) < _MOST_OFFSET:
             yield "zero point", float(offset), run.y + offset * run.scale, run.gap, -1
-
-
-def _scaled(run: Run) -> Tensor:
-    return run.scale * run.value if run.has_min else run.y
 
 
 def _median(values: Tensor) -> float:
@@ -249,11 +238,11 @@ def _number(raw: int, kind: str) -> float:
     return float(e8m0(True).on_tensors(data) if data.dtype == torch.uint8 else data.float())
 
 
-def of_codes_and_runs(measure: Measure, tensor: CheckpointTensor) -> list[CheckpointFinding]:
+def of_codes_and_runs(measure: Measure) -> list[CheckpointFinding]:
     """Return what is wrong with single scales, zero points and codes."""
     if measure.grid is None:
         return []
-    lines = Lines(tensor, measure.source, measure)
+    lines = Lines(measure)
     explained, left = wrong_runs(lines)
     found = [_of_places(measure.layout, same) for same in alike(explained, _cause).values()]
     taken = {(p.row, lines.start_of(p.column)) for p in explained}
@@ -274,12 +263,12 @@ def of_order(layout: Layout, order: Order) -> CheckpointFinding:
     )  # fmt: skip
 
 
-def _cause(place: Place) -> tuple[str, float, int]:
+def _cause(place: WrongRun) -> tuple[str, float, int]:
     """Return what places of one cause share: about the same factor, too."""
     return place.what, round(place.factor, 1 if abs(place.factor) > 1 else 3), place.bit
 
 
-def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
+def _of_places(layout: Layout, places: list[WrongRun]) -> CheckpointFinding:
     """Return the finding on scales, zero points or mins that are wrong for the same reason."""
     first, rows = places[0], len({place.row for place in places})
     facts: dict[str, Any] = {
@@ -303,7 +292,7 @@ def _of_places(layout: Layout, places: list[Place]) -> CheckpointFinding:
 
 
 def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> CheckpointFinding | None:
-    """Codes that are not the nearest, in a weight whose codes are."""
+    """Return the codes that are not the nearest, in a weight whose codes are."""
     if measure.nearest is None or measure.nearest.in_few_columns:  # moved before they were rounded
         return None
     places = [p for p in measure.nearest.places if (p.row, lines.start_of(p.column)) not in taken]
@@ -327,8 +316,8 @@ def _codes(measure: Measure, lines: Lines, taken: set[tuple[int, int]]) -> Check
     return error(measure.layout, "code_impossible", words + ".", **facts)
 
 
-def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> list[CheckpointFinding]:
-    """Runs that are worse than nothing, and far from all others, without a known cause."""
+def _worse(measure: Measure, lines: Lines, left: list[tuple[WrongRun, Run]]) -> list[CheckpointFinding]:
+    """Return the runs that are worse than nothing, and far from all others, without a known cause."""
     level = {(row, column): mean for mean, row, column in measure.runs}
     usual = measure.sums.xx / math.prod(measure.layout.shape)  # mean x²
     zeroed, bad = [], []
@@ -357,6 +346,6 @@ def _worse(measure: Measure, lines: Lines, left: list[tuple[Place, Run]]) -> lis
     return [error(measure.layout, "block_far", words, **_where(bad, worst), before=worst.before)]
 
 
-def _where(places: list[Place], one: Place) -> dict[str, int]:
+def _where(places: list[WrongRun], one: WrongRun) -> dict[str, int]:
     """Return the number of runs, and the place of one of them."""
     return {"runs": len(places), "row": one.row, "first": one.column, "last": one.stop - 1}

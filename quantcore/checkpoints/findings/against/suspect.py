@@ -10,12 +10,10 @@ from torch import Tensor
 
 from quantcore.analysis import relative_error
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against.grid import Grid, has_min, rounding_of
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, finding_of
-from quantcore.checkpoints.findings.walk import Ordered
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.tensor import CheckpointTensor
 from quantcore.diagnosis import Severity
 
 MOST = 1 << 24  # elements on which hypotheses are verified; of a larger weight, its first rows
@@ -35,8 +33,6 @@ class Suspect:
     number of heads of a query or key weight according to the config, else 0. ``gguf_differs``: whether one side is GGUF.
     """
 
-    tensor: CheckpointTensor
-    original: Ordered
     measure: Measure
     release: Opened
     source: Opened
@@ -52,7 +48,7 @@ class Suspect:
     @property
     def layout(self) -> Layout:
         """Of the weight."""
-        return self.tensor.layout
+        return self.measure.layout
 
     @cached_property
     def rows(self) -> slice:
@@ -80,17 +76,17 @@ class Suspect:
     @cached_property
     def x(self) -> Tensor:
         """The original's values."""
-        return self.matrix(self.original.read(self.rows)).nan_to_num(0.0, 0.0, 0.0)
+        return self.matrix(self.measure.source.read(self.rows)).nan_to_num(0.0, 0.0, 0.0)
 
     @cached_property
     def y(self) -> Tensor:
         """The release's values, not rounded to the output dtype."""
-        return self.matrix(self.tensor.layout.values(self.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0)
+        return self.matrix(self.layout.values(self.rows, rounded=False)).nan_to_num(0.0, 0.0, 0.0)
 
-    @cached_property
-    def grid(self) -> Grid | None:
+    @property
+    def grid(self) -> CodeGrid | None:
         """The grid of its codes, if it has one."""
-        return Grid(self.layout) if Grid.suits(self.layout) else None
+        return self.measure.grid
 
     @cached_property
     def codes(self) -> Tensor:
@@ -124,16 +120,10 @@ class Suspect:
     def step(self) -> Tensor:
         """The step at each element, in units of the weight; for a plain weight, its rounding error."""
         if self.grid is None:
-            dtype = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
-            return self.x.abs() * (2 * dtype) if self.layout.is_plain else self.x.abs()
+            return self.x.abs() * (2 * self.measure.rounding) if self.layout.is_plain else self.x.abs()
         return self.scales.abs() * self.grid.gaps[self.codes]
 
-    @cached_property
-    def has_min(self) -> bool:
-        """Whether something is added that the scale does not multiply."""
-        return has_min(self.layout)
-
-    def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Fit":
+    def fit(self, predicted: Tensor, step: Tensor | None = None, x: Tensor | None = None) -> "Residual":
         """Return how far predicted values are from the original."""
         x = self.x if x is None else x
         step = self.step if step is None else step
@@ -142,32 +132,33 @@ class Suspect:
         ratio = (error[known] / step[known]) if bool(known.any()) else error.reshape(-1)
         middle = float(ratio.median()) / _QUARTER if ratio.numel() else 0.0
         power, left = float(x.double().square().sum()), float(error.double().square_().sum())
-        return Fit(middle, relative_error(power, left))
+        return Residual(middle, relative_error(power, left))
 
     @cached_property
-    def now(self) -> "Fit":
+    def now(self) -> "Residual":
         """As it is stored."""
         return self.fit(self.y)
 
-    def multiplied(self, factor: Tensor) -> "Fit":
+    def multiplied(self, factor: Tensor) -> "Residual":
         """Return the fit with the values, and so their steps, multiplied."""
         return self.fit(self.y * factor, self.step * factor.abs())
 
-    def explained(self, kind: str, words: str, fit: "Fit", complexity: float = 0, **facts: Any) -> "Explained":
+    def explained(
+        self, kind: str, words: str, fit: "Residual", complexity: float = 0, **facts: Any
+    ) -> "Cause":
         """Return a hypothesis; ``words`` end with what is undone, and the error that this leaves follows them."""
-        return Explained(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
+        return Cause(kind, f"{words}, {_AFTER}.", facts, fit, complexity)
 
-    def finding(self, cause: "Explained") -> CheckpointFinding:
+    def finding(self, cause: "Cause") -> CheckpointFinding:
         """Return the finding on what explains the error."""
         severity: Severity = "note" if cause.legitimate else "error"
         facts = {**cause.facts, "before": self.now.relative, "after": cause.fit.relative}
-        return finding_of(severity, cause.kind, self.layout, cause.words, **facts)
+        return finding_of(severity, self.layout, cause.kind, cause.words, **facts)
 
-    def explains(self, fit: "Fit") -> bool:
-        """Whether a prediction leaves an error like that of siblings, and much less than before."""
+    def explains(self, fit: "Residual") -> bool:
+        """Tell whether a prediction leaves an error like that of siblings, and much less than before."""
         if self.layout.is_plain:
-            own = rounding_of(self.layout.dtype) + rounding_of(self.original.layout.dtype)
-            return fit.relative <= max(2 * own, 1e-6) and fit.relative < 0.5 * self.now.relative
+            return fit.relative <= max(2 * self.measure.rounding, 1e-6) and fit.relative < 0.5 * self.now.relative
         if self.grid is None:
             level = self.usual if math.isfinite(self.usual) else 0.5
             return fit.relative < min(0.5 * self.now.relative, 1.3 * level)
@@ -177,13 +168,13 @@ class Suspect:
         less = fit.steps < 0.8 * self.now.steps or fit.relative < 0.7 * self.now.relative
         return fit.steps < 1.25 * normal and less and fit.relative < 0.9 * self.now.relative
 
-    def improves(self, fit: "Fit") -> bool:
-        """Whether a prediction for some rows or columns leaves less, and the others as they are."""
+    def improves(self, fit: "Residual") -> bool:
+        """Tell whether a prediction for some rows or columns leaves less, and the others as they are."""
         return fit.relative < 0.995 * self.now.relative and fit.steps < 1.05 * self.now.steps
 
 
 @dataclass(frozen=True)
-class Fit:
+class Residual:
     """``steps``: the median |error| over that of rounding to nearest; ``relative``: the RMS error over the RMS of x."""
 
     steps: float
@@ -191,7 +182,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Explained:
+class Cause:
     """A hypothesis that explains the error: a finding's kind, words (a template) and facts, and the fit.
 
     ``weight``: how many numbers it needed, its complexity: of two that fit alike, the simpler one is true.
@@ -201,7 +192,7 @@ class Explained:
     kind: str
     words: str
     facts: dict[str, Any]
-    fit: Fit
+    fit: Residual
     complexity: float = 0
     legitimate: bool = False
     vector: Tensor | None = None

@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, ComparisonState, boxes, summary
+from quantcore.checkpoints.comparison import CheckpointComparison, ComparisonState, boxes, summary
 from quantcore.checkpoints.comparison.boxes import WORST
 from tests.quantcore.checkpoints.comparison.test_names import gguf_release
 
 
 def compare(original, other, threads=1, state=None):
-    comparison = Comparison(original, other)
+    comparison = CheckpointComparison(original, other)
     for step in comparison.steps(state, threads):
         assert 0 <= step.done <= step.total
     assert step.done == step.total
@@ -169,12 +169,12 @@ def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, monkeypatc
     monkeypatch.setattr(boxes, "CHUNK", 1 << 16)
     opened = lambda: [open_checkpoint(path) for path in large]  # noqa: E731
     comparison, state, results = compare(*opened())
-    whole, number = state.as_dict(), len(list(Comparison(*opened()).steps()))
+    whole, number = state.as_dict(), len(list(CheckpointComparison(*opened()).steps()))
     assert len(results) == 8
     assert number > 12
     assert compare(*opened(), threads=3)[1].as_dict() == whole
     for stop in range(number):
-        steps = Comparison(*opened()).steps(None, 1 + stop % 3)
+        steps = CheckpointComparison(*opened()).steps(None, 1 + stop % 3)
         for _ in range(stop + 1):
             step = next(steps)
         steps.close()
@@ -187,7 +187,7 @@ def test_a_stop_at_any_step_threads_and_reading_change_nothing(large, monkeypatc
 
 def test_the_first_step_reads_nothing(large):
     original, other = map(open_checkpoint, large)
-    comparison = Comparison(original, other)
+    comparison = CheckpointComparison(original, other)
     before = original.counter.total, other.counter.total
     first = next(comparison.steps())
     assert (first.done, first.total) == (0, comparison.total)
@@ -205,7 +205,7 @@ def test_only_what_is_needed_is_read_and_once(large, monkeypatch):
 
 
 def test_a_record_of_something_else_is_refused(large, tmp_path):
-    comparison = Comparison(*map(open_checkpoint, large))
+    comparison = CheckpointComparison(*map(open_checkpoint, large))
     with pytest.raises(qc.QuantError, match="other checkpoints"):
         next(comparison.steps(ComparisonState("another")))
     good = ComparisonState(comparison.identity).as_dict()
@@ -435,7 +435,7 @@ def test_damaged_checkpoints(tmp_path):
     assert "model-00002-of-00002.safetensors" in unpaired.reason
     given = case("bad_missing_weight_scale_2")
     bad = {n: torch.randn(16, 64) for n in open_checkpoint(given.release).tensors if "k_proj" in n}
-    found = Comparison(release(tmp_path / "b", bad), open_checkpoint(given.release)).pairing.unpaired
+    found = CheckpointComparison(release(tmp_path / "b", bad), open_checkpoint(given.release)).pairing.unpaired
     assert any(u.kind == "unreadable" and "weight_scale_2" in u.reason for u in found)
 
 
@@ -446,7 +446,7 @@ def test_a_file_that_ends_while_it_is_read(threads, tmp_path):
     original = release(tmp_path / "a", weights)
     other = release(tmp_path / "b", weights)
     file = tmp_path / "b" / "model.safetensors"
-    comparison = Comparison(original, other)
+    comparison = CheckpointComparison(original, other)
     steps = comparison.steps(None, threads)
     next(steps)
     next(steps)

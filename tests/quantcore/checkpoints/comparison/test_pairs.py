@@ -8,7 +8,7 @@ from gguf_bytes import gguf as gguf_file
 from releases import release
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, pair_up
+from quantcore.checkpoints.comparison import CheckpointComparison, pair_up
 from quantcore.checkpoints.comparison.sides import _prefixes, _tails, is_gguf, translations
 
 L = "model.layers.0"
@@ -251,7 +251,7 @@ def test_orders_of_a_pair(opened, monkeypatch):
     """Those of the heads, unless a head is too large for a box; those of codes only if both are whole."""
     config = {"num_attention_heads": 4, "num_key_value_heads": 2}
     original = opened({QKV["q"]: (16, 32), QKV["k"]: (8, 32), QKV["v"]: (8, 32), "w": (8, 8)}, config)
-    comparison = Comparison(original, opened({QKV["q"]: (16, 32), QKV["k"]: (8, 32), QKV["v"]: (8, 32), "w": (8, 8)}, config))
+    comparison = CheckpointComparison(original, opened({QKV["q"]: (16, 32), QKV["k"]: (8, 32), QKV["v"]: (8, 32), "w": (8, 8)}, config))
     orders = {p.other.name: comparison.orders_of(p) for p in comparison.pairing.pairs}
     assert {n: o.heads for n, (o, _) in orders.items()} == {QKV["q"]: 4, QKV["k"]: 2, QKV["v"]: 0, "w": 0}
     assert all(o.layout is comparison.other.tensors[n].layout and not likely for n, (o, likely) in orders.items())
@@ -260,5 +260,5 @@ def test_orders_of_a_pair(opened, monkeypatch):
         (found,) = [comparison.orders_of(p)[0] for p in comparison.pairing.pairs if p.other.name == QKV["q"]]
         assert (found.heads, found.has_heads) == (heads, heads > 0)
     for one, two in ((original, opened({QKV["qkv"]: (32, 32)}, config)), (opened({QKV["qkv"]: (32, 32)}, config), original)):
-        comparison = Comparison(one, two)
+        comparison = CheckpointComparison(one, two)
         assert [comparison.orders_of(p)[0].layout for p in comparison.pairing.pairs] == [None] * 3

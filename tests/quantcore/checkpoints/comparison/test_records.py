@@ -14,12 +14,11 @@ from suspects import M, W, weight
 
 from quantcore.analysis import sums as module
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, ComparisonState, stream
-from quantcore.checkpoints.comparison.boxes import WORST, PairSums, pair_sums
+from quantcore.checkpoints.comparison import CheckpointComparison, ComparisonState, stream
+from quantcore.checkpoints.comparison.boxes import WORST, PairRecord, PairSums, pair_sums
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.comparison.record import (
-    Record,
     TensorResult,
     WorstBlock,
     by_harm,
@@ -68,13 +67,13 @@ def test_metrics(what):
 def test_the_order_with_the_smallest_error():
     """As stored, if another is no better."""
     for errors, order in (({"as stored": 2.0, "halves": 1.0}, "halves"), ({"halves": 1.0, "as stored": 1.0}, "as stored"), ({}, "as stored"), ({"pairs": 3.0}, "pairs")):
-        record = Record({name: PairSums(ee=e) for name, e in errors.items()})
+        record = PairRecord({name: PairSums(ee=e) for name, e in errors.items()})
         assert record.order == order
-        again = Record.of_dict(json.loads(json.dumps(record.as_dict())))
+        again = PairRecord.of_dict(json.loads(json.dumps(record.as_dict())))
         assert again == record
-    failed = Record(problem="no file")
-    assert Record.of_dict(failed.as_dict()) == failed
-    record = Record()
+    failed = PairRecord(problem="no file")
+    assert PairRecord.of_dict(failed.as_dict()) == failed
+    record = PairRecord()
     record.add({"as stored": PairSums(count=3, ee=1.0)})
     record.add({"as stored": PairSums(count=4, ee=0.5)})
     assert (record.sums["as stored"].count, record.sums["as stored"].ee) == (7, 1.5)
@@ -136,7 +135,7 @@ def test_summaries(results, said):
 
 def compared(folder, original, other, name=None):
     sides = (original, None), (other, releases.WRITERS[name][1] if name else None)
-    return Comparison(*(open_checkpoint(releases.save(folder / f"{i}", given, config)) for i, (given, config) in enumerate(sides)))
+    return CheckpointComparison(*(open_checkpoint(releases.save(folder / f"{i}", given, config)) for i, (given, config) in enumerate(sides)))
 
 
 def test_memory(tmp_path, monkeypatch):
@@ -159,7 +158,7 @@ def test_where_a_comparison_goes_on(tmp_path):
     given = compared(tmp_path, dict.fromkeys(names, weight()), dict.fromkeys(names, weight()))
     order = [str(pair) for pair in given.pairing.pairs]
     for finished, name in enumerate([*order, order[-1]]):
-        state = ComparisonState(given.identity, [Record() for _ in range(finished)])
+        state = ComparisonState(given.identity, [PairRecord() for _ in range(finished)])
         step = next(given.steps(state))
         assert (step.name, step.done, step.total) == (name, finished * given.total // 3, given.total)
     none = compared(tmp_path / "none", {"a.weight": weight()}, {"b.weight": weight(8)})

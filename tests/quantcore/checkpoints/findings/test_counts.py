@@ -10,13 +10,19 @@ from checkpoint_cases import case, changed
 from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, weight
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings import codes as histograms
-from quantcore.checkpoints.findings import siblings
-from quantcore.checkpoints.findings import summary as summaries
-from quantcore.checkpoints.findings.codes import Histogram
-from quantcore.checkpoints.findings.extremes import QUANTITIES, _by_gap, _by_scatter, _outside
-from quantcore.checkpoints.findings.siblings import subject_of
-from quantcore.checkpoints.findings.summary import Extremes, Summary, of_quantized
+from quantcore.checkpoints.findings import record, siblings, stored
+from quantcore.checkpoints.findings.record import subject_of
+from quantcore.checkpoints.findings.siblings import (
+    QUANTITIES,
+    Extremes,
+    Largest,
+    Summary,
+    _by_gap,
+    _by_scatter,
+    _outside,
+    of_quantized,
+)
+from quantcore.checkpoints.findings.stored import Histogram
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.statement import named, some
 from tests.quantcore.checkpoints.findings.test_findings import members
@@ -41,7 +47,7 @@ def test_how_often_each_code_occurs(tmp_path, monkeypatch):
     step = grid_of(weight())[2]
     q = random_codes()
     for limit in (1 << 21, 100):
-        monkeypatch.setattr(histograms, "ELEMENTS", limit)
+        monkeypatch.setattr(stored, "ELEMENTS", limit)
         histogram, found = found_in(layout_of(tmp_path / f"{limit}", ct_stored(q, step)))
         wanted = [int((q == (c - 16 if c > 7 else c)).sum()) for c in range(16)]
         assert (histogram.counts.tolist(), histogram.total, found) == (wanted, ROWS * COLUMNS, [])
@@ -119,12 +125,12 @@ def test_how_much_of_a_name_is_shown():
 def test_several_roles_and_many_layers():
     mixed = ["l.0.w", "l.0.v", "l.1.w", "l.1.v", "l.2.v"]
     assert subject_of(mixed, [*mixed, *"abcd"]) == "5 of 9 tensors ('l.0.w', 'l.0.v', 'l.1.w' and 2 more)"
-    assert siblings._layers([f"l.{i}.w" for i in range(0, 16, 2)]) == "0, 2, 4, 6, 8, 10, 12 and 14"
-    assert siblings._layers([f"l.{i}.w" for i in range(0, 20, 2)]) == "0, 2, 4, 6, 8, 10, 12, 14 and 2 more"
-    assert siblings._layers(["a.3.w", "a.1.w", "b.2.w", "a.7.w", "c"]) == "1–3 and 7"
-    assert (siblings.layer_of("a.123456789.b"), siblings.layer_of("a.1234567890.b")) == (123456789, None)
+    assert record._layers([f"l.{i}.w" for i in range(0, 16, 2)]) == "0, 2, 4, 6, 8, 10, 12 and 14"
+    assert record._layers([f"l.{i}.w" for i in range(0, 20, 2)]) == "0, 2, 4, 6, 8, 10, 12, 14 and 2 more"
+    assert record._layers(["a.3.w", "a.1.w", "b.2.w", "a.7.w", "c"]) == "1–3 and 7"
+    assert (record.layer_of("a.123456789.b"), record.layer_of("a.1234567890.b")) == (123456789, None)
     order = ["b", "l.1234567890.w", "l.10.w", "l.9.w", "l.2.w.1"]
-    assert sorted(order, key=siblings.in_layer_order) == ["b", "l.2.w.1", "l.9.w", "l.10.w", "l.1234567890.w"]
+    assert sorted(order, key=record.in_layer_order) == ["b", "l.2.w.1", "l.9.w", "l.10.w", "l.1234567890.w"]
 
 
 def test_few_codes_show_nothing(tmp_path):
@@ -213,11 +219,8 @@ def test_a_group_index_that_was_never_set_is_none(tmp_path):
 # Extremes
 
 
-def summary(name, spread, **more):
-    given = {"storage": "plain", "shape": (64, 64), "largest": 4 * spread, "at": (1, 2), "next_largest": 3.9 * spread} | more
-    return Summary(name, given["storage"], given["shape"], spread, given["largest"], given["at"], zero=False, **{
-        k: v for k, v in given.items() if k in ("next_largest", "largest_scale", "next_scale", "scale_at")
-    })  # fmt: skip
+def summary(name, spread):
+    return Summary(name, "plain", (64, 64), spread, Largest(4 * spread, 3.9 * spread, (1, 2)))
 
 
 def test_what_is_far_from_the_others():
@@ -269,14 +272,14 @@ def test_summaries(tmp_path, monkeypatch):
             sample += values.reshape(-1)[::step].abs().tolist()
         found = extremes.summary()
         sample.sort()
-        kept = sample[: len(sample) - 1 - int(summaries.TRIMMED * len(sample))]
+        kept = sample[: len(sample) - 1 - int(siblings.TRIMMED * len(sample))]
         assert found.spread == pytest.approx(math.sqrt(sum(v * v for v in kept) / len(kept)), rel=1e-6)
-        assert (found.largest, found.next_largest, found.at, found.zero) == (3.0, 2.0, (30, 70), False)
+        assert (found.largest, found.zero) == (Largest(3.0, 2.0, (30, 70)), False)
     one = Extremes(layout, 1)
     box = Box(layout, slice(3, 4))
     box.values = torch.tensor([[5.0]])
     one.add(box)
-    assert (one.summary().spread, one.summary().largest, one.summary().at) == (5.0, 5.0, (3, 0))
+    assert (one.summary().spread, one.summary().largest) == (5.0, Largest(5.0, 0.0, (3, 0)))
     nothing = Extremes(layout, 1)
     box.values = torch.zeros(2, 2)
     nothing.add(box)
@@ -285,20 +288,20 @@ def test_summaries(tmp_path, monkeypatch):
     step = step.clone()
     step[9, 32:64], step[11, :32] = 2.0, 1.5
     found = of_quantized(layout_of(tmp_path / "scales", ct_stored(q, step)))
-    assert (found.largest_scale, found.next_scale, found.scale_at, found.zero_scales) == (2.0, 1.5, (9, 1), False)
-    monkeypatch.setattr(summaries, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
-    rows = sorted(r for box in summaries._sampled(layout) for r in range(box.start, box.stop))
+    assert (found.scales, found.zero_scales) == (Largest(2.0, 1.5, (9, 1)), False)
+    monkeypatch.setattr(siblings, "SAMPLE", 10 * COLUMNS)  # ten rows, spread over all
+    rows = sorted(r for box in siblings._sampled(layout) for r in range(box.start, box.stop))
     assert (rows[0], rows[-1]) == (0, ROWS - 1)
     assert len(rows) == len(set(rows)) <= 10
-    monkeypatch.setattr(summaries, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
-    assert [r for box in summaries._sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
-    monkeypatch.setattr(summaries, "SAMPLE", COLUMNS)
-    assert [(b.start, b.stop) for b in summaries._sampled(layout)] == [(0, 1)]
+    monkeypatch.setattr(siblings, "SAMPLE", (ROWS - 1) * COLUMNS + 1)  # hardly less than all
+    assert [r for box in siblings._sampled(layout) for r in range(box.start, box.stop)] == list(range(ROWS))
+    monkeypatch.setattr(siblings, "SAMPLE", COLUMNS)
+    assert [(b.start, b.stop) for b in siblings._sampled(layout)] == [(0, 1)]
     alone = torch.zeros(ROWS, COLUMNS)
     alone[17, 3] = 7.0  # outside of the sample
     qq = (alone > 0) * 7.0
     found = of_quantized(layout_of(tmp_path / "alone", ct_stored(qq, torch.ones_like(alone))))
-    assert (found.zero, found.largest, found.at) == (False, 7.0, (17, 3))
+    assert (found.zero, found.largest.first, found.largest.at) == (False, 7.0, (17, 3))
     assert np.isfinite(found.spread)
 
 

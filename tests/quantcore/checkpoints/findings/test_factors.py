@@ -1,5 +1,7 @@
 """From which size on a factor of a row, a column or a block is more than noise, and what formulas call the numbers."""
 
+from dataclasses import replace
+
 import pytest
 import releases
 import torch
@@ -9,8 +11,9 @@ from suspects import COLUMNS, ROWS, M, W, awq_of, awq_stored, suspect, weight
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import numbers
 from quantcore.checkpoints.findings.against.grid import nearest_power
-from quantcore.checkpoints.findings.against.suspect import Fit
-from quantcore.checkpoints.findings.parameters import of_group_index
+from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.suspect import Residual
+from quantcore.checkpoints.findings.stored import of_group_index
 from quantcore.checkpoints.ggml import BLOCK_TYPES, BlockType
 from quantcore.checkpoints.origin.words import _labeled
 
@@ -30,7 +33,7 @@ def test_factors_that_noise_explains(relative, n, least, tmp_path):
         else:
             y[:, 7] /= by
         s = suspect(tmp_path / f"{by}", {W: y}, x, "")
-        s.__dict__["now"] = Fit(1.0, relative)
+        s.__dict__["now"] = Residual(1.0, relative)
         what = list((numbers.factor_per_row if rows else numbers.factor_per_column)(s))
         assert [e.facts["low"] for e in what] == [pytest.approx(1 / by, rel=1e-4)] * found
 
@@ -42,7 +45,7 @@ def test_factors_of_a_quarter_of_the_rows(many, counted, tmp_path):
     by = torch.ones(ROWS, 1)
     by[:many], by[-5:] = 2.0, 1.05
     s = suspect(tmp_path, {W: x * by}, x, "")
-    s.__dict__["now"] = Fit(1.0, 0.2)
+    s.__dict__["now"] = Residual(1.0, 0.2)
     (found,) = numbers.factor_per_row(s)
     assert (found.facts["rows"], found.facts["first"]) == (counted, 0)
     assert (found.facts["low"], found.facts["high"]) == pytest.approx((1.05 if many > 11 else 2.0, 2.0), rel=1e-4)
@@ -54,7 +57,7 @@ def test_factors_of_a_quarter_of_the_columns(many, counted, tmp_path):
     by = torch.ones(1, COLUMNS)
     by[:, :many], by[:, -5:] = 2.0, 1.05
     s = suspect(tmp_path, {W: x * by}, x, "")
-    s.__dict__["now"] = Fit(1.0, 0.2)
+    s.__dict__["now"] = Residual(1.0, 0.2)
     found = list(numbers.factor_per_column(s))
     assert found[0].facts["columns"] == counted
     assert [e.kind for e in found] == ["column_factors", "row_and_column_factors"][: 1 + (many == 32)]
@@ -89,7 +92,7 @@ def test_blocks_that_show_a_factor(size, found, tmp_path):
     config = releases._ct(4, "int", "group", "pack-quantized", size)
     release = open_checkpoint(releases.save(tmp_path / "size", stored, config))
     one = suspect(tmp_path / "one", releases.ct_int4(M, x), x)
-    object.__setattr__(one, "tensor", release.tensors[W])
+    one = replace(one, measure=Measure(release.tensors[W].layout, one.measure.source))
     assert [e.facts["first"] for e in numbers.factor_per_block(one)] == [(5, 0)] * found
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
+from quantcore.checkpoints.findings.siblings import of_flat
+from quantcore.checkpoints.findings.stored import Flat, FlatLines
 from quantcore.checkpoints.findings.structure import of_layers
-from quantcore.checkpoints.findings.summary import Flat, FlatLines, of_flat
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.layouts.plain import plain
 from quantcore.checkpoints.protocol.release import Release

@@ -15,7 +15,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.files.sources import MemorySource
 from quantcore.checkpoints.findings.against import places
-from quantcore.checkpoints.findings.structure import _is_matrix
+from quantcore.checkpoints.findings.structure import is_matrix
 from quantcore.checkpoints.layouts import awq, fp8, gptq, mlx, modelopt, quanto, torchao
 from quantcore.checkpoints.layouts import bitsandbytes as bnb
 from quantcore.checkpoints.layouts.compressed_tensors import read_groups
@@ -331,7 +331,7 @@ def test_elements_of_ggml_are_as_wide_as_their_codes(part):
 
 
 def test_which_modules_are_matrices():
-    assert [_is_matrix(shape) for shape in ((64, 64), (2, 2), (1, 64), (64, 1), (64,), (1,), (), (3, 1, 4))] == [
+    assert [is_matrix(shape) for shape in ((64, 64), (2, 2), (1, 64), (64, 1), (64,), (1,), (), (3, 1, 4))] == [
         True, True, False, False, False, False, False, True
     ]  # fmt: skip
 
@@ -418,7 +418,7 @@ def test_which_bits_of_a_scale_have_a_meaning(name, bits):
     """Those of floats and of E8M0; a code of bitsandbytes is the place of a number in a table."""
     tensor = next(t for t in open_checkpoint(case(name).release).tensors.values() if t.is_quantized and (name[:4] != "gguf" or t.layout.block_type == "MXFP4"))
     nothing = torch.zeros(4)
-    run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, nothing, nothing)
+    run = places.Run(tensor.layout, 0, torch.arange(4), nothing, nothing, nothing, False, nothing, nothing)
     found = dict(places._flips(run))
     assert len(found) >= bits
     assert bool(found) is (bits > 0)

@@ -32,11 +32,11 @@ from suspects import (
 import quantcore as qc
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.findings.against import judge, numbers, others
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against import judge, numbers
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.judge import _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.suspect import Explained, Fit
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual
 from quantcore.checkpoints.findings.walk import Box, Ordered
 
 # Numbers
@@ -255,7 +255,7 @@ def test_scales_of_another_weight(tmp_path):
 
     x, s = of_layers(tmp_path / "copied", copied)
     _, y, step = sound(x)
-    found = same(others.scales_of_another(s), "scales_of_another", pytest.approx(fit_of(x, y, step), rel=0.03), other=f"{THIRD}.weight")
+    found = same(numbers.scales_of_another(s), "scales_of_another", pytest.approx(fit_of(x, y, step), rel=0.03), other=f"{THIRD}.weight")
     assert found.facts["equal"] is True
 
     def exchanged(stored):
@@ -263,7 +263,7 @@ def test_scales_of_another_weight(tmp_path):
         stored[a], stored[b] = stored[b], stored[a]
 
     x, s = of_layers(tmp_path / "exchanged", exchanged)
-    found = list(others.scales_of_another(s))
+    found = list(numbers.scales_of_another(s))
     same(found, "scales_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight", equal=False)
     assert {e.facts["other"] for e in found} == set(s.peers)
 
@@ -275,9 +275,9 @@ def test_zero_points_of_another_weight(tmp_path):
 
     x, s = of_layers(tmp_path, exchanged, "awq")
     _, y, step = sound(x, "awq")
-    same(others.zero_points_of_another(s), "zero_points_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight")
+    same(numbers.zero_points_of_another(s), "zero_points_exchanged", fit_of(x, y, step), other=f"{THIRD}.weight")
     _, s = of_layers(tmp_path / "ct", lambda stored: None)
-    assert not list(others.zero_points_of_another(s))
+    assert not list(numbers.zero_points_of_another(s))
 
 
 def test_values_and_codes_of_another_weight(tmp_path):
@@ -288,14 +288,14 @@ def test_values_and_codes_of_another_weight(tmp_path):
     _, s = of_layers(tmp_path / "whole", whole)
     z = weight(seed=13)
     _, y, step = sound(z)
-    (found,) = others.whole_of_another(s)
+    (found,) = numbers.whole_of_another(s)
     assert found.facts == {"other": f"{THIRD}.weight", "original": W}
     assert found.fit.relative == pytest.approx(fit_of(z, y, step)[1], rel=1e-5)
-    (found,) = others.codes_of_another(s)
+    (found,) = numbers.codes_of_another(s)
     assert (found.kind, found.facts, found.fit) == ("codes_of_another", {"other": f"{THIRD}.weight"}, s.now)
     _, s = of_layers(tmp_path / "sound", lambda stored: None)
-    assert not list(others.whole_of_another(s))
-    assert not list(others.codes_of_another(s))
+    assert not list(numbers.whole_of_another(s))
+    assert not list(numbers.codes_of_another(s))
 
 # What explains
 
@@ -304,22 +304,22 @@ def test_values_and_codes_of_another_weight(tmp_path):
     ("what", "fit", "explains"),
     [
         # of a plain weight: no more than rounding, and half of before
-        ("plain", Fit(0, 1e-7), True), ("plain", Fit(0, 1e-6), True), ("plain", Fit(0, 2e-6), False),
+        ("plain", Residual(0, 1e-7), True), ("plain", Residual(0, 1e-6), True), ("plain", Residual(0, 2e-6), False),
         # of codes with steps: about as near as rounding to nearest, and less than before
-        ("codes", Fit(1.0, 0.1), True), ("codes", Fit(1.0, 0.95), False), ("codes", Fit(1.4, 0.5), True),
-        ("codes", Fit(2.5, 0.1), False), ("codes", Fit(1.7, 0.5), True), ("codes", Fit(1.7, 0.75), False),
+        ("codes", Residual(1.0, 0.1), True), ("codes", Residual(1.0, 0.95), False), ("codes", Residual(1.4, 0.5), True),
+        ("codes", Residual(2.5, 0.1), False), ("codes", Residual(1.7, 0.5), True), ("codes", Residual(1.7, 0.75), False),
         # beside siblings: their error
-        ("siblings", Fit(1.0, 0.14), True), ("siblings", Fit(1.0, 0.16), False), ("siblings", Fit(1.7, 0.1), True),
-        ("siblings", Fit(2.0, 0.1), False),
+        ("siblings", Residual(1.0, 0.14), True), ("siblings", Residual(1.0, 0.16), False), ("siblings", Residual(1.7, 0.1), True),
+        ("siblings", Residual(2.0, 0.1), False),
         # at the edges: what is no less than the given part of before explains nothing
-        ("codes", Fit(1.0, 0.9), False), ("codes", Fit(1.6, 0.7), False), ("codes", Fit(1.599, 0.8), True), ("codes", Fit(1.7, 0.699), True),
-        ("siblings", Fit(1.0, 0.15), True), ("siblings", Fit(1.25 * math.sqrt(2.0), 0.1), False),
+        ("codes", Residual(1.0, 0.9), False), ("codes", Residual(1.6, 0.7), False), ("codes", Residual(1.599, 0.8), True), ("codes", Residual(1.7, 0.699), True),
+        ("siblings", Residual(1.0, 0.15), True), ("siblings", Residual(1.25 * math.sqrt(2.0), 0.1), False),
         # of bfloat16 against float16: twice the rounding errors of both, 2^-8 and 2^-11
-        ("bfloat16", Fit(0, 2 * (2.0**-8 + 2.0**-11)), True), ("bfloat16", Fit(0, 2.02 * (2.0**-8 + 2.0**-11)), False),
-        ("small", Fit(0, 0.0049), True), ("small", Fit(0, 0.005), False),
+        ("bfloat16", Residual(0, 2 * (2.0**-8 + 2.0**-11)), True), ("bfloat16", Residual(0, 2.02 * (2.0**-8 + 2.0**-11)), False),
+        ("small", Residual(0, 0.0049), True), ("small", Residual(0, 0.005), False),
         # of codes without steps: half of before and, beside siblings, 1.3 times their error
-        ("rows of a grid", Fit(0, 0.499), True), ("rows of a grid", Fit(0, 0.5), False), ("few rows of a grid", Fit(0, 0.64), True),
-        ("few rows of a grid", Fit(0, 0.651), False), ("siblings of a grid", Fit(0, 0.129), True), ("siblings of a grid", Fit(0, 0.131), False),
+        ("rows of a grid", Residual(0, 0.499), True), ("rows of a grid", Residual(0, 0.5), False), ("few rows of a grid", Residual(0, 0.64), True),
+        ("few rows of a grid", Residual(0, 0.651), False), ("siblings of a grid", Residual(0, 0.129), True), ("siblings of a grid", Residual(0, 0.131), False),
     ],
 )  # fmt: skip
 def test_what_explains_an_error(what, fit, explains, tmp_path):
@@ -329,15 +329,15 @@ def test_what_explains_an_error(what, fit, explains, tmp_path):
     if what in ("bfloat16", "small"):
         source = open_checkpoint(releases.save(tmp_path / "half", {W: x.half()}))
         s = suspect(tmp_path / what, {W: (2 * x).bfloat16()}, x, "")
-        s = replace(s, original=Ordered(source.tensors[W], (ROWS, COLUMNS)))
+        s = replace(s, measure=replace(s.measure, source=Ordered(source.tensors[W], (ROWS, COLUMNS))))
     if what == "siblings":  # whose errors are twice those of rounding to nearest
         s = replace(s, normal=2.0, usual=0.1)
     if what == "siblings of a grid":
         s = replace(s, usual=0.1)
     before = {"small": 0.01, "few rows of a grid": 2.0}.get(what, 1.0)
-    s.__dict__["now"] = Fit(2.0, before)
+    s.__dict__["now"] = Residual(2.0, before)
     if "grid" in what:  # where codes have no values of their own
-        s.__dict__["grid"] = None
+        s.measure.grid = None
     assert s.explains(fit) is explains
 
 
@@ -348,7 +348,7 @@ def test_the_steps_of_a_weight(tmp_path):
         release = {W: x.to(dtype)}
         s = suspect(tmp_path / f"{dtype}", release, x, "")
         source = open_checkpoint(releases.save(tmp_path / f"{stored}", {W: x.to(stored)}))
-        s = replace(s, original=Ordered(source.tensors[W], (ROWS, COLUMNS)))
+        s = replace(s, measure=replace(s.measure, source=Ordered(source.tensors[W], (ROWS, COLUMNS))))
         assert torch.equal(s.step, s.x.abs() * (2 * eps))
     levels = {"nf4": None, "fp8": 448.0, "mxfp4": 6.0}
     for name in levels:
@@ -375,13 +375,13 @@ def test_a_fit_in_steps(tmp_path):
     zero = suspect(tmp_path / "zero", {W: x}, x * 0, "")
     assert zero.now.relative == math.inf
     assert suspect(tmp_path / "zeros", {W: x * 0}, x * 0, "").now.relative == 0
-    assert s.improves(Fit(s.now.steps, 0.99 * s.now.relative))
-    assert not s.improves(Fit(s.now.steps, 0.999 * s.now.relative))
-    assert s.improves(Fit(1.04 * s.now.steps, 0.9 * s.now.relative))
-    assert not s.improves(Fit(1.06 * s.now.steps, 0.9 * s.now.relative))
-    s.__dict__["now"] = Fit(4.0, 2.0)
-    assert not s.improves(Fit(1.0, 1.99))
-    assert not s.improves(Fit(4.2, 1.0))
+    assert s.improves(Residual(s.now.steps, 0.99 * s.now.relative))
+    assert not s.improves(Residual(s.now.steps, 0.999 * s.now.relative))
+    assert s.improves(Residual(1.04 * s.now.steps, 0.9 * s.now.relative))
+    assert not s.improves(Residual(1.06 * s.now.steps, 0.9 * s.now.relative))
+    s.__dict__["now"] = Residual(4.0, 2.0)
+    assert not s.improves(Residual(1.0, 1.99))
+    assert not s.improves(Residual(4.2, 1.0))
 
 # Together
 
@@ -420,7 +420,7 @@ def test_the_simplest_cause_wins(tmp_path):
     assert judge.cause_of(suspect(tmp_path / "rows", {W: x[permutation(64)]}, x, "")).kind == "rows_permuted"
     assert judge.cause_of(suspect(tmp_path / "columns", {W: x[:, permutation(64)]}, x, "")).kind == "columns_permuted"
     assert judge.cause_of(suspect(tmp_path / "other", {W: weight(64, 64, 9)}, x, "")) is None
-    many = [Explained(kind, "", {}, Fit(1, relative), complexity)
+    many = [Cause(kind, "", {}, Residual(1, relative), complexity)
             for kind, relative, complexity in (("a", 0.100, 3), ("b", 0.114, 1), ("c", 0.116, 0), ("d", 0.110, 1))]  # fmt: skip
     assert judge._simplest(many).kind == "d"
     assert judge._simplest(many[:1]).kind == "a"
@@ -464,8 +464,8 @@ def test_values_are_on_the_grid(given):
     """Scale times the value of the code: the values before they are rounded, where no zero point or min is added."""
     for tensor in open_checkpoint(given.release).tensors.values():
         layout, rows = tensor.layout, slice(0, tensor.shape[0] // 2 if tensor.shape else 0)
-        if tensor.is_quantized and len(layout.shape) == 2 and Grid.suits(layout) and layout.zero_point() is None and layout.min() is None:
-            grid, y = Grid(layout), layout.values(rows, rounded=False)
+        if tensor.is_quantized and len(layout.shape) == 2 and CodeGrid.suits(layout) and layout.zero_point() is None and layout.min() is None:
+            grid, y = CodeGrid(layout), layout.values(rows, rounded=False)
             shift = y - grid.scales(rows) * grid.table[grid.bits(layout.codes(rows))]
             assert float(shift.abs().max()) <= 1e-6 * float(y.abs().max())
             break

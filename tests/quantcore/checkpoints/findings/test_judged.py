@@ -13,7 +13,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.orders import Heads
 from quantcore.checkpoints.findings.against.judge import _is_wide, _Judgement
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.suspect import Explained, Fit
+from quantcore.checkpoints.findings.against.suspect import Cause, Residual
 from quantcore.checkpoints.findings.walk import Ordered
 
 
@@ -71,7 +71,7 @@ def test_factors_of_few_rows_are_wrong_scales(rows, kind, tmp_path):
      ({"columns": 33, "of": 128}, True), ({"blocks": 100, "of": 128}, False), ({}, False)],
 )  # fmt: skip
 def test_wide_causes(facts, wide):
-    assert _is_wide(Explained("", "", facts, Fit(1, 1), 3)) is wide
+    assert _is_wide(Cause("", "", facts, Residual(1, 1), 3)) is wide
 
 
 def test_rows_that_are_exchanged_are_found_where_lines_are_strange(tmp_path):
@@ -98,7 +98,7 @@ def of_parts(folder, differing, equal):
     found = {}
     for name in names:
         tensor = release.tensors[name]
-        m = replace(s.measure, layout=tensor.layout, source=replace(s.original, tensor=source.tensors[name]))
+        m = replace(s.measure, layout=tensor.layout, source=replace(s.measure.source, tensor=source.tensors[name]))
         m.unequal = int(name in differing)
         found[name] = m
     return _Judgement(found, release, source, Heads()), found

@@ -12,7 +12,7 @@ from suspects import COLUMNS, GROUP, ROWS, M, W, ct_stored, grid_of, suspect, we
 from quantcore.analysis import Sums
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.findings.against import measure as module
-from quantcore.checkpoints.findings.against.grid import Grid
+from quantcore.checkpoints.findings.against.grid import CodeGrid
 from quantcore.checkpoints.findings.against.judge import decibels_of, far
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.walk import Box, Ordered
@@ -296,7 +296,7 @@ def test_the_grid_of_codes(name, tmp_path):
     x = weight()
     stored = releases.WRITERS[name][0](M, x)
     layout = suspect(tmp_path, stored, x, name).layout
-    grid, levels = Grid(layout), sorted(set(LEVELS[name]))
+    grid, levels = CodeGrid(layout), sorted(set(LEVELS[name]))
     values = grid.table.tolist()
     assert sorted(set(values)) == pytest.approx(levels)
     if name.startswith("ct"):  # two's complement

@@ -9,9 +9,8 @@ from releases import WRITERS
 from suspects import M, suspect, weight
 
 from quantcore.checkpoints.containers.stored import StoredTensor
-from quantcore.checkpoints.findings.against import nearest
-from quantcore.checkpoints.findings.against.grid import BFLOAT16, FLOAT32
-from quantcore.checkpoints.findings.against.nearest import Beyond, Elements, Roundings
+from quantcore.checkpoints.findings.against import grid
+from quantcore.checkpoints.findings.against.grid import BFLOAT16, FLOAT32, Beyond, Elements, Roundings
 from quantcore.checkpoints.layouts.plain import plain
 
 
@@ -78,12 +77,12 @@ def test_half_a_unit_of_float16():
     """As numpy has it, for numbers of any size, subnormal ones and 0, too."""
     numbers = [1.0, 1.25, 1.999, 2.0, 0.75, -3.0, -1000.0, 2.0**-14, 2.0**-15, 0.0]
     wanted = [float(np.spacing(np.abs(np.float16(n)))) / 2 for n in numbers]
-    assert nearest._half_unit(torch.tensor(numbers), torch.float16).tolist() == wanted
+    assert grid._half_unit(torch.tensor(numbers), torch.float16).tolist() == wanted
 
 
 def test_half_a_unit_of_bfloat16():
     """It has seven bits after the point."""
-    found = nearest._half_unit(torch.tensor([1.0, 1.99, 2.0, -0.5, 100.0, 2.0**-126, 0.0]), torch.bfloat16)
+    found = grid._half_unit(torch.tensor([1.0, 1.99, 2.0, -0.5, 100.0, 2.0**-126, 0.0]), torch.bfloat16)
     assert found.tolist() == [2.0**-8, 2.0**-8, 2.0**-7, 2.0**-9, 2.0**-2, 2.0**-134, 2.0**-134]
 
 
@@ -108,7 +107,7 @@ def test_what_float32_may_give(zero):
     t = [torch.from_numpy(a) for a in (x, y, scale, code)]
     one = torch.ones(len(x))
     e = Elements(*t, torch.from_numpy(excess), (t[1] / t[2]).abs(), 0 * one, one)
-    room = (e.float32 - nearest.FLOAT_ROOM).numpy()
+    room = (e.float32 - grid.FLOAT_ROOM).numpy()
     assert (excess[given] <= room[given]).all()
     assert (room <= 2.0**-20 * (np.abs(code) + zero + 1)).all()
     assert (room >= 2.0**-20 * np.maximum(np.abs(code), zero)).all()
@@ -121,8 +120,8 @@ def test_steps_of_two_codes():
     """Codes that lie two units of the scale apart: a relative error is half as many steps."""
     one = torch.ones(4)
     code = torch.tensor([2.0, 4.0, -6.0, 0.0])
-    narrow = Elements(code, code, one, code, 0 * one, code.abs(), 0 * one, one).float32 - nearest.FLOAT_ROOM
-    wide = Elements(code, code, one, code, 0 * one, code.abs(), 0 * one, 2 * one).float32 - nearest.FLOAT_ROOM
+    narrow = Elements(code, code, one, code, 0 * one, code.abs(), 0 * one, one).float32 - grid.FLOAT_ROOM
+    wide = Elements(code, code, one, code, 0 * one, code.abs(), 0 * one, 2 * one).float32 - grid.FLOAT_ROOM
     assert torch.allclose(wide, narrow / 2 + FLOAT32 / 4, rtol=1e-4)
 
 
@@ -135,7 +134,7 @@ def test_only_the_largest_are_kept():
         e = Elements(*[t[part] for t in (one, one, one, one, excess, one, 0 * one, one)])
         of.add(e, torch.arange(100)[part], 1000 - torch.arange(100)[part])
     assert of._exact.count == 100
-    order = excess.argsort(descending=True)[: nearest.KEPT]
+    order = excess.argsort(descending=True)[: grid.KEPT]
     assert [(p.row, p.column) for p in of._exact.places] == [(int(i), 1000 - int(i)) for i in order]
     assert [p.steps for p in of._exact.places] == pytest.approx([float(excess[i]) + 0.5 for i in order])
 
@@ -224,7 +223,7 @@ def test_codes_that_every_arithmetic_gives(zero):
 @pytest.mark.parametrize(
     ("x", "code", "left"),
     # a unit in the last place of the quotient is 1/64 at 3, 1/2 at 102 and 104
-    [(3.0, 1.0, 1.5 - 1 / 64), (102.0, 100.0, 1.0), (104.0, 100.0, 3.0), (-104.0, -100.0, 3.0), (101.0, 100.0, nearest.FLOAT_ROOM)],
+    [(3.0, 1.0, 1.5 - 1 / 64), (102.0, 100.0, 1.0), (104.0, 100.0, 3.0), (-104.0, -100.0, 3.0), (101.0, 100.0, grid.FLOAT_ROOM)],
 )
 def test_a_quotient_may_be_off_by_a_unit(x, code, left):
     """Codes that bfloat16 does not give exceed that, and by something at least."""

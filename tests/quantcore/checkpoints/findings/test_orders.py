@@ -345,7 +345,7 @@ def test_columns_of_other_groups_with_a_min(tmp_path):
     source = open_checkpoint(save(tmp_path, {W: x}))
     tensor = release.tensors[name]
     original = Ordered(source.tensors[W], tensor.shape)
-    s = Suspect(tensor, original, Measure(tensor.layout, original), release, source, {}, {}, math.nan, math.nan, 0, False)
+    s = Suspect(Measure(tensor.layout, original), release, source, {}, {}, math.nan, math.nan, 0, False)
     (found,) = orders.groups_of_columns(s)
     assert (found.kind, found.facts) == ("g_idx_wrong", {"moved": 2, "of": codes.shape[1], "first": 2})
     assert found.fit.relative < 1e-6

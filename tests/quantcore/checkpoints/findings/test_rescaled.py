@@ -10,8 +10,8 @@ from suspects import COLUMNS, ROWS, W, suspect, weight
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part
-from quantcore.checkpoints.findings.against import rescaled
-from quantcore.checkpoints.findings.against.rescaled import (
+from quantcore.checkpoints.findings.against import changes
+from quantcore.checkpoints.findings.against.changes import (
     Norms,
     Rescaled,
     are_multiplied,
@@ -26,7 +26,7 @@ NORM = "model.layers.1.input_layernorm.weight"
 def of(folder, y, x):
     """A weight of the original, and how the release stores it, as values."""
     s = suspect(folder, {W: y}, x, "")
-    return s.original, s.layout
+    return s.measure.source, s.layout
 
 
 def factors_of(count, by, others=1.0):
@@ -48,7 +48,7 @@ def test_columns_that_take_a_part_of_their_factors(share, told, tmp_path):
 @pytest.mark.parametrize(
     ("clear", "slight", "least", "told"),
     [
-        (8, 0, rescaled.CLEAR, True), (7, 0, rescaled.CLEAR, False), (7, 9, rescaled.CLEAR, False),
+        (8, 0, changes.CLEAR, True), (7, 0, changes.CLEAR, False), (7, 9, changes.CLEAR, False),
         (7, 1, 0.01, True), (7, 0, 0.01, False), (0, 8, 0.01, True), (0, 8, 0.03, False),
     ],
 )  # fmt: skip
@@ -97,7 +97,7 @@ def test_rows_may_be_multiplied_too(tmp_path):
 @pytest.mark.parametrize(("elements", "rows"), [(1, 1), (COLUMNS, 1), (2 * COLUMNS - 1, 1), (5 * COLUMNS, 5), (10**6, ROWS)])
 def test_the_error_in_the_first_rows(elements, rows, tmp_path, monkeypatch):
     """Of as many elements, but of one row at least; values that are not finite count as 0."""
-    monkeypatch.setattr(rescaled, "_SAMPLE", elements)
+    monkeypatch.setattr(changes, "_SAMPLE", elements)
     x = weight()
     y = x * torch.linspace(0.5, 2, ROWS)[:, None]
     bad = y.clone()

@@ -8,9 +8,9 @@ import torch
 from suspects import COLUMNS, ROWS, W, ct_stored, grid_of, suspect, weight
 
 from quantcore.checkpoints.findings.against import places
+from quantcore.checkpoints.findings.against.grid import KEPT, Beyond, Nearest
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.nearest import KEPT, Beyond, Nearest
-from quantcore.checkpoints.findings.against.places import Place
+from quantcore.checkpoints.findings.against.places import WrongRun
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def sound(tmp_path):
     """A sound weight, its codes, and its rows."""
     q, _, step = grid_of(weight())
     s = suspect(tmp_path, ct_stored(q, step), weight())
-    return s, q, places.Lines(s.tensor, s.original, s.measure)
+    return s, q, places.Lines(s.measure)
 
 
 def codes(s, lines, monkeypatch, found, taken=(), **more):
@@ -82,7 +82,7 @@ def test_from_where_on_a_block_is_far(is_nearest, is_zero, mean, bulk, before, k
     monkeypatch.setattr(Measure, "nearest", Nearest(0.0, 0.0, (), 0, False) if is_nearest else None)
     m = replace(s.measure, bulk=bulk, runs=[(mean, 20, 64)])
     run = lines.run(20, 64)
-    left = [(Place(20, 64, 96, "", 1.0, -1, before, math.inf), replace(run, y=run.y * (0 if is_zero else -1)))]
+    left = [(WrongRun(20, 64, 96, "", 1.0, -1, before, math.inf), replace(run, y=run.y * (0 if is_zero else -1)))]
     found = places._worse(m, lines, left)
     assert [f.kind for f in found] == [kind] * bool(kind)
     if kind == "zeroed":
@@ -101,7 +101,7 @@ def test_the_worst_block_is_said(sound, monkeypatch):
     left = []
     for row, column, before in at:
         run = lines.run(row, column)
-        left.append((Place(row, column, column + 32, "", 1.0, -1, before, math.inf), replace(run, y=-run.y)))
+        left.append((WrongRun(row, column, column + 32, "", 1.0, -1, before, math.inf), replace(run, y=-run.y)))
     (finding,) = places._worse(m, lines, left)
     assert finding.facts == {"runs": 3, "row": 20, "first": 64, "last": 95, "before": 4.0}
 
@@ -117,7 +117,7 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
     x[:1], y[1:] = 0.0, 0.0
     x[1], y[0] = 1.0, 1.0  # Σe² = 2 = 0.0625 · 32
     run = replace(lines.run(20, 64), x=x, y=y)
-    left = [(Place(20, 64, 96, "", 1.0, -1, 1.5, math.inf), run)]
+    left = [(WrongRun(20, 64, 96, "", 1.0, -1, 1.5, math.inf), run)]
     assert bool(places._worse(m, lines, left)) is is_said
 
 
@@ -130,11 +130,11 @@ def test_blocks_that_hardly_matter(original, is_said, sound, monkeypatch):
 )  # fmt: skip
 def test_factors_that_are_one_cause(factors, groups):
     """To one decimal above 1, to three below."""
-    found = list(places.alike([Place(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], places._cause).values())
+    found = list(places.alike([WrongRun(i, 0, 32, "scale", f, -1, 0.5, 0.1) for i, f in enumerate(factors)], places._cause).values())
     assert [len(group) for group in found] == [len(factors) // groups] * groups
 
 
 def test_another_number_or_bit_is_another_cause():
-    first = Place(3, 0, 32, "scale", 2.0, -1, 0.5, 0.1)
+    first = WrongRun(3, 0, 32, "scale", 2.0, -1, 0.5, 0.1)
     for other in (replace(first, what="min"), replace(first, bit=4)):
         assert list(places.alike([first, other], places._cause).values()) == [[first], [other]]

@@ -13,11 +13,10 @@ from random_releases import stored, weights
 from releases import release
 
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.findings import extremes
-from quantcore.checkpoints.findings.extremes import of_siblings
-from quantcore.checkpoints.findings.siblings import in_layer_order, layer_of, role_of, subject_of
+from quantcore.checkpoints.findings import siblings
+from quantcore.checkpoints.findings.record import in_layer_order, layer_of, role_of, subject_of
+from quantcore.checkpoints.findings.siblings import Extremes, Largest, Summary, of_siblings
 from quantcore.checkpoints.findings.structure import of_structure
-from quantcore.checkpoints.findings.summary import Extremes, Summary
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.release import Release
 
@@ -268,10 +267,7 @@ def summaries(spreads, name="model.layers.{}.mlp.up_proj.weight", shape=(8, 8), 
             "plain bfloat16",
             shape,
             s,
-            s * 4,
-            (0, 0),
-            next_largest=s * 3.9,
-            zero=not s,
+            Largest(s * 4, s * 3.9, (0, 0)),
             **more,
         )
         for i, s in enumerate(spreads)
@@ -308,7 +304,7 @@ def test_four_siblings_of_the_same_storage_are_needed():
     assert found_in(summaries([0.02, 0.02, 5.0, 0.02])) == {}
     assert found_in(summaries([0.02, 0.02, 5.0, 0.02, 0.02])) != {}
     four = summaries([0.02, 0.02, 0.02, 0.02])
-    other = Summary("model.layers.4.mlp.up_proj.weight", "gptq int4", (8, 8), 5.0, 20.0)
+    other = Summary("model.layers.4.mlp.up_proj.weight", "gptq int4", (8, 8), 5.0, Largest(20.0))
     assert found_in([*four, other]) == {}
 
 
@@ -337,14 +333,14 @@ UP_PROJ = "model.layers.{}.mlp.up_proj.weight"
 )  # fmt: skip
 def test_means_that_lie_to_one_side(means, shape, said):
     """A fifth of the RMS and more, of which no sibling has a fifth."""
-    of_role = [Summary(UP_PROJ.format(i), "gptq int4", shape, 2.0, 9.0, mean=2 * mean) for i, mean in enumerate(means)]
-    found = list(extremes._shifted(of_role))
+    of_role = [Summary(UP_PROJ.format(i), "gptq int4", shape, 2.0, Largest(9.0), 2 * mean) for i, mean in enumerate(means)]
+    found = list(siblings._shifted(of_role))
     assert [f.tensors for f in found] == ([(UP_PROJ.format(said),)] if said is not None else [])
     for finding in found:
         others = [abs(mean) for i, mean in enumerate(means) if i != said]
         assert finding.facts == pytest.approx({"share": abs(means[said]), "high": max(others), "siblings": len(others)})
         # without a spread there is no share, and one sibling fewer
-        assert list(extremes._shifted([*of_role[:4], replace(of_role[4], spread=0.0)])) == []
+        assert list(siblings._shifted([*of_role[:4], replace(of_role[4], spread=0.0)])) == []
 
 
 def test_zeros():
@@ -507,8 +503,8 @@ def test_summaries_are_those_of_the_values(tmp_path):
     for start in range(0, 300, 64):
         extremes.add(Box(layout, slice(start, min(start + 64, 300))))
     found = extremes.summary()
-    assert (found.largest, found.at) == (40.0, (7, 3))
-    assert found.next_largest == pytest.approx(np.sort(np.abs(values).ravel())[-2])
+    assert (found.largest.first, found.largest.at) == (40.0, (7, 3))
+    assert found.largest.second == pytest.approx(np.sort(np.abs(values).ravel())[-2])
     kept = np.sort(np.abs(values.astype(np.float64)).ravel())[: values.size - 1 - int(1e-3 * values.size)]
     assert found.spread == pytest.approx(math.sqrt((kept**2).mean()))
 

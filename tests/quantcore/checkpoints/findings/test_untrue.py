@@ -12,10 +12,9 @@ from safetensors.numpy import save_file
 
 from quantcore.__main__ import main
 from quantcore.checkpoints import open_checkpoint
-from quantcore.checkpoints.comparison import Comparison, summary
-from quantcore.checkpoints.findings.extremes import of_siblings
+from quantcore.checkpoints.comparison import CheckpointComparison, summary
 from quantcore.checkpoints.findings.record import finding_of, grouped
-from quantcore.checkpoints.findings.summary import Summary
+from quantcore.checkpoints.findings.siblings import Largest, Summary, of_siblings
 from quantcore.checkpoints.protocol.release import Release
 from quantcore.checkpoints.statement import write
 
@@ -67,7 +66,7 @@ def test_a_buffer_that_one_side_lacks_is_nothing_wrong(name, values, tmp_path, c
     save_file(weight, tmp_path / "b.safetensors")
     both = [open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"]
     assert both[1].findings(both[0]) == []
-    assert [u.kind for u in Comparison(*both).pairing.unpaired] == ["buffer"]
+    assert [u.kind for u in CheckpointComparison(*both).pairing.unpaired] == ["buffer"]
     assert main(["compare", *(str(tmp_path / f"{n}.safetensors") for n in "ab")]) == 0
     assert name in capsys.readouterr().out
 
@@ -76,7 +75,7 @@ def test_a_bias_is_not_a_buffer(tmp_path):
     save_file({"h.0.attn.bias": np.ones(4, np.float32)}, tmp_path / "a.safetensors")
     save_file({"b.weight": np.ones((4, 4), np.float32)}, tmp_path / "b.safetensors")
     both = [open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"]
-    assert {u.kind for u in Comparison(*both).pairing.unpaired} == {"absent"}
+    assert {u.kind for u in CheckpointComparison(*both).pairing.unpaired} == {"absent"}
 
 
 def test_the_overall_sqnr_leaves_equal_pairs_out(tmp_path):
@@ -84,7 +83,7 @@ def test_the_overall_sqnr_leaves_equal_pairs_out(tmp_path):
     large = {"large.weight": 100 * x}
     save_file(large | {"w.weight": x}, tmp_path / "a.safetensors")
     save_file(large | {"w.weight": x * np.float32(1.1)}, tmp_path / "b.safetensors")
-    comparison = Comparison(*(open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"))
+    comparison = CheckpointComparison(*(open_checkpoint(tmp_path / f"{n}.safetensors") for n in "ab"))
     *_, step = comparison.steps()
     assert "overall SQNR of the others 20.0 dB" in summary(
         comparison.results(step.state)
@@ -93,7 +92,7 @@ def test_the_overall_sqnr_leaves_equal_pairs_out(tmp_path):
 
 def test_an_error_of_the_weight_alone_is_not_said_twice():
     spreads = [0.02, 0.02, 0.02, 5.0, 0.02, 0.02, 0.02]
-    given = [Summary(f"l.{i}.weight", "gptq", (8, 8), s, s, next_largest=s) for i, s in enumerate(spreads)]
+    given = [Summary(f"l.{i}.weight", "gptq", (8, 8), s, Largest(s, s)) for i, s in enumerate(spreads)]
     assert [f.tensors for f in of_siblings(given, Release({}))] == [("l.3.weight",)]
     given[3] = dataclasses.replace(given[3], damaged=True)
     assert list(of_siblings(given, Release({}))) == []
@@ -102,9 +101,9 @@ def test_an_error_of_the_weight_alone_is_not_said_twice():
 def test_findings_come_by_severity_then_by_layer():
     """Layer 2 before layer 10, whatever the order in which they were found; members, too."""
     names = ["l.10.a.weight", "l.2.a.weight", "l.2.b.weight", "b.weight"]
-    found = [finding_of("note", "x", (names[1],), "is fine.")]
-    found += [finding_of("error", f"kind {i}", (name,), "is wrong.") for i, name in enumerate(names)]
-    found += [finding_of("warning", "same", (name,), "{has} {n:scale}.", n=1) for name in names[:2]]
+    found = [finding_of("note", (names[1],), "x", "is fine.")]
+    found += [finding_of("error", (name,), f"kind {i}", "is wrong.") for i, name in enumerate(names)]
+    found += [finding_of("warning", (name,), "same", "{has} {n:scale}.", n=1) for name in names[:2]]
     ordered = grouped(found, dict.fromkeys(names, "gptq"))
     assert [f.severity for f in ordered] == [*["error"] * 4, "warning", "note"]
     assert [f.tensors[0] for f in ordered[:4]] == [

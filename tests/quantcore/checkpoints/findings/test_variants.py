@@ -15,7 +15,7 @@ from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.containers.onnx import Node, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.findings import of_parameters
-from quantcore.checkpoints.findings.parameters import FEW, scale_boxes
+from quantcore.checkpoints.findings.stored import FEW, scale_boxes
 from quantcore.checkpoints.layouts import onnx
 from quantcore.checkpoints.layouts.compressed_tensors import choose, read_groups
 from quantcore.checkpoints.layouts.onnx import Use

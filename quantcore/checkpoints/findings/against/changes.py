@@ -1,27 +1,31 @@
-"""The original with rows or columns multiplied as AWQ and SmoothQuant do, who divide what comes before by the same factors.
+"""Changes that are made on purpose, and weights that are stored as their values, which show them, or differ.
 
-A norm is stored as its values, so its factors are those by which the release's differs from the original's. Those of
-rows are estimated. Whether the columns of a weight are multiplied by them is measured: their errors are then smaller
-by what the factors explain.
+AWQ and SmoothQuant multiply rows or columns, and divide what comes before by the same factors. A norm is stored as its
+values, so its factors are those by which the release's differs from the original's. Those of rows are estimated. Whether the
+columns of a weight are multiplied by them is measured: their errors are then smaller by what the factors explain.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.record import CheckpointFinding, note
-from quantcore.checkpoints.findings.siblings import alike, layer_of
+from quantcore.checkpoints.findings.against.measure import Measure
+from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
+from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, note
 from quantcore.checkpoints.findings.walk import Box, Ordered, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
+from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 
+_LITTLE = 0.05  # relative error up to which weights may all be of another version
 _SAMPLE = 1 << 18  # elements that show whether a weight is scaled
 CLEAR, _LEAST, _ENOUGH = 0.05, 0.01, 8  # |factor - 1| that a column shows, if as many columns have it; else the least
 _SURE = 0.5  # of what they would add
@@ -33,6 +37,8 @@ class Rescaled(Ordered):
 
     ``other``: the name of what is divided by them; ``words``: how.
     """
+
+    is_exact = False
 
     inner: Ordered
     factors: Tensor = field(compare=False)
@@ -115,10 +121,10 @@ class Norms:
 
 
 def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: float = CLEAR) -> bool:
-    """Whether the columns of a weight are multiplied by factors, shown by those that differ from 1 by more than ``least``.
+    """Tell whether the columns of a weight are multiplied by factors.
 
-    They are if the factors reduce the error of a typical column by about what they would add to it if they were not. Its
-    rows may be multiplied by factors, too.
+    They are if the factors reduce the error of a typical column by about what they would add to it if they were not;
+    those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
     """
     x, y = _sample(original, layout)
     scaled = x * factors
@@ -172,3 +178,82 @@ def row_factors(original: Ordered, layout: Layout) -> Tensor:
         x, y = (_finite(t, math.prod(layout.shape[1:])) for t in (box.original, box.exact))
         found.append(_of_rows(x, y).float())
     return torch.cat(found)
+
+
+def of_plain(
+    suspect: Suspect, cause: Cause | None, alone: bool, scaled: Mapping[str, Tensor]
+) -> CheckpointFinding:
+    """Return how a weight that is stored as its values differs, and why.
+
+    Args:
+        alone: whether most other weights of its kind equal the original's.
+        scaled: the factors of the weights whose columns are multiplied.
+    """
+    on_purpose = next(_on_purpose(suspect, scaled), None)
+    if on_purpose is not None:
+        return on_purpose
+    if cause is not None:
+        return suspect.finding(cause)
+    measure, layout = suspect.measure, suspect.layout
+    if measure.relative > 1:
+        return not_the_original(measure)
+    row, column = divmod(measure.sums.worst_at, measure.width)
+    facts: dict[str, Any] = {
+        "values": measure.unequal, "of": math.prod(layout.shape), "largest": measure.sums.worst,
+        "first": (row, column) if len(layout.shape) > 1 else (row,), "relative": measure.relative,
+    }  # fmt: skip
+    words = (
+        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; "
+        "the relative error is {relative}."
+    )
+    say = error if alone or measure.relative > _LITTLE else note
+    return say(layout, "plain_differs", words, **facts)
+
+
+def _on_purpose(s: Suspect, scaled: Mapping[str, Tensor]) -> Iterator[CheckpointFinding]:
+    """Yield the notes on a change that converters make on purpose."""
+    is_vector = len(s.layout.shape) == 1
+    for sign, values in (("plus", s.y - 1), ("minus", s.y + 1)) if is_vector else ():
+        # 1 was added before values were rounded to their dtype
+        near = (s.x - values).abs() <= 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
+        if bool(near.all()):
+            words = "{is} the original {sign} 1: llama.cpp adds 1 to the norms of some models; with that undone"
+            yield s.finding(replace(s.explained("plus_one", words, s.fit(values), sign=sign), legitimate=True))
+    fit = s.fit(-(s.x.exp()), x=s.y)
+    if s.gguf_differs and fit.relative < 1e-3:
+        words = "{is} the negative exponential of the original, as llama.cpp stores A_log; compared so"
+        yield s.finding(replace(s.explained("negative_exponential", words, fit), legitimate=True))
+    for name, factors in scaled.items() if is_vector else ():
+        if layer_of(name) == layer_of(s.layout.name) and divided(s, factors):
+            words = (
+                "{is} divided by the factors by which the columns of {other} are multiplied, as AWQ and SmoothQuant do; "
+                "the products are those of the original."
+            )
+            yield note(s.layout, "norm_scaled", words, other=name, relative=s.now.relative)
+
+
+def not_the_original(measure: Measure) -> CheckpointFinding:
+    """Return the finding on a weight whose errors are larger than the original."""
+    words = (
+        "{is} not what the original has: {its} RMS error is {relative} times the RMS of the original. None of the causes "
+        "tried explains it."
+    )
+    original = named(measure.source.name)
+    return error(measure.layout, "not_the_original", words, original=original, relative=measure.relative)
+
+
+def undone(ratio: Tensor, factors: Tensor) -> bool:
+    """Tell whether what was multiplied here was divided there: products are constant, but for noise."""
+    if len(ratio) != len(factors) or not bool((ratio * factors > 0).all()):
+        return False
+    logs = ratio.abs().log()
+    left = logs + factors.abs().log()
+    return bool((left - left.median()).abs().median() < 0.25 * (logs - logs.median()).abs().median())
+
+
+def divided(s: Suspect, factors: Tensor) -> bool:
+    """Tell whether a vector, such as a norm, is that of the original divided by the factors."""
+    if not bool((s.x != 0).all() and (s.y != 0).all()):
+        return False
+    # Gemma's norms multiply by 1 + weight
+    return any(undone(((s.y + added) / (s.x + added)).reshape(-1), factors) for added in (0.0, 1.0))
