@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quantcore.diagnosis.context import BETTER_DB, Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, number
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
@@ -21,13 +21,13 @@ RAISED = 4.0  # times the scale that the elements need: two bits of precision ar
 
 
 @kind(
-    Example(
+    FindingExample(
         "A constant row", "0.5, -1.1, 0.3, 2\n0.7, 0.7, 0.7, 0.7\n1.3, 0.8, -0.4, -1.8", "int8 per_channel(0)"
     ),
     ("scale", "marks"),
 )
 def constant_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are the same nonzero number."""
+    """Find blocks whose elements are all the same nonzero number."""
     low, high = context.extremes
     constant = (low == high) & (low != 0)
     if context.block_size < MIN_ELEMENTS or not constant.any():
@@ -47,11 +47,13 @@ def constant_block(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A dead row", "0.5, -1.1, 0.3, 2\n0, 0, 0, 0\n1.3, 0.7, -0.4, -1.8", "int8 per_channel(0)"),
+    FindingExample(
+        "A dead row", "0.5, -1.1, 0.3, 2\n0, 0, 0, 0\n1.3, 0.7, -0.4, -1.8", "int8 per_channel(0)"
+    ),
     ("scale", "marks"),
 )
 def zero_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are 0, although most of the tensor is not."""
+    """Find blocks whose elements are all 0, although most of the tensor is not."""
     zero = context.largest == 0
     if context.block_size < MIN_ELEMENTS or not zero.any() or int(zero.sum()) <= _by_chance(context, zero):
         return
@@ -70,7 +72,7 @@ def zero_block(context: Context) -> Iterator[Finding]:
 
 
 def _by_chance(context: Context, zero: Tensor) -> float:
-    """How many all-zero blocks may occur by chance, given the zeros elsewhere."""
+    """Return how many all-zero blocks may occur by chance, given the zeros elsewhere."""
     x, blocks = context.sample
     others = x[~zero[blocks]]
     zeros = float((others == 0).double().mean()) if len(others) else 0.0
@@ -79,13 +81,13 @@ def _by_chance(context: Context, zero: Tensor) -> float:
 
 
 @kind(
-    Example(
+    FindingExample(
         "Numbers too small for a scale", "1e-42, -2e-42, 3e-42, 5e-43\n1, -2, 3, 0.5", "int8 per_channel(0)"
     ),
     ("mistakes", "scale-in-float16"),
 )
 def tiny_block(context: Context) -> Iterator[Finding]:
-    """Elements so small that their scale is subnormal, or below the library's minimum."""
+    """Find elements so small that their scale is subnormal, or below the library's minimum."""
     if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements
         return
     params = context.result.params
@@ -120,7 +122,7 @@ def tiny_block(context: Context) -> Iterator[Finding]:
 
 
 def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
-    """2^-127 of E8M0 is subnormal in float32: some libraries divide by another number, and none has a smaller scale."""
+    """Find 2^-127, the least of E8M0 and subnormal in float32: some libraries divide by another number."""
     instead, first = context.scheme.rules.storage.e8m0_min_as, float(context.result.scale[denormal][0])
     divided = denormal & (context.result.scale == first) if instead else torch.zeros_like(denormal)
     if not divided.any():
@@ -137,7 +139,7 @@ def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
 
 
 def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor, first: float) -> Finding:
-    """bf16 has nearly the range of float32, so its scale is subnormal if max|x| is below about 4."""
+    """Report that bf16 has nearly the range of float32: its scale is subnormal if max|x| is below about 4."""
     lost = f"{number(first)}, is subnormal and has few significant bits" if first else "underflows to 0"
     return Finding(
         "tiny_block",
@@ -166,7 +168,7 @@ def _small(context: Context, small: Tensor) -> Finding:
 
 
 def _raised(context: Context) -> Tensor:
-    """Blocks whose range the library widened to its minimum: their scale is far above the min-max scale."""
+    """Mark blocks with a range that the library widened to its minimum: their scale is far too large."""
     convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range
     least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
@@ -191,7 +193,7 @@ def _below_min_range(context: Context, raised: Tensor) -> Finding:
 
 
 def _all_elements(context: Context, marked: Tensor) -> str:
-    """The subject of a sentence: ``All elements of row 3, columns 0–31``, ``All elements of 2 of 8 blocks (first: row 3)``."""
+    """Begin a sentence: ``All elements of row 3``, ``All elements of 2 of 8 blocks (first: row 3)``."""
     n = int(marked.sum())
     if marked.numel() == 1:
         return f"All {context.x_blocked.numel():,} elements"
@@ -201,12 +203,12 @@ def _all_elements(context: Context, marked: Tensor) -> str:
 
 
 def name_of(context: Context, marked: Tensor) -> str:
-    """The readable name of the first marked block."""
+    """Return the readable name of the first marked block."""
     return block_name(context.block_box(marked.nonzero()[0].tolist()), context.shape)
 
 
 def boxes_of(context: Context, marked: Tensor) -> tuple[Box, ...]:
-    """The marked blocks, at most `MAX_BOXES`; empty if there is only one block."""
+    """Return the marked blocks, at most `MAX_BOXES`; empty if there is only one block."""
     if marked.numel() == 1:
         return ()
     return tuple(context.block_box(place) for place in marked.nonzero()[:MAX_BOXES].tolist())

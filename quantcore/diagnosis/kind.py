@@ -21,7 +21,7 @@ Find = Callable[[Context], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
-class Example:
+class FindingExample:
     """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme."""
 
     title: str
@@ -29,11 +29,11 @@ class Example:
     scheme: str
 
     def load(self) -> npt.NDArray[np.float32]:
-        """The tensor's values, float32."""
+        """Return the tensor's values, float32."""
         return parse(self.tensor) if isinstance(self.tensor, str) else generate(self.tensor)
 
     def parsed(self) -> Scheme:
-        """The scheme."""
+        """Return the scheme."""
         return Scheme.parse(self.scheme)
 
 
@@ -50,7 +50,7 @@ class Kind:
 
     name: str
     find: Find
-    example: Example
+    example: FindingExample
     lesson: tuple[str, str]
     follows: tuple[str, ...] = ()
     impossible: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -62,17 +62,17 @@ class Kind:
         return self.find(context)
 
     def applies(self, scheme: Scheme, *, finite: bool) -> bool:
-        """Whether it can occur for a scheme's format and, if x is not finite, for such a tensor."""
+        """Tell whether it can occur for a scheme's format and, if x is not finite, for such a tensor."""
         return (finite or not self.finite) and family_of(scheme) not in self.impossible
 
 
-def kind(example: Example, lesson: tuple[str, str], **known: Any) -> Callable[[Find], Kind]:
+def kind(example: FindingExample, lesson: tuple[str, str], **known: Any) -> Callable[[Find], Kind]:
     """Make a function that finds something a `Kind` of its name, with these fields."""
     return lambda find: Kind(find.__name__, find, example, lesson, **known)
 
 
 def family_of(scheme: Scheme) -> str:
-    """The family of a scheme's format, one of `FAMILIES`."""
+    """Return the family of a scheme's format, one of `FAMILIES`."""
     if isinstance(scheme.format, FloatFormat):
         return "float"
     if isinstance(scheme.format, CodebookFormat):

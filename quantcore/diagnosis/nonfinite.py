@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, number
 from quantcore.wording import count
 
 
 @kind(
-    Example("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"), ("mistakes", "scale-in-float16")
+    FindingExample("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"), ("mistakes", "scale-in-float16")
 )
 def nan(context: Context) -> Iterator[Finding]:
-    """NaN and infinity: in x, if the library accepts them, or in x̂ where the format can't represent x."""
+    """Find NaN and infinity: in x, if the library accepts them, or in x̂ if the format can't represent x."""
     notes = [note for note in context.result.warnings if "NaN" in note]
     if context.finite and not notes and math.isfinite(context.report.sse):
         return
@@ -49,7 +49,7 @@ def nan(context: Context) -> Iterator[Finding]:
 
 
 def _why_not(context: Context, flat: int) -> str:
-    """Why the element at a flat index of x is not finite after dequantization."""
+    """Say why the element at a flat index of x is not finite after dequantization."""
     block = tuple(
         int(i) // b
         for i, b in zip(

@@ -11,7 +11,7 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.alternatives import narrowed, shrunk
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, cell, gains, number, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
@@ -33,20 +33,20 @@ _ASYMMETRIC = "the range of asymmetric codes follows the data on both sides"
 
 
 @kind(
-    Example("Half of the codes unused", Generated("relu", (16, 16)), "int4 symmetric"),
+    FindingExample("Half of the codes unused", Generated("relu", (16, 16)), "int4 symmetric"),
     ("zero_point", "one-sided"),
     follows=("outlier_element", "outlier_channel", "negatives_lost", "wrapped"),
     impossible={"float zero_point": _ASYMMETRIC, "min": _ASYMMETRIC},
     finite=True,
 )
 def one_sided(context: Context) -> Iterator[Finding]:
-    """Data on one side of 0: the codes of the other side are never used."""
+    """Find data on one side of 0: the codes of the other side are never used."""
     found = _one_sided_codes if context.scheme.format.has_zero_point else _one_sided_values
     return found(context)
 
 
 def _one_sided_codes(context: Context) -> Iterator[Finding]:
-    """Symmetric codes with a uniform step."""
+    """Find symmetric codes with a uniform step."""
     if not context.scheme.symmetric or context.block_size < 4:
         return
     below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
@@ -91,7 +91,7 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
 
 
 def _one_sided_values(context: Context) -> Iterator[Finding]:
-    """Values of a small float or a codebook, which has a table of them instead of a uniform step."""
+    """Find values of a small float or a codebook, which has a table of them instead of a uniform step."""
     below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
     if context.block_size < 4 or not (below.any() or above.any()):
         return
@@ -123,13 +123,13 @@ def _one_sided_values(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A range too narrow", Generated("normal", (16, 16)), "int8 fixed(-1, 1)"),
+    FindingExample("A range too narrow", Generated("normal", (16, 16)), "int8 fixed(-1, 1)"),
     ("error", "clipping"),
     follows=("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
     finite=True,
 )
 def clipped_too_much(context: Context) -> Iterator[Finding]:
-    """The range is too narrow: clipping costs more than the finer step gains."""
+    """Find a range that is too narrow: clipping costs more than the finer step gains."""
     report = context.report
     if not report.clipped or context.scheme.convention.coding.overflow == "wrap":
         return
@@ -156,13 +156,13 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A range stretched by a long tail", Generated("laplace", (128, 256)), "int4 symmetric"),
+    FindingExample("A range stretched by a long tail", Generated("laplace", (128, 256)), "int4 symmetric"),
     ("error", "clipping"),
     follows=("outlier_element", "outlier_channel", "per_channel", "tiny_block", "scale_out_of_range"),
     finite=True,
 )
 def clips_too_little(context: Context) -> Iterator[Finding]:
-    """A narrower range would lose less: the largest elements leave few codes for the others."""
+    """Find that a narrower range would lose less: the largest elements leave few codes for the others."""
     scheme = context.scheme
     if not isinstance(scheme.range_setting, MinMax) or context.block_size < 16:
         return
@@ -192,7 +192,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example(
+    FindingExample(
         "Most codes unused", Generated("normal", (16, 16), parameters=(("std", 0.1),)), "int8 fixed(-10, 10)"
     ),
     ("error", "clipping"),
@@ -200,7 +200,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     finite=True,
 )
 def codes_unused(context: Context) -> Iterator[Finding]:
-    """A fixed or given range is much wider than the data: most codes are never used."""
+    """Find a fixed or given range that is much wider than the data: most codes are never used."""
     found = _codes_unused if context.scheme.format.has_zero_point else _values_unused
     return found(context)
 
@@ -251,7 +251,7 @@ def _values_unused(context: Context) -> Iterator[Finding]:
 
 
 def _values_used(context: Context) -> Tensor:
-    """The values whose codes occur."""
+    """Return the values whose codes occur."""
     fmt = context.table_format
     counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
     return fmt.table[counts > 0]

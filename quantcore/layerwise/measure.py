@@ -14,7 +14,7 @@ from quantcore.checkpoints.ggml import GgufNames
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, PerFlatGroup, Shape, split_axes
 from quantcore.layerwise.roles import kind_of
-from quantcore.layerwise.table import Cell, Row
+from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.numerics import Stochastic, rounding
 from quantcore.qparams import QParams, parameters, ranges
 from quantcore.range_setting import Given, MinMax
@@ -25,14 +25,14 @@ Result = TypeVar("Result")
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
 
 
-def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Inputs | None" = None) -> Row:
+def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Imatrix | None" = None) -> WeightRow:
     """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
     own = outlined(tensor, schemes)
     if own.reason:
         return own
     try:
         weights, coverage = inputs.of(own.name, own.shape) if inputs is not None else (None, "")
-        work = Work(tensor, schemes, weights)
+        work = WeightWalk(tensor, schemes, weights)
         power = work.run()
     except QuantError as reason:
         return replace(own, cells=(), reason=f"can't be read: {reason}")
@@ -41,23 +41,23 @@ def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Input
     return replace(own, power=power, coverage=coverage, cells=tuple(map(work.cell, work.columns, own.cells)))
 
 
-def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> Row:
+def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
     """Return the row of one weight with the bytes of each cell alone, from headers."""
     try:
         _ = tensor.layout.fields  # raises if it can't be read
-        own = Row(tensor.name, tensor.shape, tensor.storage, kind_of(tensor.name), tensor.num_bytes, reason=_left_alone(tensor))
+        own = WeightRow(tensor.name, tensor.shape, tensor.storage, kind_of(tensor.name), tensor.num_bytes, reason=_left_alone(tensor))
     except QuantError as reason:
-        return Row(tensor.name, (), "can't be read", kind_of(tensor.name), tensor.num_bytes, reason=f"can't be read: {reason}")
+        return WeightRow(tensor.name, (), "can't be read", kind_of(tensor.name), tensor.num_bytes, reason=f"can't be read: {reason}")
     return own if own.reason else replace(own, cells=tuple(_stored_cell(scheme, own.shape) for scheme in schemes))
 
 
-def _stored_cell(scheme: Scheme, shape: Shape) -> Cell:
+def _stored_cell(scheme: Scheme, shape: Shape) -> WeightError:
     """Return a cell with the bytes alone, or why the scheme does not fit."""
     try:
         bits = storage(scheme, shape)
     except QuantError as reason:
-        return Cell(problem=str(reason))
-    return Cell(num_bytes=(bits.codes + bits.scales + bits.zero_points) / 8)
+        return WeightError(problem=str(reason))
+    return WeightError(num_bytes=(bits.codes + bits.scales + bits.zero_points) / 8)
 
 
 def _left_alone(tensor: CheckpointTensor) -> str:
@@ -119,7 +119,7 @@ class Column:
             self.sums.merge(quick_sums(None, error))
 
 
-class Work:
+class WeightWalk:
     """One walk over the rows of a weight, for all schemes; ``weights``: of its inputs, to broadcast with its rows."""
 
     def __init__(self, tensor: CheckpointTensor, schemes: Sequence[Scheme], weights: Tensor | None) -> None:
@@ -147,14 +147,14 @@ class Work:
                 attempt(column, column.add, x, weights)
         return self.power
 
-    def cell(self, column: Column, own: Cell) -> Cell:
+    def cell(self, column: Column, own: WeightError) -> WeightError:
         """Return the cell of a scheme, with the bytes of its own."""
         if own.problem or column.problem:
             return replace(own, problem=own.problem or column.problem)
         column.sums.xx = self.power
         found, undefined = column.sums.metrics()
         output = math.nan if self.weights is None else column.output
-        return Cell(
+        return WeightError(
             found["sqnr_db"], found["mse"], found["sse"], found["max_abs_error"], column.clipped, own.num_bytes,
             output, output / self.output_power if self.output_power else math.nan, undefined.get("mse", ""),
         )  # fmt: skip
@@ -213,7 +213,7 @@ def by_range(scheme: Scheme, shape: Shape) -> bool:
     return over_all and simple and scheme.rules.scale.symmetric_scale != "signed_amax"
 
 
-class Inputs:
+class Imatrix:
     """The mean squared inputs of weights, from an imatrix opened as a checkpoint.
 
     Raises:

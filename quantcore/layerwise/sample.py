@@ -20,7 +20,7 @@ from quantcore.checkpoints import CheckpointTensor, Layout, ready, rows_per_box
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, split_axes
 from quantcore.layerwise.measure import Column, attempt, measured, outlined
-from quantcore.layerwise.table import Cell, Row
+from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.scheme import Scheme
 
 DRAWN = 64
@@ -30,7 +30,7 @@ _BOX = 1 << 20  # elements
 _Floats = npt.NDArray[np.float64]
 
 
-def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> Row:
+def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
     """Return the row of one weight with estimates and their intervals; of one with few rows, with what is measured."""
     own = outlined(tensor, schemes)
     if own.reason:
@@ -93,7 +93,7 @@ class _Sample:
         self._x, self._starts = torch.cat(parts), np.cumsum([0, *map(len, parts[:-1])])  # the units together, and where each begins
         self._is_drawn, self._rest = ~always[chosen], len(rest)
 
-    def cell(self, column: Column, own: Cell) -> Cell:
+    def cell(self, column: Column, own: WeightError) -> WeightError:
         """Return the estimate of one scheme."""
         start = time.perf_counter()
         errors = attempt(column, self._errors, column)

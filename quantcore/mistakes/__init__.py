@@ -11,4 +11,4 @@ find the wrong cells.
 from quantcore.mistakes.answers import Answer, answers, first_of, giving, wrong
 from quantcore.mistakes.cases import CASES
 from quantcore.mistakes.catalogue import MISTAKES, STAGES, Mistake
-from quantcore.mistakes.compare import Case, Comparison, Line, Outcome, compare, lines, run
+from quantcore.mistakes.compare import Outcome, OutcomePair, SourceLine, WorkedCase, compare, lines, run

@@ -39,7 +39,7 @@ def answers(result: Quantized, asked: str, place: Place) -> Iterator[Answer]:
 
 
 def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
-    """`answers` for an element that was traced, or for the block of one."""
+    """Yield the `answers` for an element that was traced, or for the block of one."""
     cell, right = Cell(t, result), {"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked]
     how = f" It is {scale_formula(t)}." if asked == "scale" else ""
     for mistake in MISTAKES.values():

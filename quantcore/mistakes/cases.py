@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quantcore.formats import INT4, UINT8
 from quantcore.mistakes import implementations
-from quantcore.mistakes.compare import Case
+from quantcore.mistakes.compare import WorkedCase
 from quantcore.tensors import EXAMPLES
 
 
@@ -41,8 +41,8 @@ _PUBLISHED = {
 }
 _LINEAR = "(q - z) · s undoes round(x / s) + z: subtract z first, then multiply by s."
 
-CASES: dict[str, Case] = {
-    "wraps-per-tensor": Case(
+CASES: dict[str, WorkedCase] = {
+    "wraps-per-tensor": WorkedCase(
         "Asymmetric scale, zero point 0, no clamp",
         "Look at the largest values: which of them kept their sign?",
         "(max - min) / 255 covers the range only together with its zero point. With zero point 0 the largest value "
@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
         implementations.symmetric_scale_then_cast,
         _EXERCISE,
     ),
-    "wraps-per-column": Case(
+    "wraps-per-column": WorkedCase(
         "The same with one scale per column",
         "Look at the columns whose values are mostly of one sign.",
         "A column that is not centered on 0 has a small max - min, so its largest values need codes far above "
@@ -64,7 +64,7 @@ CASES: dict[str, Case] = {
         implementations.symmetric_scale_per_column,
         _EXERCISE,
     ),
-    "wraps-per-group": Case(
+    "wraps-per-group": WorkedCase(
         "The same with one scale per half of the columns",
         "Compare the signs of x and x̂.",
         "Each half of the columns has its own (max - min) / 255, but zero point 0; values beyond 127 steps wrap.",
@@ -74,7 +74,7 @@ CASES: dict[str, Case] = {
         implementations.symmetric_scale_per_half,
         _EXERCISE,
     ),
-    "clamp-of-another-type": Case(
+    "clamp-of-another-type": WorkedCase(
         "Clamped to 0..255, stored as int8",
         "Compare x with x̂: which values changed sign?",
         "The clamp is for uint8, the cast is to int8: every code above 127 wraps to code - 256.",
@@ -84,7 +84,7 @@ CASES: dict[str, Case] = {
         implementations.clamp_to_bytes_cast_to_uint8,
         _FIVE,
     ),
-    "range-without-minimum": Case(
+    "range-without-minimum": WorkedCase(
         "Asymmetric in name only",
         "How far does x̂ reach on each side of 0?",
         "The range is taken as 0 to max|x|, although x has negative values, and divided into 255 steps. The codes "
@@ -95,7 +95,7 @@ CASES: dict[str, Case] = {
         implementations.range_from_low_to_high,
         _TWELVE,
     ),
-    "percentile-of-signed-values": Case(
+    "percentile-of-signed-values": WorkedCase(
         "A percentile of x instead of |x|",
         "x̂ may be close to x, but does every code fit int8?",
         "The 99.9th percentile of x says nothing about the negative values. The most negative one needs a code below "
@@ -106,7 +106,7 @@ CASES: dict[str, Case] = {
         implementations.percentile_of_magnitude,
         _TWELVE,
     ),
-    "negatives-lost": Case(
+    "negatives-lost": WorkedCase(
         "Unsigned codes around 0",
         "Look at the values below 0.",
         "With codes 0..255 and zero point 0, no code is left for negative values: they all become 0, as after a ReLU.",
@@ -117,7 +117,7 @@ CASES: dict[str, Case] = {
         _RANDN,
         UINT8,
     ),
-    "cast-without-clamp": Case(
+    "cast-without-clamp": WorkedCase(
         "A cast without a clamp",
         "The range is -1.5..1.5. What happens to values outside it?",
         "A value outside the range needs a code outside int8, and the cast keeps only its lowest 8 bits: instead of "
@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
         implementations.clamp_before_cast,
         _TWELVE,
     ),
-    "zero-point-left-at-zero": Case(
+    "zero-point-left-at-zero": WorkedCase(
         "Asymmetric scale, zero point 0",
         "Which codes are never used, and which too often?",
         "(max - min) / 255 is the step of an asymmetric grid, but with zero point 0 the codes -128..127 are centered "
@@ -139,7 +139,7 @@ CASES: dict[str, Case] = {
         implementations.zero_point_from_the_range,
         _ONE_SIDED,
     ),
-    "zero-point-forgotten": Case(
+    "zero-point-forgotten": WorkedCase(
         "Zero point forgotten in dequantization",
         "Is the error the same everywhere?",
         "The codes are correct, but x̂ = q · s makes every value too large by zero_point · s.",
@@ -150,7 +150,7 @@ CASES: dict[str, Case] = {
         _TWO_SIDED,
         UINT8,
     ),
-    "zero-point-added": Case(
+    "zero-point-added": WorkedCase(
         "Dequantized with the wrong sign of the zero point",
         "Is the error the same everywhere?",
         "(q + z) · s shifts in the same direction a second time: every value is too large by 2 · zero_point · s. "
@@ -162,7 +162,7 @@ CASES: dict[str, Case] = {
         _TWO_SIDED,
         UINT8,
     ),
-    "zero-point-after-scale": Case(
+    "zero-point-after-scale": WorkedCase(
         "Dequantized in the wrong order",
         "By how much are the values off, in units of x?",
         "q · s is in units of x, but z counts codes: every value is off by z · (1 - s). With zero point 0 nobody "
@@ -174,7 +174,7 @@ CASES: dict[str, Case] = {
         _TWO_SIDED,
         UINT8,
     ),
-    "clamp-in-place": Case(
+    "clamp-in-place": WorkedCase(
         "A clamp that changes its input",
         "x̂ is the same with and without the mistake. Is the error?",
         "clamp_ with an underscore writes into the caller's tensor. The error computed afterwards is measured against "
@@ -185,7 +185,7 @@ CASES: dict[str, Case] = {
         implementations.clamp_a_copy,
         _TWELVE,
     ),
-    "quantized-twice": Case(
+    "quantized-twice": WorkedCase(
         "Quantized twice",
         "Which errors are larger than half a step?",
         "The 4-bit codes are computed from 8-bit codes: the first rounding can move a value across the midpoint between "
@@ -197,7 +197,7 @@ CASES: dict[str, Case] = {
         _NEAR_TIES,
         INT4,
     ),
-    "truncated": Case(
+    "truncated": WorkedCase(
         "Truncated instead of rounded",
         "Compare |x| with |x̂|.",
         "A cast to an integer drops the fraction: x̂ is never farther from 0 than x, and errors come close to a full "
@@ -209,7 +209,7 @@ CASES: dict[str, Case] = {
         _NEAR_TIES,
         INT4,
     ),
-    "scale-in-float16": Case(
+    "scale-in-float16": WorkedCase(
         "A scale too small for float16",
         "How many distinct codes are there?",
         "The smallest positive float16 is 6e-8. A scale below half of that becomes 0: x / 0 is infinite, the clamp "

@@ -59,7 +59,7 @@ class Mistake:
 
 
 def _where(holds: Callable[[Cell], bool], pairs: Callable[[Cell], Values]) -> Callable[[Cell], Values]:
-    """The values of cells for which something holds; none for others."""
+    """Return the values of cells for which something holds; none for others."""
     return lambda c: pairs(c) if holds(c) else ()
 
 
@@ -76,7 +76,7 @@ def _finite(c: Cell) -> bool:
 
 
 def _of_low(c: Cell) -> bool:
-    """Whether the zero point is that of low."""
+    """Tell whether the zero point is that of low."""
     return c.has_steps and not c.t.scheme.symmetric
 
 
@@ -85,7 +85,7 @@ def _has_steps(c: Cell) -> bool:
 
 
 def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
-    """The code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
+    """Return the code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
 
     def values(c: Cell) -> Values:
         v, offset = (c.t.quotient, c.t.zero_point) if c.t.summed is None else (c.t.summed, 0.0)
@@ -101,7 +101,7 @@ def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
 
 
 def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
-    """The zero point with low / s rounded in one direction."""
+    """Return the zero point with low / s rounded in one direction."""
     return _where(_of_low, lambda c: [(
         c.fmt.qmin - rule(c.steps), f"{before_rounding(c.steps)} was rounded to {rule(c.steps)}. {c.how_zero_point}"
     )])  # fmt: skip
@@ -110,7 +110,7 @@ def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
 def _shifted_by(
     factor: float, said: str, holds: Callable[[Cell], bool] = lambda c: True
 ) -> Callable[[Cell], Values]:
-    """The code with a multiple of the zero point; whoever makes this error may leave out the clamp too."""
+    """Return the code with a multiple of the zero point; whoever errs so may leave out the clamp too."""
     return _where(lambda c: bool(c.t.zero_point) and holds(c), lambda c: [
         (fit(c.nearest + factor * c.t.zero_point),
          f"The zero point {signed(c.t.zero_point)} {said}: {number(c.nearest)} + {signed(c.t.zero_point)}.")

@@ -17,7 +17,7 @@ Implementation = Callable[[Tensor], Parts]
 
 
 @dataclass(frozen=True)
-class Case:
+class WorkedCase:
     """Two implementations of a quantizer: ``wrong`` and ``right`` take x and return codes, scale and x̂.
 
     ``hint``: what to look for before the answer is shown; ``why``: what goes wrong; ``fix``: what the right
@@ -63,7 +63,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class OutcomePair:
     """Both outcomes on one tensor ``x``; the masks have its shape.
 
     ``outside``: codes of the wrong implementation that lie outside its format; ``too_far``: x̂ is further from x
@@ -85,7 +85,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """A line of source, and whether the other implementation lacks it."""
 
     text: str
@@ -113,7 +113,7 @@ def run(implementation: Implementation, x: Tensor) -> Outcome:
     return Outcome(after, codes, scale.expand_as(x), x_hat, after - x_hat, x - x_hat)
 
 
-def compare(case: Case, x: Tensor | None = None) -> Comparison:
+def compare(case: WorkedCase, x: Tensor | None = None) -> OutcomePair:
     """Run both implementations on x, by default the case's own tensor, and find the wrong cells.
 
     Raises:
@@ -124,7 +124,7 @@ def compare(case: Case, x: Tensor | None = None) -> Comparison:
     fmt, far, least = case.format, wrong.true_error.abs(), right.true_error.abs()
     # x/s, x̂ and the error are each rounded once to float32: at most 2^-24 of |x| each
     half = right.scale / 2 + x.abs() * 2.0**-22
-    return Comparison(
+    return OutcomePair(
         x,
         wrong,
         right,
@@ -134,7 +134,7 @@ def compare(case: Case, x: Tensor | None = None) -> Comparison:
     )
 
 
-def lines(case: Case) -> tuple[list[Line], list[Line]]:
+def lines(case: WorkedCase) -> tuple[list[SourceLine], list[SourceLine]]:
     """Return the source of the wrong and the right implementation, lines that differ marked; names may differ."""
     sources = (_source(case.wrong), _source(case.right))
     matcher = difflib.SequenceMatcher(None, sources[0][1:], sources[1][1:], autojunk=False)
@@ -143,13 +143,13 @@ def lines(case: Case) -> tuple[list[Line], list[Line]]:
         for numbers, start in zip(same, (a, b), strict=True):
             numbers |= set(range(start + 1, start + 1 + length))
     first, second = (
-        [Line(text, i not in numbers) for i, text in enumerate(source)]
+        [SourceLine(text, i not in numbers) for i, text in enumerate(source)]
         for source, numbers in zip(sources, same, strict=True)
     )
     return first, second
 
 
 def _source(implementation: Implementation) -> list[str]:
-    """The function's lines, without the types in its signature, which only the type checker needs."""
+    """Return the function's lines, without the types in its signature, which only the type checker needs."""
     text = inspect.getsource(implementation).replace("(x: Tensor) -> Parts:", "(x):")
     return text.rstrip().splitlines()

@@ -110,7 +110,7 @@ def usual_answers(result: Quantized, step: str, place: Place, most: int = 5) -> 
 
 
 def _likeliest(found: list[list[Mark]]) -> list[Mark]:
-    """For each answer, the kind that explains the most answers; ties go to the first."""
+    """Return, for each answer, the kind that explains the most answers; ties go to the first."""
     often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
     return [max(marks, key=lambda mark: often[mark.kind]) for marks in found]
 
@@ -129,7 +129,7 @@ def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], giv
 
 
 def correct_steps(t: Trace) -> str:
-    """The correct steps to a code, in one sentence."""
+    """Say the correct steps to a code, in one sentence."""
     steps, rounded = [f"x / s = {number(t.quotient)}"], f"rounded to {number(t.rounded + 0.0)}"  # 0 for -0
     if t.summed is None:
         steps.append(rounded)
@@ -144,7 +144,7 @@ def correct_steps(t: Trace) -> str:
 
 
 def _read(text: str) -> Decimal | None:
-    """The number that was typed, with either minus sign, and a decimal point or comma."""
+    """Read the number that was typed, with either minus sign, and a decimal point or comma."""
     plain = text.strip().replace("−", "-").replace(",", ".")
     try:
         value = Decimal(plain)
@@ -161,7 +161,7 @@ def _not_a_number(text: str, what: str, answer: str) -> list[Mark]:
 
 
 def _mark_integer(text: str, right: int, what: str, errors: Iterable[Answer], how: str) -> list[Mark]:
-    """Every mark that an answer can get, the likeliest first."""
+    """Return every mark that an answer can get, the likeliest first."""
     value, answer = _read(text), str(right)
     if value is None:
         return _not_a_number(text, what, answer)
@@ -191,7 +191,7 @@ def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
 
 
 def _agrees(value: Decimal, right: float) -> bool:
-    """Whether the value is the number rounded to the digits typed; with 4 or more, it may also be truncated."""
+    """Tell whether it is the number rounded to the digits typed; 4 or more may also be truncated."""
     if float(value) == right or Decimal(number(right)) == value:
         return True
     digits = len(value.as_tuple().digits)

@@ -90,7 +90,7 @@ def qat(plan: Plan, text: str) -> run.Job | None:
             **views.PLOT_OPTIONS,
         )
 
-    def each(progress: training.Progress[training.QuantizedNetwork]) -> None:
+    def each(progress: training.Epoch[training.QuantizedNetwork]) -> None:
         known[progress.epoch] = progress
         draw(progress.epoch)
 
@@ -105,7 +105,7 @@ def qat(plan: Plan, text: str) -> run.Job | None:
     return partial(run.run, begin, each, fraction, go, done) if wanted else None
 
 
-def _result(levels: dict[str, float], now: training.Progress[training.QuantizedNetwork]) -> None:
+def _result(levels: dict[str, float], now: training.Epoch[training.QuantizedNetwork]) -> None:
     """Draw the accuracies before and after the training."""
     views.figures(
         *((name, percent(level)) for name, level in levels.items()),
@@ -116,7 +116,7 @@ def _result(levels: dict[str, float], now: training.Progress[training.QuantizedN
 def _weights(
     plan: Plan,
     after: training.QuantizedNetwork,
-    now: training.Progress[training.QuantizedNetwork],
+    now: training.Epoch[training.QuantizedNetwork],
     key: str,
     words: DeltaGenerator,
     picture: DeltaGenerator,
@@ -170,11 +170,11 @@ def curve(plan: Plan, text: str) -> run.Job | None:
         chart.plotly_chart(figure, **views.PLOT_OPTIONS)
         table.table(views.headed(_table(points)))
 
-    def each(row: training.Row) -> None:
+    def each(row: training.MethodAccuracy) -> None:
         known[row.method, row.bits, row.seed] = row
         draw()
 
-    def fraction(row: training.Row) -> tuple[float, str]:
+    def fraction(row: training.MethodAccuracy) -> tuple[float, str]:
         done = sum(key in known for key in asked)
         return done / len(asked), f"{done} of {len(asked)}: {_name(row)}"
 
@@ -188,7 +188,7 @@ def curve(plan: Plan, text: str) -> run.Job | None:
     return partial(run.run, begin_rest, each, fraction, go, done) if wanted else None
 
 
-def _name(row: training.Row) -> str:
+def _name(row: training.MethodAccuracy) -> str:
     """The name of a training for the progress bar."""
     what = "float32" if row.method == training.FLOAT else f"{row.method.upper()} at {row.bits} bits"
     return f"seed {row.seed}, {what}"

@@ -21,7 +21,7 @@ from quantcore.matching import (
 )
 from quantcore.matching.candidates import Evaluator
 from quantcore.matching.hypotheses.sample import by_range
-from quantcore.matching.hypotheses.scoring import Task, score
+from quantcore.matching.hypotheses.scoring import SearchTask, score
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.search import _Search
 
@@ -469,11 +469,11 @@ def test_every_scheme_of_every_format_is_counted_once():
     searched = granularities((4, 16))
     search = _Search(Evaluator(x, qc.apply(x, qc.Scheme.parse("int4")).codes.int(), None, None, searched))
     ranged, tried = by_range(x, searched), []
-    for fmt in Task(ranged, search.readings).formats():
-        alone = Task(ranged, search.readings)
+    for fmt in SearchTask(ranged, search.readings).formats():
+        alone = SearchTask(ranged, search.readings)
         list(score(alone, fmt, (4, 16), 2.0))
         tried.append(alone.tried)
-    for step, _ in search._steps_of(Task(ranged, search.readings)):
+    for step, _ in search._steps_of(SearchTask(ranged, search.readings)):
         list(step(2.0))
     assert len(tried) > 1
     assert search.tried == sum(tried)

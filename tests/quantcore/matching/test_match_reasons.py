@@ -31,7 +31,7 @@ from quantcore.matching.hypotheses.sample import inferred, with_given_scale
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
-from quantcore.matching.reasons import Element, _bounds_of, _scale_words, _wrapped, explain, reason
+from quantcore.matching.reasons import DifferingElement, _bounds_of, _scale_words, _wrapped, explain, reason
 from quantcore.notation import write_call
 
 F = np.float32
@@ -477,7 +477,7 @@ def element(
     made = RULES_OF[rule](value) + added if unclamped is None else unclamped
     fmt = qc.Scheme.parse(fmt).format
     expected = int(min(max(made, fmt.qmin), fmt.qmax)) if math.isfinite(made) else 0
-    return Element(x, scale, z, value, made, added, expected, got, KERNELS[kernel], rule, fmt, **others)
+    return DifferingElement(x, scale, z, value, made, added, expected, got, KERNELS[kernel], rule, fmt, **others)
 
 
 RULES_OF = {"half_even": np.round, "floor": np.floor, "toward_zero": np.trunc, "ceil": np.ceil}
