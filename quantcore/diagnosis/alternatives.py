@@ -1,7 +1,8 @@
 """Schemes of the same bits and at most 5 % more storage that lose much less, where much is lost.
 
-`offered` is the whole table of them; `better_scheme` estimates which of it are better, computes the best few, and
-proposes the best. `estimate` says how.
+They have any of the `granularities` and a range that may be narrower, are symmetric or not, and of the same library or
+the textbook. `better_scheme` estimates which are better, computes the best few, and proposes the best. `estimate` says
+how.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ from quantcore.granularity import (
 )
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, MinMax, MinMse, Percentile, RangeSetting
-from quantcore.scheme import Scheme, bits_per_element
+from quantcore.scheme import Scheme
 from quantcore.wording import along, joined
 
 LOSSY_DB = 30.0  # above this, x̂ loses little
@@ -51,7 +52,6 @@ _COLUMNS = """1.44, 0.75, -0.6, -0.21, -0.07, 0.06, 0.06, -0.04
 3.52, 1.22, 0.54, 0.26, -0.12, -0.08, 0.09, 0.04
 3.58, 0.92, 0.45, -0.12, -0.16, 0.05, 0.09, -0.05
 -2.77, 0.93, -0.51, 0.13, 0.09, 0.08, -0.08, 0.07"""
-SETTINGS: tuple[RangeSetting, ...] = (MIN_MAX, MinMse(), Percentile(99.0), Percentile(99.9))
 
 
 def granularities(shape: Shape) -> Iterator[Granularity]:
@@ -66,21 +66,6 @@ def granularities(shape: Shape) -> Iterator[Granularity]:
     if rank > 1:
         yield from (PerBlock((*(1,) * (rank - 2), size, size)) for size in SIZES if size <= min(shape[-2:]))
         yield from (PerFlatGroup(size) for size in SIZES if size < math.prod(shape))
-
-
-def offered(scheme: Scheme, shape: Shape) -> Iterator[Scheme]:
-    """Yield the schemes of the same bits and at most `STORAGE` times the storage that may be proposed instead.
-
-    Symmetric and asymmetric, every granularity of `granularities`, every setting of `SETTINGS`; of the same library,
-    and of the textbook.
-    """
-    most = STORAGE * bits_per_element(scheme, shape)
-    for granularity in (scheme.granularity, *granularities(shape)):
-        for symmetric in (True, False) if scheme.format.has_zero_point else (True,):
-            for setting in SETTINGS:
-                for other in _written(scheme, granularity, symmetric, setting):
-                    if storage_of(other, shape) <= most:
-                        yield other
 
 
 def _written(

@@ -30,6 +30,11 @@ def answers(result: Quantized, asked: str, place: Place) -> Iterator[Answer]:
         asked: "codes" for the code of the element at ``place``; "scale" or "zero_point" of the block at ``place``, a
             position in block form.
 
+    >>> from quantcore import Scheme, apply
+    >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
+    >>> [answer.mistake.name for answer in answers(result, "codes", (0, 1)) if answer.value == -4]
+    ['floor']
+
     Raises:
         QuantError: the codes are not integers, or blocks cross row boundaries.
     """
@@ -47,18 +52,6 @@ def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
         for value, sentence in values(cell):
             if math.isfinite(value) and value != right:
                 yield Answer(mistake, value, sentence + how)
-
-
-def giving(result: Quantized, asked: str, place: Place, value: float) -> tuple[Answer, ...]:
-    """Return the mistakes that give exactly this code, scale or zero point, at most once each; see `answers`.
-
-    >>> from quantcore import Scheme, apply
-    >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
-    >>> [answer.mistake.name for answer in giving(result, "codes", (0, 1), -4)]
-    ['floor']
-    """
-    found = {id(a.mistake): a for a in answers(result, asked, place) if a.value == value}
-    return tuple(found.values())
 
 
 def first_of(result: Quantized, block: Place) -> Place:
