@@ -87,5 +87,6 @@ def _priced(finding: Finding, context: Context) -> Finding:
 
 def _has_error(context: Context) -> bool:
     """Tell whether the result of a finite tensor has a finding of severity error."""
-    kinds = (kind for kind in KINDS.values() if kind.disqualifies and kind.applies(context.scheme, finite=True))
+    errors = (kind for kind in KINDS.values() if kind.severity == "error")
+    kinds = (kind for kind in errors if kind.applies(context.scheme, finite=True))
     return any(finding.severity == "error" for kind in kinds for finding in kind(context))

@@ -91,9 +91,7 @@ def better_scheme(context: Context) -> Iterator[Finding]:
         return
     now, more = context.report.sqnr_db, best.bits_per_element / context.bits - 1
     cost = f"{percent(more)} more" if more > 0 else f"{percent(-more)} less" if more < 0 else "the same"
-    yield Finding(
-        "better_scheme",
-        "warning",
+    yield better_scheme.finding(
         f"The SQNR is {decibels(now)}. With {changes(context, best.scheme)} it is "
         f"{decibels(best.sqnr_db)}, for {cost} storage.",
         **context.fixed_by(best),

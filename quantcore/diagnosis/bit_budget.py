@@ -42,9 +42,7 @@ def per_channel(context: Context) -> Iterator[Finding]:
         return
     axis = best.scheme.granularity.axis
     more = best.bits_per_element / context.bits - 1
-    yield Finding(
-        "per_channel",
-        "warning",
+    yield per_channel.finding(
         f"All elements share one scale. One per {along(len(context.shape), axis)}, {context.shape[axis]:,} in all, "
         f"{gains(context.report.sqnr_db, best.sqnr_db)} for {percent(more)} more storage.",
         **context.fixed_by(best),
@@ -79,9 +77,7 @@ def small_groups(context: Context) -> Iterator[Finding]:
     minima = context.scheme.rules.zero_point.is_min
     free = storage(context.scheme, context.shape).zero_points
     stored = f"scales and {'minima' if minima else 'zero points'}" if free else "scales"
-    yield Finding(
-        "small_groups",
-        "warning",
+    yield small_groups.finding(
         f"With {count(context.block_size, 'element')} per scale, {stored} "
         f"cost {number(overhead)} bits per element on top of {fmt.bits} for the codes. {best.scheme.format} "
         f"{write_call(best.scheme.granularity)} takes {number(best.bits_per_element)} bits in total and "

@@ -60,7 +60,7 @@ def _place(context: Context, region: Region, flat: int) -> tuple[int, ...]:
         "float": "overflow saturates, or gives infinity or NaN, which `nan` reports",
         "codebook": "a number beyond the table takes the outermost value",
     },
-    disqualifies=True,
+    severity="error",
 )
 def wrapped(context: Context) -> Iterator[Finding]:
     """Find codes that overflowed and wrapped around."""
@@ -74,9 +74,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
     fixes = [context.changed(convention=saturate), context.changed(convention=saturate, format=other)]
     fixes += [context.changed(convention=saturate, range_setting=MIN_MAX)]
     n = context.report.clipped
-    yield Finding(
-        "wrapped",
-        "error",
+    yield wrapped.finding(
         f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and silently wrapped "
         f"around: {before:.0f} became {after} at {index(at)}.",
         tuple(cell(place) for place, _ in cells),
@@ -93,7 +91,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
         "min": "a minimum is not a code",
         **_NO_ZERO_POINT,
     },
-    disqualifies=True,
+    severity="error",
 )
 def zero_point_outside(context: Context) -> Iterator[Finding]:
     """Find a given zero point that is not a code of the format."""
@@ -108,9 +106,7 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     value = (nearest - z) * _at_first(context.result.scale, bad)
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
     fixes = [context.changed(format=other), context.changed(range_setting=MIN_MAX, symmetric=False)]
-    yield Finding(
-        "zero_point_outside",
-        "error",
+    yield zero_point_outside.finding(
         f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
         f"code, {nearest}, dequantizes to {number(value)}.",
         boxes_of(context, bad),
@@ -130,7 +126,7 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
         **_NO_ZERO_POINT,
     },
     finite=True,
-    disqualifies=True,
+    severity="error",
 )
 def zero_point_clamped(context: Context) -> Iterator[Finding]:
     """Find a range that excludes 0, whose zero point was clamped: the codes cover another range."""
@@ -150,9 +146,7 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
         return
     place = tuple(int(i) for i in clamped.nonzero()[0])
     low, high, n = float(params.low[place]), float(params.high[place]), context.report.clipped
-    yield Finding(
-        "zero_point_clamped",
-        "error",
+    yield zero_point_clamped.finding(
         f"The range {number(low)}..{number(high)} excludes 0: its zero point would be {float(wanted[place]):.0f} but is "
         f"clamped to {int(params.zero_point[place])}, so {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
         boxes_of(context, clamped),
@@ -189,9 +183,7 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
         why = f"the mean, {number(float(params.center))}, is subtracted first and added back last"
     elif exact:
         why = f"{context.scheme.convention.library} stores another value instead of 0"
-    yield Finding(
-        "zero_not_exact",
-        "warning",
+    yield zero_not_exact.finding(
         f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
         f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: {why}.",
         tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
@@ -224,7 +216,7 @@ def _with_exact_zero(context: Context) -> list[Scheme]:
         "Unsigned codes for negative numbers", Generated("normal", (8, 8)), "uint8 symmetric aimet.2024.Quantize"
     ),
     ("mistakes", "negatives-lost"),
-    disqualifies=True,
+    severity="error",
 )
 def negatives_lost(context: Context) -> Iterator[Finding]:
     """Find that the lowest value is 0 or more: everything below 0 is lost."""
@@ -254,9 +246,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     if fmt.has_zero_point:
         name = "min" if context.scheme.rules.zero_point.is_min else "zero point"
         which = f" with {name} {number(_at_first(zero_point, lost))}"
-    yield Finding(
-        "negatives_lost",
-        "error",
+    yield negatives_lost.finding(
         f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(least)}, but {fmt}{which} has no "
         f"code for values below 0: {becomes}.",
         tuple(cell(at) for at in cells),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.record import Finding
+from quantcore.diagnosis.record import Box, Finding, Severity
 from quantcore.formats import CodebookFormat, FloatFormat
 from quantcore.scheme import Scheme
 from quantcore.tensors import Generated, generate, parse
@@ -44,8 +44,8 @@ class Kind:
     ``name``: `Finding.kind` of what ``find`` yields. ``example``: a tensor and a scheme that have it. ``lesson``: the
     lesson and the step that explain it. ``follows``: kinds that it follows from: if one of them was found, it is left
     out. ``impossible``: families of formats that can't have it, and why. ``finite``: whether it can be told of finite
-    tensors only, because the range or the SQNR of others is undefined. ``disqualifies``: whether it may be an error, so
-    that a scheme that has it is not proposed.
+    tensors only, because the range or the SQNR of others is undefined. ``severity``: the worst that it may have; a
+    scheme with an error is not proposed.
     """
 
     name: str
@@ -55,11 +55,15 @@ class Kind:
     follows: tuple[str, ...] = ()
     impossible: Mapping[str, str] = field(default_factory=dict, hash=False)
     finite: bool = False
-    disqualifies: bool = False
+    severity: Severity = "warning"
 
     def __call__(self, context: Context) -> Iterator[Finding]:
         """Yield what is found."""
         return self.find(context)
+
+    def finding(self, sentence: str, boxes: tuple[Box, ...] = (), **fields: Any) -> Finding:
+        """Return a finding of this kind and, unless the fields say otherwise, of its severity."""
+        return Finding(self.name, fields.pop("severity", self.severity), sentence, boxes, **fields)
 
     def applies(self, scheme: Scheme, *, finite: bool) -> bool:
         """Tell whether it can occur for a scheme's format and, if x is not finite, for such a tensor."""

@@ -43,9 +43,9 @@ def nan(context: Context) -> Iterator[Finding]:
         what = f"{count(n, 'element')} of x {'is' if n == 1 else 'are'} NaN or infinite{at}. "
         said = "" if context.finite else what
         said += notes[0] if notes else "Replace them: most metrics are undefined."
-    yield Finding(
-        "nan", "error", said, tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]), facts=facts
-    )
+    cells = tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES])
+    # the kind is a warning: what it takes to look for it in every scheme tried is not worth it, as its SQNR is NaN
+    yield nan.finding(said, cells, facts=facts, severity="error")
 
 
 def _why_not(context: Context, flat: int) -> str:

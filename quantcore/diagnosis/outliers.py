@@ -107,9 +107,7 @@ def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Ite
     many = len(worst.places) > 1
     run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
     again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
-    yield Finding(
-        "outlier_channel",
-        "warning",
+    yield outlier_channel.finding(
         f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
         f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
         f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
@@ -165,9 +163,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
     blocks = (
         f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an outlier."
     )
-    yield Finding(
-        "outlier_element",
-        "warning",
+    yield outlier_element.finding(
         f"Outlier {number(value)} at {index(far.place)} sets the scale; the next largest |x| is "
         f"{number(far.second)}. SQNR of the others: {decibels(now)} with it, {decibels(without)} without."
         + f" {blocks}"

@@ -80,9 +80,7 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
         fact = f"{count(up, 'block')} {'lies' if up == 1 else 'lie'} above 0 and {down:,} below, but symmetric {fmt} "
         fact += f"spends {int(spent.sum()):,} of their {fmt.available * (up + down):,} codes on the other side."
         facts = {"above": up, "below": down, "unused": int(spent.sum()), "codes": fmt.available * (up + down)}
-    yield Finding(
-        "one_sided",
-        "warning",
+    yield one_sided.finding(
         f"{fact} An asymmetric range {gains(symmetric, best.sqnr_db)}"
         f"{'' if symmetric == context.report.sqnr_db else ' over a symmetric one'}.",
         **context.fixed_by(best),
@@ -112,9 +110,7 @@ def _one_sided_values(context: Context) -> Iterator[Finding]:
     if best is None or even is None or not best.sqnr_db >= even.sqnr_db + SIDED_DB:
         return
     low, high = context.bounds
-    yield Finding(
-        "one_sided",
-        "warning",
+    yield one_sided.finding(
         f"x lies between {number(low)} and {number(high)}, but {wasted} of the {len(values)} values of {fmt} are {side} 0. "
         f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
@@ -144,9 +140,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
     if best is None:
         return
     n = report.clipped
-    yield Finding(
-        "clipped_too_much",
-        "warning",
+    yield clipped_too_much.finding(
         f"{count(n, 'element')} ({percent(report.clipped_fraction)}) {'lies' if n == 1 else 'lie'} outside the range and "
         f"{'is' if n == 1 else 'are'} clipped, which causes {percent(report.clipping_sse / report.sse)} of the squared error.",
         tuple(cell(at) for at, _ in outside(context)),
@@ -181,9 +175,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
         "makes the step coarse" if scheme.format.has_zero_point
         else f"leaves few values of {scheme.format} for most elements"
     )  # fmt: skip
-    yield Finding(
-        "clips_too_little",
-        "warning",
+    yield clips_too_little.finding(
         f"The range extends to the largest |x|, {number(largest)}, which {effect}. A narrower range, "
         f"{write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
@@ -217,9 +209,7 @@ def _codes_unused(context: Context) -> Iterator[Finding]:
     if best is None:
         return
     least, most = context.bounds
-    yield Finding(
-        "codes_unused",
-        "warning",
+    yield codes_unused.finding(
         f"Only {f'code {low}' if low == high else f'codes {low}..{high}'} of {fmt.qmin}..{fmt.qmax} {'occurs' if low == high else 'occur'}: the range is wider than the data, which lie "
         f"between {number(least)} and {number(most)}.",
         **context.fixed_by(best),
@@ -240,9 +230,7 @@ def _values_unused(context: Context) -> Iterator[Finding]:
         return
     least, most = context.bounds
     occur = f"Only the value {number(low)}" if low == high else f"Only values between {number(low)} and {number(high)}"
-    yield Finding(
-        "codes_unused",
-        "warning",
+    yield codes_unused.finding(
         f"{occur} of {fmt} ({number(float(values[0]))}..{number(float(values[-1]))}) {'occurs' if low == high else 'occur'}: "
         f"the range is wider than the data, which lie between {number(least)} and {number(most)}.",
         **context.fixed_by(best),

@@ -22,6 +22,7 @@ BIT_DB = 6.02
     ),
     ("scale", "bits"),
     finite=True,
+    severity="note",
 )
 def spare_bits(context: Context) -> Iterator[Finding]:
     """Find more bits than needed: fewer give the same quality."""
@@ -37,9 +38,7 @@ def spare_bits(context: Context) -> Iterator[Finding]:
             best = trial
     if best is None:
         return
-    yield Finding(
-        "spare_bits",
-        "note",
+    yield spare_bits.finding(
         f"x uses only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {fmt.bits} "
         f"are enough. SQNR: {decibels(report.sqnr_db)} with {fmt.bits} bits, {decibels(best.sqnr_db)} with "
         f"{best.scheme.format.bits}.",

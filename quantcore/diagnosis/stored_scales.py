@@ -62,7 +62,7 @@ def _format(scheme: Scheme) -> str:
     ),
     ("mistakes", "scale-in-float16"),
     finite=True,
-    disqualifies=True,
+    severity="error",
 )
 def scale_out_of_range(context: Context) -> Iterator[Finding]:
     """Find scales or minima that underflow or saturate in the format that stores them."""
@@ -74,13 +74,12 @@ def scale_out_of_range(context: Context) -> Iterator[Finding]:
         first = tuple(lost.marked.nonzero()[0].tolist())
         wanted, stored = float(lost.wanted[first]), float(lost.stored[first]) + 0.0
         fix = _fix(context, lost.level)
-        yield Finding(
-            "scale_out_of_range",
-            "warning" if context.report.sqnr_db >= LOST_DB else "error",
+        yield scale_out_of_range.finding(
             f"{_subject(context, lost, n)} too {'large' if lost.too_large else 'small'} for {lost.stored_in}{_next_to(lost)}: "
             f"{name_of(context, lost.marked) if blocks > 1 else 'it'} needs {number(wanted)} and gets {number(stored)}. SQNR "
             f"there: {decibels(before)}, with exact {_parameters(context)} {decibels(after)}.{_remedy(context, lost, fix)}",
             boxes_of(context, lost.marked),
+            severity="warning" if context.report.sqnr_db >= LOST_DB else "error",
             **context.fixed_by(fix),
             facts={"what": lost.what, "stored_in": lost.stored_in, "too_large": lost.too_large, "blocks": n,
                    "of_blocks": blocks, "wanted": wanted, "stored": stored, "sqnr_stored": before, "sqnr_exact": after},

@@ -23,6 +23,7 @@ _Ties = tuple[Tensor, str, tuple[str, ...]]
 @kind(
     FindingExample("Numbers halfway between two codes", "100.5, -81.5, 8.5, 64.5\n-27.5, 40.5, 11, -6", "int8 given(1)"),
     ("scale", "code"),
+    severity="note",
 )
 def ties(context: Context) -> Iterator[Finding]:
     """Find elements halfway between two codes, or two values of a float or a codebook."""
@@ -45,9 +46,7 @@ def ties(context: Context) -> Iterator[Finding]:
     first = index(tuple(a for a, _ in cells[0])) if cells else ""
     first = f" at {first}" if one else first and f", such as {first},"
     between = "codes" if context.scheme.format.has_zero_point else f"values of {context.scheme.format}"
-    yield Finding(
-        "ties",
-        "note",
+    yield ties.finding(
         f"{what}{first} {'lies' if one else 'lie'} exactly halfway between two {between} and {'is' if one else 'are'} rounded "
         f"{way}; other {' or '.join(others)} give other codes.",
         tuple(cells),
