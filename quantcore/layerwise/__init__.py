@@ -2,7 +2,7 @@
 
 from quantcore.layerwise import command
 from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
-from quantcore.layerwise.measure import WHOLE, measured, rows_together
+from quantcore.layerwise.measure import WHOLE, estimated, measured, rows_together
 from quantcore.layerwise.plan import (
     AS_STORED,
     ERRORS,
@@ -16,7 +16,6 @@ from quantcore.layerwise.plan import (
 )
 from quantcore.layerwise.roles import Traits, kind_of, traits
 from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
-from quantcore.layerwise.sample import estimated
 from quantcore.layerwise.table import Table, WeightError, WeightRow, by_harm, merged
 
 __all__ = [

@@ -7,8 +7,7 @@ from functools import partial
 
 from quantcore.checkpoints import Checkpoint, results_in_order
 from quantcore.errors import QuantError
-from quantcore.layerwise.measure import Imatrix, measured, outlined
-from quantcore.layerwise.sample import estimated
+from quantcore.layerwise.measure import Imatrix, estimated, measured, outlined
 from quantcore.layerwise.table import Table, WeightRow
 from quantcore.scheme import PRESETS, Scheme
 
