@@ -14,7 +14,7 @@ from pages.shared.computing import cache
 from pages.shared.large import is_large
 from pages.shared.state import choice
 from pages.sidebar import match_fields
-from quantcore.mistakes import CASES, Comparison, Line, compare, lines
+from quantcore.mistakes import CASES, OutcomePair, SourceLine, compare, lines
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
 SIDE = 8  # rows and columns used of the visitor's tensor
@@ -40,12 +40,12 @@ def marked(wrong: np.ndarray, picked: frozenset[tuple[int, int]], revealed: bool
     return marks
 
 
-def nameless(line: Line) -> str:
+def nameless(line: SourceLine) -> str:
     """Return a line of source without the name of the function, which would give the mistake away."""
     return re.sub(r"^def \w+\(", "def quantize(", line.text)
 
 
-def difference(wrong: list[Line], right: list[Line]) -> str:
+def difference(wrong: list[SourceLine], right: list[SourceLine]) -> str:
     """Return both implementations as a diff, with the wrong lines before the right ones."""
     diff, at = [f"  {nameless(wrong[0])}"], 1
     for line in wrong[1:]:
@@ -90,7 +90,7 @@ def tensor() -> tuple[str, torch.Tensor | None]:
     return chosen[0].key, torch.from_numpy(x.reshape(-1, x.shape[-1] if x.ndim else 1)[:SIDE, :SIDE].copy())
 
 
-def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> None:
+def find(comparison: OutcomePair, marks: np.ndarray, key: str, picked: int) -> None:
     """Draw the result of the wrong code, with cells to click, and the code."""
     with words:
         st.markdown(
@@ -106,7 +106,7 @@ def find(comparison: Comparison, marks: np.ndarray, key: str, picked: int) -> No
         cells.draw(tables, "learn_mistakes_find", lambda row, column: pick(key, row, column), fill=1)
 
 
-def reveal(comparison: Comparison, marks: np.ndarray, summary: str) -> None:
+def reveal(comparison: OutcomePair, marks: np.ndarray, summary: str) -> None:
     """Draw both results one above the other, the code with the lines that differ, and what goes wrong."""
     case = CASES[step]
     wrong, right = comparison.wrong, comparison.right

@@ -79,14 +79,6 @@ def ask(key: str, names: list[str], under: bool) -> list[str] | None:
         return typed if st.form_submit_button("Check", type="primary") else None
 
 
-def mark(
-    step: str, result: qc.Quantized, places: list[tuple[int, ...]], typed: list[str]
-) -> list[grade.Mark]:
-    """Mark the answers."""
-    markers = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
-    return markers[step](result, places, typed)
-
-
 def answers(what: str, under: bool) -> DeltaGenerator:
     """Return a place for answers, "typed" or "marked", under the columns of their cells or not."""
     return st.container(key=f"learn_predict_{what}") if under else st.container()
@@ -138,7 +130,7 @@ def hands(step: str, result: qc.Quantized, places: list[tuple[int, ...]], names:
     asked = st.segmented_control("Question", range(len(names)), default=0, format_func=names.__getitem__,
                                  key=f"learn_predict_asked_{key}", required=True)  # fmt: skip
     usual = grade.usual_answers(result, step, places[asked])
-    marks = mark(step, result, [places[asked]] * len(usual), usual)
+    marks = grade.mark(result, step, [places[asked]] * len(usual), usual)
     revealed = st.toggle("Show which is right", key=f"learn_predict_hands_{key}_{asked}_right")
     rows = [st.columns([1, 3], vertical_alignment="center") for _ in [*usual, ""]]
     labels = [*usual, "another answer"]
@@ -185,7 +177,7 @@ if chosen is not None:
         if isinstance(scheme.format, qc.IntFormat):
             with facts:
                 given(result, step, places)
-        mark(step, result, places, [""] * len(places))  # raises if the answers can't be predicted
+        grade.mark(result, step, places, [""] * len(places))  # raises if the answers can't be predicted
     except qc.QuantError as error:
         messages.error(str(error))
     else:
@@ -203,7 +195,7 @@ if chosen is not None:
             cells.draw([cells.MarkedTable("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)
             typed = ask(key, names, under)
         if typed is not None:
-            st.session_state.setdefault(MARKS, {})[key] = mark(step, result, places, typed)
+            st.session_state.setdefault(MARKS, {})[key] = grade.mark(result, step, places, typed)
         marks = st.session_state.get(MARKS, {}).get(key)
         if marks:
             with words:

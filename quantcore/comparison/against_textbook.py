@@ -7,6 +7,12 @@ from quantcore.qparams import parameters
 from quantcore.range_setting import Fixed
 from quantcore.scheme import Scheme, case_of
 
+# The choices whose effect is the same in all blocks if the range is fixed
+_OF_RANGE = {
+    "zero_in_range", "widen_to_eps", "min_range", "range_overflow", "scale_precision", "eps", "eps_replacement",
+    "zero_point_order", "zero_point_precision", "zero_point_scale", "replaced_zero_point", "nan_zero_point",
+}  # fmt: skip
+
 
 def differences(scheme: Scheme) -> list[str]:
     """Return one short phrase for each choice in which this scheme's convention differs from the textbook.
@@ -37,20 +43,13 @@ def _phrases(scheme: Scheme, skipped: tuple[str, ...] = ()) -> list[str]:
 
 
 def matters(name: str, scheme: Scheme) -> bool:
-    """Whether another value of the choice can change a number of the scheme."""
+    """Tell whether another value of the choice can change a number of the scheme."""
     case = case_of(scheme)
     return CHOICES[name].matters(case) and not (name in _OF_RANGE and _same_for_fixed(name, scheme, case))
 
 
-# The choices whose effect is the same in all blocks if the range is fixed
-_OF_RANGE = {
-    "zero_in_range", "widen_to_eps", "min_range", "range_overflow", "scale_precision", "eps", "eps_replacement",
-    "zero_point_order", "zero_point_precision", "zero_point_scale", "replaced_zero_point", "nan_zero_point",
-}  # fmt: skip
-
-
 def _same_for_fixed(name: str, scheme: Scheme, case: Case) -> bool:
-    """Whether the textbook's value of the choice gives a fixed range the same scale and zero_point."""
+    """Tell whether the textbook's value of the choice gives a fixed range the same scale and zero_point."""
     setting = scheme.range_setting
     if not isinstance(setting, Fixed):
         return False

@@ -23,7 +23,7 @@ ROUNDING = 2.0**-21  # relative error of a value before it is rounded: a few ope
 
 
 def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
-    """Whether the results have equal scales (and stored 1/scale), or equal zero points."""
+    """Tell whether the results have equal scales (and stored 1/scale), or equal zero points."""
     return bool(_equal(*(_numbers(r.params, ingredient) for r in (a, b))).all())
 
 

@@ -14,12 +14,14 @@ from quantcore.wording import joined
 _PARAMETERS = {"scale": "scale", "zero_point": "zero point"}
 _KERNEL_KINDS = {TIE: "tie", PARITY: "tie with an odd zero point"}
 _TIES = {TIE: "tie", PARITY: "tie, and z is odd", NEAR: "near a tie"}
+_LOST, _OUTSIDE = "not representable in the integer cast", "out of range"
 _LEAST_LOST = 2.0**31  # too large for the narrowest of the integer types that values are cast to
 _ENDS = {"saturate": "clamped to", "wrap": "wrapped to", "cast": "cast to", "stored": "stored as"}
+Sides = tuple[tuple[str, Trace], tuple[str, Trace]]
 
 
 def kind_of(ingredients: tuple[str, ...], kernel_kind: int) -> str:
-    """``scale``, ``tie``, ``scale and zero point``: the reason in a word or two."""
+    """Name the reason in a word or two: ``scale``, ``tie``, ``scale and zero point``."""
     if ingredients == ("kernel",):
         return _KERNEL_KINDS.get(kernel_kind, "kernel")
     return joined(list(dict.fromkeys(_PARAMETERS.get(name) or CHOICES[name].kind for name in ingredients)))
@@ -53,11 +55,8 @@ def sentence(
     return "; ".join(parts) + "."
 
 
-Sides = tuple[tuple[str, Trace], tuple[str, Trace]]
-
-
 def _differs(sides: Sides, ingredient: str) -> bool:
-    """Whether a parameter, or the number that stands for it in the arithmetic, differs in the element's block."""
+    """Tell whether a parameter, or the number used for it in the arithmetic, differs in this block."""
     (_, a), (_, b) = sides
     if ingredient == "zero_point":
         return a.zero_point != b.zero_point
@@ -69,8 +68,9 @@ def _inverse(t: Trace) -> float:
 
 
 def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
-    """``scale (what max|x| is divided by): a 0.0166 against b 0.0167``, of the element's block: the first number that
-    differs. How each was computed is said by the steps of its trace.
+    """Say ``scale (what max|x| is divided by): a 0.0166 against b 0.0167``, of the element's block.
+
+    It is the first number that differs. How each was computed is said by the steps of its trace.
     """
     traces = [t for _, t in sides]
     if choices is None:
@@ -89,11 +89,8 @@ def _parameter(sides: Sides, ingredient: str, choices: Choices) -> str:
     return f"{what}: {' against '.join(f'{who} {number(v)}' for (who, _), v in zip(sides, values, strict=True))}"
 
 
-_LOST, _OUTSIDE = "not representable in the integer cast", "out of range"
-
-
 def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str:
-    """What the codes depend on; ``alone``: scale and zero point are not among the ingredients."""
+    """Say what the codes depend on; ``alone``: scale and zero point are not among the ingredients."""
     lost = any(t.scheme.format.has_zero_point and not abs(t.rounded) < _LEAST_LOST for _, t in sides)
     if set(coding) & {"nan", "cast"} and lost:
         return _LOST
@@ -111,7 +108,7 @@ def _lead(sides: Sides, coding: list[str], kernel_kind: int, alone: bool) -> str
 
 
 def _near_tie(a: Trace, b: Trace) -> bool:
-    """Whether two quotients lie next to the middle of the values of a small float or codebook that they are rounded to."""
+    """Tell whether two quotients lie next to the middle of the values of a table that they are rounded to."""
     if a.scheme.format.has_zero_point or a.rounded == b.rounded:  # as -0 and 0 are
         return False
     middle = (a.rounded + b.rounded) / 2
@@ -123,7 +120,7 @@ def _converted(who: str, t: Trace) -> str:
 
 
 def _rounded(who: str, t: Trace) -> str:
-    """``a rounds x / s = 7.4999995 to 7, + 3 = 10``, and what becomes of a value out of range."""
+    """Return ``a rounds x / s = 7.4999995 to 7, + 3 = 10``, and what becomes of a value out of range."""
     kernel = t.kernel
     if t.overflow == "searched":
         return f"the search of {who} chooses {t.code}"

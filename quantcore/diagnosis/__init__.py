@@ -23,7 +23,7 @@ from quantcore.diagnosis import (
 )
 from quantcore.diagnosis.alternatives import STORAGE, better_scheme
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import FAMILIES, Example, Kind, family_of
+from quantcore.diagnosis.kind import FAMILIES, FindingExample, Kind, family_of
 from quantcore.diagnosis.record import (
     MAX_BOXES,
     SEVERITIES,
@@ -70,13 +70,13 @@ def diagnose(result: Quantized, report: Report | None = None) -> list[Finding]:
 
 
 def _reaches(finding: Finding, context: Context) -> float:
-    """The SQNR in dB of a finding's fix, if it takes about the same storage."""
+    """Return the SQNR in dB of a finding's fix, if it takes about the same storage."""
     trial = context.trial(finding.fix) if finding.fix else None
     return trial.sqnr_db if trial and trial.bits_per_element <= STORAGE * context.bits else -math.inf
 
 
 def _priced(finding: Finding, context: Context) -> Finding:
-    """The finding, which says what its fix costs if that is more than about the same storage."""
+    """Return the finding, which says what its fix costs if that is more than about the same storage."""
     trial = context.trial(finding.fix) if finding.fix else None
     if trial is None or trial.bits_per_element <= STORAGE * context.bits:
         return finding
@@ -86,6 +86,7 @@ def _priced(finding: Finding, context: Context) -> Finding:
 
 
 def _has_error(context: Context) -> bool:
-    """Whether the result of a finite tensor has a finding of severity error."""
-    kinds = (kind for kind in KINDS.values() if kind.disqualifies and kind.applies(context.scheme, finite=True))
+    """Tell whether the result of a finite tensor has a finding of severity error."""
+    errors = (kind for kind in KINDS.values() if kind.severity == "error")
+    kinds = (kind for kind in errors if kind.applies(context.scheme, finite=True))
     return any(finding.severity == "error" for kind in kinds for finding in kind(context))

@@ -1,7 +1,8 @@
 """Schemes of the same bits and at most 5 % more storage that lose much less, where much is lost.
 
-`offered` is the whole table of them; `better_scheme` estimates which of it are better, computes the best few, and
-proposes the best. `estimate` says how.
+They have any of the `granularities` and a range that may be narrower, are symmetric or not, and of the same library or
+the textbook. `better_scheme` estimates which are better, computes the best few, and proposes the best. `estimate` says
+how.
 """
 
 import dataclasses
@@ -12,9 +13,9 @@ import numpy as np
 
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.conventions import TEXTBOOK
-from quantcore.diagnosis.context import ALIKE_DB, Context, Trial, storage_of
+from quantcore.diagnosis.context import ALIKE_DB, Alternative, Context, storage_of
 from quantcore.diagnosis.estimate import Estimate
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import (
@@ -29,7 +30,7 @@ from quantcore.granularity import (
 )
 from quantcore.notation import write_call
 from quantcore.range_setting import MIN_MAX, Fixed, MinMax, MinMse, Percentile, RangeSetting
-from quantcore.scheme import Scheme, bits_per_element
+from quantcore.scheme import Scheme
 from quantcore.wording import along, joined
 
 LOSSY_DB = 30.0  # above this, x̂ loses little
@@ -51,7 +52,6 @@ _COLUMNS = """1.44, 0.75, -0.6, -0.21, -0.07, 0.06, 0.06, -0.04
 3.52, 1.22, 0.54, 0.26, -0.12, -0.08, 0.09, 0.04
 3.58, 0.92, 0.45, -0.12, -0.16, 0.05, 0.09, -0.05
 -2.77, 0.93, -0.51, 0.13, 0.09, 0.08, -0.08, 0.07"""
-SETTINGS: tuple[RangeSetting, ...] = (MIN_MAX, MinMse(), Percentile(99.0), Percentile(99.9))
 
 
 def granularities(shape: Shape) -> Iterator[Granularity]:
@@ -68,25 +68,10 @@ def granularities(shape: Shape) -> Iterator[Granularity]:
         yield from (PerFlatGroup(size) for size in SIZES if size < math.prod(shape))
 
 
-def offered(scheme: Scheme, shape: Shape) -> Iterator[Scheme]:
-    """Yield the schemes of the same bits and at most `STORAGE` times the storage that may be proposed instead.
-
-    Symmetric and asymmetric, every granularity of `granularities`, every setting of `SETTINGS`; of the same library,
-    and of the textbook.
-    """
-    most = STORAGE * bits_per_element(scheme, shape)
-    for granularity in (scheme.granularity, *granularities(shape)):
-        for symmetric in (True, False) if scheme.format.has_zero_point else (True,):
-            for setting in SETTINGS:
-                for other in _written(scheme, granularity, symmetric, setting):
-                    if storage_of(other, shape) <= most:
-                        yield other
-
-
 def _written(
     scheme: Scheme, granularity: Granularity, symmetric: bool, setting: RangeSetting
 ) -> tuple[Scheme, ...]:
-    """The scheme with these parts: of the same library, in the other signedness, and of the textbook."""
+    """Return schemes with these parts: of the same library, in the other signedness, of the textbook."""
     same = dataclasses.replace(scheme, granularity=granularity, symmetric=symmetric, range_setting=setting)
     convention = TEXTBOOK.changed(overflow=scheme.convention.coding.overflow)
     textbook = dataclasses.replace(same, convention=convention, scales=None)
@@ -97,18 +82,16 @@ def _written(
 
 
 @kind(
-    Example("Scales along the wrong axis", _COLUMNS, "int4 per_channel(0)"), ("granularity", "cost"), finite=True
+    FindingExample("Scales along the wrong axis", _COLUMNS, "int4 per_channel(0)"), ("granularity", "cost"), finite=True
 )
 def better_scheme(context: Context) -> Iterator[Finding]:
-    """Much is lost, and a scheme of the same bits and about the same storage loses much less."""
+    """Find a scheme of the same bits and about the same storage that loses much less, where much is lost."""
     best = best_alternative(context)
     if best is None:
         return
     now, more = context.report.sqnr_db, best.bits_per_element / context.bits - 1
     cost = f"{percent(more)} more" if more > 0 else f"{percent(-more)} less" if more < 0 else "the same"
-    yield Finding(
-        "better_scheme",
-        "warning",
+    yield better_scheme.finding(
         f"The SQNR is {decibels(now)}. With {changes(context, best.scheme)} it is "
         f"{decibels(best.sqnr_db)}, for {cost} storage.",
         **context.fixed_by(best),
@@ -116,13 +99,13 @@ def better_scheme(context: Context) -> Iterator[Finding]:
     )
 
 
-def best_alternative(context: Context) -> Trial | None:
-    """The best scheme offered, if it gains `BETTER_DB` where x̂ is worse than `LOSSY_DB`."""
+def best_alternative(context: Context) -> Alternative | None:
+    """Return the best scheme offered, if it gains `BETTER_DB` where x̂ is worse than `LOSSY_DB`."""
     now = context.report.sqnr_db
     if not now < LOSSY_DB or not context.largest.any():
         return None
     least = max(now + BETTER_DB, context.reached + NEAR_DB)
-    enough: list[Trial] = []
+    enough: list[Alternative] = []
     for estimate, shrink, expected in _promising(context):
         # what is computed on all of x settles it, unless more is to be expected of the others
         if any(trial.sqnr_db >= expected - ALIKE_DB for trial in enough):
@@ -133,8 +116,8 @@ def best_alternative(context: Context) -> Trial | None:
     return _kept(context.scheme.convention.name, enough)
 
 
-def _kept(own: str, enough: list[Trial]) -> Trial | None:
-    """The best trial, or the best of the library ``own`` if that is nearly as good; None if there are none."""
+def _kept(own: str, enough: list[Alternative]) -> Alternative | None:
+    """Return the best, or that of the library ``own`` if it is nearly as good; None if there are none."""
     best = max(enough, key=lambda t: t.sqnr_db, default=None)
     if best is None:
         return None
@@ -143,7 +126,7 @@ def _kept(own: str, enough: list[Trial]) -> Trial | None:
 
 
 def _promising(context: Context) -> list[tuple[Estimate, float, float]]:
-    """The `COMPUTED` best estimates, each with its shrink (1 for min-max) and the SQNR in dB to be expected."""
+    """Return the `COMPUTED` best estimates, each with its shrink (1 for min-max) and expected SQNR in dB."""
     least = max(context.report.sqnr_db + BETTER_DB - MISSED_DB, context.reached + NEAR_DB)
     found = []
     for estimate in context.estimates(_pairs(context)):
@@ -160,14 +143,14 @@ def _promising(context: Context) -> list[tuple[Estimate, float, float]]:
 
 
 def _changed(context: Context, estimate: Estimate, shrink: float) -> int:
-    """How many parts of the scheme are changed; of two that gain the same, the one with fewer is proposed."""
+    """Count the changed parts of the scheme; of two that gain the same, the one with fewer is proposed."""
     own = context.scheme
     setting = isinstance(own.range_setting, MinMax) == (shrink < 1)
     return (estimate.granularity != own.granularity) + (estimate.symmetric != own.symmetric) + setting
 
 
 def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
-    """The granularities that may be best, symmetric and not: the scheme's own, and of each kind and axis the finest."""
+    """Yield what may be best, symmetric and not: the scheme's granularity, the finest per kind and axis."""
     fmt, shape, own = context.scheme.format, context.shape, context.scheme.granularity
     most = STORAGE * context.bits
     room = (most - fmt.bits) * math.prod(shape)  # bits for scales and zero points
@@ -187,8 +170,8 @@ def _pairs(context: Context) -> Iterator[tuple[Granularity, bool]]:
                 yield granularity, symmetric
 
 
-def _computed(context: Context, estimate: Estimate, setting: RangeSetting) -> list[Trial]:
-    """The scheme as the library writes it and, if that does not gain enough, as the textbook does."""
+def _computed(context: Context, estimate: Estimate, setting: RangeSetting) -> list[Alternative]:
+    """Return the scheme as the library writes it and, if that does not gain enough, as the textbook does."""
     *own, textbook = _written(context.scheme, estimate.granularity, estimate.symmetric, setting)
     fits = [s for s in (*own, textbook) if storage_of(s, context.shape) <= STORAGE * context.bits]
     tried = []
@@ -202,7 +185,7 @@ def _computed(context: Context, estimate: Estimate, setting: RangeSetting) -> li
 
 
 def narrowed(context: Context, granularity: Granularity, shrink: float) -> RangeSetting:
-    """A range setting that narrows ranges to about ``shrink``: min-MSE, or one that is quick on a large tensor."""
+    """Return a setting that narrows ranges to about ``shrink``: min-MSE, or one quick on a large tensor."""
     if context.x_blocked.numel() <= SEARCHED[context.scheme.format.has_zero_point]:
         return MinMse()
     if isinstance(granularity, PerTensor):
@@ -213,14 +196,14 @@ def narrowed(context: Context, granularity: Granularity, shrink: float) -> Range
 
 
 def shrunk(context: Context, shrink: float) -> RangeSetting:
-    """The range of the whole tensor, made narrower, with three digits; min-MSE if that is too narrow for float32."""
+    """Narrow the range of the whole tensor, to three digits; min-MSE if that is too narrow for float32."""
     low, high = (float(f"{bound * shrink:.3g}") for bound in context.bounds)
     low, high = min(low, 0.0), max(high, 0.0)
     return Fixed(low, high) if np.float32(low) < np.float32(high) else MinMse()
 
 
 def changes(context: Context, scheme: Scheme) -> str:
-    """What another scheme does differently: ``one scale per column (axis 1) and the min-MSE range``."""
+    """Say what another scheme does differently: ``one scale per column (axis 1) and the min-MSE range``."""
     own, words = context.scheme, []
     if scheme.symmetric != own.symmetric:
         words.append(f"{'symmetric' if scheme.symmetric else 'asymmetric'} {scheme.format}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from quantcore.analysis import sqnr_of
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, gains, number, percent
 from quantcore.formats import MAX_BITS, IntFormat
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, PerTensor
@@ -21,7 +21,7 @@ USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; other widths are prop
 
 
 @kind(
-    Example(
+    FindingExample(
         "One scale for different channels",
         Generated("outlier_channel", (512, 64), parameters=(("factor", 3.5),)),
         "int8 symmetric",
@@ -32,7 +32,7 @@ USUAL_BITS = (2, 4, 8, 16)  # widths that libraries store; other widths are prop
     finite=True,
 )
 def per_channel(context: Context) -> Iterator[Finding]:
-    """One scale for the tensor, although one per channel would gain much and cost almost nothing."""
+    """Find one scale for the tensor, although one per channel would gain much and cost almost nothing."""
     if not isinstance(context.scheme.granularity, PerTensor) or len(context.shape) < 2:
         return
     axes = [axis for axis in range(len(context.shape)) if _estimated_gain(context, axis) > CHANNEL_DB - 1.5]
@@ -42,9 +42,7 @@ def per_channel(context: Context) -> Iterator[Finding]:
         return
     axis = best.scheme.granularity.axis
     more = best.bits_per_element / context.bits - 1
-    yield Finding(
-        "per_channel",
-        "warning",
+    yield per_channel.finding(
         f"All elements share one scale. One per {along(len(context.shape), axis)}, {context.shape[axis]:,} in all, "
         f"{gains(context.report.sqnr_db, best.sqnr_db)} for {percent(more)} more storage.",
         **context.fixed_by(best),
@@ -53,18 +51,18 @@ def per_channel(context: Context) -> Iterator[Finding]:
 
 
 def _estimated_gain(context: Context, axis: int) -> float:
-    """A gain in dB estimated from the steps alone: the tensor's squared step over the channels' mean squared step."""
+    """Estimate a gain in dB from the steps: the tensor's squared step over the channels' mean square."""
     largest = context.channels(axis).double()
     return sqnr_of(float(largest.amax().square()), float(largest.square().mean()))
 
 
 @kind(
-    Example("Groups too small", Generated("normal", (32, 64)), "int4 per_group(4)"),
+    FindingExample("Groups too small", Generated("normal", (32, 64)), "int4 per_group(4)"),
     ("granularity", "cost"),
     finite=True,
 )
 def small_groups(context: Context) -> Iterator[Finding]:
-    """Groups so small that the storage of their scales would gain more as bits of the codes."""
+    """Find groups so small that the storage of their scales would gain more as bits of the codes."""
     if not isinstance(context.scheme.granularity, PerGroup | PerFlatGroup | PerBlock):
         return
     if context.block_size > SMALL_GROUP or context.x_blocked.numel() <= 2 * SMALL_GROUP:
@@ -79,9 +77,7 @@ def small_groups(context: Context) -> Iterator[Finding]:
     minima = context.scheme.rules.zero_point.is_min
     free = storage(context.scheme, context.shape).zero_points
     stored = f"scales and {'minima' if minima else 'zero points'}" if free else "scales"
-    yield Finding(
-        "small_groups",
-        "warning",
+    yield small_groups.finding(
         f"With {count(context.block_size, 'element')} per scale, {stored} "
         f"cost {number(overhead)} bits per element on top of {fmt.bits} for the codes. {best.scheme.format} "
         f"{write_call(best.scheme.granularity)} takes {number(best.bits_per_element)} bits in total and "
@@ -92,7 +88,7 @@ def small_groups(context: Context) -> Iterator[Finding]:
 
 
 def _wider(context: Context) -> Iterator[Scheme]:
-    """Larger groups with more bits, within the same storage."""
+    """Yield larger groups with more bits, within the same storage."""
     granularity, fmt, shape = context.scheme.granularity, context.scheme.format, context.shape
     axis = granularity.axis if isinstance(granularity, PerGroup) else -1
     sizes = [size for size in (16, 32, 64, 128) if context.block_size < size <= shape[axis]]

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from quantcore.diagnosis.context import BETTER_DB, Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, number
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import block_name
 from quantcore.range_setting import Given, MinMax
+from quantcore.scheme import Scheme
 
 MIN_ELEMENTS = 4  # elements: smaller blocks may be constant by chance
 MIN_NORMAL = 2.0**-126  # the smallest normal float32; smaller numbers lose bits
@@ -21,13 +22,14 @@ RAISED = 4.0  # times the scale that the elements need: two bits of precision ar
 
 
 @kind(
-    Example(
+    FindingExample(
         "A constant row", "0.5, -1.1, 0.3, 2\n0.7, 0.7, 0.7, 0.7\n1.3, 0.8, -0.4, -1.8", "int8 per_channel(0)"
     ),
     ("scale", "marks"),
+    severity="note",
 )
 def constant_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are the same nonzero number."""
+    """Find blocks whose elements are all the same nonzero number."""
     low, high = context.extremes
     constant = (low == high) & (low != 0)
     if context.block_size < MIN_ELEMENTS or not constant.any():
@@ -37,9 +39,7 @@ def constant_block(context: Context) -> Iterator[Finding]:
     if many > 1:
         first = name_of(context, constant)
         subject = f"In {many:,} of {blocks:,} blocks all elements are equal; in the first, {first}, they are"
-    yield Finding(
-        "constant_block",
-        "note",
+    yield constant_block.finding(
         f"{subject} {number(value)}: one number {'' if many == 1 else 'per block '}is enough.",
         boxes_of(context, constant),
         facts={"value": value, "blocks": many},
@@ -47,11 +47,14 @@ def constant_block(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A dead row", "0.5, -1.1, 0.3, 2\n0, 0, 0, 0\n1.3, 0.7, -0.4, -1.8", "int8 per_channel(0)"),
+    FindingExample(
+        "A dead row", "0.5, -1.1, 0.3, 2\n0, 0, 0, 0\n1.3, 0.7, -0.4, -1.8", "int8 per_channel(0)"
+    ),
     ("scale", "marks"),
+    severity="note",
 )
 def zero_block(context: Context) -> Iterator[Finding]:
-    """All elements of a block are 0, although most of the tensor is not."""
+    """Find blocks whose elements are all 0, although most of the tensor is not."""
     zero = context.largest == 0
     if context.block_size < MIN_ELEMENTS or not zero.any() or int(zero.sum()) <= _by_chance(context, zero):
         return
@@ -59,9 +62,7 @@ def zero_block(context: Context) -> Iterator[Finding]:
     if math.isnan(found):  # reported by `nan`
         return
     scale, many = number(found), int(zero.sum())
-    yield Finding(
-        "zero_block",
-        "note",
+    yield zero_block.finding(
         f"{_all_elements(context, zero)} are 0: a dead channel, or a bug upstream. "
         f"{'The' if many == 1 else 'The first'} scale, {scale}, is meaningless.",
         boxes_of(context, zero),
@@ -70,7 +71,7 @@ def zero_block(context: Context) -> Iterator[Finding]:
 
 
 def _by_chance(context: Context, zero: Tensor) -> float:
-    """How many all-zero blocks may occur by chance, given the zeros elsewhere."""
+    """Return how many all-zero blocks may occur by chance, given the zeros elsewhere."""
     x, blocks = context.sample
     others = x[~zero[blocks]]
     zeros = float((others == 0).double().mean()) if len(others) else 0.0
@@ -79,16 +80,16 @@ def _by_chance(context: Context, zero: Tensor) -> float:
 
 
 @kind(
-    Example(
+    FindingExample(
         "Numbers too small for a scale", "1e-42, -2e-42, 3e-42, 5e-43\n1, -2, 3, 0.5", "int8 per_channel(0)"
     ),
     ("mistakes", "scale-in-float16"),
 )
 def tiny_block(context: Context) -> Iterator[Finding]:
-    """Elements so small that their scale is subnormal, or below the library's minimum."""
+    """Find elements so small that their scale is subnormal, or below the library's minimum."""
     if isinstance(context.scheme.range_setting, Given):  # given scales do not depend on the elements
         return
-    params = context.result.params
+    params, convention = context.result.params, context.scheme.convention
     # scales that are quantized themselves may underflow in their format, which `scale_out_of_range` reports
     scale, replaced = params.scale if params.raw is None else params.raw, params.replaced
     nonzero = context.largest > 0
@@ -99,49 +100,44 @@ def tiny_block(context: Context) -> Iterator[Finding]:
     elif denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
         yield _needs_no_scale(context, context.scheme.format, denormal, float(scale[denormal][0]))
     elif denormal.any():
-        value, first = float(context.largest[denormal].amax()), float(scale[denormal][0])
-        yield Finding(
-            "tiny_block",
-            "warning",
-            f"{_all_elements(context, denormal)} have |x| ≤ {number(value)}: "
-            + (
-                f"the scale, {number(first)}, is subnormal and has few significant bits."
-                if first
-                else "the scale underflows to 0, and so does every element."
-            )
-            + " Scale the tensor up first.",
-            boxes_of(context, denormal),
-            facts={"largest": value, "scale": first, "blocks": int(denormal.sum())},
-        )
+        lost = "subnormal and has few significant bits"
+        lost = f", {{}}, is {lost}" if float(scale[denormal][0]) else " underflows to 0, and so does every element"
+        yield _tiny(context, denormal, scale, f": the scale{lost}. Scale the tensor up first.")
     elif small.any():
-        yield _small(context, small)
+        least = convention.scale.eps
+        words = f": the scale would be below {number(least)}, the minimum of {convention.library}, which uses {{}} instead."
+        yield _tiny(context, small, params.scale, words, context.as_textbook, least=least)
     elif (raised := nonzero & _raised(context)).any():
-        yield _below_min_range(context, raised)
+        words = f", less than the minimum range of {convention.library}, which makes the scale {{}}."
+        yield _tiny(context, raised, params.scale, words, context.as_textbook)
 
 
-def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
-    """2^-127 of E8M0 is subnormal in float32: some libraries divide by another number, and none has a smaller scale."""
-    instead, first = context.scheme.rules.storage.e8m0_min_as, float(context.result.scale[denormal][0])
-    divided = denormal & (context.result.scale == first) if instead else torch.zeros_like(denormal)
-    if not divided.any():
-        return
-    largest = float(context.largest[divided].amax())
-    yield Finding(
-        "tiny_block",
-        "warning",
-        f"{_all_elements(context, divided)} have |x| ≤ {number(largest)}: their scale is {number(first)}, but "
-        f"{context.scheme.convention.library} divides them by {number(instead)}. Scale the tensor up first.",
-        boxes_of(context, divided),
-        facts={"largest": largest, "scale": first, "divisor": instead, "blocks": int(divided.sum())},
+def _tiny(
+    context: Context, marked: Tensor, scale: Tensor, words: str, *fixes: Scheme, **facts: float
+) -> Finding:
+    """Say how small the marked blocks are, then ``words``, with their first scale in place of {}."""
+    largest, first = float(context.largest[marked].amax()), float(scale[marked][0])
+    return tiny_block.finding(
+        f"{_all_elements(context, marked)} have |x| ≤ {number(largest)}{words.format(number(first))}",
+        boxes_of(context, marked),
+        **context.fixed_by(context.best(fixes, BETTER_DB)),
+        facts={"largest": largest, "scale": first, **facts, "blocks": int(marked.sum())},
     )
 
 
+def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
+    """Find 2^-127, the least of E8M0 and subnormal in float32: some libraries divide by another number."""
+    scale, instead = context.result.scale, context.scheme.rules.storage.e8m0_min_as
+    divided = denormal & (scale == scale[denormal][0])
+    if instead and divided.any():
+        words = f": their scale is {{}}, but {context.scheme.convention.library} divides them by {number(instead)}."
+        yield _tiny(context, divided, scale, f"{words} Scale the tensor up first.", divisor=instead)
+
+
 def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor, first: float) -> Finding:
-    """bf16 has nearly the range of float32, so its scale is subnormal if max|x| is below about 4."""
+    """Report that bf16 has nearly the range of float32: its scale is subnormal if max|x| is below about 4."""
     lost = f"{number(first)}, is subnormal and has few significant bits" if first else "underflows to 0"
-    return Finding(
-        "tiny_block",
-        "warning",
+    return tiny_block.finding(
         f"{fmt} reaches {number(fmt.max)} without a scale. The scale that maps the range to that{', ' if first else ' '}{lost}. "
         "Set the scale to 1.",
         boxes_of(context, denormal),
@@ -150,23 +146,8 @@ def _needs_no_scale(context: Context, fmt: FloatFormat, denormal: Tensor, first:
     )
 
 
-def _small(context: Context, small: Tensor) -> Finding:
-    convention = context.scheme.convention
-    largest, first = float(context.largest[small].amax()), float(context.result.scale[small][0])
-    return Finding(
-        "tiny_block",
-        "warning",
-        f"{_all_elements(context, small)} have |x| ≤ {number(largest)}: the scale would be below "
-        f"{number(convention.scale.eps)}, the minimum of {convention.library}, which uses "
-        f"{number(first)} instead.",
-        boxes_of(context, small),
-        **context.fixed_by(context.best([context.as_textbook], BETTER_DB)),
-        facts={"largest": largest, "scale": first, "least": convention.scale.eps, "blocks": int(small.sum())},
-    )
-
-
 def _raised(context: Context) -> Tensor:
-    """Blocks whose range the library widened to its minimum: their scale is far above the min-max scale."""
+    """Mark blocks with a range that the library widened to its minimum: their scale is far too large."""
     convention, fmt = context.scheme.convention, context.scheme.format
     least = convention.range.widen_to_eps or convention.range.min_range
     least = least or convention.scale.asymmetric_scale == "inverse_range"  # hqq bounds 1/s
@@ -176,22 +157,8 @@ def _raised(context: Context) -> Tensor:
     return context.result.scale.abs() > RAISED * needed
 
 
-def _below_min_range(context: Context, raised: Tensor) -> Finding:
-    convention = context.scheme.convention
-    largest, first = float(context.largest[raised].amax()), float(context.result.scale[raised][0])
-    return Finding(
-        "tiny_block",
-        "warning",
-        f"{_all_elements(context, raised)} have |x| ≤ {number(largest)}, less than the minimum range of "
-        f"{convention.library}, which makes the scale {number(first)}.",
-        boxes_of(context, raised),
-        **context.fixed_by(context.best([context.as_textbook], BETTER_DB)),
-        facts={"largest": largest, "scale": first, "blocks": int(raised.sum())},
-    )
-
-
 def _all_elements(context: Context, marked: Tensor) -> str:
-    """The subject of a sentence: ``All elements of row 3, columns 0–31``, ``All elements of 2 of 8 blocks (first: row 3)``."""
+    """Begin a sentence: ``All elements of row 3``, ``All elements of 2 of 8 blocks (first: row 3)``."""
     n = int(marked.sum())
     if marked.numel() == 1:
         return f"All {context.x_blocked.numel():,} elements"
@@ -201,12 +168,12 @@ def _all_elements(context: Context, marked: Tensor) -> str:
 
 
 def name_of(context: Context, marked: Tensor) -> str:
-    """The readable name of the first marked block."""
+    """Return the readable name of the first marked block."""
     return block_name(context.block_box(marked.nonzero()[0].tolist()), context.shape)
 
 
 def boxes_of(context: Context, marked: Tensor) -> tuple[Box, ...]:
-    """The marked blocks, at most `MAX_BOXES`; empty if there is only one block."""
+    """Return the marked blocks, at most `MAX_BOXES`; empty if there is only one block."""
     if marked.numel() == 1:
         return ()
     return tuple(context.block_box(place) for place in marked.nonzero()[:MAX_BOXES].tolist())

@@ -10,7 +10,7 @@ from torch import Tensor
 from quantcore.conventions import CONVENTIONS, TEXTBOOK
 from quantcore.diagnosis.blocks import boxes_of
 from quantcore.diagnosis.context import BETTER_DB, Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, Gain, cell, index, number, percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import Region, cells_of
@@ -45,7 +45,7 @@ def outside(context: Context) -> list[tuple[tuple[int, ...], float]]:
 
 
 def _place(context: Context, region: Region, flat: int) -> tuple[int, ...]:
-    """The index in x of an element of a box of the blocked shape."""
+    """Return the index in x of an element of a box of the blocked shape."""
     inside = np.unravel_index(flat, [e.stop - e.start for e in region.elements]) if region.elements else ()
     blocked = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
     return (
@@ -54,16 +54,16 @@ def _place(context: Context, region: Region, flat: int) -> tuple[int, ...]:
 
 
 @kind(
-    Example("Codes that wrap around", _EXERCISE, "int8 given(0.0116) textbook(overflow=wrap)"),
+    FindingExample("Codes that wrap around", _EXERCISE, "int8 given(0.0116) textbook(overflow=wrap)"),
     ("mistakes", "cast-without-clamp"),
     impossible={
         "float": "overflow saturates, or gives infinity or NaN, which `nan` reports",
         "codebook": "a number beyond the table takes the outermost value",
     },
-    disqualifies=True,
+    severity="error",
 )
 def wrapped(context: Context) -> Iterator[Finding]:
-    """Codes that overflowed and wrapped around."""
+    """Find codes that overflowed and wrapped around."""
     if context.scheme.convention.coding.overflow != "wrap" or not context.report.clipped:
         return
     cells = outside(context)
@@ -74,9 +74,7 @@ def wrapped(context: Context) -> Iterator[Finding]:
     fixes = [context.changed(convention=saturate), context.changed(convention=saturate, format=other)]
     fixes += [context.changed(convention=saturate, range_setting=MIN_MAX)]
     n = context.report.clipped
-    yield Finding(
-        "wrapped",
-        "error",
+    yield wrapped.finding(
         f"{count(n, 'code')} {'does' if n == 1 else 'do'} not fit {fmt} ({fmt.qmin}..{fmt.qmax}) and silently wrapped "
         f"around: {before:.0f} became {after} at {index(at)}.",
         tuple(cell(place) for place, _ in cells),
@@ -86,17 +84,17 @@ def wrapped(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A zero point that is not a code", "1, 2.5, 3, 4.5, 5", "int8 given(0.1, zero_point=128)"),
+    FindingExample("A zero point that is not a code", "1, 2.5, 3, 4.5, 5", "int8 given(0.1, zero_point=128)"),
     ("zero_point", "zero"),
     impossible={
         "float zero_point": "any finite zero point can be stored",
         "min": "a minimum is not a code",
         **_NO_ZERO_POINT,
     },
-    disqualifies=True,
+    severity="error",
 )
 def zero_point_outside(context: Context) -> Iterator[Finding]:
-    """A given zero point that is not a code of the format."""
+    """Find a given zero point that is not a code of the format."""
     fmt, zero_point = context.fmt, context.zero_point
     if not isinstance(context.scheme.range_setting, Given):
         return
@@ -108,9 +106,7 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     value = (nearest - z) * _at_first(context.result.scale, bad)
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
     fixes = [context.changed(format=other), context.changed(range_setting=MIN_MAX, symmetric=False)]
-    yield Finding(
-        "zero_point_outside",
-        "error",
+    yield zero_point_outside.finding(
         f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
         f"code, {nearest}, dequantizes to {number(value)}.",
         boxes_of(context, bad),
@@ -120,7 +116,9 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A range without 0", "-6, -5.9, -5.7, -5.4\n-5.8, -5.5, -5.2, -5", "uint8 asymmetric brevitas"),
+    FindingExample(
+        "A range without 0", "-6, -5.9, -5.7, -5.4\n-5.8, -5.5, -5.2, -5", "uint8 asymmetric brevitas"
+    ),
     ("zero_point", "zero"),
     impossible={
         "float zero_point": "a float zero point is not clamped to the codes",
@@ -128,10 +126,10 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
         **_NO_ZERO_POINT,
     },
     finite=True,
-    disqualifies=True,
+    severity="error",
 )
 def zero_point_clamped(context: Context) -> Iterator[Finding]:
-    """A range that excludes 0, whose zero point was clamped: the codes cover another range."""
+    """Find a range that excludes 0, whose zero point was clamped: the codes cover another range."""
     fmt, params = context.fmt, context.result.params
     if (
         params.low is None
@@ -148,9 +146,7 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
         return
     place = tuple(int(i) for i in clamped.nonzero()[0])
     low, high, n = float(params.low[place]), float(params.high[place]), context.report.clipped
-    yield Finding(
-        "zero_point_clamped",
-        "error",
+    yield zero_point_clamped.finding(
         f"The range {number(low)}..{number(high)} excludes 0: its zero point would be {float(wanted[place]):.0f} but is "
         f"clamped to {int(params.zero_point[place])}, so {count(n, 'element')} {'is' if n == 1 else 'are'} clipped.",
         boxes_of(context, clamped),
@@ -161,7 +157,7 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example(
+    FindingExample(
         "Zeros that are not dequantized to 0",
         Generated("sparse", (16, 16), parameters=(("density", 0.3),)),
         "uint4 asymmetric per_channel(0) hqq",
@@ -169,7 +165,7 @@ def zero_point_clamped(context: Context) -> Iterator[Finding]:
     ("zero_point", "zero"),
 )
 def zero_not_exact(context: Context) -> Iterator[Finding]:
-    """0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
+    """Find that 0, which is frequent after padding, ReLU and pruning, is not dequantized exactly."""
     fmt, params = context.scheme.format, context.result.params
     exact = not params.zero_point.is_floating_point() if isinstance(fmt, IntFormat) else 0.0 in context.values
     moved = params.center is not None or context.scheme.rules.coding.zero_replacement
@@ -187,9 +183,7 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
         why = f"the mean, {number(float(params.center))}, is subtracted first and added back last"
     elif exact:
         why = f"{context.scheme.convention.library} stores another value instead of 0"
-    yield Finding(
-        "zero_not_exact",
-        "warning",
+    yield zero_not_exact.finding(
         f"{count(zeros, 'element')} ({percent(zeros / context.result.x.numel())}) {'is' if zeros == 1 else 'are'} exactly 0 but "
         f"{'dequantizes' if zeros == 1 else 'dequantize'} to |x̂| up to {number(worst)}: {why}.",
         tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]),
@@ -199,7 +193,7 @@ def zero_not_exact(context: Context) -> Iterator[Finding]:
 
 
 def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:
-    """The first scheme that represents 0 exactly and keeps the SQNR within 1 dB."""
+    """Return the first scheme that represents 0 exactly and keeps the SQNR within 1 dB."""
     for scheme in _with_exact_zero(context):
         trial = context.trial(scheme)
         if trial and trial.sqnr_db >= context.report.sqnr_db - 1:
@@ -208,7 +202,7 @@ def _exact_at_zero(context: Context, before: float) -> dict[str, Any]:
 
 
 def _with_exact_zero(context: Context) -> list[Scheme]:
-    """Schemes of about the same storage with a code for 0; integers, if a table has none."""
+    """Return schemes of about the same storage with a code for 0; integers, if a table has none."""
     fmt, setting, name = context.scheme.format, context.scheme.range_setting, context.scheme.convention.name
     if isinstance(fmt, IntFormat):
         rounded = CONVENTIONS.get(f"{name}.round_zero")
@@ -218,14 +212,14 @@ def _with_exact_zero(context: Context) -> list[Scheme]:
 
 
 @kind(
-    Example(
+    FindingExample(
         "Unsigned codes for negative numbers", Generated("normal", (8, 8)), "uint8 symmetric aimet.2024.Quantize"
     ),
     ("mistakes", "negatives-lost"),
-    disqualifies=True,
+    severity="error",
 )
 def negatives_lost(context: Context) -> Iterator[Finding]:
-    """The lowest value is 0 or more: everything below 0 is lost."""
+    """Find that the lowest value is 0 or more: everything below 0 is lost."""
     fmt, setting = context.scheme.format, context.scheme.range_setting
     chosen = context.scheme.symmetric or isinstance(setting, Given)
     nan = isinstance(fmt, FloatFormat) and fmt.sign == "nan"  # reported by `nan`
@@ -252,9 +246,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
     if fmt.has_zero_point:
         name = "min" if context.scheme.rules.zero_point.is_min else "zero point"
         which = f" with {name} {number(_at_first(zero_point, lost))}"
-    yield Finding(
-        "negatives_lost",
-        "error",
+    yield negatives_lost.finding(
         f"{count(n, 'element')} {'is' if n == 1 else 'are'} negative, down to {number(least)}, but {fmt}{which} has no "
         f"code for values below 0: {becomes}.",
         tuple(cell(at) for at in cells),
@@ -264,7 +256,7 @@ def negatives_lost(context: Context) -> Iterator[Finding]:
 
 
 def _lowest_values(context: Context) -> tuple[Tensor, Tensor]:
-    """The lowest value that every block's codes represent, and its distance to the next; in block form, float32."""
+    """Return the lowest value of each block's codes, and its distance to the next; in block form, float32."""
     fmt, scale = context.scheme.format, context.result.scale
     zero_point = context.result.params.zero_point.to(scale.dtype)
     if not isinstance(fmt, IntFormat):
@@ -280,7 +272,7 @@ def _lowest_values(context: Context) -> tuple[Tensor, Tensor]:
 
 
 def _with_negatives(context: Context) -> list[Scheme]:
-    """Schemes of the same bits with codes for negative numbers."""
+    """Return schemes of the same bits with codes for negative numbers."""
     fmt = context.scheme.format
     other = IntFormat(max(2, fmt.bits), True, fmt.narrow)
     fixes = [context.changed(format=other)] if fmt.has_zero_point and not fmt.signed else []
@@ -290,7 +282,7 @@ def _with_negatives(context: Context) -> list[Scheme]:
 
 
 def _a(fmt: IntFormat) -> str:
-    """``an int8``, ``a uint8``."""
+    """Return ``an int8``, ``a uint8``."""
     return f"{'an' if fmt.signed else 'a'} {fmt}"
 
 

@@ -29,7 +29,7 @@ SAMPLE = 1 << 14  # elements used for estimates
 
 
 @dataclass(frozen=True)
-class Trial:
+class Alternative:
     """Another scheme, computed on the same tensor."""
 
     scheme: Scheme
@@ -49,7 +49,7 @@ class Context:
     known: Report | None = None
     reached: float = -math.inf  # the SQNR in dB of the best fix found so far, for about the same storage
     unfit: Callable[["Context"], bool] | None = None
-    _trials: dict[Scheme, Trial | None] = field(default_factory=dict)
+    _trials: dict[Scheme, Alternative | None] = field(default_factory=dict)
     _channels: dict[int, Tensor] = field(default_factory=dict)
     _drawn: dict[Shape, Drawn] = field(default_factory=dict)
     _estimates: dict[tuple[Granularity, bool], Estimate] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Context:
         return torch.maximum(low.abs(), high.abs())
 
     def channels(self, axis: int) -> Tensor:
-        """max|x| of every channel along an axis."""
+        """Return max|x| of every channel along an axis."""
         if axis not in self._channels:
             others = tuple(i for i in range(len(self.shape)) if i != axis)
             x = self.result.x
@@ -140,7 +140,7 @@ class Context:
         return all(map(math.isfinite, self.bounds))
 
     def drawn(self, granularity: Granularity) -> Drawn:
-        """Elements that ranges and errors under a granularity are estimated from."""
+        """Return the elements that ranges and errors under a granularity are estimated from."""
         shape = blocked_shape(granularity, self.shape)
         if shape not in self._drawn:
             self._drawn[shape] = Drawn(self.result.x.reshape(shape), self.bounds)
@@ -185,11 +185,11 @@ class Context:
         return self.x_blocked.reshape(-1)[self.places], tuple(map(self.places.new_tensor, blocks))
 
     def element(self, flat: int) -> tuple[int, ...]:
-        """The index in x of a flat, row-major index."""
+        """Return the index in x of a flat, row-major index."""
         return tuple(int(i) for i in np.unravel_index(flat, self.shape)) if self.shape else ()
 
     def block_box(self, place: Iterable[int]) -> Box:
-        """The elements of a block, as a box of x; only the first element if they are not a box."""
+        """Return the elements of a block, as a box of x; only the first element if they are not a box."""
         bounds = self.result.blocks.bounds(tuple(place))
         if self.result.blocked_shape == self.shape:
             return bounds
@@ -200,7 +200,7 @@ class Context:
             return box
         return tuple((a, a + 1) for a in first)
 
-    def trial(self, scheme: Scheme) -> Trial | None:
+    def trial(self, scheme: Scheme) -> Alternative | None:
         """Compute another scheme; None if it does not fit the tensor, its library does not support it, or it is no fix.
 
         A scheme that would have a finding of severity error itself fixes nothing.
@@ -209,7 +209,7 @@ class Context:
             self._trials[scheme] = self._try(scheme)
         return self._trials[scheme]
 
-    def _try(self, scheme: Scheme) -> Trial | None:
+    def _try(self, scheme: Scheme) -> Alternative | None:
         if self.unfit is None:
             return None
         try:
@@ -220,10 +220,10 @@ class Context:
             return None
         if self.unfit(Context(result)):
             return None
-        return Trial(scheme, sqnr(result), bits_per_element(scheme, self.shape))
+        return Alternative(scheme, sqnr(result), bits_per_element(scheme, self.shape))
 
-    def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Trial | None:
-        """The scheme with the highest SQNR; ties within `ALIKE_DB` go to the first; None if none gains enough."""
+    def best(self, schemes: Iterable[Scheme], gain_db: float, most_bits: float = 1e9) -> Alternative | None:
+        """Return the highest SQNR; ties within `ALIKE_DB` go to the first; None if none gains enough."""
         cheap = [scheme for scheme in schemes if storage_of(scheme, self.shape) <= most_bits]
         tried = [trial for scheme in cheap if (trial := self.trial(scheme))]
         now = self.report.sqnr_db  # infinite if x̂ is exact: then nothing is better
@@ -231,14 +231,14 @@ class Context:
         most = max((t.sqnr_db for t in better), default=0.0)
         return next((t for t in better if t.sqnr_db >= most - ALIKE_DB), None)
 
-    def fixed_by(self, trial: Trial | None) -> dict[str, Any]:
-        """The fields ``fix`` and ``gain`` of a finding, for a scheme with a higher SQNR."""
+    def fixed_by(self, trial: Alternative | None) -> dict[str, Any]:
+        """Return the fields ``fix`` and ``gain`` of a finding, for a scheme with a higher SQNR."""
         if trial is None:
             return {"fix": None, "gain": None}
         return {"fix": trial.scheme, "gain": Gain("SQNR", self.report.sqnr_db, trial.sqnr_db)}
 
     def changed(self, **changes: Any) -> Scheme:
-        """The scheme with some fields changed."""
+        """Return the scheme with some fields changed."""
         return dataclasses.replace(self.scheme, **changes)
 
     @property
@@ -248,7 +248,7 @@ class Context:
 
 
 def storage_of(scheme: Scheme, shape: Shape) -> float:
-    """Bits per element; infinite if the scheme does not fit the shape, or its library does not support it."""
+    """Return bits per element; infinite if the scheme does not fit the shape, or its library refuses it."""
     try:
         return bits_per_element(scheme, shape)
     except QuantError:
@@ -256,6 +256,6 @@ def storage_of(scheme: Scheme, shape: Shape) -> float:
 
 
 def sqnr_among(x: Tensor, now: Tensor, then: Tensor) -> tuple[float, float]:
-    """SQNR in dB of some elements, with their errors now and with those of another result."""
+    """Return the SQNR in dB of some elements, with their errors now and with those of another result."""
     power, before, after = (float(values.double().square().sum()) for values in (x, now, then))
     return sqnr_of(power, before), sqnr_of(power, after)

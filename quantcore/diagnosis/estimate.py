@@ -94,7 +94,7 @@ class Drawn:
         return Estimate(granularity, symmetric, float(means[0]), float(shrinks[best]), searched)
 
     def _searched(self, errors: Array, granularity: Granularity) -> float:
-        """The mean error with the best shrink for each block; ``errors``: (shrinks, all elements)."""
+        """Return the mean error with the best shrink for each block; ``errors``: (shrinks, all elements)."""
         shape, sums = tuple(self.x.shape), errors.reshape(-1, *self.x.shape)
         for axis, block in enumerate(block_shape(granularity, shape), 1):
             sums = np.add.reduceat(sums, np.arange(0, sums.shape[axis], block), axis)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.record import Finding
+from quantcore.diagnosis.record import Box, Finding, Severity
 from quantcore.formats import CodebookFormat, FloatFormat
 from quantcore.scheme import Scheme
 from quantcore.tensors import Generated, generate, parse
@@ -21,7 +21,7 @@ Find = Callable[[Context], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
-class Example:
+class FindingExample:
     """``tensor``: numbers as text, or a generator's settings; ``scheme``: the text form of a scheme."""
 
     title: str
@@ -29,11 +29,11 @@ class Example:
     scheme: str
 
     def load(self) -> npt.NDArray[np.float32]:
-        """The tensor's values, float32."""
+        """Return the tensor's values, float32."""
         return parse(self.tensor) if isinstance(self.tensor, str) else generate(self.tensor)
 
     def parsed(self) -> Scheme:
-        """The scheme."""
+        """Return the scheme."""
         return Scheme.parse(self.scheme)
 
 
@@ -44,35 +44,39 @@ class Kind:
     ``name``: `Finding.kind` of what ``find`` yields. ``example``: a tensor and a scheme that have it. ``lesson``: the
     lesson and the step that explain it. ``follows``: kinds that it follows from: if one of them was found, it is left
     out. ``impossible``: families of formats that can't have it, and why. ``finite``: whether it can be told of finite
-    tensors only, because the range or the SQNR of others is undefined. ``disqualifies``: whether it may be an error, so
-    that a scheme that has it is not proposed.
+    tensors only, because the range or the SQNR of others is undefined. ``severity``: the worst that it may have; a
+    scheme with an error is not proposed.
     """
 
     name: str
     find: Find
-    example: Example
+    example: FindingExample
     lesson: tuple[str, str]
     follows: tuple[str, ...] = ()
     impossible: Mapping[str, str] = field(default_factory=dict, hash=False)
     finite: bool = False
-    disqualifies: bool = False
+    severity: Severity = "warning"
 
     def __call__(self, context: Context) -> Iterator[Finding]:
         """Yield what is found."""
         return self.find(context)
 
+    def finding(self, sentence: str, boxes: tuple[Box, ...] = (), **fields: Any) -> Finding:
+        """Return a finding of this kind and, unless the fields say otherwise, of its severity."""
+        return Finding(self.name, fields.pop("severity", self.severity), sentence, boxes, **fields)
+
     def applies(self, scheme: Scheme, *, finite: bool) -> bool:
-        """Whether it can occur for a scheme's format and, if x is not finite, for such a tensor."""
+        """Tell whether it can occur for a scheme's format and, if x is not finite, for such a tensor."""
         return (finite or not self.finite) and family_of(scheme) not in self.impossible
 
 
-def kind(example: Example, lesson: tuple[str, str], **known: Any) -> Callable[[Find], Kind]:
+def kind(example: FindingExample, lesson: tuple[str, str], **known: Any) -> Callable[[Find], Kind]:
     """Make a function that finds something a `Kind` of its name, with these fields."""
     return lambda find: Kind(find.__name__, find, example, lesson, **known)
 
 
 def family_of(scheme: Scheme) -> str:
-    """The family of a scheme's format, one of `FAMILIES`."""
+    """Return the family of a scheme's format, one of `FAMILIES`."""
     if isinstance(scheme.format, FloatFormat):
         return "float"
     if isinstance(scheme.format, CodebookFormat):

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, number
 from quantcore.wording import count
 
 
 @kind(
-    Example("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"), ("mistakes", "scale-in-float16")
+    FindingExample("Silent NaN", "0, 0.5, 1, -1", "int8 given(1e-40) torch.fake_quantize"), ("mistakes", "scale-in-float16")
 )
 def nan(context: Context) -> Iterator[Finding]:
-    """NaN and infinity: in x, if the library accepts them, or in x̂ where the format can't represent x."""
+    """Find NaN and infinity: in x, if the library accepts them, or in x̂ if the format can't represent x."""
     notes = [note for note in context.result.warnings if "NaN" in note]
     if context.finite and not notes and math.isfinite(context.report.sse):
         return
@@ -43,13 +43,13 @@ def nan(context: Context) -> Iterator[Finding]:
         what = f"{count(n, 'element')} of x {'is' if n == 1 else 'are'} NaN or infinite{at}. "
         said = "" if context.finite else what
         said += notes[0] if notes else "Replace them: most metrics are undefined."
-    yield Finding(
-        "nan", "error", said, tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES]), facts=facts
-    )
+    cells = tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES])
+    # the kind is a warning: what it takes to look for it in every scheme tried is not worth it, as its SQNR is NaN
+    yield nan.finding(said, cells, facts=facts, severity="error")
 
 
 def _why_not(context: Context, flat: int) -> str:
-    """Why the element at a flat index of x is not finite after dequantization."""
+    """Say why the element at a flat index of x is not finite after dequantization."""
     block = tuple(
         int(i) // b
         for i, b in zip(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from quantcore.analysis import decibels
-from quantcore.diagnosis.context import Context, Trial, sqnr_among
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.context import Alternative, Context, sqnr_among
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Box, Finding, cell, channels, index, number
 from quantcore.granularity import PerChannel, PerFlatGroup, PerGroup, split_axes
 from quantcore.numerics import CHUNK
@@ -41,12 +41,12 @@ class _Channels(NamedTuple):
 
 
 @kind(
-    Example("One column sets the scale", Generated("outlier_channel", (16, 16)), "int8 symmetric"),
+    FindingExample("One column sets the scale", Generated("outlier_channel", (16, 16)), "int8 symmetric"),
     ("granularity", "tensor"),
     finite=True,
 )
 def outlier_channel(context: Context) -> Iterator[Finding]:
-    """One or a few channels, much larger than the others, set the scale that all share."""
+    """Find one or a few channels, much larger than the others, that set the scale that all share."""
     if not isinstance(context.scheme.range_setting, MinMax | Search) or isinstance(
         context.scheme.granularity, PerFlatGroup
     ):
@@ -58,7 +58,7 @@ def outlier_channel(context: Context) -> Iterator[Finding]:
 
 
 def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
-    """The outlier channels of every run of channels that share scales."""
+    """Return the outlier channels of every run of channels that share scales."""
     n = context.shape[axis]
     width = min(context.result.block[axis], n)
     if len(context.shape) < 2 or width < 2 or context.x_blocked.numel() < 2 * n:
@@ -81,7 +81,7 @@ def _outlier_channels(context: Context, axis: int) -> list[_Channels]:
 def _run(
     context: Context, axis: int, start: int, last: int, sizes: Tensor, order: Tensor
 ) -> _Channels | None:
-    """The outlier channels of a run, if enough of their elements exceed all others."""
+    """Return the outlier channels of a run, if enough of their elements exceed all others."""
     x, n = context.result.x, context.shape[axis]
     chosen = start + order[: last + 1]
     parts = x.index_select(axis, chosen).movedim(axis, 0).reshape(last + 1, -1).abs()
@@ -107,9 +107,7 @@ def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Ite
     many = len(worst.places) > 1
     run = "" if worst.stop - worst.start == context.shape[axis] else f" among {worst.start}–{worst.stop - 1}"
     again = f" {count(len(found), 'run')} of channels have outlier channels." if len(found) > 1 else ""
-    yield Finding(
-        "outlier_channel",
-        "warning",
+    yield outlier_channel.finding(
         f"{channels(rank, axis, worst.places)} (max |x| {number(worst.first)}) set{'' if many else 's'} the scale of the "
         f"others{run} (max |x| {number(worst.second)}). SQNR of the others: {decibels(now)} with "
         f"{'them' if many else 'it'}, {decibels(without)} without.{again}",
@@ -121,7 +119,7 @@ def _channel_finding(context: Context, axis: int, found: list[_Channels]) -> Ite
 
 
 def _other_channels(context: Context, axis: int, run: _Channels) -> tuple[float, float]:
-    """SQNR in dB of the run's other channels: with the outliers, and with the next largest in their place."""
+    """Return the SQNR in dB of the other channels: with the outliers, and with the next largest instead."""
     x = context.result.x
     without_outliers = x.clone()
     for place in run.places:
@@ -140,12 +138,12 @@ class _Far(NamedTuple):
 
 
 @kind(
-    Example("One element sets the scale", Generated("outlier_element", (16, 16)), "int8 symmetric"),
+    FindingExample("One element sets the scale", Generated("outlier_element", (16, 16)), "int8 symmetric"),
     ("granularity", "groups"),
     finite=True,
 )
 def outlier_element(context: Context) -> Iterator[Finding]:
-    """One element of a block, much larger than all others, sets the scale."""
+    """Find one element of a block, much larger than all others, that sets the scale."""
     if not isinstance(context.scheme.range_setting, MinMax | Search):
         return
     alone = _blocks_with_far_element(context)
@@ -165,9 +163,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
     blocks = (
         f"{'At least ' if len(alone) > LOOK_AT else ''}{count(len(found), 'block')} have such an outlier."
     )
-    yield Finding(
-        "outlier_element",
-        "warning",
+    yield outlier_element.finding(
         f"Outlier {number(value)} at {index(far.place)} sets the scale; the next largest |x| is "
         f"{number(far.second)}. SQNR of the others: {decibels(now)} with it, {decibels(without)} without."
         + f" {blocks}"
@@ -180,7 +176,7 @@ def outlier_element(context: Context) -> Iterator[Finding]:
 
 
 def _blocks_with_far_element(context: Context) -> Tensor:
-    """Positions of the blocks in which one element is at least `FAR` times as large as all others."""
+    """Return positions of blocks in which one element is at least `FAR` times as large as all others."""
     far = FAR * max(1.0, FEW / context.block_size)
     above = torch.zeros(context.grid, dtype=torch.int64, device=context.x_blocked.device)
     for region in context.result.blocks.regions(CHUNK):
@@ -209,7 +205,7 @@ def _far_element(context: Context, block: tuple[int, ...]) -> _Far | None:
 
 
 def _others_of_block(context: Context, far: _Far) -> tuple[float, float]:
-    """SQNR in dB of the block's other elements: with the outlier, and with the next largest in its place."""
+    """Return the SQNR in dB of the other elements: with the outlier, and with the next largest instead."""
     x = context.result.x
     without_outliers = x.clone()
     without_outliers[far.place] = far.next_value
@@ -223,13 +219,13 @@ def _others_of_block(context: Context, far: _Far) -> tuple[float, float]:
 def _sqnrs(
     context: Context, without_outliers: Tensor, others: Callable[[Tensor], Tensor]
 ) -> tuple[float, float]:
-    """SQNR in dB of some elements: of the result, and of the same scheme without the outliers."""
+    """Return the SQNR in dB of some elements: of the result, and of the same scheme without the outliers."""
     without = apply_quietly(without_outliers, context.scheme)
     return sqnr_among(*map(others, (context.result.x, context.result.error, without.error)))
 
 
-def _finer(context: Context) -> Trial | None:
-    """A finer granularity that gains enough; cheaper ones are tried first."""
+def _finer(context: Context) -> Alternative | None:
+    """Return a finer granularity that gains enough; cheaper ones are tried first."""
     rank, block = len(context.shape), context.block_size
     kinds = [PerChannel(axis) for axis in range(rank) if rank > 1]
     runs = [

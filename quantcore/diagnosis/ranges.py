@@ -11,7 +11,7 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.alternatives import narrowed, shrunk
 from quantcore.diagnosis.codes import outside
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, cell, gains, number, percent
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
@@ -33,20 +33,20 @@ _ASYMMETRIC = "the range of asymmetric codes follows the data on both sides"
 
 
 @kind(
-    Example("Half of the codes unused", Generated("relu", (16, 16)), "int4 symmetric"),
+    FindingExample("Half of the codes unused", Generated("relu", (16, 16)), "int4 symmetric"),
     ("zero_point", "one-sided"),
     follows=("outlier_element", "outlier_channel", "negatives_lost", "wrapped"),
     impossible={"float zero_point": _ASYMMETRIC, "min": _ASYMMETRIC},
     finite=True,
 )
 def one_sided(context: Context) -> Iterator[Finding]:
-    """Data on one side of 0: the codes of the other side are never used."""
+    """Find data on one side of 0: the codes of the other side are never used."""
     found = _one_sided_codes if context.scheme.format.has_zero_point else _one_sided_values
     return found(context)
 
 
 def _one_sided_codes(context: Context) -> Iterator[Finding]:
-    """Symmetric codes with a uniform step."""
+    """Find symmetric codes with a uniform step."""
     if not context.scheme.symmetric or context.block_size < 4:
         return
     below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
@@ -80,9 +80,7 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
         fact = f"{count(up, 'block')} {'lies' if up == 1 else 'lie'} above 0 and {down:,} below, but symmetric {fmt} "
         fact += f"spends {int(spent.sum()):,} of their {fmt.available * (up + down):,} codes on the other side."
         facts = {"above": up, "below": down, "unused": int(spent.sum()), "codes": fmt.available * (up + down)}
-    yield Finding(
-        "one_sided",
-        "warning",
+    yield one_sided.finding(
         f"{fact} An asymmetric range {gains(symmetric, best.sqnr_db)}"
         f"{'' if symmetric == context.report.sqnr_db else ' over a symmetric one'}.",
         **context.fixed_by(best),
@@ -91,7 +89,7 @@ def _one_sided_codes(context: Context) -> Iterator[Finding]:
 
 
 def _one_sided_values(context: Context) -> Iterator[Finding]:
-    """Values of a small float or a codebook, which has a table of them instead of a uniform step."""
+    """Find values of a small float or a codebook, which has a table of them instead of a uniform step."""
     below, above = (-context.extremes[0]).clamp(min=0), context.extremes[1].clamp(min=0)
     if context.block_size < 4 or not (below.any() or above.any()):
         return
@@ -112,9 +110,7 @@ def _one_sided_values(context: Context) -> Iterator[Finding]:
     if best is None or even is None or not best.sqnr_db >= even.sqnr_db + SIDED_DB:
         return
     low, high = context.bounds
-    yield Finding(
-        "one_sided",
-        "warning",
+    yield one_sided.finding(
         f"x lies between {number(low)} and {number(high)}, but {wasted} of the {len(values)} values of {fmt} are {side} 0. "
         f"Asymmetric {best.scheme.format} {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
@@ -123,13 +119,13 @@ def _one_sided_values(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A range too narrow", Generated("normal", (16, 16)), "int8 fixed(-1, 1)"),
+    FindingExample("A range too narrow", Generated("normal", (16, 16)), "int8 fixed(-1, 1)"),
     ("error", "clipping"),
     follows=("nan", "wrapped", "zero_point_outside", "zero_point_clamped", "negatives_lost"),
     finite=True,
 )
 def clipped_too_much(context: Context) -> Iterator[Finding]:
-    """The range is too narrow: clipping costs more than the finer step gains."""
+    """Find a range that is too narrow: clipping costs more than the finer step gains."""
     report = context.report
     if not report.clipped or context.scheme.convention.coding.overflow == "wrap":
         return
@@ -144,9 +140,7 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
     if best is None:
         return
     n = report.clipped
-    yield Finding(
-        "clipped_too_much",
-        "warning",
+    yield clipped_too_much.finding(
         f"{count(n, 'element')} ({percent(report.clipped_fraction)}) {'lies' if n == 1 else 'lie'} outside the range and "
         f"{'is' if n == 1 else 'are'} clipped, which causes {percent(report.clipping_sse / report.sse)} of the squared error.",
         tuple(cell(at) for at, _ in outside(context)),
@@ -156,13 +150,13 @@ def clipped_too_much(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example("A range stretched by a long tail", Generated("laplace", (128, 256)), "int4 symmetric"),
+    FindingExample("A range stretched by a long tail", Generated("laplace", (128, 256)), "int4 symmetric"),
     ("error", "clipping"),
     follows=("outlier_element", "outlier_channel", "per_channel", "tiny_block", "scale_out_of_range"),
     finite=True,
 )
 def clips_too_little(context: Context) -> Iterator[Finding]:
-    """A narrower range would lose less: the largest elements leave few codes for the others."""
+    """Find that a narrower range would lose less: the largest elements leave few codes for the others."""
     scheme = context.scheme
     if not isinstance(scheme.range_setting, MinMax) or context.block_size < 16:
         return
@@ -181,9 +175,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
         "makes the step coarse" if scheme.format.has_zero_point
         else f"leaves few values of {scheme.format} for most elements"
     )  # fmt: skip
-    yield Finding(
-        "clips_too_little",
-        "warning",
+    yield clips_too_little.finding(
         f"The range extends to the largest |x|, {number(largest)}, which {effect}. A narrower range, "
         f"{write_call(best.scheme.range_setting)}, {gains(context.report.sqnr_db, best.sqnr_db)}.",
         **context.fixed_by(best),
@@ -192,7 +184,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
 
 
 @kind(
-    Example(
+    FindingExample(
         "Most codes unused", Generated("normal", (16, 16), parameters=(("std", 0.1),)), "int8 fixed(-10, 10)"
     ),
     ("error", "clipping"),
@@ -200,7 +192,7 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
     finite=True,
 )
 def codes_unused(context: Context) -> Iterator[Finding]:
-    """A fixed or given range is much wider than the data: most codes are never used."""
+    """Find a fixed or given range that is much wider than the data: most codes are never used."""
     found = _codes_unused if context.scheme.format.has_zero_point else _values_unused
     return found(context)
 
@@ -217,9 +209,7 @@ def _codes_unused(context: Context) -> Iterator[Finding]:
     if best is None:
         return
     least, most = context.bounds
-    yield Finding(
-        "codes_unused",
-        "warning",
+    yield codes_unused.finding(
         f"Only {f'code {low}' if low == high else f'codes {low}..{high}'} of {fmt.qmin}..{fmt.qmax} {'occurs' if low == high else 'occur'}: the range is wider than the data, which lie "
         f"between {number(least)} and {number(most)}.",
         **context.fixed_by(best),
@@ -240,9 +230,7 @@ def _values_unused(context: Context) -> Iterator[Finding]:
         return
     least, most = context.bounds
     occur = f"Only the value {number(low)}" if low == high else f"Only values between {number(low)} and {number(high)}"
-    yield Finding(
-        "codes_unused",
-        "warning",
+    yield codes_unused.finding(
         f"{occur} of {fmt} ({number(float(values[0]))}..{number(float(values[-1]))}) {'occurs' if low == high else 'occur'}: "
         f"the range is wider than the data, which lie between {number(least)} and {number(most)}.",
         **context.fixed_by(best),
@@ -251,7 +239,7 @@ def _values_unused(context: Context) -> Iterator[Finding]:
 
 
 def _values_used(context: Context) -> Tensor:
-    """The values whose codes occur."""
+    """Return the values whose codes occur."""
     fmt = context.table_format
     counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
     return fmt.table[counts > 0]

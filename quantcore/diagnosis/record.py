@@ -59,22 +59,22 @@ class Finding:
 
 
 def cell(index: tuple[int, ...]) -> Box:
-    """The box of one element."""
+    """Return the box of one element."""
     return tuple((i, i + 1) for i in index)
 
 
 def number(value: float) -> str:
-    """The number with four significant digits."""
+    """Write a number with four significant digits."""
     return f"{value:.4g}"
 
 
 def percent(fraction: float) -> str:
-    """A fraction in percent, with three significant digits, or with as many as tell it from all."""
+    """Write a fraction in percent, with three significant digits, or with as many as tell it from all."""
     return f"{apart(100 * fraction, 100, digits=3)} %"
 
 
 def gains(before: float, after: float) -> str:
-    """What another scheme does to the SQNR: ``gains 3.3 dB SQNR``, or both values if one is infinite."""
+    """Say what another scheme does to the SQNR: ``gains 3.3 dB SQNR``, or both values if one is infinite."""
     gain = after - before
     if math.isfinite(gain):
         return f"gains {decibels(gain)} SQNR"
@@ -82,12 +82,12 @@ def gains(before: float, after: float) -> str:
 
 
 def index(place: tuple[int, ...]) -> str:
-    """``(3, 17)``."""
+    """Write an index: ``(3, 17)``."""
     return f"({', '.join(map(str, place))})"
 
 
 def channels(rank: int, axis: int, places: Sequence[int]) -> str:
-    """``Column 8``, ``Columns 3 and 8``, ``Channels 0, 1, 2 and 4 more of axis 1``."""
+    """Name channels: ``Column 8``, ``Columns 3 and 8``, ``Channels 0, 1, 2 and 4 more of axis 1``."""
     name = ("Row", "Column")[axis] if rank == 2 else "Channel"
     listed = [str(place) for place in places[:LISTED]]
     if len(places) > LISTED:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from quantcore.analysis import decibels
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, Gain
 from quantcore.formats import MIN_BITS, IntFormat
 from quantcore.wording import count
@@ -15,16 +15,17 @@ BIT_DB = 6.02
 
 
 @kind(
-    Example(
+    FindingExample(
         "More bits than the values need",
         "0.3, 0, -0.3, 0.3\n-0.3, 0.3, 0, 0\n0, -0.3, 0.3, -0.3\n0.3, 0.3, -0.3, 0",
         "int8 symmetric",
     ),
     ("scale", "bits"),
     finite=True,
+    severity="note",
 )
 def spare_bits(context: Context) -> Iterator[Finding]:
-    """More bits than needed: fewer give the same quality."""
+    """Find more bits than needed: fewer give the same quality."""
     report = context.report
     fmt = context.scheme.format
     usual = BIT_DB * fmt.bits + 24  # values spread over a step never get this close
@@ -37,9 +38,7 @@ def spare_bits(context: Context) -> Iterator[Finding]:
             best = trial
     if best is None:
         return
-    yield Finding(
-        "spare_bits",
-        "note",
+    yield spare_bits.finding(
         f"x uses only {count(report.codes_used, 'code')}: {count(best.scheme.format.bits, 'bit')} instead of {fmt.bits} "
         f"are enough. SQNR: {decibels(report.sqnr_db)} with {fmt.bits} bits, {decibels(best.sqnr_db)} with "
         f"{best.scheme.format.bits}.",

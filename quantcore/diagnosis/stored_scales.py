@@ -11,8 +11,8 @@ from quantcore.analysis import decibels
 from quantcore.conventions import TEXTBOOK
 from quantcore.diagnosis.alternatives import STORAGE
 from quantcore.diagnosis.blocks import boxes_of, name_of
-from quantcore.diagnosis.context import BETTER_DB, Context, Trial, sqnr_among
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.context import BETTER_DB, Alternative, Context, sqnr_among
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import Finding, number, percent
 from quantcore.formats import FloatFormat, IntFormat
 from quantcore.granularity import cells_of
@@ -49,23 +49,23 @@ class _Lost(NamedTuple):
 
 
 def _format(scheme: Scheme) -> str:
-    """The format's name, without how numbers are cast to it."""
+    """Return the format's name, without how numbers are cast to it."""
     fmt = scheme.format
     return str(dataclasses.replace(fmt, saturate=True) if isinstance(fmt, FloatFormat) else fmt)
 
 
 @kind(
-    Example(
+    FindingExample(
         "Scales too small for their format",
         Generated("normal", (16, 64), parameters=(("std", 0.005),)),
         "e2m1 per_group(16) torchao.nvfp4 scales(e4m3fn given(1) torchao.nvfp4.scales)",
     ),
     ("mistakes", "scale-in-float16"),
     finite=True,
-    disqualifies=True,
+    severity="error",
 )
 def scale_out_of_range(context: Context) -> Iterator[Finding]:
-    """Scales or minima that underflow or saturate in the format that stores them."""
+    """Find scales or minima that underflow or saturate in the format that stores them."""
     for lost in _all_lost(context):
         before, after = _sqnr_of_blocks(context, lost.marked)
         if not (after >= before + COSTS_DB or (math.isnan(before) and math.isfinite(after))):
@@ -74,13 +74,12 @@ def scale_out_of_range(context: Context) -> Iterator[Finding]:
         first = tuple(lost.marked.nonzero()[0].tolist())
         wanted, stored = float(lost.wanted[first]), float(lost.stored[first]) + 0.0
         fix = _fix(context, lost.level)
-        yield Finding(
-            "scale_out_of_range",
-            "warning" if context.report.sqnr_db >= LOST_DB else "error",
+        yield scale_out_of_range.finding(
             f"{_subject(context, lost, n)} too {'large' if lost.too_large else 'small'} for {lost.stored_in}{_next_to(lost)}: "
             f"{name_of(context, lost.marked) if blocks > 1 else 'it'} needs {number(wanted)} and gets {number(stored)}. SQNR "
             f"there: {decibels(before)}, with exact {_parameters(context)} {decibels(after)}.{_remedy(context, lost, fix)}",
             boxes_of(context, lost.marked),
+            severity="warning" if context.report.sqnr_db >= LOST_DB else "error",
             **context.fixed_by(fix),
             facts={"what": lost.what, "stored_in": lost.stored_in, "too_large": lost.too_large, "blocks": n,
                    "of_blocks": blocks, "wanted": wanted, "stored": stored, "sqnr_stored": before, "sqnr_exact": after},
@@ -88,7 +87,7 @@ def scale_out_of_range(context: Context) -> Iterator[Finding]:
 
 
 def _parameters(context: Context) -> str:
-    """What is stored for every block, and what `_sqnr_of_blocks` takes as exact: a min without its scale helps little."""
+    """Say what is stored per block, and exact in `_sqnr_of_blocks`: a min without its scale helps little."""
     return "scales" if context.result.mins is None else "scales and mins"
 
 
@@ -117,12 +116,12 @@ def _all_lost(context: Context) -> Iterator[_Lost]:
 
 
 def _wanted(level: Quantized) -> Tensor:
-    """What a level of scales would store if it were exact."""
+    """Return what a level of scales would store if it were exact."""
     return level.x / level.scheme.rules.scale.divisor
 
 
 def _sides(what: str, level: Quantized, wanted: Tensor, stored: Tensor, off: Tensor) -> Iterator[_Lost]:
-    """The blocks whose parameter is too large, and those whose parameter is too small."""
+    """Yield the blocks whose parameter is too large, and those whose parameter is too small."""
     fmt, center = level.scheme.format, level.params.center
     top = max(abs(v) for v in (fmt.qmin, fmt.qmax)) if isinstance(fmt, IntFormat) else fmt.max
     unit = level.scale if level.params.raw is None else level.params.raw
@@ -137,13 +136,13 @@ def _sides(what: str, level: Quantized, wanted: Tensor, stored: Tensor, off: Ten
 
 
 def _next_to(lost: _Lost) -> str:
-    """With a scale of their own, small ones are lost next to larger ones."""
+    """Say that, with a scale of their own, small ones are lost next to larger ones."""
     own = not isinstance(lost.level.scheme.range_setting, Given)
     return f" next to larger {lost.what}s" if own and not lost.too_large and lost.level.params.scale.any() else ""
 
 
 def _sqnr_of_blocks(context: Context, marked: Tensor) -> tuple[float, float]:
-    """SQNR in dB of the marked blocks: as they are, and with the parameters that their range gave."""
+    """Return the SQNR in dB of the marked blocks: as they are, and with the parameters of their range."""
     result, scheme = context.result, context.scheme
     assert result.scales is not None
     params, scale = result.params, _wanted(result.scales)
@@ -161,8 +160,8 @@ def _sqnr_of_blocks(context: Context, marked: Tensor) -> tuple[float, float]:
     return sqnr_among(x, result.error[here], x - x_hat[here])
 
 
-def _fix(context: Context, level: Quantized) -> Trial | None:
-    """A scale for all scales on top, else scales in float32; the first if it needs about the same storage."""
+def _fix(context: Context, level: Quantized) -> Alternative | None:
+    """Return a scale for all scales on top, if it needs about the same storage, else scales in float32."""
     inner = context.scheme.scales
     assert inner is not None
     wide: list[Scheme] = []
@@ -174,7 +173,7 @@ def _fix(context: Context, level: Quantized) -> Trial | None:
     return context.best(wide, BETTER_DB, STORAGE * context.bits) or context.best(exact, BETTER_DB)
 
 
-def _remedy(context: Context, lost: _Lost, fix: Trial | None) -> str:
+def _remedy(context: Context, lost: _Lost, fix: Alternative | None) -> str:
     if fix is not None and fix.scheme.scales is not None:
         return " Add a scale for the whole tensor."
     if fix is not None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quantcore.conventions import KERNELS
 from quantcore.diagnosis.context import Context
-from quantcore.diagnosis.kind import Example, kind
+from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, percent
 from quantcore.formats import IntFormat
 from quantcore.quantization import coded_with
@@ -16,14 +16,17 @@ from quantcore.wording import count
 TIES = 0.01  # at least this fraction of the elements are ties
 _HALVES = ("half_even", "half_away", "half_up")  # rules that round to the nearest and differ in ties
 _RULES, _ORDERS = "rounding rules", "orders of operations"
+# The ties among the sampled elements, how they were rounded, and what would round them differently; nothing if too few
+_Ties = tuple[Tensor, str, tuple[str, ...]]
 
 
 @kind(
-    Example("Numbers halfway between two codes", "100.5, -81.5, 8.5, 64.5\n-27.5, 40.5, 11, -6", "int8 given(1)"),
+    FindingExample("Numbers halfway between two codes", "100.5, -81.5, 8.5, 64.5\n-27.5, 40.5, 11, -6", "int8 given(1)"),
     ("scale", "code"),
+    severity="note",
 )
 def ties(context: Context) -> Iterator[Finding]:
-    """Elements halfway between two codes, or two values of a float or a codebook."""
+    """Find elements halfway between two codes, or two values of a float or a codebook."""
     coding = context.scheme.rules.coding
     if coding.rounding not in _HALVES and not KERNELS[coding.kernel].half:
         return
@@ -43,18 +46,12 @@ def ties(context: Context) -> Iterator[Finding]:
     first = index(tuple(a for a, _ in cells[0])) if cells else ""
     first = f" at {first}" if one else first and f", such as {first},"
     between = "codes" if context.scheme.format.has_zero_point else f"values of {context.scheme.format}"
-    yield Finding(
-        "ties",
-        "note",
+    yield ties.finding(
         f"{what}{first} {'lies' if one else 'lie'} exactly halfway between two {between} and {'is' if one else 'are'} rounded "
         f"{way}; other {' or '.join(others)} give other codes.",
         tuple(cells),
         facts={"elements": n, "of": len(tie), "way": way, "others": others},
     )
-
-
-# The ties among the sampled elements, how they were rounded, and what would round them differently; nothing if too few
-_Ties = tuple[Tensor, str, tuple[str, ...]]
 
 
 def _few(tie: Tensor) -> bool:
@@ -63,7 +60,7 @@ def _few(tie: Tensor) -> bool:
 
 
 def _parameters(context: Context) -> tuple[Tensor, Tensor, Tensor]:
-    """The sampled elements, and the scale and zero point that their codes are computed with."""
+    """Return the sampled elements, and the scale and zero point that their codes are computed with."""
     x, blocks = context.sample
     scale, zero_point = (
         t[blocks].to(torch.float32).expand_as(x) for t in coded_with(context.result.params, context.scheme)
@@ -90,7 +87,7 @@ def _of_integers(context: Context) -> _Ties:
 
 
 def _of_shifted(context: Context) -> _Ties:
-    """Codes with a float zero point or a minimum, which is added before rounding."""
+    """Find ties of codes with a float zero point or a minimum, which is added before rounding."""
     x, scale, zero_point = _parameters(context)
     if context.scheme.rules.zero_point.is_min:
         exact = (x - zero_point) / scale
@@ -130,7 +127,7 @@ def _of_table(context: Context) -> _Ties:
 
 
 def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
-    """How the ties were rounded: by the convention's rule, or as the codes show if the order of operations changed it."""
+    """Say how ties were rounded: by the rule, or as codes show if the order of operations changed it."""
     side = (steps - ratio).sign()
     ways = {
         "half_even": ("to the even multiple of the scale", steps % 2 == 0),
@@ -146,13 +143,13 @@ def _way(rule: str, codes: Tensor, steps: Tensor, ratio: Tensor) -> str:
 
 
 def _rules_differ(steps: Tensor, ratio: Tensor) -> bool:
-    """Whether another rule for ties gives different codes."""
+    """Tell whether another rule for ties gives different codes."""
     away = ratio.sign() * (ratio.abs() + 0.5).floor()
     return any(bool((other != steps).any()) for other in (ratio.round(), away, (ratio + 0.5).floor()))
 
 
 def _differing(x: Tensor, scale: Tensor, zero_point: Tensor, fmt: IntFormat) -> bool:
-    """Whether another order of operations gives different codes."""
+    """Tell whether another order of operations gives different codes."""
     unclamped = (KERNELS[k].run(x, KERNELS[k].factor(scale), zero_point, torch.empty_like(x)) for k in "ABCD")
     first, *others = (codes.clamp_(fmt.qmin, fmt.qmax) for codes in unclamped)
     return any(not torch.equal(codes, first) for codes in others)

@@ -1,8 +1,8 @@
 """Which weight of a model takes which scheme: the errors of every weight under several schemes, and a budget of bits."""
 
 from quantcore.layerwise import command
-from quantcore.layerwise.budget import Choice, bit_budget, budget_curve
-from quantcore.layerwise.measure import WHOLE, measured, rows_together
+from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
+from quantcore.layerwise.measure import WHOLE, estimated, measured, rows_together
 from quantcore.layerwise.plan import (
     AS_STORED,
     ERRORS,
@@ -16,10 +16,9 @@ from quantcore.layerwise.plan import (
 )
 from quantcore.layerwise.roles import Traits, kind_of, traits
 from quantcore.layerwise.run import USUAL, SensitivityStep, outline, schemes_of, sensitivity
-from quantcore.layerwise.sample import estimated
-from quantcore.layerwise.table import Cell, Row, Table, by_harm, merged
+from quantcore.layerwise.table import Table, WeightError, WeightRow, by_harm, merged
 
 __all__ = [
-    "AS_STORED", "Cell", "Choice", "ERRORS", "Plan", "Row", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "groups_of", "kind_of", "measured", "merged", "minimum_of", "outline", "plan",
+    "AS_STORED", "WeightError", "Allocation", "ERRORS", "Plan", "WeightRow", "SensitivityStep", "Table", "bit_budget", "budget_curve", "by_harm", "check_size", "command", "estimated", "groups_of", "kind_of", "measured", "merged", "minimum_of", "outline", "plan",
     "rows_together", "schemes_of", "sensitivity", "trade_off", "traits", "TradeOff", "Traits", "USUAL", "WHOLE",
 ]  # fmt: skip

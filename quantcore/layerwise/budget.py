@@ -21,7 +21,7 @@ from quantcore.errors import QuantError
 EXACT = 6**6  # combinations of half of the groups: 12 groups with 6 options each
 
 
-class Choice(tuple[int, ...]):
+class Allocation(tuple[int, ...]):
     """The option of every group, with their summed ``error`` and ``cost``.
 
     ``gap``: how much larger the error may be than the least possible one; 0 if it is the least.
@@ -32,7 +32,7 @@ class Choice(tuple[int, ...]):
     gap: float
 
     @classmethod
-    def of(cls, options: Sequence[int], error: float, cost: float, gap: float = 0.0) -> "Choice":
+    def of(cls, options: Sequence[int], error: float, cost: float, gap: float = 0.0) -> "Allocation":
         """Return a choice."""
         found = cls(options)
         found.error, found.cost, found.gap = error, cost, gap
@@ -47,7 +47,7 @@ class _Pick(NamedTuple):
     options: tuple[int, ...] = ()
 
 
-def bit_budget(errors: Any, costs: Any, budget: float) -> Choice:
+def bit_budget(errors: Any, costs: Any, budget: float) -> Allocation:
     """Return the option of each group with the least summed error at a summed cost of at most ``budget``.
 
     Args:
@@ -76,10 +76,10 @@ def bit_budget(errors: Any, costs: Any, budget: float) -> Choice:
         found, gap = _best_pair(_picks(groups[:middle]), _picks(groups[middle:]), limit), Fraction(0)
     else:
         found, gap = _along_hull(groups, limit)
-    return Choice.of(found.options, float(found.error * error_unit), float(found.cost * cost_unit), float(gap * error_unit))
+    return Allocation.of(found.options, float(found.error * error_unit), float(found.cost * cost_unit), float(gap * error_unit))
 
 
-def budget_curve(errors: Any, costs: Any) -> list[Choice]:
+def budget_curve(errors: Any, costs: Any) -> list[Allocation]:
     """Return the choices on the lower convex hull of error against cost, from the cheapest to the most precise.
 
     Each has the least error of all choices that cost as much or less.
@@ -89,7 +89,7 @@ def budget_curve(errors: Any, costs: Any) -> list[Choice]:
     """
     groups, error_unit, cost_unit = _groups(errors, costs)
     found = [pick for pick, _ in _hull_path(groups)]
-    return [Choice.of(p.options, float(p.error * error_unit), float(p.cost * cost_unit)) for p in found]
+    return [Allocation.of(p.options, float(p.error * error_unit), float(p.cost * cost_unit)) for p in found]
 
 
 def _groups(errors: Any, costs: Any) -> tuple[list[list[_Pick]], Fraction, Fraction]:

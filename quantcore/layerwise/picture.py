@@ -8,7 +8,7 @@ from pathlib import Path
 
 from quantcore.analysis import decibels
 from quantcore.figures import layer_colors, palette, short_scheme
-from quantcore.layerwise.table import Cell, Row
+from quantcore.layerwise.table import WeightError, WeightRow
 from quantcore.wording import count, printable
 
 STYLE = Path(__file__).with_name("picture.css").read_text(encoding="utf-8")
@@ -29,19 +29,19 @@ body {{ font-family: system-ui, sans-serif; }}
 """
 
 
-def document(rows: Sequence[Row], schemes: Sequence[str], is_grouped: bool = False, taken: Mapping[str, str] | None = None) -> str:
+def document(rows: Sequence[WeightRow], schemes: Sequence[str], is_grouped: bool = False, taken: Mapping[str, str] | None = None) -> str:
     """Return the picture as a file of its own, for light and dark displays; arguments: as for `layers`."""
     return _DOCUMENT.format(style=STYLE, caption=caption(rows, schemes, taken), table=layers(rows, schemes, is_grouped, taken=taken))
 
 
-def caption(rows: Sequence[Row], schemes: Sequence[str], taken: Mapping[str, str] | None = None) -> str:
+def caption(rows: Sequence[WeightRow], schemes: Sequence[str], taken: Mapping[str, str] | None = None) -> str:
     """Say what the picture shows."""
     said = f"SQNR (dB) of {count(len(rows), 'weight')} under {count(len(schemes), 'scheme')}."
     return f"{said} ✓: the choice within the budget; weights without one stay as they are stored." if taken else said
 
 
 def layers(
-    rows: Sequence[Row], schemes: Sequence[str], is_grouped: bool = False, chosen: tuple[Row, int] | None = None, taken: Mapping[str, str] | None = None
+    rows: Sequence[WeightRow], schemes: Sequence[str], is_grouped: bool = False, chosen: tuple[WeightRow, int] | None = None, taken: Mapping[str, str] | None = None
 ) -> str:
     """Return the table; `STYLE` is its style, for an element of the class qs-layers around it.
 
@@ -68,7 +68,7 @@ def layers(
 
 
 def _legend(values: Sequence[Sequence[float]]) -> str:
-    """Which colors stand for which SQNR."""
+    """Return which colors stand for which SQNR."""
     finite = [value for row in values for value in row if math.isfinite(value)]
     if not finite:
         return "SQNR (dB)"
@@ -76,7 +76,7 @@ def _legend(values: Sequence[Sequence[float]]) -> str:
     return f'SQNR (dB)<i style="background:linear-gradient(90deg,{colors})"></i><small><span>{min(finite):.1f}</span><span>{max(finite):.1f}</span></small>'
 
 
-def _cell(cell: Cell, style: str, mark: str) -> str:
+def _cell(cell: WeightError, style: str, mark: str) -> str:
     half = (cell.sqnr_high - cell.sqnr_low) / 2
     if cell.problem or math.isnan(cell.sqnr_db):
         number, hint = "–", cell.problem or "not defined"

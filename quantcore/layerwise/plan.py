@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from quantcore.errors import QuantError
-from quantcore.layerwise.budget import Choice, bit_budget, budget_curve
+from quantcore.layerwise.budget import Allocation, bit_budget, budget_curve
 from quantcore.layerwise.roles import group_of
-from quantcore.layerwise.table import Row, Table
+from quantcore.layerwise.table import Table, WeightRow
 from quantcore.wording import count, megabytes, short
 
 AS_STORED = "as stored"
@@ -83,7 +83,7 @@ def plan(
     check_size(table, num_bytes, minimum)
     fixed = _bytes_left_alone(table)
     options, errors, costs = _options(table, error, factors or {}, minimum or {})
-    chosen = bit_budget(errors, costs, num_bytes - fixed) if options else Choice.of((), 0.0, 0.0)
+    chosen = bit_budget(errors, costs, num_bytes - fixed) if options else Allocation.of((), 0.0, 0.0)
     schemes = {row.name: AS_STORED for row in table.ordered}
     for rows, own, at in zip(groups_of(table).values(), options, chosen, strict=True):
         schemes |= {row.name: own[at][2] for row in rows}
@@ -133,9 +133,9 @@ def check_size(table: Table, num_bytes: float, minimum: Mapping[str, float] | No
         )
 
 
-def groups_of(table: Table) -> dict[str, list[Row]]:
+def groups_of(table: Table) -> dict[str, list[WeightRow]]:
     """Return the weights that have cells, by the groups that get one scheme."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[WeightRow]] = {}
     for row in table.ordered:
         if row.cells:
             groups.setdefault(group_of(row.name), []).append(row)
@@ -146,7 +146,7 @@ def _bytes_left_alone(table: Table) -> int:
     return sum(row.num_bytes for row in table.ordered if not row.cells)
 
 
-def _costs(rows: list[Row], minimum: Mapping[str, float]) -> list[tuple[float, int]]:
+def _costs(rows: list[WeightRow], minimum: Mapping[str, float]) -> list[tuple[float, int]]:
     """Return the bytes of a group as it is stored, with -1, and under each scheme, with its number; again as stored if not all may take it."""
     stored = float(sum(row.num_bytes for row in rows)), -1
     found = [stored]
@@ -173,7 +173,7 @@ def _options(
     return options, [[each[0] for each in own] for own in options], [[each[1] for each in own] for own in options]
 
 
-def _error(row: Row, scheme: int, error: str) -> float:
+def _error(row: WeightRow, scheme: int, error: str) -> float:
     if scheme < 0:
         return 0.0
     cell = row.cells[scheme]

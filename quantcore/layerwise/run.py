@@ -7,9 +7,8 @@ from functools import partial
 
 from quantcore.checkpoints import Checkpoint, results_in_order
 from quantcore.errors import QuantError
-from quantcore.layerwise.measure import Inputs, measured, outlined
-from quantcore.layerwise.sample import estimated
-from quantcore.layerwise.table import Row, Table
+from quantcore.layerwise.measure import Imatrix, estimated, measured, outlined
+from quantcore.layerwise.table import Table, WeightRow
 from quantcore.scheme import PRESETS, Scheme
 
 MOST_SCHEMES = 12
@@ -25,7 +24,7 @@ class SensitivityStep:
 
     done: int
     total: int
-    row: Row | None
+    row: WeightRow | None
     table: Table
     is_estimate: bool = False
 
@@ -62,7 +61,7 @@ def sensitivity(
     fresh = Table(_identity(checkpoint, imatrix), tuple(map(_label, chosen)), tuple(checkpoint.tensors))
     table = table or fresh
     table.check(fresh)
-    inputs = None if imatrix is None else Inputs(imatrix.tensors, checkpoint.config.get("general.architecture"))
+    inputs = None if imatrix is None else Imatrix(imatrix.tensors, checkpoint.config.get("general.architecture"))
     total = sum(checkpoint.tensors[name].num_bytes for name in mine)
     left = [name for name in mine if name not in table.rows]
     done = total - sum(checkpoint.tensors[name].num_bytes for name in left)

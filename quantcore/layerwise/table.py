@@ -13,7 +13,7 @@ FORMAT = 1  # version of a table as plain data
 
 
 @dataclass(frozen=True)
-class Cell:
+class WeightError:
     """The error of one weight under one scheme.
 
     ``sqnr_db`` to ``clipped``: as in `SchemeErrors`. ``num_bytes``: of codes, scales and zero points. ``output_error``:
@@ -44,7 +44,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class WeightRow:
     """One weight, with a cell per scheme.
 
     ``kind``: see `kind_of`. ``num_bytes``: as it is stored. ``power``: Σx². ``coverage``: what the imatrix has for it. ``reason``: why it has no
@@ -58,7 +58,7 @@ class Row:
     num_bytes: int
     power: float = math.nan
     coverage: str = ""
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[WeightError, ...] = ()
     reason: str = ""
 
     @property
@@ -78,8 +78,8 @@ class Table:
     identity: str
     schemes: tuple[str, ...]
     names: tuple[str, ...]
-    rows: dict[str, Row] = field(default_factory=dict)
-    estimates: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, WeightRow] = field(default_factory=dict)
+    estimates: dict[str, WeightRow] = field(default_factory=dict)
 
     @property
     def is_finished(self) -> bool:
@@ -87,7 +87,7 @@ class Table:
         return len(self.rows) == len(self.names)
 
     @property
-    def ordered(self) -> list[Row]:
+    def ordered(self) -> list[WeightRow]:
         """The rows that are done, in the order of the checkpoint."""
         return [self.rows[name] for name in self.names if name in self.rows]
 
@@ -119,8 +119,8 @@ class Table:
                 raise ValueError
             found = cls(str(stored["identity"]), tuple(map(str, stored["schemes"])), tuple(map(str, stored["names"])))
             for each in stored["rows"]:
-                cells = tuple(Cell(**_numbers(cell, Cell)) for cell in each["cells"])
-                row = replace(Row(**_numbers(each, Row)), cells=cells, shape=tuple(map(int, each["shape"])))
+                cells = tuple(WeightError(**_numbers(cell, WeightError)) for cell in each["cells"])
+                row = replace(WeightRow(**_numbers(each, WeightRow)), cells=cells, shape=tuple(map(int, each["shape"])))
                 if row.name not in found.names or len(cells) not in (0, len(found.schemes)):
                     raise ValueError
                 found.rows[row.name] = row
@@ -133,7 +133,7 @@ class Table:
         lines = []
         for row in self.ordered:
             own = {"tensor": row.name, "kind": row.kind, "shape": "×".join(map(str, row.shape)), "storage": row.storage, "bytes": row.num_bytes}
-            every = zip(self.schemes, row.cells, strict=True) if row.cells else [("", Cell(problem=row.reason))]
+            every = zip(self.schemes, row.cells, strict=True) if row.cells else [("", WeightError(problem=row.reason))]
             for scheme, cell in every:
                 bits = 8 * cell.num_bytes / max(1, row.elements)
                 lines.append(own | {"scheme": scheme} | asdict(cell) | {"bits_per_weight": bits, "imatrix": row.coverage})
@@ -155,16 +155,16 @@ def merged(tables: Sequence[Table]) -> Table:
     return whole
 
 
-def by_harm(rows: Iterable[Row], scheme: int = 0) -> list[Row]:
+def by_harm(rows: Iterable[WeightRow], scheme: int = 0) -> list[WeightRow]:
     """Return the rows with the lowest SQNR under a scheme first; those without a number last."""
-    def key(row: Row) -> tuple[bool, float]:
+    def key(row: WeightRow) -> tuple[bool, float]:
         value = row.cells[scheme].sqnr_db if row.cells else math.nan
         return math.isnan(value), value
 
     return sorted(rows, key=key)
 
 
-def _numbers(values: Mapping[str, Any], kind: type[Cell] | type[Row]) -> dict[str, Any]:
+def _numbers(values: Mapping[str, Any], kind: type[WeightError] | type[WeightRow]) -> dict[str, Any]:
     """Return the fields of a record, with the numbers that were strings.
 
     Raises:

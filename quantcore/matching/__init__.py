@@ -6,9 +6,9 @@
 'int4 symmetric per_tensor min_max textbook'
 """
 
-from quantcore.matching.answer import answer, mismatches, nearest, rules
+from quantcore.matching.answer import answer, nearest, rules
 from quantcore.matching.candidates import explain_candidate
 from quantcore.matching.explanations import NegativesLost
 from quantcore.matching.hypotheses.corruption import Corruption, Reinterpreted, Transposed, reproduce
-from quantcore.matching.record import Candidate, Cell, KnownMistake, Matches, Progress
+from quantcore.matching.record import Candidate, DifferingCode, KnownMistake, Matches, Progress
 from quantcore.matching.search import match, match_steps

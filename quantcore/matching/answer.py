@@ -1,5 +1,7 @@
 """What a search found, in words: which rules made these integers, the mistake first, and what was expected instead."""
 
+from dataclasses import astuple, replace
+
 from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.matching.record import Candidate
@@ -42,57 +44,41 @@ def rules(scheme: Scheme, rank: int) -> str:
 
 
 def _scales(granularity: Granularity, rank: int) -> str:
-    match granularity:
+    match _from_start(granularity, rank):
         case PerTensor():
             return "one scale"
         case PerChannel(axis):
-            return f"one scale per {along(rank, axis % max(rank, 1))}"
+            return f"one scale per {along(rank, axis)}"
         case PerGroup(size, axis):
-            return f"one scale per {size} elements along axis {axis % max(rank, 1)}"
+            return f"one scale per {size} elements along axis {axis}"
         case PerBlock(shape):
             return f"one scale per block of {'×'.join(map(str, shape))}"
     return write_call(granularity)
 
 
-def mismatches(candidate: Candidate, expected: Scheme, rank: int) -> tuple[str, ...]:
-    """Return one phrase for each difference from the expected scheme.
-
-    The candidate's scheme nearest to the expected one is compared. ``rank``: number of axes of the original.
-
-    >>> mismatches(Candidate(Scheme.parse("int8 per_channel(1)"), 0), Scheme.parse("int4 per_channel(0)"), 2)
-    ('wrong axis: 1, not 0', '8 bits, not 4')
-    """
-    return _phrases(nearest(candidate, expected, rank), expected, rank)
-
-
 def nearest(candidate: Candidate, expected: Scheme, rank: int) -> Scheme:
-    """Return the candidate's scheme that has most in common with the expected one."""
-    return min(candidate.schemes, key=lambda scheme: len(_phrases(scheme, expected, rank)))
+    """Return the candidate's scheme that has most in common with the expected one; ``rank``: of the original.
+
+    >>> candidate = Candidate(Scheme.parse("int8 per_channel(0)"), 0, same=(Scheme.parse("int4 per_channel(1)"),))
+    >>> str(nearest(candidate, Scheme.parse("int4 per_channel(-1)"), 2))
+    'int4 symmetric per_channel(axis=1) min_max textbook'
+    """
+    return min(candidate.schemes, key=lambda scheme: _differences(scheme, expected, rank))
 
 
-def _phrases(found: Scheme, expected: Scheme, rank: int) -> tuple[str, ...]:
-    fmt, wanted = found.format, expected.format
-    phrases = [_granularity(found.granularity, expected.granularity, rank)]
-    pairs = [(found.symmetric, expected.symmetric, "symmetric", "asymmetric")]
-    if isinstance(fmt, IntFormat) and isinstance(wanted, IntFormat):
-        if fmt.bits != wanted.bits:
-            phrases.append(f"{fmt.bits} bits, not {wanted.bits}")
-        pairs.insert(0, (fmt.signed, wanted.signed, "signed", "unsigned"))
-        pairs.append((fmt.narrow, wanted.narrow, "narrow range", "full range"))
-    elif fmt != wanted:
-        phrases.append(f"{fmt}, not {wanted}")
-    phrases += [f"{yes}, not {no}" if a else f"{no}, not {yes}" for a, b, yes, no in pairs if a != b]
-    if found.convention.name != expected.convention.name:
-        phrases.append(f"{found.convention.name}, not {expected.convention.name}")
-    return tuple(p for p in phrases if p)
+def _differences(found: Scheme, expected: Scheme, rank: int) -> int:
+    """Count the parts in which two schemes differ; of integers, bits, signedness and range count each."""
+    integers = isinstance(found.format, IntFormat) and isinstance(expected.format, IntFormat)
+    sides = (
+        (s.symmetric, s.convention.name, _from_start(s.granularity, rank))
+        + (astuple(s.format) if integers else (s.format,))
+        for s in (found, expected)
+    )
+    return sum(a != b for a, b in zip(*sides, strict=True))
 
 
-def _granularity(found: Granularity, expected: Granularity, rank: int) -> str:
-    match found, expected:
-        case (PerChannel(a), PerChannel(b)):
-            return "" if (a - b) % max(rank, 1) == 0 else f"wrong axis: {a}, not {b}"
-        case (PerGroup(m, a), PerGroup(n, b)):
-            axis = "" if (a - b) % max(rank, 1) == 0 else f"wrong axis: {a}, not {b}"
-            size = "" if m == n else f"groups of {m}, not {n}"
-            return ", ".join(filter(None, (axis, size)))
-    return "" if found == expected else f"{write_call(found)}, not {write_call(expected)}"
+def _from_start(granularity: Granularity, rank: int) -> Granularity:
+    """Return the granularity with its axis, if it has one, counted from the start."""
+    if isinstance(granularity, PerChannel | PerGroup):
+        return replace(granularity, axis=granularity.axis % max(rank, 1))
+    return granularity

@@ -31,7 +31,7 @@ _NAMES = list(CONVENTIONS)
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class EvaluatedScheme:
     """The result of a hypothesis on the whole tensor. ``codes``, ``parameters``: equal for equal results."""
 
     scheme: Scheme
@@ -53,7 +53,7 @@ class Evaluator:
     scale: Tensor | None
     zero_point: Tensor | None
     searched: list[Granularity]
-    evaluations: list[Evaluation] = field(default_factory=list)
+    evaluations: list[EvaluatedScheme] = field(default_factory=list)
     _seen: set[tuple[str, Corruption]] = field(default_factory=set)
     _known: dict[Any, tuple[int, bytes]] = field(default_factory=dict)
     _shown: tuple[Any, tuple[Candidate, ...]] = (None, ())
@@ -99,15 +99,15 @@ class Evaluator:
         notes += [] if self.zero_point is None else [zero_point_note(self.zero_point, params.zero_point)]
         agrees, told = self.scale is None or not notes[0], tuple(filter(None, notes))
         self.evaluations.append(
-            Evaluation(found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt)
+            EvaluatedScheme(found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt)
         )
 
-    def exact(self) -> list[Evaluation]:
-        """The evaluations that give every code."""
+    def exact(self) -> list[EvaluatedScheme]:
+        """Return the evaluations that give every code."""
         return [v for v in self.evaluations if not v.differing]
 
     def explains(self) -> bool:
-        """Whether an evaluation gives every code, and the given scale if there is one."""
+        """Tell whether an evaluation gives every code, and the given scale if there is one."""
         return any(v.scale_agrees for v in self.exact())
 
     def candidates(self, explained: bool = False) -> tuple[Candidate, ...]:
@@ -118,7 +118,7 @@ class Evaluator:
         return self._shown[1]
 
     def _candidates(self, explained: bool) -> tuple[Candidate, ...]:
-        groups: dict[Any, list[Evaluation]] = {}
+        groups: dict[Any, list[EvaluatedScheme]] = {}
         for v in sorted(self.exact() or self.evaluations, key=self._order):
             groups.setdefault((v.differing, v.codes, v.corruption, v.parameters), []).append(v)
         shown = list(groups.values()) if self.exact() else _nearest(list(groups.values()))
@@ -131,7 +131,7 @@ class Evaluator:
         return tuple(found)
 
     def _compared(self, scheme: Scheme, corruption: Corruption, params: QParams) -> tuple[int, bytes]:
-        """How many codes differ, and a hash of the codes; equal arithmetic is run once."""
+        """Return how many codes differ, and a hash of the codes; equal arithmetic is run once."""
         c, fmt = scheme.rules, scheme.format
         finite = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
         arithmetic = (
@@ -156,8 +156,8 @@ class Evaluator:
             self._known[arithmetic] = differing, hashlib.blake2b(shown, digest_size=16).digest()
         return self._known[arithmetic]
 
-    def _order(self, v: Evaluation) -> tuple[Any, ...]:
-        """Fewest differences first, then agreement with the given scale and zero_point, then the simplest.
+    def _order(self, v: EvaluatedScheme) -> tuple[Any, ...]:
+        """Rank by fewest differences, then agreement with the given scale and zero_point, then simplicity.
 
         A scale derived from the codes explains less than one that follows from x.
         """
@@ -177,7 +177,7 @@ class Evaluator:
             _NAMES.index(scheme.convention.name),
         )
 
-    def _candidate(self, group: list[Evaluation], explained: bool) -> Candidate:
+    def _candidate(self, group: list[EvaluatedScheme], explained: bool) -> Candidate:
         first = group[0]
         same = tuple(v.scheme for v in group[1:])
         found = Candidate(first.scheme, first.differing, first.corruption, notes=first.notes, same=same)
@@ -206,8 +206,8 @@ def explain_candidate(x: Tensor, codes: Tensor, candidate: Candidate) -> Candida
     return dataclasses.replace(candidate, cells=cells, reasons=reasons)
 
 
-def _nearest(groups: list[list[Evaluation]]) -> list[list[Evaluation]]:
-    """The nearest groups; an additional mistake that does not halve the differences explains nothing and is left out."""
+def _nearest(groups: list[list[EvaluatedScheme]]) -> list[list[EvaluatedScheme]]:
+    """Return the nearest groups; one more mistake explains nothing, unless it halves the differences."""
     least: dict[int, int] = {}
     for group in groups:
         steps = _steps(group[0].corruption)
@@ -220,7 +220,7 @@ def _nearest(groups: list[list[Evaluation]]) -> list[list[Evaluation]]:
 
 
 def _alternatives(found: list[Candidate]) -> tuple[str, ...]:
-    """The other explanations, if the scale of the first was derived from the codes."""
+    """Return the other explanations, if the scale of the first was derived from the codes."""
     other = found[1]
     text = f"{other.scheme.format} {write_call(other.scheme.range_setting)}"
     more = len(found) - 2

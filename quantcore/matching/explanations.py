@@ -94,7 +94,7 @@ def explain_corruption(
 
 
 def _asymmetric(t: _Explained) -> str:
-    """The formula of the scale, if it is (high - low) / steps."""
+    """Return the formula of the scale, if it is (high - low) / steps."""
     low, high, scale = t.params.low, t.params.high, t.params.scale
     if low is None or high is None or not isinstance(t.scheme.range_setting, MinMax):
         return ""
@@ -139,7 +139,7 @@ def _float16(t: _Explained) -> str:
 
 
 def _rounded(t: _Explained, kinds: set[str]) -> str:
-    """How many codes differ from rounding once, half to even."""
+    """Say how many codes differ from rounding once, half to even."""
     if not kinds & (ROUNDINGS | {"quantized_twice"}):
         return ""
     others = tuple(k for k in t.corruption.computed if k not in ROUNDINGS | {"quantized_twice"})
@@ -166,7 +166,7 @@ def _kept(t: _Explained) -> str:
 
 
 def _negatives(t: _Explained) -> str:
-    """How many negative values became 0 because no code lies below the zero_point."""
+    """Say how many negative values became 0 because no code lies below the zero_point."""
     if t.format.signed:
         return ""
     lost = (
@@ -184,7 +184,7 @@ def _negatives(t: _Explained) -> str:
 
 
 def _allowed(t: _Explained) -> str:
-    """The scales that the codes allow, if the scale was derived from them."""
+    """Say which scales the codes allow, if the scale was derived from them."""
     setting, fmt = t.scheme.range_setting, t.format
     if not (isinstance(setting, Given | Percentile) and isinstance(t.scheme.granularity, PerTensor)):
         return ""
@@ -196,7 +196,7 @@ def _allowed(t: _Explained) -> str:
 
 
 def _some(t: _Explained, before: Tensor) -> str:
-    """The first elements whose code changed."""
+    """Name the first elements whose code changed."""
     codes = t.codes.reshape(-1).to(torch.int64)
     places = (before != codes).nonzero().reshape(-1)
     named = [f"{int(before[i])} → {int(codes[i])} at {_place(t, int(i))}" for i in places[:SHOWN]]

@@ -21,7 +21,7 @@ from quantcore.matching.hypotheses.corruption import (
     kernel_inputs,
     mistaken_zero_point,
 )
-from quantcore.matching.record import Cell
+from quantcore.matching.record import DifferingCode
 from quantcore.qparams import choose_qparams
 from quantcore.scheme import Scheme
 
@@ -30,11 +30,19 @@ MOST_EXPLAINED = 1_000  # counted by kind
 # Distance from a tie, in ulp, within which another order of operations is tried: two roundings each way
 _ULPS = 4
 _FORMULAS = ("A", "B", "C", "D")
+_RULES = {
+    "half_even": "half to even",
+    "half_away": "half away from zero",
+    "half_up": "half up",
+    "toward_zero": "rounding toward zero",
+    "floor": "rounding down",
+    "ceil": "rounding up",
+}
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Element:
+class DifferingElement:
     """The numbers of one element, including the mistakes of the corruption.
 
     ``value``: what is rounded by ``rule``; ``unclamped``: the code before the clamp; ``added``: z if it is added after
@@ -70,7 +78,7 @@ class Element:
 
 def elements(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption, places: Tensor
-) -> list[Element]:
+) -> list[DifferingElement]:
     """Return the elements at flat indices of x."""
     inputs = kernel_inputs(x, scheme, choose_qparams(x, scheme), corruption).at(places)
     kernel, fmt, kinds = inputs.kernel, scheme.format, corruption.computed
@@ -94,21 +102,21 @@ def elements(
     lowest_used = bool((codes == fmt.qmin).any())
     beyond = "kept" if "unclamped" in kinds else "wrapped" if wraps else "clamped"
     return [
-        Element(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel, convention.coding.rounding, fmt,
-                lowest_used, beyond)
+        DifferingElement(xi, s, zi, v - kernel.half / 2, w, a, int(e), int(g), kernel,
+                         convention.coding.rounding, fmt, lowest_used, beyond)
         for xi, s, zi, v, w, a, e, g in rows
     ]  # fmt: skip
 
 
 def explain(
     x: Tensor, codes: Tensor, expected: Tensor, scheme: Scheme, corruption: Corruption = NONE
-) -> tuple[tuple[Cell, ...], tuple[tuple[str, int], ...]]:
+) -> tuple[tuple[DifferingCode, ...], tuple[tuple[str, int], ...]]:
     """Return the first cells that differ with their reasons, and the number of cells per kind of reason.
 
     ``codes`` and ``expected`` on the axes of x. At most the first 1,000 cells are counted.
     """
     places = (codes != expected).reshape(-1).nonzero().reshape(-1)[:MOST_EXPLAINED]
-    cells: list[Cell] = []
+    cells: list[DifferingCode] = []
     kinds: Counter[str] = Counter()
     for place, element in zip(
         places.tolist(), elements(x, codes, expected, scheme, corruption, places), strict=True
@@ -117,11 +125,11 @@ def explain(
         kinds[kind] += 1
         if len(cells) < MOST_CELLS:
             index = tuple(int(i) for i in np.unravel_index(place, x.shape))
-            cells.append(Cell(index, element.expected, element.got, words))
+            cells.append(DifferingCode(index, element.expected, element.got, words))
     return tuple(cells), tuple(kinds.most_common())
 
 
-def reason(e: Element) -> tuple[str, str]:
+def reason(e: DifferingElement) -> tuple[str, str]:
     """Return the kind of reason and a sentence without its full stop."""
     fmt, value = e.format, f"{e.named} = {_short(e.value)}"
     if not np.isfinite(e.value):
@@ -144,13 +152,13 @@ def reason(e: Element) -> tuple[str, str]:
 
 
 def _wrapped(value: int, fmt: IntFormat) -> int:
-    """The number that the lowest bits of ``value`` represent."""
+    """Return the number that the lowest bits of ``value`` represent."""
     low = value % (1 << fmt.bits)
     return low - (1 << fmt.bits) if low > fmt.qmax else low  # never for an unsigned format
 
 
-def _rounded(e: Element, value: str) -> tuple[str, str] | None:
-    """The reason, if the code is the value rounded in the other direction."""
+def _rounded(e: DifferingElement, value: str) -> tuple[str, str] | None:
+    """Return the reason, if the code is the value rounded in the other direction."""
     below = math.floor(e.value)
     made = e.unclamped - e.added
     if e.value == below or {e.own, made} != {below, below + 1}:
@@ -179,18 +187,8 @@ def _rounded(e: Element, value: str) -> tuple[str, str] | None:
     )
 
 
-_RULES = {
-    "half_even": "half to even",
-    "half_away": "half away from zero",
-    "half_up": "half up",
-    "toward_zero": "rounding toward zero",
-    "floor": "rounding down",
-    "ceil": "rounding up",
-}
-
-
-def _other_order(e: Element) -> str:
-    """The formula of another order of operations that gives the code in float32; empty if none does."""
+def _other_order(e: DifferingElement) -> str:
+    """Return another order of operations that gives the code in float32, as a formula; empty if none does."""
     x, s, z = (torch.tensor([n], dtype=torch.float32) for n in (e.x, e.scale, e.z))
     for letter in _FORMULAS:
         kernel = KERNELS[letter]
@@ -200,8 +198,8 @@ def _other_order(e: Element) -> str:
     return ""
 
 
-def _parameters(e: Element, value: str) -> tuple[str, str]:
-    """Which scale, or else which zero_point, would give the code."""
+def _parameters(e: DifferingElement, value: str) -> tuple[str, str]:
+    """Say which scale, or else which zero_point, would give the code."""
     shift = 0.0 if e.kernel.subtracts or not e.kernel.shift_first else e.z
     bounds = [bound - shift - e.kernel.half / 2 for bound in _bounds_of(e)]
     scale = _scale_words(e.x - e.z if e.kernel.subtracts else e.x, bounds[0], bounds[1])
@@ -218,8 +216,8 @@ def _parameters(e: Element, value: str) -> tuple[str, str]:
     return kind, f"{words}, or a zero_point {bound}{_integer(needed)}{unless}"
 
 
-def _bounds_of(e: Element) -> Bounds:
-    """The interval that the rule rounds to the code; unbounded where the format clamps."""
+def _bounds_of(e: DifferingElement) -> Bounds:
+    """Return the interval that the rule rounds to the code; unbounded where the format clamps."""
     own = e.own
     low, high = {
         "floor": (own, own + 1),
@@ -234,7 +232,7 @@ def _bounds_of(e: Element) -> Bounds:
 
 
 def _scale_words(x: float, low: float, high: float) -> str:
-    """The scales for which x / s lies between two bounds: "of a to b", "of at most b"; empty if there are none."""
+    """Say which scales put x / s between two bounds: "of a to b", "of at most b"; empty if none do."""
     if x < 0:
         x, low, high = -x, -high, -low
     if high <= 0 or x == 0:

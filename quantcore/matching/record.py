@@ -8,7 +8,7 @@ from quantcore.scheme import Scheme
 
 
 @dataclass(frozen=True)
-class Cell:
+class DifferingCode:
     """A code that differs: ``expected`` from the scheme, ``got`` as given, and why.
 
     ``index``: in the original.
@@ -34,7 +34,7 @@ class Candidate:
     scheme: Scheme
     differing: int
     corruption: Corruption = NONE
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[DifferingCode, ...] = ()
     reasons: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = ()
     same: tuple[Scheme, ...] = ()

@@ -30,7 +30,7 @@ from quantcore.matching.hypotheses.mistaken_scales import (
 )
 from quantcore.matching.hypotheses.sample import Source, by_range, swapped_axes, with_given_scale
 from quantcore.matching.hypotheses.scale_from_codes import fitted
-from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
+from quantcore.matching.hypotheses.scoring import GivenCodes, Hypothesis, SearchTask, score
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,
     granularities,
@@ -51,7 +51,7 @@ FEW_NEAR = 12  # for large tensors
 # does not include 0
 _PLAIN = (TEXTBOOK, TEXTBOOK.changed(zero_in_range="no"), CONVENTIONS["torchao"])
 Step = Callable[[float], Iterator[Hypothesis]]
-Part = Task | Step
+Part = SearchTask | Step
 _MOST_KNOWN = 1 << 20  # elements: known mistakes of larger tensors would hold up a page
 
 
@@ -102,30 +102,30 @@ class _Search:
         self.readings = [self._reading(self.corruptions[0])]
 
     @cached_property
-    def others(self) -> list[Reading]:
+    def others(self) -> list[GivenCodes]:
         """The codes with every other corruption undone."""
         return [_likeliest(self._reading(corruption)) for corruption in self.corruptions[1:]]
 
-    def _reading(self, corruption: Corruption) -> Reading:
+    def _reading(self, corruption: Corruption) -> GivenCodes:
         codes = corruption.undo(self.evaluator.given)
         low, high = int(codes.min()), int(codes.max())
         # sampled repeatedly, so it is made contiguous once; there are up to ten readings, so each is kept small
         kinds = (torch.int8, torch.int16, torch.int32)
         kind = next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
-        return Reading(corruption, codes.to(kind).contiguous(), tuple(likely_formats(codes)))
+        return GivenCodes(corruption, codes.to(kind).contiguous(), tuple(likely_formats(codes)))
 
     def steps(self) -> Iterator[Progress]:
         """Run the rounds."""
         yield self._progress(0.0, "drawing samples")
         ranged = by_range(self.evaluator.x, self.evaluator.searched)
         rounds: list[tuple[str, Callable[[], list[Part]]]] = [
-            ("schemes", lambda: [Task(ranged, self.readings)]),
+            ("schemes", lambda: [SearchTask(ranged, self.readings)]),
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("gguf's formats", lambda: [self._evaluate_presets]),
             ("other group sizes", self._other_groups),
-            ("corrupted codes", lambda: [Task(ranged, self.others), *self._with_given_scale(self.others)]),
+            ("corrupted codes", lambda: [SearchTask(ranged, self.others), *self._with_given_scale(self.others)]),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
-            ("wider formats", lambda: [Task(ranged, [self._wider(r) for r in self.readings])]),
+            ("wider formats", lambda: [SearchTask(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
             ("combined mistakes", lambda: self._combined(ranged)),
             ("scales derived from the codes", self._derived),
@@ -164,12 +164,12 @@ class _Search:
             yield 0.8 + 0.2 * done, ", the whole tensor"
 
     def _steps_of(self, part: Part) -> list[tuple[Step, str]]:
-        """The steps of a part and what each is about: one for each format of a task."""
-        if isinstance(part, Task):
+        """Return the steps of a part and what each is about: one for each format of a task."""
+        if isinstance(part, SearchTask):
             return [(partial(self._scored, part, fmt), f": {fmt}") for fmt in part.formats()]
         return [(part, "")]
 
-    def _scored(self, task: Task, fmt: IntFormat, limit: float) -> Iterator[Hypothesis]:
+    def _scored(self, task: SearchTask, fmt: IntFormat, limit: float) -> Iterator[Hypothesis]:
         before = task.tried
         yield from score(task, fmt, tuple(self.evaluator.x.shape), limit)
         self.tried += task.tried - before
@@ -186,13 +186,13 @@ class _Search:
     def _nearest(self) -> list[Hypothesis]:
         return self.near[: FEW_NEAR if self.evaluator.x.numel() > LARGE else MOST_NEAR]
 
-    def _with_given_scale(self, readings: list[Reading], computed: tuple[Kinds, ...] = ((),)) -> list[Task]:
-        """Tasks with the given scale, if there is one."""
+    def _with_given_scale(self, readings: list[GivenCodes], computed: tuple[Kinds, ...] = ((),)) -> list[SearchTask]:
+        """Return tasks with the given scale, if there is one."""
         evaluator = self.evaluator
         if evaluator.scale is None:
             return []
         return [
-            Task(source, [reading], computed)
+            SearchTask(source, [reading], computed)
             for reading in readings
             for source in with_given_scale(
                 evaluator.x, reading.codes, evaluator.scale, evaluator.zero_point, evaluator.searched
@@ -200,16 +200,16 @@ class _Search:
         ]
 
     def _mistaken(self, ranged: Source) -> list[Part]:
-        """Tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
+        """Return tasks with one mistake in the arithmetic, in the most likely formats of all readings."""
         readings = [*map(_likeliest, self.readings), *self.others]
         choices = tuple((kind,) for kind in CHOICES)
-        tasks = [Task(ranged, readings, SINGLE), *self._with_given_scale(readings, choices)]
-        return [*tasks, *(Task(source, readings) for source in swapped_axes(self.evaluator.x))]
+        tasks = [SearchTask(ranged, readings, SINGLE), *self._with_given_scale(readings, choices)]
+        return [*tasks, *(SearchTask(source, readings) for source in swapped_axes(self.evaluator.x))]
 
     def _combined(self, ranged: Source) -> list[Part]:
-        """Combinations of mistakes typical of handwritten code, in the most likely formats."""
+        """Return combinations of mistakes typical of handwritten code, in the most likely formats."""
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
-        task = Task(ranged, readings, COMBINED, conventions=_PLAIN)
+        task = SearchTask(ranged, readings, COMBINED, conventions=_PLAIN)
         return [task, float16(ranged, readings), *self._tried(mistaken)]
 
     def _tried(self, trials: Trials) -> list[Part]:
@@ -219,7 +219,7 @@ class _Search:
         readings = [self._with_narrower(_likeliest(r)) for r in self.readings]
         return [partial(self._run_trials, trials, r) for r in readings]
 
-    def _run_trials(self, trials: Trials, reading: Reading, limit: float) -> Iterator[Hypothesis]:
+    def _run_trials(self, trials: Trials, reading: GivenCodes, limit: float) -> Iterator[Hypothesis]:
         for found in tried(self.evaluator.x, reading, trials(self.evaluator.x, reading.formats), limit):
             self.tried += 1
             yield found
@@ -235,11 +235,11 @@ class _Search:
             return []
         self.evaluator.searched += groups
         return [
-            Task(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
+            SearchTask(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
         ]
 
     def _evaluate_presets(self, limit: float) -> Iterator[Hypothesis]:
-        """The presets of gguf, including ggml's searches: evaluated right away, and kept only if they fit."""
+        """Evaluate the presets of gguf, including ggml's searches, right away; keep them only if they fit."""
         x, given = self.evaluator.x, self.evaluator.given
         if x.shape != given.shape or not x.dim() or not bool(x.isfinite().all()):
             return
@@ -251,20 +251,20 @@ class _Search:
                 self.evaluator.evaluate_preset(scheme)
         yield from ()
 
-    def _with_narrower(self, reading: Reading) -> Reading:
-        """The reading, plus common formats that its codes exceed, as unclamped codes do."""
+    def _with_narrower(self, reading: GivenCodes) -> GivenCodes:
+        """Return the reading, plus common formats that its codes exceed, as unclamped codes do."""
         narrower = tuple(beyond_formats(int(reading.codes.min()), int(reading.codes.max())))
-        return Reading(reading.corruption, reading.codes, reading.formats + narrower)
+        return GivenCodes(reading.corruption, reading.codes, reading.formats + narrower)
 
-    def _wider(self, reading: Reading) -> Reading:
+    def _wider(self, reading: GivenCodes) -> GivenCodes:
         bounds = int(reading.codes.min()), int(reading.codes.max())
-        return Reading(reading.corruption, reading.codes, tuple(other_formats(*bounds, reading.formats)))
+        return GivenCodes(reading.corruption, reading.codes, tuple(other_formats(*bounds, reading.formats)))
 
 
-def _likeliest(reading: Reading) -> Reading:
-    """The reading with fewer formats: its two narrowest widths, and 8 bits."""
+def _likeliest(reading: GivenCodes) -> GivenCodes:
+    """Return the reading with fewer formats: its two narrowest widths, and 8 bits."""
     kept = {*sorted({f.bits for f in reading.formats})[:2], 8}
-    return Reading(reading.corruption, reading.codes, tuple(f for f in reading.formats if f.bits in kept))
+    return GivenCodes(reading.corruption, reading.codes, tuple(f for f in reading.formats if f.bits in kept))
 
 
 def known_mistakes(x: Tensor, codes: Tensor) -> tuple[KnownMistake, ...]:

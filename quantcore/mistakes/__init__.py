@@ -8,7 +8,5 @@ find the wrong cells.
 2
 """
 
-from quantcore.mistakes.answers import Answer, answers, first_of, giving, wrong
-from quantcore.mistakes.cases import CASES
-from quantcore.mistakes.catalogue import MISTAKES, STAGES, Mistake
-from quantcore.mistakes.compare import Case, Comparison, Line, Outcome, compare, lines, run
+from quantcore.mistakes.cases import CASES, Outcome, OutcomePair, SourceLine, WorkedCase, compare, lines, run
+from quantcore.mistakes.catalogue import MISTAKES, STAGES, Answer, Mistake, answers, right, traced, wrong

@@ -4,19 +4,22 @@ They stand in the order in which answers are explained by them.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
+from quantcore.granularity import block_bounds
 from quantcore.mistakes.cell import Cell
 from quantcore.numerics import before_rounding, rounding
 from quantcore.qparams import wrap
+from quantcore.quantization import Quantized
 from quantcore.range_setting import MIN_MAX
-from quantcore.tracing import number, signed
+from quantcore.tracing import Trace, number, scale_formula, signed, trace
 
 Stage = Literal["range", "scale", "x", "rounding", "overflow", "zero point", "block"]
 # Of several mistakes, that of the first of these stages explains codes best
@@ -59,7 +62,7 @@ class Mistake:
 
 
 def _where(holds: Callable[[Cell], bool], pairs: Callable[[Cell], Values]) -> Callable[[Cell], Values]:
-    """The values of cells for which something holds; none for others."""
+    """Return the values of cells for which something holds; none for others."""
     return lambda c: pairs(c) if holds(c) else ()
 
 
@@ -76,7 +79,7 @@ def _finite(c: Cell) -> bool:
 
 
 def _of_low(c: Cell) -> bool:
-    """Whether the zero point is that of low."""
+    """Tell whether the zero point is that of low."""
     return c.has_steps and not c.t.scheme.symmetric
 
 
@@ -85,7 +88,7 @@ def _has_steps(c: Cell) -> bool:
 
 
 def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
-    """The code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
+    """Return the code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
 
     def values(c: Cell) -> Values:
         v, offset = (c.t.quotient, c.t.zero_point) if c.t.summed is None else (c.t.summed, 0.0)
@@ -101,7 +104,7 @@ def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
 
 
 def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
-    """The zero point with low / s rounded in one direction."""
+    """Return the zero point with low / s rounded in one direction."""
     return _where(_of_low, lambda c: [(
         c.fmt.qmin - rule(c.steps), f"{before_rounding(c.steps)} was rounded to {rule(c.steps)}. {c.how_zero_point}"
     )])  # fmt: skip
@@ -110,7 +113,7 @@ def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
 def _shifted_by(
     factor: float, said: str, holds: Callable[[Cell], bool] = lambda c: True
 ) -> Callable[[Cell], Values]:
-    """The code with a multiple of the zero point; whoever makes this error may leave out the clamp too."""
+    """Return the code with a multiple of the zero point; whoever errs so may leave out the clamp too."""
     return _where(lambda c: bool(c.t.zero_point) and holds(c), lambda c: [
         (fit(c.nearest + factor * c.t.zero_point),
          f"The zero point {signed(c.t.zero_point)} {said}: {number(c.nearest)} + {signed(c.t.zero_point)}.")
@@ -329,3 +332,64 @@ _ALL = (
     ),
 )  # fmt: skip
 MISTAKES = {mistake.name: mistake for mistake in _ALL}
+
+
+Place = tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    """A wrong answer: the mistake of `MISTAKES` that gives it, its value, and the sentence that explains it."""
+
+    mistake: Mistake
+    value: float
+    sentence: str
+
+
+def answers(result: Quantized, asked: str, place: Place) -> Iterator[Answer]:
+    """Yield the wrong answers that one mistake gives; a mistake that gives the right answer anyway is left out.
+
+    Args:
+        asked: "codes" for the code of the element at ``place``; "scale" or "zero_point" of the block at ``place``, a
+            position in block form.
+
+    >>> from quantcore import Scheme, apply
+    >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
+    >>> [answer.mistake.name for answer in answers(result, "codes", (0, 1)) if answer.value == -4]
+    ['floor']
+
+    Raises:
+        QuantError: the codes are not integers, or blocks cross row boundaries.
+    """
+    if not isinstance(result.scheme.format, IntFormat):
+        raise QuantError(f"{result.scheme.format} is not an integer format; choose one, such as int8.")
+    yield from wrong(traced(result, asked, place), result, asked)
+
+
+def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
+    """Yield the `answers` for an element that was traced, or for the block of one."""
+    cell = Cell(t, result)
+    how = f" It is {scale_formula(t)}." if asked == "scale" else ""
+    for mistake in MISTAKES.values():
+        values = {"codes": mistake.code_of, "scale": mistake.scale_of, "zero_point": mistake.zero_point_of}[asked]
+        for value, sentence in values(cell):
+            if math.isfinite(value) and value != right(t, asked):
+                yield Answer(mistake, value, sentence + how)
+
+
+def traced(result: Quantized, asked: str, place: Place) -> Trace:
+    """Return the trace of the element at ``place`` or, unless codes are asked for, of the first one of that block.
+
+    Raises:
+        QuantError: blocks cross row boundaries.
+    """
+    if asked == "codes":
+        return trace(result, place)
+    if result.blocked_shape != tuple(result.x.shape):
+        raise QuantError("These groups cross row boundaries; choose groups along an axis to predict them.")
+    bounds = block_bounds(result.blocked_shape, result.block, place)
+    return trace(result, tuple(start for start, _ in bounds))
+
+
+def right(t: Trace, asked: str) -> float:
+    """Return the code, scale or zero point of a trace."""
+    return {"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked]

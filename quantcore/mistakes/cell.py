@@ -45,7 +45,7 @@ class Cell:
         return self.t.rounded if self.t.summed is None else round(self.t.quotient)
 
     def fit(self, value: float) -> float:
-        """The value clamped or wrapped as the scheme does."""
+        """Return the value clamped or wrapped as the scheme does."""
         if not math.isfinite(value):
             return math.nan
         if self.t.scheme.convention.coding.overflow == "wrap":
@@ -53,15 +53,15 @@ class Cell:
         return self.clamped(value)
 
     def clamped(self, value: float) -> float:
-        """The value clamped to the codes."""
+        """Return the value clamped to the codes."""
         return float(min(max(value, self.fmt.qmin), self.fmt.qmax))
 
     def wrapped(self, value: float) -> float:
-        """The value that the lowest bits represent."""
+        """Return the value that the lowest bits represent."""
         return float(wrap(torch.tensor(value, dtype=torch.float64), self.fmt))
 
     def code(self, quotient: float, zero_point: float | None = None) -> float:
-        """The code of another quotient, with another zero point."""
+        """Return the code of another quotient, with another zero point."""
         z = self.t.zero_point if zero_point is None else zero_point
         return self.fit(round(quotient) + z) if math.isfinite(quotient) else math.nan
 

@@ -1,5 +1,4 @@
-"""Mistakes behind published tables, then those that come up in class and in code review: the few lines that make each
-mistake, and the lines that avoid it.
+"""The lines that make a mistake and those that avoid it: behind published tables, then in class and review.
 
 Every function takes x and returns codes, scale and x̂. A page shows their source, so they are written as a
 student would write them, in lines that a projector shows whole. In C++, casting a float that does not fit to int8 is
@@ -13,7 +12,6 @@ from torch import Tensor
 # ruff: noqa: D103 (the catalogue says what each does)
 
 Parts = tuple[Tensor, Tensor, Tensor]
-# ruff: noqa: D103 (the catalogue says what each does)
 
 
 def asymmetric_scale_then_cast(x: Tensor) -> Parts:

@@ -5,7 +5,7 @@ one gives what was typed.
 
 >>> from quantcore import Scheme, apply
 >>> result = apply([[0.5, -1.0], [2.0, 0.1]], Scheme.parse("int4"))
->>> [mark.kind for mark in mark_codes(result, [(0, 0), (0, 1)], ["2", "-4"])]
+>>> [answer.kind for answer in mark(result, "codes", [(0, 0), (0, 1)], ["2", "-4"])]
 ['right', 'rounding']
 """
 
@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from quantcore.errors import QuantError
-from quantcore.mistakes import Answer, first_of, wrong
+from quantcore.mistakes import Answer, right, traced, wrong
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Given
-from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
+from quantcore.tracing import Trace, number, scale_formula, zero_point_formula
 
 LEAST_DIGITS = 3  # significant digits expected of a scale
+USUAL = 5  # answers of `usual_answers`, at most
+_NAMES = {"codes": "a code", "scale": "a scale", "zero_point": "a zero point"}
 Place = tuple[int, ...]
 
 
@@ -44,92 +46,71 @@ class Mark:
         return self.kind == "right"
 
 
-def mark_codes(result: Quantized, places: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
-    """Mark what was typed as the codes of the elements at ``places``.
+def mark(result: Quantized, asked: str, places: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
+    """Mark what was typed as codes of elements, or as scales or zero points of blocks.
 
-    Where several wrong steps give the same answer, the one that explains the most answers is named.
+    Where several wrong steps give the same answer, the one that explains the most answers is named. Of a scale, 3
+    significant digits are enough.
 
-    Raises:
-        QuantError: the format is not an integer format, or the numbers of answers and places differ.
-    """
-    _check(result, places, typed)
-    traces = [trace(result, place) for place in places]
-    found = [
-        _mark_integer(text, t.code, "a code", wrong(t, result, "codes"), correct_steps(t))
-        for t, text in zip(traces, typed, strict=True)
-    ]
-    return _likeliest(found)
-
-
-def mark_scales(result: Quantized, blocks: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
-    """Mark what was typed as the scales of blocks (positions in block form); 3 significant digits are enough.
+    Args:
+        asked: "codes" (``places`` are elements), "scale" or "zero_point" (they are blocks, positions in block form).
 
     Raises:
-        QuantError: as `mark_codes`; or scale and zero point were given, so that there is nothing to predict.
+        QuantError: the format is not an integer format; scale and zero point were given, so that there is nothing to
+            predict; the convention's zero points are not integers; blocks cross row boundaries; or the numbers of
+            answers and places differ.
     """
-    _check(result, blocks, typed, given=True)
-    return _likeliest([_mark_scale(text, result, block) for block, text in zip(blocks, typed, strict=True)])
-
-
-def mark_zero_points(result: Quantized, blocks: Sequence[Place], typed: Sequence[str]) -> list[Mark]:
-    """Mark what was typed as the zero points of blocks (positions in block form).
-
-    Raises:
-        QuantError: as `mark_scales`; or the convention's zero points are not integers.
-    """
-    _check(result, blocks, typed, given=True)
-    if result.scheme.convention.zero_point.zero_point_form != "integer":
-        library = result.scheme.convention.library
-        raise QuantError(f"Zero points in {library} are not integers; choose the textbook library.")
+    _check(result, asked, places, typed)
     found = []
-    for block, text in zip(blocks, typed, strict=True):
-        t = trace(result, first_of(result, block))
-        how = f"It is {zero_point_formula(t)} = {number(t.zero_point)}."
-        found.append(_mark_integer(text, int(t.zero_point), "a zero point", wrong(t, result, "zero_point"), how))
-    return _likeliest(found)
+    for place, text in zip(places, typed, strict=True):
+        t = traced(result, asked, place)
+        marks = _mark_scale if asked == "scale" else _mark_integer
+        found.append(marks(text, t, asked, wrong(t, result, asked)))
+    # of the kinds that an answer may have, the one that explains the most answers; ties go to the first
+    often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
+    return [max(marks, key=lambda mark: often[mark.kind]) for marks in found]
 
 
-def usual_answers(result: Quantized, step: str, place: Place, most: int = 5) -> list[str]:
+def usual_answers(result: Quantized, asked: str, place: Place) -> list[str]:
     """Return the answers that people usually give: the right one and those of likely errors, in order of their size.
 
     Args:
-        step: what is asked for: "codes" (``place`` is an element), or "scale" or "zero_point" (it is a block).
-        most: how many answers at most.
+        asked: "codes" (``place`` is an element), or "scale" or "zero_point" (it is a block).
 
     Raises:
         QuantError: blocks cross row boundaries.
     """
-    t = trace(result, place if step == "codes" else first_of(result, place))
-    right = {"codes": float(t.code), "scale": t.scale, "zero_point": float(t.zero_point)}[step]
-    values = dict.fromkeys([number(right)])
-    for error in wrong(t, result, step):
-        if len(values) == most:
+    t = traced(result, asked, place)
+    values = dict.fromkeys([number(right(t, asked))])
+    for error in wrong(t, result, asked):
+        if len(values) == USUAL:
             break
         values.setdefault(number(error.value + 0.0))  # no -0
     return sorted(values, key=float)
 
 
-def _likeliest(found: list[list[Mark]]) -> list[Mark]:
-    """For each answer, the kind that explains the most answers; ties go to the first."""
-    often = Counter(kind for marks in found for kind in {mark.kind for mark in marks})
-    return [max(marks, key=lambda mark: often[mark.kind]) for marks in found]
-
-
-def _check(result: Quantized, places: Sequence[Place], typed: Sequence[str], given: bool = False) -> None:
-    if not result.scheme.format.has_zero_point:
-        raise QuantError(f"{result.scheme.format} is not an integer format; choose one, such as int8.")
-    if given and isinstance(result.scheme.range_setting, Given):
+def _check(result: Quantized, asked: str, places: Sequence[Place], typed: Sequence[str]) -> None:
+    scheme = result.scheme
+    if not scheme.format.has_zero_point:
+        raise QuantError(f"{scheme.format} is not an integer format; choose one, such as int8.")
+    if asked != "codes" and isinstance(scheme.range_setting, Given):
         raise QuantError(
             "Scale and zero point are given, not computed; choose a range setting to predict them from."
         )
+    if asked == "zero_point" and scheme.convention.zero_point.zero_point_form != "integer":
+        library = scheme.convention.library
+        raise QuantError(f"Zero points in {library} are not integers; choose the textbook library.")
     if len(places) != len(typed):
         raise QuantError(
             f"There are {len(typed)} answers to {len(places)} questions; give one answer to each."
         )
 
 
-def correct_steps(t: Trace) -> str:
-    """The correct steps to a code, in one sentence."""
+def correct_steps(t: Trace, asked: str) -> str:
+    """Say the correct steps to a code, scale or zero point, in one sentence."""
+    if asked != "codes":
+        formula = {"scale": scale_formula, "zero_point": zero_point_formula}[asked]
+        return f"It is {formula(t)} = {number(right(t, asked))}."
     steps, rounded = [f"x / s = {number(t.quotient)}"], f"rounded to {number(t.rounded + 0.0)}"  # 0 for -0
     if t.summed is None:
         steps.append(rounded)
@@ -144,7 +125,7 @@ def correct_steps(t: Trace) -> str:
 
 
 def _read(text: str) -> Decimal | None:
-    """The number that was typed, with either minus sign, and a decimal point or comma."""
+    """Read the number that was typed, with either minus sign, and a decimal point or comma."""
     plain = text.strip().replace("−", "-").replace(",", ".")
     try:
         value = Decimal(plain)
@@ -154,44 +135,45 @@ def _read(text: str) -> Decimal | None:
     return value if value.is_finite() and abs(value.adjusted()) < 60 else None
 
 
-def _not_a_number(text: str, what: str, answer: str) -> list[Mark]:
+def _not_a_number(text: str, asked: str, answer: str) -> list[Mark]:
     if not text.strip():
         return [Mark(text, "blank", "", answer)]
-    return [Mark(text, "not a number", f"{text.strip()[:20]!r} is not a number, but {what} is.", answer)]
+    sentence = f"{text.strip()[:20]!r} is not a number, but {_NAMES[asked]} is."
+    return [Mark(text, "not a number", sentence, answer)]
 
 
-def _mark_integer(text: str, right: int, what: str, errors: Iterable[Answer], how: str) -> list[Mark]:
-    """Every mark that an answer can get, the likeliest first."""
-    value, answer = _read(text), str(right)
+def _mark_integer(text: str, t: Trace, asked: str, errors: Iterable[Answer]) -> list[Mark]:
+    """Return every mark that an answer can get, the likeliest first."""
+    value, correct, how = _read(text), int(right(t, asked)), correct_steps(t, asked)
+    answer = str(correct)
     if value is None:
-        return _not_a_number(text, what, answer)
-    if value == right:
+        return _not_a_number(text, asked, answer)
+    if value == correct:
         return [Mark(text, "right", "", answer)]
     if value != value.to_integral_value():
-        return [Mark(text, "not an integer", f"{what.capitalize()} is an integer: round it. {how}", answer)]
+        sentence = f"{_NAMES[asked].capitalize()} is an integer: round it. {how}"
+        return [Mark(text, "not an integer", sentence, answer)]
     marks = [Mark(text, e.mistake.kind, e.sentence, answer) for e in errors if value == Decimal(e.value)]
-    off = "high" if value > right else "low"
-    last = ("off by one", f"Too {off} by one. {how}") if abs(value - right) == 1 else ("wrong", how)
+    off = "high" if value > correct else "low"
+    last = ("off by one", f"Too {off} by one. {how}") if abs(value - correct) == 1 else ("wrong", how)
     return marks or [Mark(text, *last, answer)]
 
 
-def _mark_scale(text: str, result: Quantized, block: Place) -> list[Mark]:
-    t, right = trace(result, first_of(result, block)), float(result.scale[block])
-    value, answer = _read(text), number(right)
+def _mark_scale(text: str, t: Trace, asked: str, errors: Iterable[Answer]) -> list[Mark]:
+    value, answer = _read(text), number(t.scale)
     if value is None:
-        return _not_a_number(text, "a scale", answer)
-    if _agrees(value, right):
+        return _not_a_number(text, asked, answer)
+    if _agrees(value, t.scale):
         return [Mark(text, "right", "", answer)]
-    if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, right):
+    if len(value.as_tuple().digits) < LEAST_DIGITS and _within_last_digit(value, t.scale):
         more = f"Correct as far as it goes; give {LEAST_DIGITS} significant digits."
         return [Mark(text, "too few digits", more, answer)]
-    errors = wrong(t, result, "scale")
     marks = [Mark(text, e.mistake.kind, e.sentence, answer) for e in errors if _agrees(value, e.value)]
-    return marks or [Mark(text, "wrong", f"It is {scale_formula(t)} = {answer}.", answer)]
+    return marks or [Mark(text, "wrong", correct_steps(t, asked), answer)]
 
 
 def _agrees(value: Decimal, right: float) -> bool:
-    """Whether the value is the number rounded to the digits typed; with 4 or more, it may also be truncated."""
+    """Tell whether it is the number rounded to the digits typed; 4 or more may also be truncated."""
     if float(value) == right or Decimal(number(right)) == value:
         return True
     digits = len(value.as_tuple().digits)

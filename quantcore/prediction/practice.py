@@ -62,7 +62,7 @@ def practice(fmt: IntFormat, symmetric: bool, seed: int, clipping: bool = False)
 
 
 def _grid(fmt: IntFormat, symmetric: bool, random: Any) -> tuple[Decimal, int, tuple[int, int]]:
-    """An easy scale, a zero point, and the bounds of the range in steps, such that the bounds have few digits too."""
+    """Draw an easy scale, a zero point, and bounds of the range in steps that have few digits too."""
     scales = [SCALES[i] for i in random.permutation(len(SCALES))]
     if symmetric:
         highest = fmt.qmax - fmt.middle
@@ -78,7 +78,7 @@ def _grid(fmt: IntFormat, symmetric: bool, random: Any) -> tuple[Decimal, int, t
 def _row(
     bounds: tuple[int, int], code_range: tuple[int, int] | None, scale: Decimal, random: Any
 ) -> list[Decimal]:
-    """One row: a tie, a negative value, one outside ``code_range``, then any others."""
+    """Draw one row: a tie, a negative value, one outside ``code_range``, then any others."""
     low, high = max(bounds[0], -NEAR), min(bounds[1], NEAR)
     row = [_value(low, high, _TIE, scale, random), _value(low, 0, _INSIDE, scale, random)]
     if code_range and max(map(abs, code_range)) < FAR:
@@ -91,7 +91,7 @@ def _row(
 
 
 def _value(low: int, high: int, fractions: tuple[Decimal, ...], scale: Decimal, random: Any) -> Decimal:
-    """A value of few digits whose x / s lies between two integers."""
+    """Draw a value of few digits whose x / s lies between two integers."""
     while True:
         value: Decimal = (
             int(random.integers(low, high)) + fractions[random.integers(len(fractions))]

@@ -50,7 +50,7 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ElementNumbers:
     """The numbers of one element. Floats are float32 values.
 
     ``convention``: the record in use, with the variant of this granularity and block;

@@ -6,7 +6,7 @@ from quantcore.notation import write_call
 from quantcore.qparams import search_of
 from quantcore.quantization import Quantized
 from quantcore.range_setting import WEIGHTS, MaxScale, Search
-from quantcore.tracing.record import Level, Numbers, Searched, Step
+from quantcore.tracing.record import ElementNumbers, Level, Searched, Step
 from quantcore.tracing.text import number, signed
 
 
@@ -21,7 +21,7 @@ def searched(result: Quantized, position: tuple[int, ...], index: tuple[int, ...
 
 
 def _level(coded: Quantized, position: tuple[int, ...]) -> Level | None:
-    """How the scale or min at ``position`` was coded; None where it is only stored in half precision."""
+    """Say how the scale or min at ``position`` was coded; None where it is only stored in half precision."""
     if coded.scales is None:
         return None
     block = tuple(i // b for i, b in zip(position, coded.block, strict=True))
@@ -39,8 +39,8 @@ def _level(coded: Quantized, position: tuple[int, ...]) -> Level | None:
     )
 
 
-def search_steps(t: Numbers) -> list[Step]:
-    """The steps before the scale: the weight, the trials, and the codes of scale and min."""
+def search_steps(t: ElementNumbers) -> list[Step]:
+    """Return the steps before the scale: the weight, the trials, and the codes of scale and min."""
     if t.search is None:
         return []
     group, setting = t.search.group, t.search.setting
@@ -54,7 +54,7 @@ def search_steps(t: Numbers) -> list[Step]:
 
 
 def _trials_steps(found: Searched) -> list[Step]:
-    """The trial that a search took, its error, and the min that came with it."""
+    """Return the trial that a search took, its error, and the min that came with it."""
     group, name = found.group, write_call(found.setting).partition("(")[0]
     if group.best is None:
         steps = [Step("search", f"{name}: a group without a range has nothing to try", number(group.scale))]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from quantcore.conventions import DECODINGS
 from quantcore.expressions import ADD, Applied, Name, Term, Text, chain, without
 from quantcore.formats import CodebookFormat, FloatFormat, IntFormat
-from quantcore.tracing.record import Numbers, Step
+from quantcore.tracing.record import ElementNumbers, Step
 from quantcore.tracing.searches import search_steps
 from quantcore.tracing.text import (
     code_formula,
@@ -22,8 +22,8 @@ from quantcore.tracing.text import (
 )
 
 
-class Trace(Numbers):
-    """`Numbers` with the arithmetic that led to them."""
+class Trace(ElementNumbers):
+    """`ElementNumbers` with the arithmetic that led to them."""
 
     def steps(self) -> list[Step]:
         """Return the arithmetic as lines for display; every number reads back as the same float32."""
@@ -42,8 +42,8 @@ class Trace(Numbers):
         return [*steps, Step("error x - x̂", error, number(self.error))]
 
 
-def _before_rounding(t: Numbers) -> list[Step]:
-    """From x to the value that is rounded."""
+def _before_rounding(t: ElementNumbers) -> list[Step]:
+    """Return the steps from x to the value that is rounded."""
     steps, x = [], number(t.x)
     if t.center is not None:
         steps.append(Step("x - mean", f"{x} - {signed(t.center)}", number(t.operand)))
@@ -63,22 +63,22 @@ def _before_rounding(t: Numbers) -> list[Step]:
     return steps
 
 
-def _applied(operation: Applied, last: Term, t: Numbers) -> Term:
-    """The operation on the result of the one before; what is added has a line of its own."""
+def _applied(operation: Applied, last: Term, t: ElementNumbers) -> Term:
+    """Return the operation on the result of the one before; what is added has a line of its own."""
     before = replace(last, names=Text("")) if operation.operation is ADD else last
     numbers: dict[str, float | Term | None] = {"before": before, "z": t.shift, "s": t.coded_scale, "1/s": t.factor, "½": 0.5}
     return formula(operation.operation(Name("before"), *operation.operands[1:]), numbers)
 
 
-def _to_code(t: Numbers) -> list[Step]:
+def _to_code(t: ElementNumbers) -> list[Step]:
     steps = [Step("round", f"round({number(t.unrounded)}), {rule(t)}", number(t.rounded))]
     if t.shift and not t.kernel.shift_first:
         steps.append(Step("+ z", f"{number(t.rounded)} + {signed(t.shift)}", number(t.shifted)))
     return steps
 
 
-def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
-    """From x / s to the value of a float or codebook format, and its code."""
+def _to_value(t: ElementNumbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
+    """Return the steps from x / s to the value of a float or codebook format, and its code."""
     if isinstance(fmt, FloatFormat):
         name, how, code = str(fmt), rule(t), _bits(fmt, t.code)
         clipped = f", clipped to the largest magnitude, {number(fmt.max)}"
@@ -100,7 +100,7 @@ def _to_value(t: Numbers, fmt: FloatFormat | CodebookFormat) -> list[Step]:
     return [Step("value v", text, number(t.rounded)), Step("code q", code, number(t.code))]
 
 
-def _dequantized(t: Numbers) -> str:
+def _dequantized(t: ElementNumbers) -> str:
     words = {
         "divided": "the stored 1/s",
         "of_largest": f"{largest(t)} and 1 / {number(t.scheme.format.symmetric_max)}",
@@ -113,7 +113,7 @@ def _dequantized(t: Numbers) -> str:
     return ", ".join(filter(None, (_scaled_back(t), words)))
 
 
-def _scaled_back(t: Numbers) -> str:
+def _scaled_back(t: ElementNumbers) -> str:
     integer = t.scheme.format.has_zero_point
     numbers: dict[str, float | Term | None] = {
         "q": term("q", t.code if integer else t.rounded, first=integer), "s": t.scale, "z": t.zero_point,

@@ -22,13 +22,14 @@ from quantcore.numerics import WORDS, decimal
 from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
 from quantcore.scheme import case_of
-from quantcore.tracing.record import Numbers
+from quantcore.tracing.record import ElementNumbers
 
 number = decimal  # how a trace writes a number
+_FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
 
 
 def signed(value: float) -> str:
-    """The number, in parentheses if it is negative."""
+    """Write a number, in parentheses if it is negative."""
     return term("", value).numbers.within(ATOM)
 
 
@@ -39,8 +40,8 @@ def term(name: str, value: float | None, first: bool = False) -> Term:
     return Term(names, Text(number(value), LOOSE if value < 0 and not first else ATOM), names, np.float32(value))
 
 
-def rule(t: Numbers) -> str:
-    """How the convention rounds."""
+def rule(t: ElementNumbers) -> str:
+    """Say how the convention rounds."""
     name = t.scheme.convention.coding.rounding
     if t.kernel.half and name == "toward_zero":
         return "truncated"
@@ -49,20 +50,20 @@ def rule(t: Numbers) -> str:
     return WORDS.get(name, "stochastic")
 
 
-def dividend(t: Numbers) -> str:
-    """What the kernel takes as x: ``x``, or what is computed from it first."""
+def dividend(t: ElementNumbers) -> str:
+    """Return what the kernel takes as x: ``x``, or what is computed from it first."""
     if t.center is not None:
         return "(x - mean)"
     return "x" if t.convention.scale.divisor == 1 else "(x / d)"
 
 
-def largest(t: Numbers) -> str:
-    """What a symmetric scale is computed from: ``max|x|``, or what stands for it."""
+def largest(t: ElementNumbers) -> str:
+    """Return what a symmetric scale is computed from: ``max|x|``, or what stands for it."""
     return case_of(t.scheme).amax
 
 
-def factor_formula(t: Numbers) -> str:
-    """How the factor that x is multiplied by was computed."""
+def factor_formula(t: ElementNumbers) -> str:
+    """Say how the factor that x is multiplied by was computed."""
     c = t.convention
     of_range = t.high is not None and t.raw_scale is None  # of a stored scale, 1/s is computed
     if c.scale.asymmetric_scale == "inverse_range" and of_range and not t.scheme.symmetric:
@@ -96,31 +97,28 @@ def formula(
     return Element(read).of(expression)
 
 
-_FIRST = ("high", "max|x|", "extreme", "qmin")  # no formula has them where a negative number needs parentheses
-
-
 def with_numbers(expression: Expression, numbers: Mapping[str, float], names: Mapping[str, str] | None = None) -> str:
     """Return a formula in symbols, then with numbers."""
     found = formula(expression, numbers, names)
     return f"{found.names.text} = {found.numbers.text}"
 
 
-def range_of(t: Numbers) -> dict[str, float]:
-    """The block's range, and its number of steps."""
+def range_of(t: ElementNumbers) -> dict[str, float]:
+    """Return the block's range, and its number of steps."""
     assert t.low is not None
     assert t.high is not None
     return {"low": t.low, "high": t.high, "N": t.scheme.format.qmax - t.scheme.format.qmin}
 
 
-def _range_inverse(t: Numbers) -> float:
-    """1/s as hqq computes it from the range, before s."""
+def _range_inverse(t: ElementNumbers) -> float:
+    """Return 1/s as hqq computes it from the range, before s."""
     dtype = getattr(torch, t.convention.scale.scale_precision)
     low, high = (torch.tensor(end, dtype=dtype) for end in (t.low, t.high))
     return float(inverse_range(low, high, t.scheme.format.qmax - t.scheme.format.qmin))
 
 
-def ends_of_inverse(t: Numbers, over: str = "") -> str:
-    """1/s as hqq bounds it, after ``over``; empty elsewhere."""
+def ends_of_inverse(t: ElementNumbers, over: str = "") -> str:
+    """Write 1/s as hqq bounds it, after ``over``; empty elsewhere."""
     assert t.low is not None
     assert t.high is not None
     inverse = _range_inverse(t)
@@ -129,21 +127,21 @@ def ends_of_inverse(t: Numbers, over: str = "") -> str:
     return f"{over}{LARGEST_INVERSE:g}, the maximum of 1/s" if inverse == LARGEST_INVERSE else ""
 
 
-def _inverse_of_largest(t: Numbers) -> str:
+def _inverse_of_largest(t: ElementNumbers) -> str:
     c, case = t.convention, case_of(t.scheme)
     if c.scale.bad_inverse == "one" and t.factor == 1:
         return f"1, since 1 / {case.amax} is not finite"
     return with_numbers(c.scale.inverse_of_range(t.scheme.format), {"max|x|": t.high or 0.0}, case.names)
 
 
-def given_by(t: Numbers) -> str:
-    """The source of parameters that were not computed."""
+def given_by(t: ElementNumbers) -> str:
+    """Name the source of parameters that were not computed."""
     setting = t.scheme.range_setting
     return f"read from {setting.origin}" if isinstance(setting, Stored) else "given"
 
 
-def zero_point_formula(t: Numbers) -> str:
-    """How the zero_point was computed from the range and the scale."""
+def zero_point_formula(t: ElementNumbers) -> str:
+    """Say how the zero_point was computed from the range and the scale."""
     fmt, c = t.scheme.format, t.convention
     if isinstance(t.scheme.range_setting, Given) or t.low is None:
         return given_by(t)
@@ -179,8 +177,8 @@ def zero_point_formula(t: Numbers) -> str:
     return f"clamp({order.names.text}) = clamp({order.numbers.text}, {fmt.qmin}, {fmt.qmax}){end}"
 
 
-def _float_zero_point(t: Numbers, low: float) -> str:
-    """hqq's zero point, from the 1/s of the range."""
+def _float_zero_point(t: ElementNumbers, low: float) -> str:
+    """Write hqq's zero point, from the 1/s of the range."""
     stored = t.raw_scale is not None
     names = {"1/s": "r"} if stored else {}
     end = ", where 1 / r is the scale before it is stored" if stored else ""
@@ -190,7 +188,7 @@ def _float_zero_point(t: Numbers, low: float) -> str:
     return f"{text}{', then adjusted by half_quadratic' if adjusted else ''}{end}"
 
 
-def code_formula(t: Numbers) -> tuple[str, str]:
+def code_formula(t: ElementNumbers) -> tuple[str, str]:
     """Name and formula of the step that gives the code."""
     fmt = t.scheme.format
     if t.overflow == "searched":
@@ -208,8 +206,8 @@ def code_formula(t: Numbers) -> tuple[str, str]:
     return f"code q ({what})", how + (", since the value is out of range" if t.overflow else "")
 
 
-def scale_formula(t: Numbers) -> str:
-    """How the scale was computed from the block's range, and then quantized, if it was."""
+def scale_formula(t: ElementNumbers) -> str:
+    """Say how the scale was computed from the block's range, and then quantized, if it was."""
     if t.search is not None and t.search.of_scale is not None:
         return f"{t.search.of_scale.code} · {signed(t.search.of_scale.stored)}"
     own = _own_scale_formula(t) if t.search is None else "what the search found"
@@ -219,7 +217,7 @@ def scale_formula(t: Numbers) -> str:
     return f"{raw} quantized ({t.scheme.scales}), where {raw} is {own}"
 
 
-def _own_scale_formula(t: Numbers) -> str:
+def _own_scale_formula(t: ElementNumbers) -> str:
     if t.low is None or t.high is None:
         return given_by(t)
     c = t.convention
@@ -236,8 +234,8 @@ def _own_scale_formula(t: Numbers) -> str:
     return formula
 
 
-def _symmetric(t: Numbers, low: float, high: float) -> str:
-    """The rule's formula in symbols, then with the block's numbers."""
+def _symmetric(t: ElementNumbers, low: float, high: float) -> str:
+    """Return the rule's formula in symbols, then with the block's numbers."""
     case = case_of(t.scheme)
     rule = case.symmetric_rule
     if rule.step is not None:  # it is not stored, so the formula is that of the range on the grid
@@ -248,12 +246,12 @@ def _symmetric(t: Numbers, low: float, high: float) -> str:
     return limit or with_numbers(rule.scale, range_of(t) | {"max|x|": high, "extreme": extreme}, case.names)
 
 
-def _raw(t: Numbers) -> float:
+def _raw(t: ElementNumbers) -> float:
     return t.scale if t.raw_scale is None else t.raw_scale
 
 
-def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
-    """The formula at the limits of the powers of two; empty elsewhere."""
+def _end_of_powers(t: ElementNumbers, case: Case, high: float) -> str:
+    """Return the formula at the limits of the powers of two; empty elsewhere."""
     raw, k = _raw(t), case.fmt.symmetric_max_exponent
     if math.isinf(high) and raw == 2.0 ** (128 - k):
         return f"2^(128 - {k}), where ∞ counts as 2^128"
@@ -265,7 +263,7 @@ def _end_of_powers(t: Numbers, case: Case, high: float) -> str:
     return ""
 
 
-def _asymmetric(t: Numbers, c: Convention, low: float, high: float) -> str:
+def _asymmetric(t: ElementNumbers, c: Convention, low: float, high: float) -> str:
     steps, numbers = t.scheme.format.qmax - t.scheme.format.qmin, range_of(t)
     if c.scale.asymmetric_scale == "inverse_range":
         return ends_of_inverse(t, "1 / ") or with_numbers(Number(1) / INVERSE_OF_RANGE, numbers)

@@ -68,7 +68,7 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
 
 
 def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: Convention) -> dict[str, Any]:
-    """From x to the code, in the order of the convention's kernel."""
+    """Compute the numbers from x to the code, in the order of the convention's kernel."""
     params, scheme, kernel = result.params, result.scheme, KERNELS[convention.coding.kernel]
     scale, z = (p[place].reshape(1).to(torch.float32) for p in coded_with(params, scheme))
     inverse = None if params.inverse is None else params.inverse[place].reshape(1)
@@ -147,7 +147,7 @@ def _overflow(shifted: float, code: int, scheme: Scheme) -> str | None:
 
 
 def _differs(found: dict[str, Any], code: int, scheme: Scheme) -> bool:
-    """Whether rounding gives a different code from the one read from a file."""
+    """Tell whether rounding gives a different code from the one read from a file."""
     if isinstance(scheme.format, IntFormat):
         return bool(min(max(found["shifted"], scheme.format.qmin), scheme.format.qmax) != code)
     stored, rounded = found["rounded"], scheme.format.round_value(found["quotient"])
@@ -155,7 +155,7 @@ def _differs(found: dict[str, Any], code: int, scheme: Scheme) -> bool:
 
 
 def _outside(quotient: float, scheme: Scheme) -> str | None:
-    """How a quotient beyond the values of a float or a codebook is handled."""
+    """Say how a quotient beyond the values of a float or a codebook is handled."""
     if not math.isfinite(quotient) and scheme.convention.nonfinite.cast == "low_bits":
         return "cast"
     least, most = scheme.format.bounds

@@ -11,10 +11,10 @@ A seed gives the same network on every machine: see `quantcore.training.network`
 ``trained.network.weights[0]`` before quantization and ``after.weights[0]``, a result of `quantcore.apply`, after it.
 """
 
-from quantcore.training.curve import FLOAT, METHODS, Point, Row, accuracy_curve, summary
+from quantcore.training.curve import FLOAT, METHODS, MethodAccuracy, Point, accuracy_curve, summary
 from quantcore.training.network import Digits, Network, accuracy, load_digits
 from quantcore.training.quantized import QuantizedNetwork, fake_quantize, ptq
-from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Progress, Training, qat, train
+from quantcore.training.sgd import HIDDEN, TRAINING, TUNING, Epoch, Training, qat, train
 
 __all__ = [
     "FLOAT",
@@ -25,9 +25,9 @@ __all__ = [
     "Digits",
     "Network",
     "Point",
-    "Progress",
+    "Epoch",
     "QuantizedNetwork",
-    "Row",
+    "MethodAccuracy",
     "Training",
     "accuracy_curve",
     "fake_quantize",

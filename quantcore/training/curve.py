@@ -20,7 +20,7 @@ WEIGHTS = Scheme()
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodAccuracy:
     """Accuracy on the held-out images, 0 to 1; method "float" is the network before quantization."""
 
     method: str
@@ -50,8 +50,8 @@ def accuracy_curve(
     training: Training = TRAINING,
     tuning: Training = TUNING,
     hidden: tuple[int, ...] = HIDDEN,
-    known: Collection[Row] = (),
-) -> Generator[Row, None, None]:
+    known: Collection[MethodAccuracy] = (),
+) -> Generator[MethodAccuracy, None, None]:
     """Yield each row as soon as it is known: for each seed the float network, then every bit width and method.
 
     Args:
@@ -71,7 +71,7 @@ def accuracy_curve(
     return _rows(schemes, seeds, methods, training, tuning, hidden, done)
 
 
-def summary(rows: Iterable[Row]) -> list[Point]:
+def summary(rows: Iterable[MethodAccuracy]) -> list[Point]:
     """Return one point per method and bit width, in order of appearance."""
     found: dict[tuple[str, int], list[float]] = defaultdict(list)
     for row in rows:
@@ -87,18 +87,18 @@ def _rows(
     tuning: Training,
     hidden: tuple[int, ...],
     done: set[tuple[str, int, int]],
-) -> Generator[Row, None, None]:
+) -> Generator[MethodAccuracy, None, None]:
     for seed in seeds:
         wanted = [(FLOAT, FLOAT_BITS), *itertools.product(methods, schemes)]
         if all((*what, seed) in done for what in wanted):
             continue
         *_, last = train(training, seed, hidden)
         if (FLOAT, FLOAT_BITS, seed) not in done:
-            yield Row(FLOAT, FLOAT_BITS, seed, last.accuracy)
+            yield MethodAccuracy(FLOAT, FLOAT_BITS, seed, last.accuracy)
         for bits, method in itertools.product(schemes, methods):
             if (method, bits, seed) not in done:
                 found = _accuracy(method, last.network, *schemes[bits], tuning, seed)
-                yield Row(method, bits, seed, found)
+                yield MethodAccuracy(method, bits, seed, found)
 
 
 def _accuracy(

@@ -1,4 +1,4 @@
-"""Training as a generator: it yields one `Progress` per epoch, and stops if the next is not requested.
+"""Training as a generator: it yields one `Epoch` after another, and stops if the next is not requested.
 
 Gradient descent trains the float network, or the network quantized at every step (QAT, LSQ).
 """
@@ -29,7 +29,7 @@ _LARGEST = 2.0**20  # far above any trained parameter; up to it no sum of a laye
 
 
 @dataclass(eq=False)
-class Parameter:
+class Trainable:
     """A tensor that gradient descent changes in place; its gradient is multiplied by ``factor`` first."""
 
     value: Tensor
@@ -49,7 +49,7 @@ class Parameter:
 class Learner(Protocol[Trained]):
     """Something that gradient descent can train."""
 
-    parameters: list[Parameter]
+    parameters: list[Trainable]
 
     def logits(self, images: Tensor, latest: Trained) -> Tensor:
         """Return one logit per class, with gradients; ``latest``: `network` at the start of the epoch."""
@@ -64,8 +64,8 @@ class Float:
     """The network itself: weights and biases in float32."""
 
     def __init__(self, network: Network) -> None:
-        self.weights = [Parameter(w) for w in network.weights]
-        self.biases = [Parameter(b) for b in network.biases]
+        self.weights = [Trainable(w) for w in network.weights]
+        self.biases = [Trainable(b) for b in network.biases]
         self.parameters = [*self.weights, *self.biases]
 
     def logits(self, images: Tensor, latest: Network) -> Tensor:
@@ -110,7 +110,7 @@ class LearnedScales:
         self.weight_zeros = [p.zero_point for p in params]
         self.weight_scales = [_scale(p, weights, n) for p, n in zip(params, counts, strict=True)]
         self.input_zeros: list[Tensor] = []
-        self.input_scales: list[Parameter] = []
+        self.input_scales: list[Trainable] = []
         if activations is not None:
             dequantized = [fake_quantize(w, weights, p) for w, p in zip(network.weights, params, strict=True)]
             inputs = calibrate(Network(tuple(dequantized), network.biases), activations, lsq_params)
@@ -164,12 +164,12 @@ def lsq_params(x: Tensor, scheme: Scheme) -> QParams:
     return QParams(torch.where(scale < _SMALLEST_SCALE, chosen.scale, scale), chosen.zero_point)
 
 
-def _scale(params: QParams, scheme: Scheme, count: Tensor | int) -> Parameter:
-    return Parameter(params.scale, 1 / (_steps(params, scheme) * count).sqrt(), _SMALLEST_SCALE)
+def _scale(params: QParams, scheme: Scheme, count: Tensor | int) -> Trainable:
+    return Trainable(params.scale, 1 / (_steps(params, scheme) * count).sqrt(), _SMALLEST_SCALE)
 
 
 def _steps(params: QParams, scheme: Scheme) -> Tensor:
-    """Q in the paper: the number of codes above the zero point, in block form; 1 if there is none."""
+    """Return Q of the paper: the number of codes above the zero point, in block form; 1 if there is none."""
     return (scheme.format.qmax - params.zero_point).clamp(min=1).float()
 
 
@@ -211,7 +211,7 @@ TUNING = Training(
 
 
 @dataclass(frozen=True, eq=False)
-class Progress(Generic[Trained]):
+class Epoch(Generic[Trained]):
     """The state of training after an epoch; epoch 0 is before the first step.
 
     ``loss``: mean cross-entropy over the training images. ``accuracy``: fraction of the held-out images
@@ -227,7 +227,7 @@ class Progress(Generic[Trained]):
 
 def train(
     training: Training = TRAINING, seed: int = 0, hidden: tuple[int, ...] = HIDDEN
-) -> Generator[Progress[Network], None, None]:
+) -> Generator[Epoch[Network], None, None]:
     """Train a float network, from 64 pixels to 10 digits, from random weights.
 
     >>> *_, last = train(Training(epochs=2))
@@ -248,8 +248,8 @@ def qat(
     training: Training = TUNING,
     seed: int = 0,
     learned_scales: bool = False,
-) -> Generator[Progress[QuantizedNetwork], None, None]:
-    """Quantization-aware training: continue training a network for the accuracy it has once quantized.
+) -> Generator[Epoch[QuantizedNetwork], None, None]:
+    """Continue training a network for the accuracy it has once quantized (quantization-aware training).
 
     The forward pass uses the quantized values, the backward pass the straight-through estimator. The schemes are
     those of `ptq`; without ``learned_scales`` epoch 0 equals `ptq`. With ``learned_scales`` (LSQ) the range
@@ -274,7 +274,7 @@ def _generator(seed: int) -> torch.Generator:
 
 def _descend(
     learner: Learner[Trained], training: Training, generator: torch.Generator
-) -> Generator[Progress[Trained], None, None]:
+) -> Generator[Epoch[Trained], None, None]:
     digits = load_digits()
     latest = _progress(0, learner, training, digits)
     yield latest
@@ -288,7 +288,7 @@ def _descend(
 
 def _epoch(
     learner: Learner[Trained],
-    latest: Progress[Trained],
+    latest: Epoch[Trained],
     training: Training,
     digits: Digits,
     generator: torch.Generator,
@@ -310,15 +310,15 @@ def _epoch(
 
 
 @torch.no_grad()
-def _step(parameter: Parameter, gradient: torch.Tensor, rate: float, momentum: float) -> None:
+def _step(parameter: Trainable, gradient: torch.Tensor, rate: float, momentum: float) -> None:
     """Multiply and add separately: fused, they would round once, which not every machine does."""
     parameter.velocity.mul_(momentum).add_(gradient * parameter.factor)
     parameter.value.sub_(parameter.velocity * rate).clamp_(min=parameter.lowest)
 
 
 @torch.no_grad()
-def _progress(epoch: int, learner: Learner[Trained], training: Training, digits: Digits) -> Progress[Trained]:
+def _progress(epoch: int, learner: Learner[Trained], training: Training, digits: Digits) -> Epoch[Trained]:
     network = learner.network()
     loss = float(cross_entropy(network.logits(digits.train_images), digits.train_labels).float())
     held_out = accuracy(network.logits(digits.test_images), digits.test_labels)
-    return Progress(epoch, training.epochs, loss, held_out, network)
+    return Epoch(epoch, training.epochs, loss, held_out, network)

@@ -18,17 +18,16 @@ import torch
 import quantcore as qc
 from pages.serving.classroom import Question
 from quantcore.granularity import block_name
-from quantcore.mistakes import answers, first_of
+from quantcore.mistakes import answers, right, traced
 from quantcore.numerics import decimal
 from quantcore.prediction import grade
-from quantcore.tracing import Trace, number, scale_formula, trace, zero_point_formula
+from quantcore.tracing import Trace, number, scale_formula, trace
 
 Place = tuple[int, ...]
 CELLS = 6  # numbers asked for at once
 SIDE, WIDE = 8, 48  # rows and columns that a projector shows, and characters in a row
 SEARCHED = 64  # elements of a block among which they are chosen
 DIGITS = 3  # significant digits of a scale
-MARKERS = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
 NAMES = {"codes": "code", "scale": "scale", "zero_point": "zero point"}
 
 
@@ -97,7 +96,7 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         at: an element of the block whose codes are asked for; by default the first.
 
     Raises:
-        QuantError: the numbers can't be predicted, as `grade.mark_codes` and the others say, or phones can't show them.
+        QuantError: the numbers can't be predicted, as `grade.mark` says, or phones can't show them.
     """
     scheme, fmt = result.scheme, result.scheme.format
     if not isinstance(fmt, qc.IntFormat):
@@ -107,10 +106,10 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         places = telling(result, block)
     else:
         places = [tuple(map(int, place)) for place in np.ndindex(tuple(result.scale.shape))][:CELLS]
-    MARKERS[asked](result, places, [""] * len(places))  # raises if they can't be predicted
+    grade.mark(result, asked, places, [""] * len(places))  # raises if they can't be predicted
     if not places:
         raise qc.QuantError("This block has no finite value; choose an element of another one.")
-    traces = [trace(result, place if asked == "codes" else first_of(result, place)) for place in places]
+    traces = [traced(result, asked, place) for place in places]
     part = _part(result, places if asked == "codes" else [])
     facts = [f"{fmt}: codes {fmt.qmin} to {fmt.qmax}", "symmetric" if scheme.symmetric else "asymmetric"]
     if scheme.convention != qc.TEXTBOOK:
@@ -119,15 +118,15 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
     one = asked == "codes" or len(places) == 1
     facts += (given[0] if one else []) + ([f"{DIGITS} significant digits"] if asked == "scale" else [])
     digits = DIGITS if asked == "scale" else 0
-    right = [{"codes": t.code, "scale": t.scale, "zero_point": t.zero_point}[asked] for t in traces]
-    if not np.isfinite(right).all():
+    correct = [right(t, asked) for t in traces]
+    if not np.isfinite(correct).all():
         raise qc.QuantError(f"A {NAMES[asked]} asked for is not finite; remove NaN and infinities from the tensor.")
     explained = tuple(_explained(result, asked, t, place, digits) for t, place in zip(traces, places, strict=True))
     return Question(
         _prompt(asked, len(places), result.scale.numel() == 1),
         " · ".join(facts),
         tuple(_name(result, asked, t, [] if one else more) for t, more in zip(traces, given, strict=True)),
-        tuple(as_typed(value, digits) for value in right),
+        tuple(as_typed(value, digits) for value in correct),
         digits,
         AnswerKey(asked, link, explained, part).to_text(),
     )
@@ -200,7 +199,7 @@ def as_typed(value: float, digits: int) -> str:
 
 def _elements(result: qc.Quantized, block: Place) -> list[Place]:
     """Return the first elements of a block that are finite."""
-    spans = trace(result, first_of(result, block)).bounds
+    spans = traced(result, "scale", block).bounds
     every = product(*(range(*span) for span in spans))
     return [place for place in islice(every, SEARCHED) if np.isfinite(float(result.x[place]))]
 
@@ -213,17 +212,12 @@ def _alone(result: qc.Quantized, place: Place) -> set[str]:
 
 
 def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits: int) -> AskedNumber:
-    how = {
-        "codes": lambda: grade.correct_steps(t),
-        "scale": lambda: f"It is {scale_formula(t)} = {number(t.scale)}.",
-        "zero_point": lambda: f"It is {zero_point_formula(t)} = {number(t.zero_point)}.",
-    }[asked]()
     wrong: dict[tuple[str, str], str] = {}
     for answer in answers(result, asked, place):
         if digits or answer.value == round(answer.value):
             sentence = answer.sentence.removesuffix(f" It is {scale_formula(t)}.")  # which ``how`` says once
             wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), sentence)
-    return AskedNumber(place, how, tuple((*key, sentence) for key, sentence in wrong.items()))
+    return AskedNumber(place, grade.correct_steps(t, asked), tuple((*key, sentence) for key, sentence in wrong.items()))
 
 
 def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> str:

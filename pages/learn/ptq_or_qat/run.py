@@ -25,21 +25,21 @@ from quantcore import training
 
 Step = TypeVar("Step")
 Job = Callable[[], bool]
-Epochs = dict[int, training.Progress[training.QuantizedNetwork]]
-Rows = dict[tuple[str, int, int], training.Row]
+Epochs = dict[int, training.Epoch[training.QuantizedNetwork]]
+Rows = dict[tuple[str, int, int], training.MethodAccuracy]
 _networks, _known = ByteCache(lambda: 20 * needs.TRAINING), ByteCache(lambda: 60 * needs.TRAINING)
 
 
-def float_network(seed: int) -> training.Progress[training.Network]:
+def float_network(seed: int) -> training.Epoch[training.Network]:
     """Return the network before quantization; trained on first use, in about a second."""
 
-    def make() -> training.Progress[training.Network]:
+    def make() -> training.Epoch[training.Network]:
         with st.spinner("Training the float network…"):
             *_, last = training.train(seed=seed)
             return last
 
     known = _networks.get("", str(seed), make, check=turn.check, size=needs.TRAINING)
-    return cast(training.Progress[training.Network], known)
+    return cast(training.Epoch[training.Network], known)
 
 
 @st.cache_resource(show_spinner=False)

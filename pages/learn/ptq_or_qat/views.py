@@ -95,7 +95,7 @@ def qat(plan: TrainingPlan) -> run.Job | None:
             **views.PLOT_OPTIONS,
         )
 
-    def each(progress: training.Progress[training.QuantizedNetwork]) -> WorkStep:
+    def each(progress: training.Epoch[training.QuantizedNetwork]) -> WorkStep:
         epoch = progress.epoch
         known[epoch] = progress
         draw(epoch)
@@ -111,7 +111,7 @@ def qat(plan: TrainingPlan) -> run.Job | None:
     return partial(run.run, begin, each, go, done) if wanted else None
 
 
-def _result(levels: dict[str, float], now: training.Progress[training.QuantizedNetwork]) -> None:
+def _result(levels: dict[str, float], now: training.Epoch[training.QuantizedNetwork]) -> None:
     """Draw the accuracies before and after the training."""
     views.figures(
         *((name, percent(level)) for name, level in levels.items()),
@@ -122,7 +122,7 @@ def _result(levels: dict[str, float], now: training.Progress[training.QuantizedN
 def _weights(
     plan: TrainingPlan,
     after: training.QuantizedNetwork,
-    now: training.Progress[training.QuantizedNetwork],
+    now: training.Epoch[training.QuantizedNetwork],
     key: str,
     words: DeltaGenerator,
     picture: DeltaGenerator,
@@ -179,7 +179,7 @@ def curve(plan: TrainingPlan) -> run.Job | None:
         chart.plotly_chart(figure, **views.PLOT_OPTIONS)
         table.table(tables.headed(_table(points)))
 
-    def each(row: training.Row) -> WorkStep:
+    def each(row: training.MethodAccuracy) -> WorkStep:
         known[row.method, row.bits, row.seed] = row
         draw()
         done = sum(key in known for key in asked)

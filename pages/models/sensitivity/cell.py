@@ -13,7 +13,7 @@ from pages.models.sensitivity.run import SharedTable
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor
-from quantcore.layerwise import Row, Traits, traits
+from quantcore.layerwise import Traits, WeightRow, traits
 from quantcore.wording import count
 
 MAPPED = 1 << 24  # elements; larger weights have no maps here
@@ -44,7 +44,7 @@ def draw(found: SharedTable) -> None:
     four_maps.draw(maps, tensor, cache.result(tensor, scheme), view, shown)
 
 
-def why(found: Traits, row: Row, at: int) -> str:
+def why(found: Traits, row: WeightRow, at: int) -> str:
     """Say what about the values of a weight matters for its error; each sentence is true of every weight."""
     cell = row.cells[at]
     outliers = (

@@ -9,7 +9,7 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.state import choice
-from quantcore.layerwise import ERRORS, USUAL, Row, by_harm, schemes_of
+from quantcore.layerwise import ERRORS, USUAL, WeightRow, by_harm, schemes_of
 
 EXAMPLE = "chgnet"  # measured until a checkpoint is chosen
 PRESETS, MORE, SORT, KINDS = "sn_presets", "sn_more", "sn_sort", "sn_kinds"
@@ -54,7 +54,7 @@ class WeightOrder:
     by_harm: bool
     by_kind: bool
 
-    def sort(self, rows: Sequence[Row]) -> list[Row]:
+    def sort(self, rows: Sequence[WeightRow]) -> list[WeightRow]:
         """Return the rows in this order."""
         found = by_harm(rows) if self.by_harm else list(rows)
         kinds = list(dict.fromkeys(row.kind for row in found if self.by_kind))
@@ -69,7 +69,7 @@ def order() -> WeightOrder:
     return WeightOrder(chosen == HARM, grouped)
 
 
-def chosen_cell(schemes: Sequence[str], rows: Sequence[Row]) -> tuple[Row, int] | None:
+def chosen_cell(schemes: Sequence[str], rows: Sequence[WeightRow]) -> tuple[WeightRow, int] | None:
     """Return row and scheme position of the clicked cell; by default of that with the lowest SQNR."""
     row = next((row for row in rows if row.name == st.session_state.get(TENSOR)), None)
     if row is not None and st.session_state.get(SCHEME) in schemes:

@@ -12,7 +12,7 @@ from pages.models.sensitivity import controls
 from pages.models.sensitivity.controls import WeightOrder
 from pages.models.sensitivity.run import SharedTable
 from pages.shared import messages, tables
-from quantcore.layerwise import Row, picture
+from quantcore.layerwise import WeightRow, picture
 from quantcore.wording import count, printable
 
 _COMPONENT = st.components.v2.component(
@@ -87,7 +87,7 @@ def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) ->
             tables.downloads(frame, frame[["tensor", "scheme", "sqnr_db", "mse", "bits_per_weight"]], "sensitivity")
 
 
-def _has_entry(row: Row) -> bool:
+def _has_entry(row: WeightRow) -> bool:
     return any(not math.isnan(cell.output_error) for cell in row.cells)
 
 

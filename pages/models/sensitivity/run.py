@@ -13,7 +13,7 @@ import quantcore as qc
 from pages.models.opening import OpenCheckpoint
 from pages.shared.computing import cache, turn
 from pages.shared.computing.long_work import LongWork, WorkStep
-from quantcore.layerwise import WHOLE, Row, Table, outline, sensitivity
+from quantcore.layerwise import WHOLE, Table, WeightRow, outline, sensitivity
 from quantcore.wording import count, megabytes
 
 AT_ONCE, AT_ONCE_REMOTE = 500_000_000, 5_000_000  # bytes that are sampled without being asked: some seconds
@@ -37,7 +37,7 @@ class SharedTable:
     lock: Any = field(default_factory=threading.Lock)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[WeightRow]:
         """What is known of each weight, in the order of the checkpoint: its row, or else its estimate."""
         known = (self.table.rows.get(name) or self.table.estimates.get(name) for name in self.table.names)
         return [row for row in known if row is not None]

@@ -178,7 +178,7 @@ def stored_corruptions(codes: Tensor, shape: tuple[int, ...]) -> list[Corruption
 
 
 def _orders(given: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Permutations of the original's axes that give the shape of the codes; beyond 3 axes, only swaps of two."""
+    """Return permutations of the axes that give the codes' shape; beyond 3 axes, only swaps of two."""
     rank = len(shape)
     if len(given) != rank:
         return []

@@ -21,9 +21,15 @@ from quantcore.matching.hypotheses.corruption import (
     into_format,
     mistaken_zero_point,
 )
-from quantcore.matching.hypotheses.sample import Grid, Sample, Source, always_the_same, grid_of, write_given
-from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, Hypothesis, Reading
-from quantcore.matching.hypotheses.scoring import Task as Scored
+from quantcore.matching.hypotheses.sample import (
+    Sample,
+    SampledParams,
+    Source,
+    always_the_same,
+    grid_of,
+    write_given,
+)
+from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, GivenCodes, Hypothesis, SearchTask
 from quantcore.qparams import BlockErrors, parameters
 from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme
@@ -40,7 +46,7 @@ _OVERFLOWS: tuple[Kinds, ...] = ((), ("wrapped",), ("unclamped",))
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class TriedParams:
     """Parameters to try, in block form; ``range``: the mistakes that lead to them; ``then``: the mistakes that follow."""
 
     granularity: Granularity
@@ -53,8 +59,11 @@ class Trial:
     then: tuple[Kinds, ...] = ((),)
 
 
-def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Ranges that clip as intended: a percentile of |x|, or two of x."""
+Trials = Callable[[Tensor, tuple[IntFormat, ...]], Iterator[TriedParams]]
+
+
+def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
+    """Yield ranges that clip as intended: a percentile of |x|, or two of x."""
     for granularity in _granularities(x):
         blocks = _by_block(x, granularity)
         for setting, symmetric in itertools.product(map(Percentile, PERCENTILES), (True, False)):
@@ -65,48 +74,48 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
                 s, z = (
                     _block_form(p, x, granularity) for p in (found.scale, found.zero_point.to(torch.float32))
                 )
-                yield Trial(granularity, fmt, symmetric, s, z, setting)
+                yield TriedParams(granularity, fmt, symmetric, s, z, setting)
 
 
-def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales from the range 0 to max |x|, although x has negative values."""
+def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
+    """Yield scales from the range 0 to max |x|, although x has negative values."""
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if not fmt.narrow:
                 yield from _from_zero(x, fmt, granularity)
 
 
-def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Trial]:
-    """Scales from a percentile of x instead of |x|."""
+def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
+    """Yield scales from a percentile of x instead of |x|."""
     if bool((x < 0).any()):
         for fmt, granularity in itertools.product(formats, _granularities(x)):
             if fmt.signed and not fmt.narrow:
                 yield from _from_percentiles(x, fmt, granularity)
 
 
-def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
-    """0 to max |x| over all steps, or unsigned codes of a symmetric range; a zero_point other than 0 is omitted."""
+def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[TriedParams]:
+    """Yield 0 to max |x| over all steps, or unsigned codes of a symmetric range; without zero_points."""
     largest = _by_block(x.abs(), granularity).amax(-1)
     scale = _block_form(largest / (fmt.qmax - fmt.qmin), x, granularity)
     lowest = torch.full_like(scale, float(fmt.qmin))
     then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _OVERFLOWS)
-    yield Trial(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
+    yield TriedParams(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
     if not fmt.signed:
         scale = _block_form(largest / fmt.middle, x, granularity)
         middle = torch.full_like(scale, float(fmt.middle))
-        yield Trial(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
+        yield TriedParams(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
 
 
-def _from_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[Trial]:
+def _from_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[TriedParams]:
     blocks = _by_block(x, granularity)
     highs = torch.quantile(blocks, torch.tensor([p / 100 for p in PERCENTILES]), dim=-1)
     for high in highs:
         scale = _block_form(high / fmt.qmax, x, granularity)
         z = torch.zeros_like(scale)
-        yield Trial(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_OVERFLOWS)
+        yield TriedParams(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_OVERFLOWS)
 
 
-def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) -> Iterator[Hypothesis]:
+def tried(x: Tensor, reading: GivenCodes, trials: Iterator[TriedParams], limit: float) -> Iterator[Hypothesis]:
     """Yield the trials that fit the sampled elements, or whose fraction of wrong codes is below ``limit``."""
     drawn = torch.arange(x.numel())
     if x.numel() > DRAWN:
@@ -129,15 +138,15 @@ def tried(x: Tensor, reading: Reading, trials: Iterator[Trial], limit: float) ->
                 yield Hypothesis(changed(scheme, kinds), corruption, wrong, doubt)
 
 
-def float16(ranged: Source, readings: list[Reading]) -> Scored:
-    """Every granularity with its scales rounded to float16."""
+def float16(ranged: Source, readings: list[GivenCodes]) -> SearchTask:
+    """Return a search of every granularity with its scales rounded to float16."""
 
-    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> Grid:
+    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> SampledParams:
         found = grid_of(sample, symmetric, fmt, convention)
-        return Grid(found.scale.to(torch.float16).to(torch.float32), found.zero_point, None)
+        return SampledParams(found.scale.to(torch.float16).to(torch.float32), found.zero_point, None)
 
     source = dataclasses.replace(ranged, grid=grid, mistake=("scale_float16",), scales=FLOAT16)
-    return Scored(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))
+    return SearchTask(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))
 
 
 def _granularities(x: Tensor) -> list[Granularity]:
@@ -146,14 +155,14 @@ def _granularities(x: Tensor) -> list[Granularity]:
 
 
 def _by_block(x: Tensor, granularity: Granularity) -> Tensor:
-    """One row per block."""
+    """Return one row per block."""
     if isinstance(granularity, PerChannel):
         return x.movedim(granularity.axis, 0).reshape(x.shape[granularity.axis], -1)
     return x.reshape(1, -1)
 
 
 def _block_form(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
-    """One number per block, in block form."""
+    """Return one number per block, in block form."""
     own = granularity.axis if isinstance(granularity, PerChannel) else None
     return values.reshape([n if axis == own else 1 for axis, n in enumerate(x.shape)])
 
@@ -161,6 +170,3 @@ def _block_form(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
 def _spread(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
     shape = tuple(x.shape)
     return cells_of(values, shape, block_shape(granularity, shape)).expand(shape).reshape(-1)
-
-
-Trials = Callable[[Tensor, tuple[IntFormat, ...]], Iterator[Trial]]

@@ -69,7 +69,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class SampledParams:
     """Scale, zero_point and inverse scale (if the convention stores one), one per sampled block."""
 
     scale: Tensor
@@ -77,7 +77,7 @@ class Grid:
     inverse: Tensor | None
 
     def key(self) -> tuple[bytes, ...]:
-        """Equal for equal numbers."""
+        """Return something that is equal for equal numbers."""
         parts = (self.scale, self.zero_point, *(() if self.inverse is None else (self.inverse,)))
         return tuple(p.numpy().tobytes() for p in parts)
 
@@ -133,7 +133,7 @@ def _position(place: int, grid: Shape) -> Shape:
 
 
 def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Generator) -> Tensor:
-    """Flat indices in the tensor of each block's lowest and highest element, then of some or all of its elements."""
+    """Return flat indices in x: of each block's lowest and highest element, then of some or all others."""
     corners = torch.tensor([[start for start, _ in b] for b in bounds], dtype=torch.int64)
     lengths = torch.tensor([[stop - start for start, stop in b] for b in bounds], dtype=torch.int64)
     sizes = lengths.prod(1, keepdim=True)
@@ -153,13 +153,13 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
     return flat
 
 
-def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> Grid:
+def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> SampledParams:
     """Return a convention's parameters (resolved by `Convention.at`) for the sampled blocks."""
     found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
-    return Grid(found.scale, found.zero_point.to(torch.float32), found.inverse)
+    return SampledParams(found.scale, found.zero_point.to(torch.float32), found.inverse)
 
 
-def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = ()) -> Tensor:
+def values_of(sample: Sample, grid: SampledParams, resolved: Convention, kinds: Kinds = ()) -> Tensor:
     """Return the codes of the sample before the clamp."""
     kernel, x = KERNELS[resolved.coding.kernel], sample.x
     s, z = kernel.factor(grid.scale, grid.inverse), grid.zero_point
@@ -171,7 +171,7 @@ def values_of(sample: Sample, grid: Grid, resolved: Convention, kinds: Kinds = (
 
 
 def is_lost(values: Tensor) -> Tensor:
-    """Mask of the values whose code NaN or a cast decides, which only the full arithmetic reproduces."""
+    """Return a mask of values whose code NaN or a cast decides, which only the full arithmetic reproduces."""
     return ~(values.abs() < _LOST)
 
 
@@ -186,14 +186,14 @@ class Source:
     """
 
     samples: list[Sample]
-    grid: Callable[[Sample, bool, IntFormat, Convention], Grid]
+    grid: Callable[[Sample, bool, IntFormat, Convention], SampledParams]
     setting: Callable[[Granularity], RangeSetting]
     zero_point: Tensor | None = None
     mistake: Kinds = ()
     scales: Scheme | None = None
 
     def symmetries(self, fmt: IntFormat) -> tuple[bool, ...]:
-        """Which of symmetric (True) and asymmetric (False) are tried."""
+        """Return which of symmetric (True) and asymmetric (False) are tried."""
         if self.zero_point is None:
             return (True, False)
         return (bool((self.zero_point == fmt.middle).all()),)
@@ -239,7 +239,7 @@ def with_given_scale(
 def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tensor) -> Source:
     samples = draw(x, [granularity])
     places = samples[0].blocks[0]
-    grid = Grid(scale.reshape(-1)[places], zero_point.reshape(-1)[places], None)
+    grid = SampledParams(scale.reshape(-1)[places], zero_point.reshape(-1)[places], None)
     setting = write_given(scale, zero_point)
     return Source(samples, lambda *_: grid, lambda _: setting, zero_point)
 
@@ -266,7 +266,7 @@ def _number(value: Any) -> int | float:
 def _zero_points(
     x: Tensor, codes: Tensor, scale: Tensor, known: Tensor | None, granularity: Granularity
 ) -> list[Tensor]:
-    """The possible zero_points: the given ones, of either sign, or else 0 and inferred ones."""
+    """Return the possible zero_points: the given ones, of either sign, or else 0 and inferred ones."""
     if known is not None:
         in_grid = (
             known.reshape(()).expand(scale.shape)

@@ -17,7 +17,7 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import PerTensor
 from quantcore.matching.hypotheses.corruption import Corruption, Kinds, Reinterpreted, changed
 from quantcore.matching.hypotheses.sample import always_the_same, write_given
-from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, Hypothesis, Reading
+from quantcore.matching.hypotheses.scoring import WORKED_OUT, WRITTEN, GivenCodes, Hypothesis
 from quantcore.scheme import Scheme
 
 Values = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ _SLACK = 1e-6  # relative: float32 rounds x/s
 
 
 @dataclass(frozen=True)
-class Fit:
+class ScaleFit:
     """A zero_point, the scales that give the codes with it, and whether codes wrapped."""
 
     zero_point: int
@@ -41,7 +41,7 @@ class Fit:
     wrapped: bool
 
 
-def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
+def fitted(x: Tensor, reading: GivenCodes) -> Iterator[Hypothesis]:
     """Yield schemes with a fitted scale and zero_point, the simplest first; some may fit only part of the tensor."""
     values, codes = _drawn(x, reading.codes)
     # wrapped codes are the same whether read as signed or unsigned
@@ -62,16 +62,16 @@ def fitted(x: Tensor, reading: Reading) -> Iterator[Hypothesis]:
             )
 
 
-def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[Fit]:
+def fits(x: Values, codes: Values, fmt: IntFormat, wraps: bool = True) -> list[ScaleFit]:
     """Return every fit that the codes give enough evidence for."""
     # qmin, qmax and the codes of zeros count for nothing; the scale takes two bits more than a code
     evidence = fmt.bits * int(((codes > fmt.qmin) & (codes < fmt.qmax) & (x != 0)).sum()) - (fmt.bits + 2)
     found = []
     if evidence - fmt.bits >= EVIDENCE:
-        found += [Fit(z, *span, False) for z, span in _clamped(x, codes, fmt)]
+        found += [ScaleFit(z, *span, False) for z, span in _clamped(x, codes, fmt)]
     if wraps and not fmt.narrow and evidence - len(x) * math.log2(2 * _WRAPS + 1) >= EVIDENCE:
         for z in dict.fromkeys((0, fmt.middle)):
-            found += [Fit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
+            found += [ScaleFit(z, *span, True) for span in _wrapped(x, codes, fmt, z)]
     return found
 
 
@@ -101,7 +101,7 @@ def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
 
 
 def _shortest(low: float, high: float) -> tuple[int, float]:
-    """The number between low and high with the fewest digits, and how many."""
+    """Return the number between low and high with the fewest digits, and how many."""
     middle = (low + high) / 2
     for digits in range(1, 17):
         value = float(f"{middle:.{digits - 1}e}")
@@ -111,7 +111,7 @@ def _shortest(low: float, high: float) -> tuple[int, float]:
 
 
 def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
-    """The largest elements, which constrain the scale most, and some others, as float64."""
+    """Return the largest elements, which constrain the scale most, and some others, as float64."""
     x, codes = x.reshape(-1), codes.reshape(-1)
     if x.numel() > MOST:
         places = x.abs().topk(MOST // 2).indices
@@ -121,13 +121,13 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
     return x[kept].double().numpy(), codes[kept].double().numpy()
 
 
-def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> list[Fit]:
+def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> list[ScaleFit]:
     spans = _wrapped(x, codes, fmt, z) if wrapped else [s for at, s in _clamped(x, codes, fmt) if at == z]
-    return [Fit(z, *span, wrapped) for span in spans]
+    return [ScaleFit(z, *span, wrapped) for span in spans]
 
 
 def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interval]]:
-    """Zero_points of the format, the middle first, with the scales that give the codes, clamped to qmin and qmax."""
+    """Return zero_points, the middle first, with the scales that give the codes, clamped to qmin and qmax."""
     zs = np.array(sorted(range(fmt.qmin, fmt.qmax + 1), key=lambda z: abs(z - fmt.middle)), dtype=np.float64)
     if len(x) > _FEW:  # the first few usually rule out most zero_points
         zs = np.array([z for z, _ in _spans(x[:_FEW], codes[:_FEW], fmt, zs)], dtype=np.float64)
@@ -145,7 +145,7 @@ def _spans(x: Values, codes: Values, fmt: IntFormat, zs: Values) -> list[tuple[i
 
 
 def _wrapped(x: Values, codes: Values, fmt: IntFormat, z: int) -> list[Interval]:
-    """The scales that give the codes with one zero_point if some codes wrapped, none more than once."""
+    """Return the scales that give the codes with one zero_point if some codes wrapped, at most once each."""
     if not x.any() or (codes[x == 0] != z).any():
         return []
     turns = np.arange(-_WRAPS, _WRAPS + 1) * float(1 << fmt.bits)

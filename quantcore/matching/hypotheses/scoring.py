@@ -18,7 +18,7 @@ from quantcore.matching.hypotheses.corruption import (
     changed,
     into_format,
 )
-from quantcore.matching.hypotheses.sample import Counts, Grid, Sample, Source, is_lost, values_of
+from quantcore.matching.hypotheses.sample import Counts, Sample, SampledParams, Source, is_lost, values_of
 from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
 Shape = tuple[int, ...]
@@ -30,7 +30,7 @@ _INTEGER_CONVENTIONS = tuple(INTEGER_CONVENTIONS.values())
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class GivenCodes:
     """The given codes with a corruption undone, on the axes of the original, and the formats they may have."""
 
     corruption: Corruption
@@ -39,14 +39,14 @@ class Reading:
     _drawn: dict[Sample, Tensor] = field(default_factory=dict)
 
     def drawn(self, sample: Sample) -> Tensor:
-        """The codes of the sample's elements, float32."""
+        """Return the codes of the sample's elements, float32."""
         if sample not in self._drawn:
             self._drawn[sample] = self.codes.reshape(-1)[sample.index].to(torch.float32)
         return self._drawn[sample]
 
 
 @dataclass(eq=False)
-class Task:
+class SearchTask:
     """What is tried together: a source of scales, readings of the codes, mistakes in the arithmetic.
 
     ``uniform``: libraries support all or none of the granularities along an axis, and only those that fit are
@@ -54,14 +54,14 @@ class Task:
     """
 
     source: Source
-    readings: list[Reading]
+    readings: list[GivenCodes]
     computed: tuple[Kinds, ...] = ((),)
     uniform: bool = False
     conventions: tuple[Convention, ...] = _INTEGER_CONVENTIONS
     tried: int = 0
 
     def formats(self) -> list[IntFormat]:
-        """All formats of the readings, narrower ones first."""
+        """Return all formats of the readings, narrower ones first."""
         every = {f for reading in self.readings for f in reading.formats}
         return sorted(every, key=lambda f: (f.bits, not f.signed, f.narrow))
 
@@ -79,7 +79,7 @@ class Hypothesis:
     doubt: int = 0
 
 
-def score(task: Task, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
+def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Iterator[Hypothesis]:
     """Yield what fits the sample, and the nearest per convention, kind of granularity, reading and mistake.
 
     ``limit``: the fraction of wrong codes above which nothing counts as near.
@@ -128,7 +128,7 @@ class _Supported:
         self._schemes: dict[int, Scheme | None] = self.sample.schemes.setdefault(key, {})
 
     def any(self, uniform: bool) -> bool:
-        """Whether the library supports any granularity; if ``uniform``, the first and last represent all."""
+        """Tell whether the library supports any granularity; first and last represent ``uniform`` ones."""
         if unsupported_format(self.scheme):
             return False
         count = len(self.sample.granularities)
@@ -153,13 +153,13 @@ class _Supported:
 
 def _counts(
     sample: Sample,
-    grid: Grid,
+    grid: SampledParams,
     resolved: Convention,
     fmt: IntFormat,
-    readings: list[Reading],
+    readings: list[GivenCodes],
     computed: tuple[Kinds, ...],
 ) -> dict[tuple[int, Kinds], Counts]:
-    """Wrong codes per granularity, for each reading and combination of mistakes."""
+    """Count wrong codes per granularity, for each reading and combination of mistakes."""
     drawn = [r.drawn(sample) for r in readings]
     shifted = bool(grid.zero_point.any())
     found: dict[tuple[int, Kinds], Counts] = {}

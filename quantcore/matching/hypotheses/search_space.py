@@ -94,7 +94,7 @@ def beyond_formats(low: int, high: int) -> list[IntFormat]:
 
 
 def _needed(low: int, high: int) -> int:
-    """The fewest bits of a format, signed or not, that holds low .. high; 17 if no format of up to 16 bits does."""
+    """Return the fewest bits, signed or not, that hold low .. high; 17 if none of up to 16 do."""
     unsigned = max(MIN_BITS, high.bit_length()) if low >= 0 else MAX_BITS + 1
     signed = max(MIN_BITS, *(signed_bits(end) for end in (low, high)))
     return min(unsigned, signed)
@@ -106,7 +106,7 @@ def signed_bits(code: int) -> int:
 
 
 def _formats(widths: "list[int] | range", low: int, high: int) -> list[IntFormat]:
-    """Signed, unsigned and narrow formats of these widths that hold low .. high."""
+    """Return signed, unsigned and narrow formats of these widths that hold low .. high."""
     every = [
         IntFormat(bits, signed, narrow)
         for bits in widths

@@ -54,7 +54,7 @@ def assert_clean(at: AppTest) -> None:
 
 
 @functools.cache  # only for this module; the page trains its own in each test
-def trained(seed: int = 0) -> training.Progress[training.Network]:
+def trained(seed: int = 0) -> training.Epoch[training.Network]:
     *_, last = training.train(seed=seed)
     return last
 
@@ -171,10 +171,10 @@ def test_training_on_shows_what_quantcore_trains(way: str, learned: bool) -> Non
 
 
 def test_the_curve_shows_the_rows_of_quantcore(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[training.Row] = []
+    rows: list[training.MethodAccuracy] = []
     asked: list[tuple[object, ...]] = []
 
-    def noted(real: Callable[..., Generator[training.Row]], *given: object, **more: object) -> Generator[training.Row]:
+    def noted(real: Callable[..., Generator[training.MethodAccuracy]], *given: object, **more: object) -> Generator[training.MethodAccuracy]:
         asked.append((*given, more.get("weights"), more.get("activations")))
         for row in real(*given, **more):
             rows.append(row)

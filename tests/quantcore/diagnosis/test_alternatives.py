@@ -12,7 +12,7 @@ import torch
 import quantcore as qc
 from quantcore import diagnosis
 from quantcore.diagnosis import alternatives
-from quantcore.diagnosis.context import Context, Trial
+from quantcore.diagnosis.context import Alternative, Context
 from quantcore.diagnosis.record import Finding, Gain
 from quantcore.granularity import Blocks
 
@@ -81,7 +81,7 @@ def test_which_granularities_are_offered(shape):
      ([("torchao", 20.0), ("textbook", 17.0)], 0), ([("textbook", 19.0), ("textbook", 20.0)], 1)],
 )  # fmt: skip
 def test_the_library_is_kept_within_half_a_bit(trials, kept):
-    enough = [Trial(qc.Scheme.parse(f"int4 {name}"), db, 4.0) for name, db in trials]
+    enough = [Alternative(qc.Scheme.parse(f"int4 {name}"), db, 4.0) for name, db in trials]
     assert alternatives._kept("torchao", enough) is (None if kept is None else enough[kept])
 
 
@@ -183,7 +183,7 @@ def test_the_best_of_some_schemes(sqnr, gain, bits, best):
     context = context_of(torch.ones(8, 32), "int4")
     context.known = dataclasses.replace(qc.report(context.result), sqnr_db=22.0)
     for scheme, db in zip(SCHEMES, sqnr, strict=True):
-        context._trials[scheme] = None if db is None else Trial(scheme, db, qc.bits_per_element(scheme, (8, 32)))
+        context._trials[scheme] = None if db is None else Alternative(scheme, db, qc.bits_per_element(scheme, (8, 32)))
     found = context.best(SCHEMES, gain, bits)
     assert (found and found.scheme) == (None if best is None else SCHEMES[best])
     assert context.fixed_by(found) == (
@@ -194,7 +194,7 @@ def test_the_best_of_some_schemes(sqnr, gain, bits, best):
 def test_nothing_is_better_than_no_error():
     context = context_of(torch.ones(8, 32), "int4")
     context.known = dataclasses.replace(qc.report(context.result), sqnr_db=math.inf)
-    context._trials[SCHEMES[0]] = Trial(SCHEMES[0], math.inf, 6.0)
+    context._trials[SCHEMES[0]] = Alternative(SCHEMES[0], math.inf, 6.0)
     assert context.best(SCHEMES[:1], 0.0) is None
 
 

@@ -8,15 +8,32 @@ import pytest
 
 import quantcore as qc
 from quantcore.diagnosis import alternatives
+from quantcore.diagnosis.context import storage_of
 from quantcore.tensors import Generated, generate
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+SETTINGS = (qc.MinMax(), qc.MinMse(), qc.Percentile(99.0), qc.Percentile(99.9))
+
+
+def offered(scheme, shape):
+    """Yield the schemes of the same bits and at most `STORAGE` times the storage that may be proposed instead.
+
+    Symmetric and asymmetric, every granularity of `granularities`, every setting of `SETTINGS`; of the same library,
+    and of the textbook.
+    """
+    most = alternatives.STORAGE * qc.bits_per_element(scheme, shape)
+    for granularity in (scheme.granularity, *alternatives.granularities(shape)):
+        for symmetric in (True, False) if scheme.format.has_zero_point else (True,):
+            for setting in SETTINGS:
+                for other in alternatives._written(scheme, granularity, symmetric, setting):
+                    if storage_of(other, shape) <= most:
+                        yield other
 
 
 def best_of_table(x, scheme):
     """The highest SQNR of what is offered, in dB."""
     found = []
-    for other in dict.fromkeys(alternatives.offered(scheme, tuple(x.shape))):
+    for other in dict.fromkeys(offered(scheme, tuple(x.shape))):
         try:
             found.append(qc.analysis.sqnr(qc.apply(x, other)))
         except qc.QuantError:  # a library that refuses the tensor

@@ -10,9 +10,9 @@ from quantcore import training
 from quantcore.figures import lessons
 
 POINTS = training.summary(
-    [training.Row(training.FLOAT, 32, seed, 0.96 + seed / 100) for seed in range(2)]
+    [training.MethodAccuracy(training.FLOAT, 32, seed, 0.96 + seed / 100) for seed in range(2)]
     + [
-        training.Row(method, bits, seed, accuracy - seed / 10)
+        training.MethodAccuracy(method, bits, seed, accuracy - seed / 10)
         for (method, accuracy), bits, seed in itertools.product(
             {"ptq": 0.5, "qat": 0.8, "lsq": 1.0}.items(), (8, 2), range(2)
         )

@@ -406,7 +406,7 @@ def test_what_the_command_does_not_understand(arguments, said, tmp_path, capsys,
 def test_the_picture_has_every_number():
     """A row per weight and a cell per scheme, named, colored by its SQNR; names are text, and the file needs nothing else."""
     rows = [
-        layerwise.Row(name, (4, 8), "F32", "o", 128, cells=tuple(layerwise.Cell(sqnr_db=value) for value in values))
+        layerwise.WeightRow(name, (4, 8), "F32", "o", 128, cells=tuple(layerwise.WeightError(sqnr_db=value) for value in values))
         for name, values in (("a.b.weight", [20.0, math.inf]), ("<b>", [math.nan, 7.5]))
     ]
     written = picture.document(rows, ["int8 per_tensor", "<x>"], taken={"a.b.weight": "<x>"})

@@ -27,7 +27,7 @@ from quantcore.matching.hypotheses.corruption import (
 )
 from quantcore.matching.hypotheses.mistaken_scales import (
     PERCENTILES,
-    Trial,
+    TriedParams,
     mistaken,
     percentiles,
     signed_percentiles,
@@ -44,7 +44,7 @@ from quantcore.matching.hypotheses.sample import (
     write_given,
 )
 from quantcore.matching.hypotheses.scale_from_codes import _drawn, _shortest, _wrapped, fits, interval, likely
-from quantcore.matching.hypotheses.scoring import Hypothesis, Reading, Task, score
+from quantcore.matching.hypotheses.scoring import GivenCodes, Hypothesis, SearchTask, score
 from quantcore.matching.hypotheses.search_space import (
     beyond_formats,
     granularities,
@@ -672,11 +672,11 @@ def test_scales_are_tried_on_512_elements(n, all_drawn):
     x = torch.arange(n) / 8.0 % 100
     codes = torch.round(x)
     codes[::3] += 1
-    trial = Trial(qc.PerTensor(), INT8, True, torch.tensor([1.0]), torch.tensor([0.0]))
+    trial = TriedParams(qc.PerTensor(), INT8, True, torch.tensor([1.0]), torch.tensor([0.0]))
     unusable = [
-        Trial(qc.PerTensor(), INT8, True, torch.tensor([s]), torch.tensor([0.0])) for s in (0.0, math.inf)
+        TriedParams(qc.PerTensor(), INT8, True, torch.tensor([s]), torch.tensor([0.0])) for s in (0.0, math.inf)
     ]
-    (found,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([*unusable, trial]), 2.0)
+    (found,) = tried(x, GivenCodes(Corruption(), codes, (INT8,)), iter([*unusable, trial]), 2.0)
     exact = len(codes[::3]) / n
     if all_drawn:
         assert found.fraction == pytest.approx(exact)
@@ -685,14 +685,14 @@ def test_scales_are_tried_on_512_elements(n, all_drawn):
         assert found.fraction == pytest.approx(exact, abs=0.07)
         assert found.fraction != exact
     for limit, kept in ((found.fraction, 0), (found.fraction + 1e-6, 1)):
-        assert len(list(tried(x, Reading(Corruption(), codes, (INT8,)), iter([trial]), limit))) == kept
+        assert len(list(tried(x, GivenCodes(Corruption(), codes, (INT8,)), iter([trial]), limit))) == kept
     assert found.doubt == 0
     of_signed = dataclasses.replace(trial, range=("signed_percentile",))
-    (doubtful,) = tried(x, Reading(Corruption(), codes, (INT8,)), iter([of_signed]), 2.0)
+    (doubtful,) = tried(x, GivenCodes(Corruption(), codes, (INT8,)), iter([of_signed]), 2.0)
     assert doubtful.doubt == 2
     shifted = dataclasses.replace(trial, zero_point=torch.tensor([-9.0]), then=((), ("zero_point_negated",), ("zero_point_left_out",)))
     for z, right in ((-9, 0), (9, 1), (0, 2)):
-        made = Reading(Corruption(), torch.round(x) + z, (INT8,))
+        made = GivenCodes(Corruption(), torch.round(x) + z, (INT8,))
         fractions = [h.fraction for h in tried(x, made, iter([shifted]), 2.0)]
         assert [fraction == 0 for fraction in fractions] == [i == right for i in range(3)]
 
@@ -790,12 +790,12 @@ def test_formats_of_a_task_and_the_nearest_granularities():
     x = torch.randn(4, 16, generator=torch.Generator().manual_seed(0))
     ranged = by_range(x, granularities((4, 16)))
     formats = (UINT8, IntFormat(4), IntFormat(8, narrow=True), INT8, IntFormat(4, False))
-    task = Task(
-        ranged, [Reading(Corruption(), codes, formats[:3]), Reading(Corruption(), codes, formats[2:])]
+    task = SearchTask(
+        ranged, [GivenCodes(Corruption(), codes, formats[:3]), GivenCodes(Corruption(), codes, formats[2:])]
     )
     assert texts(task.formats()) == "int4 uint4 int8 int8n uint8"
     noise = torch.randint(-8, 8, (4, 16), generator=torch.Generator().manual_seed(0)).float()
-    alone = Task(ranged, [Reading(Corruption(), noise, (INT8,))], conventions=(qc.CONVENTIONS["textbook"],))
+    alone = SearchTask(ranged, [GivenCodes(Corruption(), noise, (INT8,))], conventions=(qc.CONVENTIONS["textbook"],))
     found = list(score(alone, INT8, (4, 16), 2.0))
     kinds = len(ranged.samples)
     assert kinds == 4
@@ -807,7 +807,7 @@ def test_formats_of_a_task_and_the_nearest_granularities():
     uniform = dataclasses.replace(alone, uniform=True)
     assert not list(score(uniform, INT8, (4, 16), 2.0))
     rows = qc.apply(x, qc.Scheme.parse("int8 per_channel(0)")).codes.float()
-    fitting = dataclasses.replace(uniform, readings=[Reading(Corruption(), rows, (INT8,))])
+    fitting = dataclasses.replace(uniform, readings=[GivenCodes(Corruption(), rows, (INT8,))])
     assert {str(h.scheme.granularity) for h in score(fitting, INT8, (4, 16), 2.0)} >= {str(qc.PerChannel(0))}
 
 
@@ -821,7 +821,7 @@ def test_tensors_that_are_sorted_and_searched_for_groups():
     ):
         search = _Search(Evaluator(x, torch.zeros(x.shape, dtype=torch.int32), None, None, [qc.PerTensor()]))
         assert len(search._tried(percentiles)) == parts
-    reading = Reading(Corruption(), torch.zeros(2), tuple(IntFormat(b) for b in (3, 5, 6, 8, 16)))
+    reading = GivenCodes(Corruption(), torch.zeros(2), tuple(IntFormat(b) for b in (3, 5, 6, 8, 16)))
     assert texts(_likeliest(reading).formats) == "int3 int5 int8"
 
 
@@ -852,7 +852,7 @@ def test_of_what_fits_the_sample_the_simplest_400_are_evaluated():
     evaluator, evaluated = Evaluator(x, x.to(torch.int32), None, None, granularities((4, 8))), []
     evaluator.evaluate = evaluated.append
     search = _Search(evaluator)
-    task = Task(by_range(x, evaluator.searched), search.readings)
+    task = SearchTask(by_range(x, evaluator.searched), search.readings)
     fractions = [fraction for fraction, _ in search._round([task])]
     assert len(evaluated) == 400 < search.tried
     assert fractions == sorted(fractions)

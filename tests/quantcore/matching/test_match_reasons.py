@@ -19,7 +19,6 @@ from quantcore.matching import (
     Transposed,
     answer,
     match_steps,
-    mismatches,
     nearest,
     reproduce,
     rules,
@@ -31,7 +30,7 @@ from quantcore.matching.hypotheses.sample import inferred, with_given_scale
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
 from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
-from quantcore.matching.reasons import Element, _bounds_of, _scale_words, _wrapped, explain, reason
+from quantcore.matching.reasons import DifferingElement, _bounds_of, _scale_words, _wrapped, explain, reason
 from quantcore.notation import write_call
 
 F = np.float32
@@ -430,33 +429,36 @@ def test_how_given_parameters_differ():
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "rank", "phrases"),
+    ("found", "expected", "rank", "differences"),
     [
-        ("int8 per_channel(1)", "int8 per_channel(-1)", 2, ()),
-        ("int8 per_channel(1)", "int8 per_channel(-1)", 3, ("wrong axis: 1, not -1",)),
-        ("int8 per_channel(0)", "int8 per_channel(-1)", 1, ()), ("int8 per_group(4, 0)", "int8 per_group(4, -1)", 1, ()),
-        ("int8 per_channel(0)", "int8 per_channel(0)", 0, ()),
-        ("int8 per_group(4)", "int8 per_group(8)", 2, ("groups of 4, not 8",)),
-        ("int8 per_group(4, 0)", "int8 per_group(8)", 2, ("wrong axis: 0, not -1, groups of 4, not 8",)),
-        ("int8 per_group(4, 1)", "int8 per_group(4)", 2, ()),
-        ("int8 per_tensor", "int8 per_group(4)", 2, ("per_tensor, not per_group(4)",)),
-        ("int8n symmetric", "uint8 asymmetric", 2, ("signed, not unsigned", "symmetric, not asymmetric", "narrow range, not full range")),
-        ("uint6 asymmetric", "int4 symmetric", 1, ("6 bits, not 4", "unsigned, not signed", "asymmetric, not symmetric")),
-        ("int8 symmetric", "e4m3fn symmetric", 1, ("int8, not e4m3fn",)),
-        ("nf4 symmetric", "nf4 symmetric", 1, ()), ("nf4 per_tensor", "iq4_nl per_tensor", 1, ("nf4, not iq4_nl",)),
-        ("int8 per_tensor torchao", "int8 per_tensor", 1, ("torchao, not textbook",)),
+        ("int8 per_channel(1)", "int8 per_channel(-1)", 2, 0),
+        ("int8 per_channel(1)", "int8 per_channel(-1)", 3, 1),
+        ("int8 per_channel(0)", "int8 per_channel(-1)", 1, 0), ("int8 per_group(4, 0)", "int8 per_group(4, -1)", 1, 0),
+        ("int8 per_channel(0)", "int8 per_channel(0)", 0, 0),
+        ("int8 per_group(4)", "int8 per_group(8)", 2, 1),
+        ("int8 per_group(4, 0)", "int8 per_group(8)", 2, 1),
+        ("int8 per_group(4, 1)", "int8 per_group(4)", 2, 0),
+        ("int8 per_tensor", "int8 per_group(4)", 2, 1),
+        ("int8n symmetric", "uint8 asymmetric", 2, 3),
+        ("uint6 asymmetric", "int4 symmetric", 1, 3),
+        ("int8 symmetric", "e4m3fn symmetric", 1, 1),
+        ("nf4 symmetric", "nf4 symmetric", 1, 0), ("nf4 per_tensor", "iq4_nl per_tensor", 1, 1),
+        ("int8 per_tensor torchao", "int8 per_tensor", 1, 1),
     ],
 )  # fmt: skip
-def test_differences_from_the_expected_scheme(found, expected, rank, phrases):
-    scheme = qc.Scheme.parse(found)
-    assert mismatches(Candidate(scheme, 0), qc.Scheme.parse(expected), rank) == phrases
-    wanted = qc.Scheme.parse(expected)
-    far = qc.Scheme.parse("uint5 asymmetric per_block([2, 2]) hqq")
-    for one in (far, scheme):
-        both = Candidate(one, 0, same=(wanted,))
-        first = one == scheme and not phrases
-        assert nearest(both, wanted, rank) == (one if first else wanted)
-        assert both.schemes == (one, wanted)
+def test_the_scheme_nearest_to_the_expected_one(found, expected, rank, differences):
+    scheme, wanted = qc.Scheme.parse(found), qc.Scheme.parse(expected)
+    rival = wanted
+    changes = [
+        {"convention": qc.CONVENTIONS["hqq"]}, {"granularity": qc.PerBlock((2, 2))},
+        {"format": dataclasses.replace(wanted.format, bits=16) if wanted.format.has_zero_point else qc.INT8},
+        {"symmetric": not wanted.symmetric},
+    ]  # fmt: skip
+    for number, change in enumerate([{}, *changes]):
+        rival = dataclasses.replace(rival, **change)
+        both = Candidate(rival, 0, same=(scheme,))
+        assert nearest(both, wanted, rank) == (scheme if differences < number else rival)
+        assert both.schemes == (rival, scheme)
 
 
 def element(
@@ -477,7 +479,7 @@ def element(
     made = RULES_OF[rule](value) + added if unclamped is None else unclamped
     fmt = qc.Scheme.parse(fmt).format
     expected = int(min(max(made, fmt.qmin), fmt.qmax)) if math.isfinite(made) else 0
-    return Element(x, scale, z, value, made, added, expected, got, KERNELS[kernel], rule, fmt, **others)
+    return DifferingElement(x, scale, z, value, made, added, expected, got, KERNELS[kernel], rule, fmt, **others)
 
 
 RULES_OF = {"half_even": np.round, "floor": np.floor, "toward_zero": np.trunc, "ceil": np.ceil}

@@ -10,8 +10,8 @@ import torch
 import quantcore as qc
 from quantcore import tensors
 from quantcore.granularity.kinds import cells_of
+from quantcore.mistakes import traced
 from quantcore.prediction import grade
-from quantcore.prediction.grade import mark_codes, mark_scales, mark_zero_points
 
 X = [[0.5, -1.0, 2.0, 0.1], [-3.0, 0.6, 1.75, -0.2]]
 ASYMMETRIC = "uint4 asymmetric"  # s = 5 / 15, z = 9
@@ -19,6 +19,18 @@ ASYMMETRIC = "uint4 asymmetric"  # s = 5 / 15, z = 9
 
 def of(scheme, x=X):
     return qc.apply(x, qc.Scheme.parse(scheme))
+
+
+def mark_codes(result, places, typed):
+    return grade.mark(result, "codes", places, typed)
+
+
+def mark_scales(result, blocks, typed):
+    return grade.mark(result, "scale", blocks, typed)
+
+
+def mark_zero_points(result, blocks, typed):
+    return grade.mark(result, "zero_point", blocks, typed)
 
 
 def code_mark(scheme, place, typed, x=X):
@@ -259,7 +271,7 @@ def test_blank_rows_and_hostile_text():
         (lambda: mark_zero_points(of("int4 given(0.5)"), [(0, 0)], ["1"]), "given, not computed"),
         (lambda: mark_codes(of("int4"), [(0, 0)], ["1", "2"]), "2 answers to 1 questions"),
         (lambda: mark_zero_points(of("uint4 asymmetric hqq per_group(2)"), [(0, 0)], ["1"]), "choose the textbook"),
-        (lambda: grade.first_of(of("int4 per_flat_group(3)"), (0,)), "cross row boundaries"),
+        (lambda: traced(of("int4 per_flat_group(3)"), "zero_point", (0,)), "cross row boundaries"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_predicted(call, words):
@@ -290,7 +302,7 @@ def test_every_answer_is_explained_with_the_numbers_of_its_own_element(granulari
     for row in range(4):
         places = [(row, column) for column in range(6)]
         far = [str(int(result.codes[place]) + 40) for place in places]
-        for place, mark in zip(places, grade.mark_codes(result, places, far), strict=True):
+        for place, mark in zip(places, mark_codes(result, places, far), strict=True):
             assert mark.answer == str(int(result.codes[place]))
             quotient = float(re.search(r"x / s = ([-+.\de]+)", mark.sentence)[1])
             assert quotient == pytest.approx(float(x[place] / scale[place]), rel=1e-5)
@@ -315,4 +327,4 @@ def test_low_in_steps_is_that_of_the_library():
 def test_a_small_negative_value_is_rounded_to_0_without_a_sign():
     """Students know no -0."""
     result = of("int4 fixed(-7, 7)", [[-0.2, 3.0]])
-    assert grade.correct_steps(qc.trace(result, (0, 0))) == "x / s = -0.2, rounded to 0."
+    assert grade.correct_steps(qc.trace(result, (0, 0)), "codes") == "x / s = -0.2, rounded to 0."

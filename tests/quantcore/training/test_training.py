@@ -17,7 +17,7 @@ import quantcore as qc
 from quantcore import training
 from quantcore.training import curve
 from quantcore.training import sgd as descent
-from quantcore.training.sgd import LearnedScales, Parameter, StraightThrough
+from quantcore.training.sgd import LearnedScales, StraightThrough, Trainable
 
 SEEDS = (0, 1, 2, 3, 4)
 SHORT = training.Training(epochs=3, learning_rate=0.02)
@@ -346,7 +346,7 @@ def test_training_sees_what_is_stored(network, kind, activations):
 
 def test_a_step_is_that_of_torchs_sgd():
     """The numbers have few bits, so that no operation is rounded; the factor scales the gradient."""
-    ours, theirs = Parameter(eighths(5, 5), factor=0.5, lowest=-9.0), eighths(5, 5).requires_grad_()
+    ours, theirs = Trainable(eighths(5, 5), factor=0.5, lowest=-9.0), eighths(5, 5).requires_grad_()
     sgd = torch.optim.SGD([theirs], lr=0.25, momentum=0.5)
     for seed in (1, 2, 3):
         gradient = eighths(5, 5, seed=seed)

@@ -9,7 +9,7 @@ import pytest
 import quantcore as qc
 from pages.learn.classroom import questions
 from pages.learn.classroom.questions import AnswerKey, as_typed, ask_about
-from quantcore.mistakes import answers, giving
+from quantcore.mistakes import answers
 from quantcore.numerics import decimal
 from quantcore.prediction.practice import practice
 from quantcore.tracing import number
@@ -29,7 +29,7 @@ def test_every_wrong_answer_has_exactly_the_mistakes_that_give_it(result, asked)
         assert float(right) == float(exact[each.place])
         for value in range(-300, 301):
             names = {name for text, name, _ in each.wrong if text == str(value)}
-            assert names == {answer.mistake.name for answer in giving(result, asked, each.place, value)}
+            assert names == {answer.mistake.name for answer in answers(result, asked, each.place) if answer.value == value}
             explained += bool(names)
         assert right in each.how
     assert explained > len(question.fields)

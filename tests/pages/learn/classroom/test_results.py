@@ -14,7 +14,7 @@ from pages.learn.classroom.results import NO_MISTAKE, Why, as_csv, as_html, resu
 from pages.registry import PAGES
 from pages.serving.classroom import ClassStore, Round, Tally
 from pages.shared.lesson_plan import LESSONS
-from quantcore.mistakes import MISTAKES, giving
+from quantcore.mistakes import MISTAKES, answers
 
 X = [[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]]  # scale 0.5: 0.75 and -1.25 are ties
 RESULT = qc.apply(X, qc.Scheme(qc.INT4, range_setting=qc.Fixed(-3.5, 3.5)))
@@ -46,7 +46,8 @@ def test_each_wrong_answer_is_counted_and_has_exactly_its_mistakes(tallies):
     assert [(given.value, given.students) for given in first.wrong] == [(str(int(ASKED.right[0]) - 1), 4), ("99", 1)]
     place = next((0, i) for i, x in enumerate(X[0]) if ASKED.fields[0] == f"x = {x:g}")
     for given in first.wrong:
-        expected = {answer.mistake.name for answer in giving(RESULT, "codes", place, int(given.value))}
+        wrong = answers(RESULT, "codes", place)
+        expected = {answer.mistake.name for answer in wrong if answer.value == int(given.value)}
         assert {why.mistake for why in given.why} == expected
     assert first.wrong[0].why
     assert not first.wrong[1].why
