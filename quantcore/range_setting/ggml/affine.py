@@ -8,7 +8,7 @@ import numpy.typing as npt
 from quantcore.range_setting.ggml.arithmetic import (
     EXACT_BELOW,
     Floats,
-    Found,
+    GroupScales,
     Nearest,
     Record,
     Trial,
@@ -39,7 +39,7 @@ class Steps:
         return list(tried + top)
 
 
-def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found:
+def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> GroupScales:
     """Search scale and min of every group; ``w``: the weights of the elements.
 
     Groups with values that may exceed `EXACT_BELOW` are searched again with the bit arithmetic of nearest_int.
@@ -56,7 +56,7 @@ def make_qkx(x: Floats, w: Floats, steps: Steps, record: Record = None) -> Found
 
 def _search(
     x: Floats, w: Floats, steps: Steps, round_: Nearest, record: Record
-) -> tuple[Found, npt.NDArray[np.bool_]]:
+) -> tuple[GroupScales, npt.NDArray[np.bool_]]:
     top = np.float32(steps.nmax)
     lowest, high = _first_lowest(x), x.max(axis=0)
     sum_w, sum_x = total(w), total(w * x)
@@ -90,7 +90,7 @@ def _search(
     # a bound on all values that were rounded: beyond EXACT_BELOW, `nearest` may round differently from ggml
     reach = (np.maximum(np.abs(high), np.abs(lowest)) - lowest_of_all) * widest
     risky = ~(reach <= EXACT_BELOW) & ~flat
-    return Found(np.where(flat, np.float32(0.0), scale), -low, codes), risky
+    return GroupScales(np.where(flat, np.float32(0.0), scale), -low, codes), risky
 
 
 def _first_lowest(x: Floats) -> Floats:

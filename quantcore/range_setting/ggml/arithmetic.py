@@ -20,7 +20,7 @@ EXACT_BELOW = 4194303.0  # up to here nearest_int rounds half to even
 ALL_ZERO = np.float32(1e-15)  # GROUP_MAX_EPS
 
 
-class Found(NamedTuple):
+class GroupScales(NamedTuple):
     """What a search found for each group: the scale, ggml's min, and the codes, (elements, groups).
 
     ``min``: None if the search has none. ``codes``: None if they follow from the scale alone.

@@ -12,7 +12,7 @@ from quantcore.formats import Format, IntFormat
 from quantcore.range_setting.ggml.arithmetic import (
     ALL_ZERO,
     Floats,
-    Found,
+    GroupScales,
     Record,
     Trial,
     Weighting,
@@ -28,7 +28,7 @@ _TRIALS = [i for i in range(-4, 5) if i != 0]
 _PASSES = 5
 
 
-def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
+def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> GroupScales:
     """Try nmax / max and 8 neighbors, then adjust one code after another, in up to five passes.
 
     Codes are 0 … nmax; a group without a positive number has scale 0 and codes 0.
@@ -60,7 +60,7 @@ def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
         error = squared_error(x, w, codes, scale)
         record.append(Trial("least squares, codes moved", scale, None, error, ~empty))
     codes[:, empty] = 0.0
-    return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
+    return GroupScales(np.where(empty, np.float32(0.0), scale), codes=codes)
 
 
 def _codes(x: Floats, inverse: Floats, nmax: int) -> Floats:
@@ -87,15 +87,16 @@ def _descend(x: Floats, w: Floats, codes: Floats, sums: list[Floats], nmax: int)
     return moved
 
 
-def largest_positive(x: Floats, nmax: int) -> Found:
+def largest_positive(x: Floats, nmax: int) -> GroupScales:
     """Scale max / nmax; codes round(x · (nmax / max)), 0 where no number is positive."""
     top = np.maximum(x.max(axis=0), np.float32(0.0))
     inverse = np.where(top > 0, np.float32(nmax) / np.where(top > 0, top, np.float32(1.0)), np.float32(0.0))
     codes = nearest_int(x * inverse, np.empty_like(x))
-    return Found(top / np.float32(nmax), codes=np.minimum(np.mod(codes, np.float32(256.0)), np.float32(nmax)))
+    codes = np.minimum(np.mod(codes, np.float32(256.0)), np.float32(nmax))
+    return GroupScales(top / np.float32(nmax), codes=codes)
 
 
-def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero_code: int) -> Found:
+def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero_code: int) -> GroupScales:
     """Scale -extreme / nmax, or 1 / (-nmax / extreme) if ``reciprocal``; codes round(x · (-nmax / extreme)).
 
     Where the extreme's magnitude is 0 or below ``least``, the scale is 0 and the codes are ``zero_code``.
@@ -108,7 +109,7 @@ def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero
     codes[:, empty] = zero_code
     scale = np.float32(1.0) / inverse if reciprocal else -extreme / np.float32(nmax)
     # C negates the 0 that its search for the extreme begins with
-    return Found(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
+    return GroupScales(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class MakeQp(Search):
         """How the elements are weighted."""
         return Weighting("importance")
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         return make_qp(x, w, int(fmt.qmax), record)
 
@@ -157,7 +158,7 @@ class MaxScale(Search):
         object.__setattr__(self, "least", notation.finite(self.least, "least"))
         object.__setattr__(self, "zero_code", notation.integer(self.zero_code, "zero_code"))
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         if fmt.signed:
             half = 1 << (fmt.bits - 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format
-from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, Found, Record, Weighting
+from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, GroupScales, Record, Weighting
 from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
 
@@ -77,7 +77,7 @@ class Search(RangeSetting):
         needed, fits = self.CODES
         return "" if fits(fmt, symmetric) else needed
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
 
         ``record``: a list that the trials are added to.
@@ -98,7 +98,7 @@ class Search(RangeSetting):
         return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
 
 
-def span(found: Found, fmt: Format) -> tuple[Floats, Floats]:
+def span(found: GroupScales, fmt: Format) -> tuple[Floats, Floats]:
     """Return the values of the outermost codes, in ascending order."""
     if isinstance(fmt, CodebookFormat):
         ends = found.scale * np.float32(min(fmt.values)), found.scale * np.float32(max(fmt.values))

@@ -11,7 +11,7 @@ from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format, IntFormat
 from quantcore.range_setting.ggml import affine, symmetric
-from quantcore.range_setting.ggml.arithmetic import Floats, Found, Record, Weighting
+from quantcore.range_setting.ggml.arithmetic import Floats, GroupScales, Record, Weighting
 from quantcore.range_setting.ggml.search import Search
 
 MAX_STEPS = 1000
@@ -73,7 +73,7 @@ class MakeQkx2(Search):
         """How the elements are weighted."""
         return Weighting(self.weights)
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         return affine.make_qkx(x, w, _affine(self, fmt), record)
 
@@ -108,7 +108,7 @@ class MakeQkx3(Search):
         """How the elements are weighted."""
         return Weighting("importance_rms", self.sigma2, self.over)
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         return affine.make_qkx(x, w, _affine(self, fmt), record)
 
@@ -127,7 +127,7 @@ class MakeQ3(Search):
         """How the elements are weighted."""
         return Weighting("square")
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         return symmetric.make_q3(x, 1 << (fmt.bits - 1), record)
 
@@ -159,7 +159,7 @@ class MakeQx(Search):
         """How the elements are weighted."""
         return Weighting(self.weights, self.sigma2, self.over)
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         return symmetric.make_qx(x, w, 1 << (fmt.bits - 1), record)
 
@@ -197,7 +197,7 @@ class MakeIq4Nl(Search):
         """How the elements are weighted."""
         return Weighting(self.weights, self.sigma2, self.over)
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         assert isinstance(fmt, CodebookFormat)
         return symmetric.make_iq4(x, w, fmt.values, self.ntry, record)

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from quantcore.range_setting.ggml.arithmetic import (
     ALL_ZERO,
     Floats,
-    Found,
+    GroupScales,
     Record,
     Trial,
     first_largest,
@@ -21,7 +21,7 @@ _TRIALS = [i for i in range(-9, 10) if i != 0]
 _PASSES = 5
 
 
-def make_qx(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
+def make_qx(x: Floats, w: Floats, nmax: int, record: Record = None) -> GroupScales:
     """Try -nmax / extreme and 18 neighbors; the scale is the weighted least squares fit to the codes of the best.
 
     Codes are -nmax … nmax - 1. Groups of zeros have scale 0 and the lowest code.
@@ -49,7 +49,7 @@ def make_qx(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
         best, used = np.where(better, scale * sum_lx, best), np.where(better, inverse, used)
     codes = _clipped(np.multiply(x, used, out=codes), nmax, codes)
     codes[:, empty] = -nmax
-    return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
+    return GroupScales(np.where(empty, np.float32(0.0), scale), codes=codes)
 
 
 def _clipped(values: Floats, nmax: int, out: Floats) -> Floats:
@@ -67,7 +67,7 @@ def _sums(
     return sum_lx, total(np.multiply(work, codes, out=work))
 
 
-def make_q3(x: Floats, nmax: int, record: Record = None) -> Found:
+def make_q3(x: Floats, nmax: int, record: Record = None) -> GroupScales:
     """Start from -nmax / extreme; change one code after another if the least squares fit improves, up to five passes.
 
     Weights are x². Codes are -nmax … nmax - 1; groups of zeros have scale 0 and the lowest code.
@@ -89,7 +89,7 @@ def make_q3(x: Floats, nmax: int, record: Record = None) -> Found:
         moving, at = [part[:, moved] for part in moving], at[moved]  # the others stay as they are
     scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
     codes[:, empty] = -nmax
-    return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
+    return GroupScales(np.where(empty, np.float32(0.0), scale), codes=codes)
 
 
 def _note(
@@ -119,7 +119,7 @@ def _descend(nmax: int, x: Floats, w: Floats, wx: Floats, codes: Floats, sums: F
     return moved
 
 
-class Grid:
+class CodeTable:
     """A table of integers in ascending order; the nearest is found as in best_index_int8, where ties go up.
 
     The midpoint of two integers is a multiple of ½, so the half-step that a number falls into decides. A number
@@ -145,23 +145,25 @@ class Grid:
         return np.take(self.by_half, place, out=out, mode="clip")
 
 
-def make_iq4(x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None) -> Found:
+def make_iq4(
+    x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None
+) -> GroupScales:
     """The scale of every group: the weighted least squares fit to the codes of the best of 2·ntry + 2 trial scales."""
-    grid = Grid(values)
+    table = CodeTable(values)
     extreme, size = first_largest(x)
     empty = size < ALL_ZERO
     safe = np.where(empty, np.float32(1.0), extreme)
-    first = grid.first
+    first = table.first
     start = -safe / first if ntry > 0 else safe / first
     q, work, place = np.empty_like(x), np.empty_like(x), np.empty(x.shape, np.int32)
-    sum_qx, sum_q2 = _table_sums(x, w, np.float32(1.0) / start, grid, q, work, place)
+    sum_qx, sum_q2 = _table_sums(x, w, np.float32(1.0) / start, table, q, work, place)
     scale = np.where(sum_q2 > 0, sum_qx / sum_q2, np.float32(0.0))
     best = scale * sum_qx
     if record is not None:
         tried = written(-first if ntry > 0 else first)
         record.append(Trial(tried, scale, None, squared_error(x, w, q, scale), ~empty))
     for i in range(-ntry, ntry + 1):
-        sum_qx, sum_q2 = _table_sums(x, w, (np.float32(i) + first) / safe, grid, q, work, place)
+        sum_qx, sum_q2 = _table_sums(x, w, (np.float32(i) + first) / safe, table, q, work, place)
         better = (sum_q2 > 0) & (sum_qx * sum_qx > best * sum_q2)
         if record is not None:
             fitted = sum_qx / sum_q2
@@ -169,13 +171,19 @@ def make_iq4(x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record:
             record.append(Trial(written(np.float32(i) + first), fitted, None, error, better & ~empty))
         scale = np.where(better, sum_qx / sum_q2, scale)
         best = np.where(better, scale * sum_qx, best)
-    return Found(np.where(empty, np.float32(0.0), scale))
+    return GroupScales(np.where(empty, np.float32(0.0), scale))
 
 
 def _table_sums(
-    x: Floats, w: Floats, inverse: Floats, grid: Grid, q: Floats, work: Floats, place: npt.NDArray[np.int32]
+    x: Floats,
+    w: Floats,
+    inverse: Floats,
+    table: CodeTable,
+    q: Floats,
+    work: Floats,
+    place: npt.NDArray[np.int32],
 ) -> tuple[Floats, Floats]:
-    grid.round(np.multiply(x, inverse, out=q), q, place)
+    table.round(np.multiply(x, inverse, out=q), q, place)
     np.multiply(w, q, out=work)
     sum_qx = total(work * x)
     return sum_qx, total(np.multiply(work, q, out=work))
