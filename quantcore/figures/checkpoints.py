@@ -129,7 +129,7 @@ def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str
 
 
 def _tick(name: str) -> str:
-    """The end of a name, its most telling part."""
+    """Return the end of a name, its most telling part."""
     short = name.removesuffix(".weight")
     return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :].lstrip('.')}")
 
@@ -186,7 +186,7 @@ def size_curve(
 
 
 def _names(points: Sequence[tuple[str, float, float]], most: float) -> list[str]:
-    """The names of schemes, empty where one would lie over another; the tooltips name all."""
+    """Return the names of schemes, empty where one would lie over another; the tooltips name all."""
     shown: list[tuple[float, float]] = []
     names = []
     for scheme, size, error in points:
@@ -256,7 +256,7 @@ def shown(text: str, most: int = _LABEL) -> str:
 
 
 def _tooltip(tile: Tile, facts: Mapping[int, str]) -> str:
-    """The tooltip of a tile."""
+    """Return the tooltip of a tile."""
     name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
     lines = [f"<b>{name}</b>"] if name else []
     if tile.leaf is not None and tile.leaf in facts:
@@ -282,7 +282,7 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
 def _values(
     tiles: Sequence[Tile], leaves: Sequence[Leaf], values: Mapping[str, float], unit: str
 ) -> tuple[list[float | None], dict[str, Any]]:
-    """The values of leaves; a tile that stands for several has none."""
+    """Return the values of leaves; a tile that stands for several has none."""
     found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
     known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
     low, high = float(known.min()), float(known.max())

@@ -120,7 +120,7 @@ def distribution(
 
 
 def _bars(data: DistributionData, counts: Array, name: str, color: str, opacity: float) -> go.Bar:
-    """A histogram: counts if one block is shown alone, otherwise percentages of its own elements."""
+    """Draw a histogram: counts if one block is shown alone, otherwise percentages of its own elements."""
     total = int(counts.sum())
     return go.Bar(
         x=(data.edges[:-1] + data.edges[1:]) / 2,
@@ -172,7 +172,7 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
 
 
 def _visible(edges: Array, values: Array) -> tuple[float, float]:
-    """The range of all elements, extended to the representable range unless that is much wider."""
+    """Return the range of all elements, extended to the representable range unless that is much wider."""
     span = edges[-1] - edges[0]
     low = max(min(edges[0], float(values[0])), edges[0] - span)
     high = min(max(edges[-1], float(values[-1])), edges[-1] + span)
@@ -181,7 +181,7 @@ def _visible(edges: Array, values: Array) -> tuple[float, float]:
 
 
 def _marks(values: Array, shown: Array, theme: str) -> list[dict[str, Any]]:
-    """The shaded representable range, and its values as lines if there are few."""
+    """Return the shaded representable range, and its values as lines if there are few."""
     shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}}
     marks = [shade | {"x0": float(values[0]), "x1": float(values[-1]), "y0": 0, "y1": 1, "yref": "paper"}]
     line = {"type": "line", "line": {"color": LINE[theme], "width": 1}, "opacity": 0.75}

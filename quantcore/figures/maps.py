@@ -32,7 +32,7 @@ BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cel
 
 
 def titles_of_maps(data: MapData) -> dict[str, str]:
-    """The title of each map, by its name."""
+    """Return the title of each map, by its name."""
     titles = TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
     if "x" not in data.names:  # without an original
         titles = {**titles, "dequantized": "Values x̂" if "codes" in data.names else "Values"}
@@ -188,7 +188,7 @@ _known: WeakKeyDictionary[MapData, dict[bool, dict[str, _Colors]]] = WeakKeyDict
 
 
 def _colors_of(data: MapData, grey: bool) -> dict[str, _Colors]:
-    """The color ranges of the values and of the error, if there is one."""
+    """Return the color ranges of the values and of the error, if there is one."""
     known = _known.setdefault(data, {})
     if grey not in known:
         values = [data.map(name).ravel() for name in ("x", "dequantized") if name in data.names]
@@ -200,7 +200,7 @@ def _colors_of(data: MapData, grey: bool) -> dict[str, _Colors]:
 
 
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """The lowest and highest values in the color range; (0, 0) if none are finite.
+    """Return the lowest and highest values in the color range; (0, 0) if none are finite.
 
     With given parameters, x̂ can overflow. If a few of many cells lie so far out that all others would share one
     color, the range excludes them.
@@ -219,13 +219,13 @@ def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
 
 
 def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
-    """The color bar, as high as its map and close to it."""
+    """Return the color bar, as high as its map and close to it."""
     place = {"x": across[1], "xpad": 4, "y": sum(down) / 2, "len": down[1] - down[0]}
     return {"colorbar": place | {"thickness": 8, "nticks": 5}}
 
 
 def _cells(data: MapData) -> dict[str, Any]:
-    """The positions of the cells, in elements."""
+    """Return the positions of the cells, in elements."""
     down, across = data.step
     x0, y0 = data.columns[0] + (across - 1) / 2, data.rows[0] + (down - 1) / 2
     return {"x0": x0, "dx": across, "y0": y0, "dy": down}
@@ -243,7 +243,7 @@ _LABELS = {
 
 
 def _hover(data: MapData, cells: Cells, shape: tuple[int, ...], view: View) -> dict[str, Any]:
-    """The numbers of the element that a cell shows, for its tooltip."""
+    """Return the numbers of the element that a cell shows, for its tooltip."""
     shown = [name for name in _LABELS if name in data.names]
     shown += ["scale", "zero_point"] if "codes" in data.names else []
     arrays = [getattr(cells, name) for name in ("row", "column", *shown)]
@@ -259,7 +259,7 @@ def _hover(data: MapData, cells: Cells, shape: tuple[int, ...], view: View) -> d
 
 
 def _axis(domain: list[float], anchor: str, ends: tuple[int, int], matches: str | None) -> dict[str, Any]:
-    """An axis from one end to the other; (stop, start) reverses it."""
+    """Return an axis from one end to the other; (stop, start) reverses it."""
     plain = {"showgrid": False, "zeroline": False, **integer_ticks(abs(ends[1] - ends[0]))}
     span = [ends[0] - 0.5, ends[1] - 0.5]
     return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}

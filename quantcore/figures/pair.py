@@ -163,7 +163,7 @@ def _places(data: PairData) -> dict[str, Any]:
 
 
 def _hover(data: PairData, shape: tuple[int, ...], titles: tuple[str, str]) -> dict[str, Any]:
-    """The element's index and both codes, in the tooltip of each map."""
+    """Return the element's index and both codes, for the tooltip of each map."""
     leading = np.unravel_index(data.row, shape[:-1]) if len(shape) > 1 else ()
     index = [*leading, *([data.column] if shape else [])]
     cells = np.stack([*index, data.first, data.second, data.differing, data.size], -1).astype(np.int32)

@@ -35,6 +35,11 @@ AXES = {
 }
 
 
+_TITLE = 46  # characters that fit above a map
+_GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
+_MARKERS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
+
+
 def pareto(
     frame: "pd.DataFrame",
     metric: str = "sqnr_db",
@@ -102,8 +107,9 @@ _ROOM = ((0.0215, 0.075), (0.0085, 0.055))
 
 
 def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
-    """The names of points on the frontier, beside them where they leave each other room: those that have it in a narrow
-    window, and those that only a wide one has room for. The tooltips name the others.
+    """Return the names of points on the frontier, beside them where they leave each other room.
+
+    Those that have it in a narrow window, then those that only a wide one has room for; tooltips name others.
     """
     x, y = best["bits_per_element"].to_numpy(float), best[metric].to_numpy(float)
     shown = y > 0 if metric != "sqnr_db" else np.isfinite(y)
@@ -165,10 +171,6 @@ def overlapping(points: "pd.DataFrame", metric: str) -> list[str]:
             "<br>".join([f"<b>{html.escape(name)}</b>", *map(html.escape, others[:_LISTED]), *more])
         )
     return listed
-
-
-_GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
-_MARKERS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
 
 
 def _kind(text: str) -> str:
@@ -237,6 +239,3 @@ def error_maps(
         short = name if len(name) <= _TITLE else name[: _TITLE - 1] + "…"
         layout["annotations"].append(title(short, across[0], top - 0.06 / rows))
     return go.Figure(traces, layout)
-
-
-_TITLE = 46  # characters that fit above a map

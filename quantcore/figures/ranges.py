@@ -145,12 +145,12 @@ def _line(curve: RangeCurve, y: Any, name: str, color: str, dash: str, hover: st
 
 
 def _positive(value: float) -> float | None:
-    """The value, or None if a logarithmic axis cannot show it."""
+    """Return the value, or None if a logarithmic axis cannot show it."""
     return float(value) if value > 0 and math.isfinite(value) else None
 
 
 def _decades(curve: RangeCurve) -> dict[str, Any]:
-    """An axis that shows the total error, and its parts unless they are far below its minimum."""
+    """Return an axis that shows the total error, and its parts unless they are far below its minimum."""
     shown = [v for v in curve.mse.tolist() if v > 0 and math.isfinite(v)]
     if not shown:
         return {}
@@ -159,7 +159,7 @@ def _decades(curve: RangeCurve) -> dict[str, Any]:
 
 
 def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, float]) -> list[float]:
-    """The range of all elements, extended to the other ranges unless they are much wider."""
+    """Return the range of all elements, extended to the other ranges unless they are much wider."""
     low, high = float(edges[0]), float(edges[-1])
     ends = [(mark.low, mark.high) for mark in marks] + [chosen]
     reach = (high / 2 - low / 2) + max(abs(low), abs(high))
@@ -170,7 +170,7 @@ def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, fl
 
 
 def _color(i: int, n: int) -> str:
-    """The color of the i-th of n settings, counted from the last: adding one in front changes no other color."""
+    """Return the color of the i-th of n settings, counted from the last: one more in front changes none."""
     return COLOURS[(n - 1 - i) % len(COLOURS)]
 
 

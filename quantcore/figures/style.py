@@ -68,7 +68,7 @@ _ZEROS = re.compile(r"(?<=e)([+-])0+")
 
 
 def palette(name: str, theme: str = "light") -> list[list[Any]]:
-    """A palette as [[position, rgb()], …]: "diverging", "error", "codes", "patterns", "sequential" or "grey".
+    """Return "diverging", "error", "codes", "patterns", "sequential" or "grey" as [[position, rgb()], …].
 
     The middle of the first three is neutral: 0.
     """
@@ -100,7 +100,7 @@ def colors_of_codes(low: int, high: int, middle: int, theme: str) -> dict[str, A
 def colors_at(
     values: npt.NDArray[Any], low: float, high: float, scale: list[list[Any]]
 ) -> npt.NDArray[np.uint8]:
-    """The colors in which a map draws values: uint8 [..., 3].
+    """Return the colors in which a map draws values: uint8 [..., 3].
 
     Args:
         values: NaN is drawn like ``low``.
@@ -120,7 +120,7 @@ def short_scheme(name: str) -> str:
 
 
 def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
-    """A layout with its own template: importing streamlit changes the default template.
+    """Return a layout with its own template: importing streamlit changes the default template.
 
     Args:
         size: of all type but titles, in px.
@@ -160,7 +160,7 @@ def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
 
 
 def title(text: str, x: float, y: float) -> dict[str, Any]:
-    """A title above the subplot whose upper left corner is at (x, y) of the figure."""
+    """Return a title above the subplot whose upper left corner is at (x, y) of the figure."""
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     return {"text": text, "x": x, "y": y, "font": {"size": TEXT}, **place}
 
@@ -178,7 +178,7 @@ def log_ticks(low: float, high: float, suffix: str = "") -> dict[str, Any]:
 
 
 def _power(value: float) -> str:
-    """A round number as short as it can be written.
+    """Write a round number as briefly as possible.
 
     >>> _power(2e-5), _power(0.05), _power(1.0), _power(50.0)
     ('2e−5', '0.05', '1', '50')
@@ -190,7 +190,7 @@ def _power(value: float) -> str:
 
 
 def subplot_domain(i: int, n: int, gap: float) -> list[float]:
-    """The domain of the i-th of n subplots side by side, with a ``gap`` after each."""
+    """Return the domain of the i-th of n subplots side by side, with a ``gap`` after each."""
     width = 1 / n - gap
     return [i / n, i / n + width]
 
@@ -205,7 +205,7 @@ _LENGTHS = {("marker", "size"), ("line", "width"), ("uniformtext", "minsize"), (
 
 
 def enlarged(figure: go.Figure) -> go.Figure:
-    """A copy of a figure to be read from the back row of a room: larger type, thicker lines, more height."""
+    """Copy a figure to be read from the back row of a room: larger type, thicker lines, more height."""
     found = figure.to_dict()
     layout = _enlarged(found["layout"])
     if layout.get("height"):
@@ -214,7 +214,7 @@ def enlarged(figure: go.Figure) -> go.Figure:
 
 
 def _enlarged(part: Any, name: str = "") -> Any:
-    """A part of a figure, with its sizes of type, markers, lines and margins; ``name``: its key in the figure."""
+    """Enlarge a part's sizes of type, markers, lines and margins; ``name``: its key in the figure."""
     if isinstance(part, list):
         return [_enlarged(item, name) for item in part]
     if not isinstance(part, dict):

@@ -118,7 +118,7 @@ _PER_BLOCK = "One number for all blocks, or a nested list with one number per bl
 
 
 def _read(what: str) -> Callable[[str], Any]:
-    """What is typed for every block, or for each."""
+    """Return what is typed for every block, or for each."""
 
     def read(typed: str) -> Any:
         try:

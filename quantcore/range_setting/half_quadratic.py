@@ -85,7 +85,7 @@ class HalfQuadratic(RangeSetting):
         return zero_point
 
     def _shrunk(self, error: Tensor) -> Tensor:
-        """The shrinkage operator: sign(e)·max(0, |e| - |e|^(p-1) / beta)."""
+        """Apply the shrinkage operator: sign(e)·max(0, |e| - |e|^(p-1) / beta)."""
         size = error.abs()
         size.sub_((1.0 / self.beta) * size.pow(self.lp_norm - 1)).clamp_min_(0.0)
         return size.mul_(error.sign())

@@ -111,7 +111,7 @@ class CodingStage(Stage):
 
 
 def _replacement(facts: SchemeFacts) -> float:
-    """What replaces 0, a value of the format; 0 where the convention changes nothing."""
+    """Return what replaces 0, a value of the format; 0 where the convention changes nothing."""
     fmt = facts.fmt
     return 0.0 if isinstance(fmt, IntFormat) else fmt.round_value(facts.rules.coding.zero_replacement)
 

@@ -10,6 +10,18 @@ from quantcore.conventions.choice import SchemeFacts, Stage, choice
 from quantcore.formats import IntFormat
 from quantcore.numerics import decimal
 
+_NAN = {
+    "zero": "{} becomes code {zero}",
+    "qmin": "{} becomes code {qmin}",
+    "qmax": "{} becomes code {qmax}",
+    "undefined": "{} has no code; {zero} is shown",
+}
+_CAST = {
+    "int32": "the code of {} is {qmin}{wrapped}",
+    "int64": "values beyond 2^63 become code {qmin}",
+    "low_bits": "values beyond 2^31 become code {zero}",
+}
+
 
 def _nan(facts: SchemeFacts) -> str:
     rules, fmt = facts.rules.nonfinite, facts.fmt
@@ -29,14 +41,6 @@ def _nan(facts: SchemeFacts) -> str:
     return "NaN stays NaN" if math.isnan(value) else f"NaN becomes code {code} (value {decimal(value)})"
 
 
-_NAN = {
-    "zero": "{} becomes code {zero}",
-    "qmin": "{} becomes code {qmin}",
-    "qmax": "{} becomes code {qmax}",
-    "undefined": "{} has no code; {zero} is shown",
-}
-
-
 def _nan_matters(facts: SchemeFacts) -> bool:
     if facts.rules.nonfinite.cast == "int32" and _cast_matters(facts):
         return False  # covered by the sentence of cast
@@ -52,13 +56,6 @@ def _cast(facts: SchemeFacts) -> str:
     return _CAST[facts.rules.nonfinite.cast].format(
         lost, zero=max(0, fmt.qmin), qmin=fmt.qmin, wrapped=wrapped
     )
-
-
-_CAST = {
-    "int32": "the code of {} is {qmin}{wrapped}",
-    "int64": "values beyond 2^63 become code {qmin}",
-    "low_bits": "values beyond 2^31 become code {zero}",
-}
 
 
 def _cast_matters(facts: SchemeFacts) -> bool:

@@ -20,6 +20,12 @@ ZERO_POINTS: dict[str, Expression] = {
     "float_rounded": NEAREST(MINUS_LOW * INVERSE),
 }
 _OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
+_FORMS = {
+    "float": "the zero point is {formula}, not rounded",
+    "float_rounded": "the zero point is {formula}, not clamped",
+    "min": f"there is no zero point: x̂ is {written(DECODINGS['shifted'], names={'z': 'min'})}{{of_range}}",
+    "below": "there is no zero point: x̂ is q · s - min",
+}
 
 
 def _form(facts: SchemeFacts) -> str:
@@ -29,14 +35,6 @@ def _form(facts: SchemeFacts) -> str:
         # r is the inverse of the range, see the sentence of the scale
         formula=written(ZERO_POINTS[form], names=r) if form in ZERO_POINTS else "",
     ) + (", then adjusted by half_quadratic" if facts.half_quadratic else "")
-
-
-_FORMS = {
-    "float": "the zero point is {formula}, not rounded",
-    "float_rounded": "the zero point is {formula}, not clamped",
-    "min": f"there is no zero point: x̂ is {written(DECODINGS['shifted'], names={'z': 'min'})}{{of_range}}",
-    "below": "there is no zero point: x̂ is q · s - min",
-}
 
 
 def _found(facts: SchemeFacts) -> bool:
@@ -147,7 +145,7 @@ class ZeroPointStage(Stage):
         return self.zero_point_form in ("min", "below")
 
     def middle(self, fmt: Format) -> int:
-        """The zero_point of a symmetric scheme."""
+        """Return the zero_point of a symmetric scheme."""
         choice = self.unsigned_symmetric_zero_point
         if not isinstance(fmt, IntFormat) or fmt.signed or choice == "zero":
             return 0
@@ -156,7 +154,7 @@ class ZeroPointStage(Stage):
         return fmt.middle
 
     def middle_formula(self, fmt: Format) -> str:
-        """The formula of `middle`."""
+        """Return the formula of `middle`."""
         choice = self.unsigned_symmetric_zero_point
         if fmt.signed:
             return "0, symmetric and signed"
@@ -167,7 +165,7 @@ class ZeroPointStage(Stage):
         return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
     def of_nan(self, fmt: Format) -> int:
-        """The zero_point used if the arithmetic gives NaN."""
+        """Return the zero_point used if the arithmetic gives NaN."""
         # -2^31 minus itself, or minus a negative qmin, in 32 bits
         wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
         return {"lowest": -(1 << 31), "zero": 0, "wrapped": wrapped}[self.nan_zero_point]

@@ -172,7 +172,7 @@ def error_bars(
 
 
 def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
-    """A line from each x at height 0 to its x̂ at height 1."""
+    """Draw a line from each x at height 0 to its x̂ at height 1."""
     ends = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
     heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
     line = {"color": DIM[theme], "width": 1}

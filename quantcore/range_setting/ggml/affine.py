@@ -33,7 +33,7 @@ class Steps:
     absolute: bool
 
     def factors(self) -> list[np.float32]:
-        """The numerators of the trials, float32 as C computes them."""
+        """Return the numerators of the trials, float32 as C computes them."""
         top = np.float32(self.nmax)
         tried = np.float32(self.rmin) + np.float32(self.rdelta) * np.arange(self.nstep + 1, dtype=np.float32)
         return list(tried + top)
@@ -94,7 +94,7 @@ def _search(
 
 
 def _first_lowest(x: Floats) -> Floats:
-    """The lowest element, the first if several are equal: +0 equals -0, but the sign is written to the file."""
+    """Return the lowest element, the first of equal ones: +0 equals -0, but files contain the sign."""
     lowest: Floats = x.min(axis=0)
     zero = lowest == 0
     if zero.any():
@@ -114,7 +114,7 @@ def _coded(x: Floats, low: Floats, inverse: Floats, steps: Steps, round_: Neares
 def _fitted(
     x: Floats, w: Floats, codes: Floats, sum_w: Floats, sum_x: Floats, work: Floats, product: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """The weighted least squares fit of the codes to x: scale, min, and in which groups the fit exists."""
+    """Fit the codes to x by weighted least squares: scale, min, and in which groups the fit exists."""
     np.multiply(w, codes, out=work)
     sum_l = total(work)
     np.multiply(work, codes, out=product)
@@ -133,7 +133,7 @@ def _fitted(
 def _error(
     x: Floats, w: Floats, codes: Floats, scale: Floats, low: Floats, steps: Steps, work: Floats
 ) -> Floats:
-    """The weighted error of each group: the sum of |difference| or of its square."""
+    """Return the weighted error of each group: the sum of |difference| or of its square."""
     np.multiply(codes, scale, out=work)
     np.add(work, low, out=work)
     np.subtract(work, x, out=work)

@@ -49,7 +49,7 @@ Record = list[Trial] | None  # a search appends its trials to it; None if they a
 
 
 def written(value: np.float32) -> str:
-    """The shortest decimal of a float32."""
+    """Return the shortest decimal of a float32."""
     return np.format_float_positional(value, trim="-")
 
 
@@ -81,7 +81,7 @@ def total(products: Floats) -> Floats:
 
 
 def first_largest(x: Floats) -> tuple[Floats, Floats]:
-    """The element of largest magnitude in each group, the first if several are equal, and that magnitude."""
+    """Return the element of largest magnitude in each group, the first of equal ones, and that magnitude."""
     size = np.abs(x)
     place = size.argmax(axis=0)
     columns = np.arange(x.shape[1])

@@ -148,7 +148,7 @@ class CodeTable:
 def make_iq4(
     x: Floats, w: Floats, values: tuple[float, ...], ntry: int, record: Record = None
 ) -> GroupScales:
-    """The scale of every group: the weighted least squares fit to the codes of the best of 2·ntry + 2 trial scales."""
+    """Fit every group's scale, by weighted least squares, to the codes of the best of 2·ntry + 2 trials."""
     table = CodeTable(values)
     extreme, size = first_largest(x)
     empty = size < ALL_ZERO
