@@ -59,6 +59,14 @@ def squared_error(x: Floats, w: Floats, codes: Floats, scale: Floats) -> Floats:
     return total(w * difference * difference)
 
 
+def note(
+    record: Record, tried: str, x: Floats, w: Floats, codes: Floats, scale: Floats, taken: Floats
+) -> None:
+    """Add the trial of a scale and its codes to the record, if there is one."""
+    if record is not None:
+        record.append(Trial(tried, scale, None, squared_error(x, w, codes, scale), taken))
+
+
 def nearest(values: Floats, out: Floats) -> Floats:
     """ggml's nearest_int for magnitudes up to `EXACT_BELOW`: half to even."""
     return np.rint(values, out=out)
