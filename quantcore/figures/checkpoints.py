@@ -9,7 +9,17 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import Leaf, Tile, decibels
-from quantcore.figures.style import DIM, FAINT, INK, base_layout, colors_at, inks_on, palette, short_scheme
+from quantcore.figures.style import (
+    DIM,
+    FAINT,
+    INK,
+    LEGEND_ABOVE,
+    base_layout,
+    colors_at,
+    inks_on,
+    palette,
+    short_scheme,
+)
 from quantcore.figures.typography import SMALL
 from quantcore.wording import count as count_of
 from quantcore.wording import printable
@@ -179,7 +189,7 @@ def size_curve(
         figure.add_scatter(
             x=[chosen[0] / 1e6], y=[chosen[1]], mode="markers", name="the choice within the budget", marker=ring, hovertemplate=at
         )
-    figure.update_layout(base_layout(theme, 360) | {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}})
+    figure.update_layout(base_layout(theme, 360) | LEGEND_ABOVE)
     figure.update_xaxes(title={"text": "size of all weights (MB)"}, automargin=True)
     figure.update_yaxes(title={"text": label}, type="log", dtick=1, automargin=True)
     return figure

@@ -13,8 +13,10 @@ from quantcore.figures.style import (
     DIM,
     FILL,
     INK,
+    LEGEND_ABOVE,
     LINE,
     base_layout,
+    line_at,
     palette,
     short_scheme,
     subplot_domain,
@@ -85,8 +87,7 @@ def pareto(
 def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     """Axes, legend and the line of the limit."""
     layout = base_layout(theme, 460) | {
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **LEGEND_ABOVE,
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
     # from 0, where the Gaussian limit starts, and which leaves room for the names
@@ -95,10 +96,7 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     if metric != "sqnr_db":
         layout["yaxis"] |= {"dtick": 1}
     if limit is not None:
-        line = {"color": LINE[theme], "width": 1, "dash": "dash"}
-        layout["shapes"] = [
-            {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": limit, "x1": limit, "line": line}
-        ]
+        layout["shapes"] = [line_at("x", limit, {"color": LINE[theme], "width": 1, "dash": "dash"})]
     return layout
 
 

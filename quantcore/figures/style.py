@@ -32,7 +32,6 @@ _DARK_ERROR = [
     "205,130,28",
     "255,204,118",
 ]
-
 _DARK_CODES = ["120,230,215", "48,160,148", "34,94,90", "46,47,52", "98,82,40", "176,146,58", "240,214,130"]
 
 # Backgrounds for numbers that share a scale; neighbors in the list differ most. A search maximized the
@@ -64,6 +63,7 @@ _BLACK, _WHITE = "rgb(0,0,0)", "rgb(255,255,255)"
 # (WCAG 2.2, contrast ratio); on every color the better of them has at least 4.58
 _EVEN = (1.05 * 0.05) ** 0.5 - 0.05
 
+LEGEND_ABOVE = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
 _ZEROS = re.compile(r"(?<=e)([+-])0+")
 
 
@@ -195,9 +195,43 @@ def subplot_domain(i: int, n: int, gap: float) -> list[float]:
     return [i / n, i / n + width]
 
 
-def integer_ticks(cells: int) -> dict[str, Any]:
-    """Ticks for an axis of ``cells`` integers: only at integers."""
-    return {"tick0": 0, "dtick": 1} if cells <= 8 else {"nticks": 8}
+def map_axis(
+    anchor: str, ends: tuple[int, int], domain: list[float] | None = None, matches: str | None = None
+) -> dict[str, Any]:
+    """Return an axis of cells from one end to the other, with ticks at integers; (stop, start) is reversed."""
+    n = abs(ends[1] - ends[0])
+    ticks = {"tick0": 0, "dtick": 1} if n <= 8 else {"nticks": 8}
+    span = [ends[0] - 0.5, ends[1] - 0.5]
+    plain = {"showgrid": False, "zeroline": False, **ticks}
+    return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}
+
+
+def cell_places(step: tuple[int, int], first: tuple[int, int] = (0, 0)) -> dict[str, Any]:
+    """Return the positions of a map's cells, in elements; ``step``: elements per cell (down, across)."""
+    (down, across), (row, column) = step, first
+    return {"x0": column + (across - 1) / 2, "dx": across, "y0": row + (down - 1) / 2, "dy": down}
+
+
+def color_bar(across: list[float], **more: Any) -> dict[str, Any]:
+    """Return a color bar close to the map on its left, whose domain is ``across``."""
+    return {"x": across[1], "xpad": 4, "thickness": 8, "nticks": 5, **more}
+
+
+def span_at(axis: str, low: float, high: float, **drawn: Any) -> dict[str, Any]:
+    """Return a shape from one value of an axis, "x" or "y", to another, across the plot."""
+    other = "y" if axis == "x" else "x"
+    across = {f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper"}
+    return {f"{axis}0": low, f"{axis}1": high, **across, **drawn}
+
+
+def line_at(axis: str, at: float, line: dict[str, Any], **drawn: Any) -> dict[str, Any]:
+    """Return a line across the plot at a value of an axis, "x" or "y"."""
+    return span_at(axis, at, at, type="line", line=line, **drawn)
+
+
+def band_at(axis: str, low: float, high: float, color: str, opacity: float = 0.1) -> dict[str, Any]:
+    """Return a shaded band across the plot between two values of an axis, "x" or "y"."""
+    return span_at(axis, low, high, type="rect", fillcolor=color, opacity=opacity, line={"width": 0})
 
 
 TALLER = 1.4  # height of an enlarged figure, over that of the usual one
