@@ -198,7 +198,7 @@ def subplot_domain(i: int, n: int, gap: float) -> list[float]:
 def map_axis(
     anchor: str, ends: tuple[int, int], domain: list[float] | None = None, matches: str | None = None
 ) -> dict[str, Any]:
-    """Return an axis of cells from one end to the other, with ticks at integers; (stop, start) is reversed."""
+    """Return an axis of cells from one end to the other, with ticks at integers; (stop, start) reverses it."""
     n = abs(ends[1] - ends[0])
     ticks = {"tick0": 0, "dtick": 1} if n <= 8 else {"nticks": 8}
     span = [ends[0] - 0.5, ends[1] - 0.5]
