@@ -105,6 +105,18 @@ def integer(value: object, what: str) -> int:
     return int(float(value)) if isinstance(value, float) else int(value)  # type: ignore[call-overload]
 
 
+def read_numbers(choice: Any, **called: str) -> None:
+    """Turn the fields of a frozen dataclass that are annotated as int or float into such numbers.
+
+    ``called``: what errors call a field, if not by its name.
+    """
+    for field in dataclasses.fields(choice):
+        if field.type in (int, float):
+            read = integer if field.type is int else finite
+            value = read(getattr(choice, field.name), called.get(field.name, field.name))
+            object.__setattr__(choice, field.name, value)
+
+
 def finite(value: object, what: str) -> float:
     """Return ``value`` as a float if it is a finite number."""
     if not _is_finite(value, what):

@@ -16,7 +16,7 @@ from quantcore.analysis.planes import Span, View, element, place
 from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curves import RangeCurve, SearchCurve, range_curve, search_curve
 from quantcore.analysis.sums import (
-    Found,
+    BoxSums,
     Sums,
     cosine_of,
     power_of,

@@ -45,7 +45,7 @@ class Plane:
     kept: Dequantizer
 
     def values(self, codes: Tensor) -> Tensor:
-        """The values of codes before zero_point and scale, float32."""
+        """Return the values of codes before zero_point and scale, float32."""
         return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
 
     def dequantized(self, codes: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
@@ -154,7 +154,7 @@ def extreme_of(
 
 
 def _largest(size: Tensor, step: Span) -> Tensor:
-    """The position of the largest element in each box of ``step`` elements, in row-major order."""
+    """Return where the largest element of each box of ``step`` elements is, in row-major order."""
     short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
     if any(short):  # padding with -1, below any |x|, is never the largest
         size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)

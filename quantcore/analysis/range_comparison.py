@@ -87,7 +87,7 @@ def range_in_use(result: Quantized, block: tuple[int, ...] | None = None) -> tup
 
 
 def _outermost(result: Quantized) -> tuple[float, float]:
-    """The lowest and highest values of the codes before zero_point and scale."""
+    """Return the lowest and highest values of the codes before zero_point and scale."""
     fmt = result.scheme.format
     if fmt.table is None:
         return fmt.qmin, fmt.qmax
@@ -96,7 +96,7 @@ def _outermost(result: Quantized) -> tuple[float, float]:
 
 
 def _quick(setting: RangeSetting, blocks: int) -> RangeSetting | None:
-    """The setting, or a faster version of it; None if none is fast enough."""
+    """Return the setting, or a faster version of it; None if none is fast enough."""
     if not isinstance(setting, Entropy):
         return setting
     wanted = [setting.num_bins, *(bins for bins in _FEWER_BINS if bins < setting.num_bins)]

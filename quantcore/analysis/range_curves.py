@@ -74,7 +74,7 @@ def measured_blocks(x: Any, scheme: Scheme, position: tuple[int, ...] | None = N
 
 
 def _thinned(blocks: Tensor, elements: int) -> Tensor:
-    """A regular sample of the blocks, or of the elements of every block with its extremes."""
+    """Return a regular sample of the blocks, or of the elements of every block with its extremes."""
     if elements <= MAX_ELEMENTS:
         return blocks
     step = -(-elements // MAX_ELEMENTS) | 1  # odd, so that the sample covers all columns of most tensors

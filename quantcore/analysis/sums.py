@@ -100,7 +100,7 @@ class Sums:
         return " and ".join(nonfinite or [f"{name} is zero everywhere" for name, total in sides if total == 0])
 
 
-class Found(NamedTuple):
+class BoxSums(NamedTuple):
     """The sums of a box, and those of each run of ``run`` columns: Σx² and Σe², float64 [lines, runs]."""
 
     sums: Sums
@@ -109,7 +109,7 @@ class Found(NamedTuple):
     ee: Floats
 
 
-def sums_of(x: Tensor, y: Tensor, start: int = 0, rounded: bool = True) -> Found:
+def sums_of(x: Tensor, y: Tensor, start: int = 0, rounded: bool = True) -> BoxSums:
     """Return the sums of a box; if a value is not finite, neither are they.
 
     Args:
@@ -142,7 +142,7 @@ def sums_of(x: Tensor, y: Tensor, start: int = 0, rounded: bool = True) -> Found
                 i, j = divmod(int(sizes.argmax()), wide)
                 found.keep_worst(largest, start + (line + i) * columns + column + j)
         found.xx, found.yy, found.xy, found.ee, found.ae = (float(of.sum()) for of in of_runs)
-    return Found(found, run, xx, ee)
+    return BoxSums(found, run, xx, ee)
 
 
 def _pieces(

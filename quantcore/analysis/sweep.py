@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 METRICS = tuple(
     name for name in Report.__dataclass_fields__ if name not in ("max_abs_error_index", "undefined")
 )
+_DEFAULT_FORMATS: tuple[Format, ...] = (
+    *(IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)),
+    *(CODEBOOKS[name] for name in ("ternary", "nf4", "iq4_nl")),
+    *(FLOATS[name] for name in ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2")),
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Row:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """The row of a table: the scheme and its parts as text, every metric, bits per element and seconds."""
+        """Return a table's row: the scheme and its parts as text, every metric, bits per element, seconds."""
         scheme = self.scheme
         found = asdict(self.report) if self.report else {}
         return {
@@ -146,13 +151,6 @@ def default_schemes(shape: tuple[int, ...]) -> list[Scheme]:
     ]
     found = [scheme for scheme in (*candidates, *hqq, *PRESETS.values()) if _fits(scheme, shape)]
     return list(dict.fromkeys(found))
-
-
-_DEFAULT_FORMATS: tuple[Format, ...] = (
-    *(IntFormat(bits) for bits in (2, 3, 4, 5, 6, 8)),
-    *(CODEBOOKS[name] for name in ("ternary", "nf4", "iq4_nl")),
-    *(FLOATS[name] for name in ("e2m1", "e2m3", "e3m2", "e4m3fn", "e5m2")),
-)
 
 
 def _settings(fmt: Format, granularity: Granularity) -> list[RangeSetting]:

@@ -94,11 +94,11 @@ class MapData:
         return difference
 
     def of(self, name: str) -> Cells:
-        """The elements shown by the map ``name``: "x", "codes", "dequantized" or "error"."""
+        """Return the elements shown by the map ``name``: "x", "codes", "dequantized" or "error"."""
         return self.worst if name == "error" else self.largest
 
     def map(self, name: str) -> npt.NDArray[Any]:
-        """What the map ``name`` draws."""
+        """Return what the map ``name`` draws."""
         if name == "error" and self.other is not None:
             return self.error_difference
         drawn: npt.NDArray[Any] = getattr(self.of(name), name)
@@ -169,7 +169,7 @@ def borders_of(rows: Span, columns: Span, block: Span) -> tuple[tuple[int, ...],
 
 
 def _cells(plane: Plane, row: Tensor, column: Tensor) -> Cells:
-    """The elements at these places of the plane."""
+    """Return the elements at these places of the plane."""
     block = (row // plane.block[0], column // plane.block[1])
     x, codes = plane.x[row, column], plane.codes[row, column].to(torch.int32)
     x_hat = plane.dequantized(codes, lambda parameters: parameters[block])

@@ -101,7 +101,7 @@ def value_data(
 
 
 def _cells(values: Tensor, x: Tensor, row: Tensor, column: Tensor, first: int) -> Cells:
-    """The elements at these places, without codes and scales."""
+    """Return the elements at these places, without codes and scales."""
     here, was = values[row, column].numpy(), x[row, column].numpy()
     none = np.zeros(here.shape, np.int32)
     place = [(i + shift).to(torch.int32).numpy() for i, shift in ((row, first), (column, 0))]

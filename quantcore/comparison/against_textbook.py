@@ -2,10 +2,10 @@
 
 import torch
 
-from quantcore.conventions import CHOICES, TEXTBOOK, Case
+from quantcore.conventions import CHOICES, TEXTBOOK, SchemeFacts
 from quantcore.qparams import parameters
 from quantcore.range_setting import Fixed
-from quantcore.scheme import Scheme, case_of
+from quantcore.scheme import Scheme, facts_of
 
 # The choices whose effect is the same in all blocks if the range is fixed
 _OF_RANGE = {
@@ -32,30 +32,30 @@ def differences(scheme: Scheme) -> list[str]:
 
 
 def _phrases(scheme: Scheme, skipped: tuple[str, ...] = ()) -> list[str]:
-    case = case_of(scheme)
+    facts = facts_of(scheme)
     return [
-        choice.sentence(case.rules.choices[name], case)
+        choice.sentence(facts.rules.choices[name], facts)
         for name, choice in CHOICES.items()
         if name not in skipped
-        and case.rules.choices[name] != TEXTBOOK.choices[name]
+        and facts.rules.choices[name] != TEXTBOOK.choices[name]
         and matters(name, scheme)
     ]
 
 
 def matters(name: str, scheme: Scheme) -> bool:
     """Tell whether another value of the choice can change a number of the scheme."""
-    case = case_of(scheme)
-    return CHOICES[name].matters(case) and not (name in _OF_RANGE and _same_for_fixed(name, scheme, case))
+    facts = facts_of(scheme)
+    return CHOICES[name].matters(facts) and not (name in _OF_RANGE and _same_for_fixed(name, scheme, facts))
 
 
-def _same_for_fixed(name: str, scheme: Scheme, case: Case) -> bool:
+def _same_for_fixed(name: str, scheme: Scheme, facts: SchemeFacts) -> bool:
     """Tell whether the textbook's value of the choice gives a fixed range the same scale and zero_point."""
     setting = scheme.range_setting
     if not isinstance(setting, Fixed):
         return False
     low, high = torch.tensor([setting.low]), torch.tensor([setting.high])
     own, other = (
-        parameters(low, high, case.symmetric, case.fmt, record)
-        for record in (case.rules, case.rules.changed(**{name: TEXTBOOK.choices[name]}))
+        parameters(low, high, facts.symmetric, facts.fmt, record)
+        for record in (facts.rules, facts.rules.changed(**{name: TEXTBOOK.choices[name]}))
     )
     return bool((own.scale == other.scale).all() and (own.zero_point == other.zero_point).all())

@@ -4,7 +4,7 @@ To add a library, add a module to `libraries`. A source that says "measured" mea
 with AVX-512, one thread, the named arithmetic gave no difference and every other gave thousands.
 """
 
-from quantcore.conventions.choice import Case, Choice
+from quantcore.conventions.choice import Choice, SchemeFacts
 from quantcore.conventions.kernels import KERNELS, Kernel
 from quantcore.conventions.libraries import records
 from quantcore.conventions.record import (

@@ -1,4 +1,4 @@
-"""A choice of a convention: its values, what depends on it, and a sentence that says what it does in a case.
+"""A choice of a convention: its values, what depends on it, and a sentence on what it does to a scheme.
 
 A choice is a field of one of the stages, declared with `choice`, which takes its default and its sentences.
 `quantcore.differences` and the reasons of `quantcore.compare` are built from these.
@@ -23,8 +23,8 @@ _LEAST_POWER, _MOST_POWER = -127, 127  # exponents of e8m0; the inverses are flo
 
 
 @dataclass(frozen=True)
-class Case:
-    """One level of a scheme: x and its scales, or the scales and their scales.
+class SchemeFacts:
+    """One level of a scheme, which sentences depend on: x and its scales, or the scales and their scales.
 
     ``rules``: the record for the scheme's granularity. ``flat``: blocks cross row boundaries, so that the
     last may be shorter. ``ranged``: scales are computed from ranges; ``min_max``: the range is that of x;
@@ -33,7 +33,7 @@ class Case:
     None if they stay float32; ``stored_in_units``: scales are quantized with scale 1.
     """
 
-    rules: Any  # a `Convention`, whose stages have sentences on cases
+    rules: Any  # a `Convention`, whose stages have sentences on these facts
     fmt: Format
     symmetric: bool
     flat: bool
@@ -167,30 +167,30 @@ def exactly(value: float) -> str:
     return f"2^{exponent - 1}" if mantissa == 0.5 and abs(exponent) > 8 else f"{value:.9g}"
 
 
-Says = Callable[[Case], str] | Mapping[object, str]
+Says = Callable[[SchemeFacts], str] | Mapping[object, str]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """``at_stake``: what depends on it, as a phrase; ``says``: what it does in one case, or a sentence per value;
-    ``matters``: whether another value can change a number in the case; ``kind``: the reason in a word or two.
+    """``at_stake``: what depends on it, as a phrase; ``says``: what it does, or a sentence per value;
+    ``matters``: whether another value can change a number; ``kind``: the reason in a word or two.
     """
 
     at_stake: str
     says: Says
-    matters: Callable[[Case], bool]
+    matters: Callable[[SchemeFacts], bool]
     kind: str
 
-    def sentence(self, value: object, case: Case) -> str:
-        """Return what this value does in the case."""
-        return self.says(case) if callable(self.says) else self.says[value]
+    def sentence(self, value: object, facts: SchemeFacts) -> str:
+        """Return what this value does to the scheme."""
+        return self.says(facts) if callable(self.says) else self.says[value]
 
 
 def choice(
     default: Any,
     at_stake: str,
     says: Says,
-    matters: Callable[[Case], bool] = lambda case: True,
+    matters: Callable[[SchemeFacts], bool] = lambda facts: True,
     kind: str = "",
     values: Iterable[str] = (),
 ) -> Any:

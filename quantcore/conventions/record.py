@@ -19,6 +19,25 @@ FLOAT32_EPS = 2.0**-23
 FLOAT32_TINY = 2.0**-126  # the smallest normal number
 
 
+# in the order of the arithmetic
+STAGES: dict[str, type[Stage]] = {
+    "range": RangeStage,
+    "scale": ScaleStage,
+    "zero_point": ZeroPointStage,
+    "storage": StorageStage,
+    "coding": CodingStage,
+    "nonfinite": NonfiniteStage,
+    "decoding": DecodingStage,
+}
+# choice -> the stage that it belongs to, and its sentences
+STAGE_OF = {name: stage for stage, kind in STAGES.items() for name in choices_of(kind)}
+CHOICES: dict[str, Choice] = {name: c for kind in STAGES.values() for name, c in choices_of(kind).items()}
+# choice -> its values, for choices that list them
+VALUES: dict[str, tuple[Any, ...]] = {
+    name: values for kind in STAGES.values() for name, values in kind.VALUES.items()
+}
+
+
 @dataclass(frozen=True)
 class Limit:
     """A limit of a library's call.
@@ -142,24 +161,6 @@ def _staged(stages: Mapping[str, Stage], choices: Mapping[str, Any]) -> dict[str
         for stage, own in found.items()
     }
 
-
-# in the order of the arithmetic
-STAGES: dict[str, type[Stage]] = {
-    "range": RangeStage,
-    "scale": ScaleStage,
-    "zero_point": ZeroPointStage,
-    "storage": StorageStage,
-    "coding": CodingStage,
-    "nonfinite": NonfiniteStage,
-    "decoding": DecodingStage,
-}
-# choice -> the stage that it belongs to, and its sentences
-STAGE_OF = {name: stage for stage, kind in STAGES.items() for name in choices_of(kind)}
-CHOICES: dict[str, Choice] = {name: c for kind in STAGES.values() for name, c in choices_of(kind).items()}
-# choice -> its values, for choices that list them
-VALUES: dict[str, tuple[Any, ...]] = {
-    name: values for kind in STAGES.values() for name, values in kind.VALUES.items()
-}
 
 TEXTBOOK = Convention(
     "textbook",

@@ -47,7 +47,7 @@ _LARGEST = float(torch.finfo(torch.float32).max)
 
 
 @dataclass(frozen=True)
-class Grid:
+class CodeGrid:
     """What a rule depends on besides the range.
 
     ``steps``: N = qmax - qmin, without the lowest code if the scale excludes it; ``divisor``: what x is divided by first;
@@ -79,22 +79,22 @@ class Rule:
         return self.scale.names == {"max|x|"}
 
     def said(self, names: Mapping[str, str]) -> str:
-        """Return the rule in words; ``names``: see `Case.names`."""
+        """Return the rule in words; ``names``: see `SchemeFacts.names`."""
         return ", ".join(filter(None, (written(self.scale, names=names), self.note)))
 
 
-def _over_qmax(grid: Grid) -> Rule:
+def _over_qmax(grid: CodeGrid) -> Rule:
     qmax = Number(grid.fmt.symmetric_max)
     return Rule(AMAX / (qmax if grid.divisor == 1 else qmax * grid.divisor))
 
 
-def _max_of_sides(grid: Grid) -> Rule:
+def _max_of_sides(grid: CodeGrid) -> Rule:
     above = HIGH / grid.fmt.qmax  # unsigned codes: qmin is 0
     scale = LARGER(LOW / grid.fmt.qmin, above) if grid.fmt.qmin < 0 else above
     return Rule(scale, low=LOW, high=HIGH)
 
 
-def _aligned_grid(grid: Grid) -> Rule:
+def _aligned_grid(grid: CodeGrid) -> Rule:
     steps = grid.fmt.qmax - grid.fmt.qmin
     # with 4 codes, 1 step above 0 would leave the lowest code unused: both sides are divided by 2
     above, below, divisor = steps // 2, -(-steps // 2), steps // 2 + (steps == 3)
@@ -109,17 +109,17 @@ def _aligned_grid(grid: Grid) -> Rule:
     return Rule((side(above) + side(below)) / steps, note, NEGATIVE(side(below)), side(above), step)
 
 
-def _signed_amax(grid: Grid) -> Rule:
+def _signed_amax(grid: CodeGrid) -> Rule:
     magnitude = MAGNITUDE(EXTREME)
     return Rule(EXTREME / -(1 << (grid.fmt.bits - 1)), low=NEGATIVE(magnitude), high=magnitude)
 
 
 def _power(
     exponent: Callable[[Format], Expression], note: str, beyond: float = 2.0**_MOST, least: int | None = None
-) -> Callable[[Grid], Rule]:
+) -> Callable[[CodeGrid], Rule]:
     """Return the rule of a power of two; ``beyond``: the scale above the largest of e8m0."""
 
-    def rule(grid: Grid) -> Rule:
+    def rule(grid: CodeGrid) -> Rule:
         unit = grid.fmt.symmetric_max_exponent if isinstance(grid.fmt, IntFormat) else 0
         low, high = _LEAST - unit if least is None else least, _MOST - unit
         bounded = _bounded(2.0**low, 2.0**high, beyond * 2.0**-unit)
@@ -179,7 +179,7 @@ _LOG2 = rounded("floor")(LOG2(AMAX))
 _LOG2_OF_NORMAL = rounded("floor")(LOG2(Where(AMAX, 0, Number(2.0**_SMALLEST_NORMAL), AMAX)))
 _AT_LEAST = "at least {low}, with ∞ as 2^128"
 _INFINITE = "at least {low}, and infinite where the sum is 2^128"
-SYMMETRIC_SCALES: Mapping[str, Callable[[Grid], Rule]] = {
+SYMMETRIC_SCALES: Mapping[str, Callable[[CodeGrid], Rule]] = {
     "amax_over_qmax": _over_qmax,
     "amax_over_half_range": lambda grid: Rule(AMAX / (grid.steps / 2)),
     "full_range": lambda grid: Rule(Number(2) * AMAX / grid.steps),
@@ -211,13 +211,13 @@ SYMMETRIC_SCALES: Mapping[str, Callable[[Grid], Rule]] = {
 
 
 @lru_cache(maxsize=256)
-def symmetric_rule(name: str, grid: Grid) -> Rule:
+def symmetric_rule(name: str, grid: CodeGrid) -> Rule:
     """Return a rule for a format."""
     return SYMMETRIC_SCALES[name](grid)
 
 
 @lru_cache(maxsize=256)
-def inverse_of_range(name: str, grid: Grid) -> Expression:
+def inverse_of_range(name: str, grid: CodeGrid) -> Expression:
     """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
     if name == "amax_over_half_codes":
         return Number(1 << grid.fmt.bits) * (Number(1) / (Number(2) * AMAX))

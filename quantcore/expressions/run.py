@@ -100,7 +100,7 @@ def _where(value: float, test: _Step, then: _Step, otherwise: _Step) -> _Step:
 
 
 def _applied(part: Applied, steps: list[tuple[_Step, bool]], inside: bool, place: str) -> _Step:
-    """``steps``: of the operands, and whether each is computed in memory."""
+    """Return a step of an operation; ``steps``: of the operands, and whether each is computed in memory."""
     operation = part.operation
 
     def applied(numbers: Mapping[str, Given], out: Tensor | None, known: Any) -> Any:

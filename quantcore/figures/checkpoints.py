@@ -9,7 +9,17 @@ import numpy as np
 import plotly.graph_objects as go
 
 from quantcore.analysis import Leaf, Tile, decibels
-from quantcore.figures.style import DIM, FAINT, INK, base_layout, colors_at, inks_on, palette, short_scheme
+from quantcore.figures.style import (
+    DIM,
+    FAINT,
+    INK,
+    LEGEND_ABOVE,
+    base_layout,
+    colors_at,
+    inks_on,
+    palette,
+    short_scheme,
+)
 from quantcore.figures.typography import SMALL
 from quantcore.wording import count as count_of
 from quantcore.wording import printable
@@ -129,7 +139,7 @@ def _layout(metric: str, order: str, n: int, count: int, theme: str) -> dict[str
 
 
 def _tick(name: str) -> str:
-    """The end of a name, its most telling part."""
+    """Return the end of a name, its most telling part."""
     short = name.removesuffix(".weight")
     return html.escape(short if len(short) <= _TICK else f"…{short[1 - _TICK :].lstrip('.')}")
 
@@ -179,14 +189,14 @@ def size_curve(
         figure.add_scatter(
             x=[chosen[0] / 1e6], y=[chosen[1]], mode="markers", name="the choice within the budget", marker=ring, hovertemplate=at
         )
-    figure.update_layout(base_layout(theme, 360) | {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}})
+    figure.update_layout(base_layout(theme, 360) | LEGEND_ABOVE)
     figure.update_xaxes(title={"text": "size of all weights (MB)"}, automargin=True)
     figure.update_yaxes(title={"text": label}, type="log", dtick=1, automargin=True)
     return figure
 
 
 def _names(points: Sequence[tuple[str, float, float]], most: float) -> list[str]:
-    """The names of schemes, empty where one would lie over another; the tooltips name all."""
+    """Return the names of schemes, empty where one would lie over another; the tooltips name all."""
     shown: list[tuple[float, float]] = []
     names = []
     for scheme, size, error in points:
@@ -256,7 +266,7 @@ def shown(text: str, most: int = _LABEL) -> str:
 
 
 def _tooltip(tile: Tile, facts: Mapping[int, str]) -> str:
-    """The tooltip of a tile."""
+    """Return the tooltip of a tile."""
     name = shown(tile.path, 90) if not tile.folded else shown(f"{tile.path}: {tile.label}", 90)
     lines = [f"<b>{name}</b>"] if name else []
     if tile.leaf is not None and tile.leaf in facts:
@@ -282,7 +292,7 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
 def _values(
     tiles: Sequence[Tile], leaves: Sequence[Leaf], values: Mapping[str, float], unit: str
 ) -> tuple[list[float | None], dict[str, Any]]:
-    """The values of leaves; a tile that stands for several has none."""
+    """Return the values of leaves; a tile that stands for several has none."""
     found = [values.get(leaves[tile.leaf].name) if tile.leaf is not None else None for tile in tiles]
     known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
     low, high = float(known.min()), float(known.max())

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import torch
 
 from quantcore.analysis import blocks
-from quantcore.figures.style import DIM, FILL, LINE, base_layout
+from quantcore.figures.style import DIM, FILL, LINE, band_at, base_layout, line_at
 from quantcore.formats import IntFormat
 from quantcore.numerics import CHUNK
 from quantcore.qparams import unscale
@@ -99,15 +99,11 @@ def distribution(
     bars = [] if data.whole is None else [_bars(data, data.whole, "all of x", DIM[theme], 0.45)]
     bars.append(_bars(data, data.counts, data.name, FILL[theme], 1.0 if data.whole is None else 0.8))
     layout = base_layout(theme, 340) | {
-        "title": {
-            "text": _title(result, data, len(shown)),
-            "x": 0,
-            "xref": "paper",
-        },
+        "title": {"text": _title(result, data, len(shown)), "x": 0, "xref": "paper"},
         "margin": {"l": 60, "r": 12, "t": 56, "b": 40},
         "xaxis": {"title": "value", "range": [low, high]},
         "yaxis": {
-            "title": "elements" if data.whole is None else "% of elements",
+            "title": "% of elements" if data.whole is not None else "elements",
             "type": "log" if log else "linear",
         },
         # for the rug: a logarithmic first axis has no 0
@@ -120,7 +116,7 @@ def distribution(
 
 
 def _bars(data: DistributionData, counts: Array, name: str, color: str, opacity: float) -> go.Bar:
-    """A histogram: counts if one block is shown alone, otherwise percentages of its own elements."""
+    """Draw a histogram: counts if one block is shown alone, otherwise percentages of its own elements."""
     total = int(counts.sum())
     return go.Bar(
         x=(data.edges[:-1] + data.edges[1:]) / 2,
@@ -172,7 +168,7 @@ def grid_values(result: Quantized, block: tuple[int, ...]) -> Array:
 
 
 def _visible(edges: Array, values: Array) -> tuple[float, float]:
-    """The range of all elements, extended to the representable range unless that is much wider."""
+    """Return the range of all elements, extended to the representable range unless that is much wider."""
     span = edges[-1] - edges[0]
     low = max(min(edges[0], float(values[0])), edges[0] - span)
     high = min(max(edges[-1], float(values[-1])), edges[-1] + span)
@@ -181,13 +177,11 @@ def _visible(edges: Array, values: Array) -> tuple[float, float]:
 
 
 def _marks(values: Array, shown: Array, theme: str) -> list[dict[str, Any]]:
-    """The shaded representable range, and its values as lines if there are few."""
-    shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}}
-    marks = [shade | {"x0": float(values[0]), "x1": float(values[-1]), "y0": 0, "y1": 1, "yref": "paper"}]
-    line = {"type": "line", "line": {"color": LINE[theme], "width": 1}, "opacity": 0.75}
-    if len(shown) <= MAX_LINES:
-        marks += [line | {"x0": v, "x1": v, "y0": 0, "y1": 1, "yref": "paper"} for v in map(float, shown)]
-    return marks
+    """Return the shaded representable range, and its values as lines if there are few."""
+    few = shown if len(shown) <= MAX_LINES else []
+    line = {"color": LINE[theme], "width": 1}
+    shade = band_at("x", float(values[0]), float(values[-1]), LINE[theme])
+    return [shade, *(line_at("x", float(value), line, opacity=0.75) for value in few)]
 
 
 def _rug(shown: Array, theme: str) -> list[go.Scatter]:

@@ -11,8 +11,10 @@ from quantcore.analysis import Cells, MapData, View, element, map_data
 from quantcore.figures.style import (
     INK,
     base_layout,
+    cell_places,
+    color_bar,
     colors_of_codes,
-    integer_ticks,
+    map_axis,
     numbers_in_cells,
     palette,
     subplot_domain,
@@ -32,7 +34,7 @@ BORDERS_UP_TO = 32  # lines along one axis; at this size more would hide the cel
 
 
 def titles_of_maps(data: MapData) -> dict[str, str]:
-    """The title of each map, by its name."""
+    """Return the title of each map, by its name."""
     titles = TITLES if data.other is None else {**TITLES, "error": DIFFERENCE}
     if "x" not in data.names:  # without an original
         titles = {**titles, "dequantized": "Values x̂" if "codes" in data.names else "Values"}
@@ -95,18 +97,9 @@ def maps(
         grey: draw the values as the grey levels of an image, 0 black and 255 white, with square cells.
     """
     view = view or View()
-    data, shape = map_data(result, view, against), tuple(result.x.shape)
-    return drawn_maps(
-        data,
-        result.scheme.format,
-        shape,
-        view,
-        numbers=numbers,
-        borders=borders,
-        columns=columns,
-        theme=theme,
-        grey=grey,
-    )
+    looks = {"numbers": numbers, "borders": borders, "columns": columns, "theme": theme, "grey": grey}
+    shape = tuple(result.x.shape)
+    return drawn_maps(map_data(result, view, against), result.scheme.format, shape, view, **looks)
 
 
 def drawn_maps(
@@ -131,7 +124,7 @@ def drawn_maps(
     columns = min(columns, len(data.names))
     rows = -(-len(data.names) // columns)
     layout = {**base_layout(theme, 300 * rows + 60), "annotations": [], "shapes": []}
-    shared = _cells(data)
+    shared = cell_places(data.step, (data.rows[0], data.columns[0]))
     traces: list[dict[str, Any]] = []
     written: list[go.Scatter] = []
     few = numbers and data.largest.x.size <= NUMBERS_UP_TO
@@ -141,14 +134,15 @@ def drawn_maps(
             subplot_domain(rows - 1 - i // columns, rows, 0.12),
         )
         axis = str(i + 1) if i else ""
-        own = {"z": data.map(name), "name": text, **_bar(across, down)}
+        bar = color_bar(across, y=sum(down) / 2, len=down[1] - down[0])  # as high as its map
+        own = {"z": data.map(name), "name": text, "colorbar": bar}
         own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | shared | colors[name]
         traces.append(own | _hover(data, data.of(name), shape, view))
         if few:
             template = "{}" if name == "codes" else "{:.3g}"
             written += numbers_in_cells(own["z"], template, own, WIDTH * (across[1] - across[0]))
-        layout[f"xaxis{axis}"] = _axis(across, f"y{axis}", data.columns, "x" if i else None)
-        layout[f"yaxis{axis}"] = _axis(down, f"x{axis}", data.rows[::-1], "y" if i else None)
+        layout[f"xaxis{axis}"] = map_axis(f"y{axis}", data.columns, across, "x" if i else None)
+        layout[f"yaxis{axis}"] = map_axis(f"x{axis}", data.rows[::-1], down, "y" if i else None)
         if grey:
             layout[f"xaxis{axis}"]["constrain"] = layout[f"yaxis{axis}"]["constrain"] = "domain"
             layout[f"yaxis{axis}"]["scaleanchor"] = f"x{axis}"
@@ -188,7 +182,7 @@ _known: WeakKeyDictionary[MapData, dict[bool, dict[str, _Colors]]] = WeakKeyDict
 
 
 def _colors_of(data: MapData, grey: bool) -> dict[str, _Colors]:
-    """The color ranges of the values and of the error, if there is one."""
+    """Return the color ranges of the values and of the error, if there is one."""
     known = _known.setdefault(data, {})
     if grey not in known:
         values = [data.map(name).ravel() for name in ("x", "dequantized") if name in data.names]
@@ -200,7 +194,7 @@ def _colors_of(data: MapData, grey: bool) -> dict[str, _Colors]:
 
 
 def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
-    """The lowest and highest values in the color range; (0, 0) if none are finite.
+    """Return the lowest and highest values in the color range; (0, 0) if none are finite.
 
     With given parameters, x̂ can overflow. If a few of many cells lie so far out that all others would share one
     color, the range excludes them.
@@ -218,19 +212,6 @@ def _color_range(values: npt.NDArray[np.float32]) -> tuple[float, float]:
     return max(low, -usual), min(high, usual)
 
 
-def _bar(across: list[float], down: list[float]) -> dict[str, Any]:
-    """The color bar, as high as its map and close to it."""
-    place = {"x": across[1], "xpad": 4, "y": sum(down) / 2, "len": down[1] - down[0]}
-    return {"colorbar": place | {"thickness": 8, "nticks": 5}}
-
-
-def _cells(data: MapData) -> dict[str, Any]:
-    """The positions of the cells, in elements."""
-    down, across = data.step
-    x0, y0 = data.columns[0] + (across - 1) / 2, data.rows[0] + (down - 1) / 2
-    return {"x0": x0, "dx": across, "y0": y0, "dy": down}
-
-
 # array of the cells -> its label and number format in the tooltip
 _LABELS = {
     "x": ("x", ":.6~g"),
@@ -243,7 +224,7 @@ _LABELS = {
 
 
 def _hover(data: MapData, cells: Cells, shape: tuple[int, ...], view: View) -> dict[str, Any]:
-    """The numbers of the element that a cell shows, for its tooltip."""
+    """Return the numbers of the element that a cell shows, for its tooltip."""
     shown = [name for name in _LABELS if name in data.names]
     shown += ["scale", "zero_point"] if "codes" in data.names else []
     arrays = [getattr(cells, name) for name in ("row", "column", *shown)]
@@ -256,13 +237,6 @@ def _hover(data: MapData, cells: Cells, shape: tuple[int, ...], view: View) -> d
     ]
     head = f"element ({', '.join(map(str, index))})"
     return {"customdata": numbers, "hovertemplate": f"{head}{''.join(lines)}<extra></extra>"}
-
-
-def _axis(domain: list[float], anchor: str, ends: tuple[int, int], matches: str | None) -> dict[str, Any]:
-    """An axis from one end to the other; (stop, start) reverses it."""
-    plain = {"showgrid": False, "zeroline": False, **integer_ticks(abs(ends[1] - ends[0]))}
-    span = [ends[0] - 0.5, ends[1] - 0.5]
-    return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}
 
 
 def _borders(data: MapData, axis: str, theme: str) -> list[dict[str, Any]]:

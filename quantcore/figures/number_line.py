@@ -72,7 +72,7 @@ def _row(name: str, numbers: npt.ArrayLike, by: float, log: bool, theme: str) ->
 
 
 def _span(values: Mapping[str, npt.ArrayLike], shown: list[float]) -> list[float]:
-    """A range in which the values of most formats are seen, and what is marked: a wide format continues beyond it."""
+    """Return a range that shows most formats' values, and what is marked: a wide format exceeds it."""
     largest = sorted(float(np.abs(np.asarray(numbers)).max()) for numbers in values.values())
     reach = _ROOM * max([largest[(len(largest) - 1) // 2], *map(abs, shown)])
     return [-reach, reach]
@@ -95,7 +95,7 @@ def _layout(names: list[str], log: bool, divide: Mapping[str, float] | None, the
 def _number(
     names: list[str], at: float, log: bool, divide: Mapping[str, float] | None, theme: str
 ) -> list[go.Scatter]:
-    """The number as a line through all rows; one mark per row where each row has its own scale."""
+    """Draw the number as a line through all rows; one mark per row where each row has its own scale."""
     line = {"color": LINE[theme], "width": 1, "dash": "dot"}
     text = f"the number {at:.6g}<extra></extra>"
     if divide:

@@ -11,8 +11,10 @@ from quantcore.analysis import MAX_CELLS, Span
 from quantcore.figures.maps import NUMBERS_UP_TO, WIDTH
 from quantcore.figures.style import (
     base_layout,
+    cell_places,
+    color_bar,
     colors_of_codes,
-    integer_ticks,
+    map_axis,
     numbers_in_cells,
     palette,
     subplot_domain,
@@ -116,6 +118,7 @@ def pair(
     """
     data = pair_data(first, second)
     height, width = data.first.shape  # cells are roughly square, and the maps fit on a page
+    rows, columns = height * data.step[0], width * data.step[1]
     layout = {**base_layout(theme, int(min(max(290 * height / width, 150), 420)) + 80), "annotations": []}
     codes = colors_of_codes(*bounds, 0, theme)
     hover = _hover(data, tuple(first.shape), titles)
@@ -125,14 +128,19 @@ def pair(
     written: list[Any] = []
     for i, (cells, name) in enumerate(maps):
         axis, domain = str(i + 1) if i else "", subplot_domain(i, 3, 0.075)
-        bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5}
-        colors = differ if i == 2 else codes
-        own = {"z": cells, "name": name, "colorbar": bar, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
-        own |= colors | _places(data)
+        own = {
+            "z": cells,
+            "name": name,
+            "colorbar": color_bar(domain),
+            "xaxis": f"x{axis}",
+            "yaxis": f"y{axis}",
+        }
+        own |= (differ if i == 2 else codes) | cell_places(data.step)
         traces.append(go.Heatmap(**own, **hover))
         if data.first.size <= NUMBERS_UP_TO and not data.reduced:
             written += numbers_in_cells(cells, "{}", own, WIDTH * (domain[1] - domain[0]))
-        layout |= _axes(data, axis, domain)
+        layout[f"xaxis{axis}"] = map_axis(f"y{axis}", (0, columns), domain, "x" if i else None)
+        layout[f"yaxis{axis}"] = map_axis(f"x{axis}", (rows, 0), None, "y" if i else None)
         layout["annotations"].append(title(name, domain[0], 1))
     return go.Figure(traces + written, layout)
 
@@ -149,21 +157,13 @@ def _difference(data: PairData, titles: tuple[str, str], theme: str) -> tuple[An
     # middle color, so that even one element of a large cell stands out
     middle, *others = [color for _, color in colors[len(colors) // 2 :]]
     none, last = 0.5 / int(data.size.max()), len(others) - 1
-    scale = [
-        [0.0, middle],
-        [none, middle],
-        *([none + (1 - none) * i / last, c] for i, c in enumerate(others)),
-    ]
+    rising = [[none + (1 - none) * i / last, color] for i, color in enumerate(others)]
+    scale = [[0.0, middle], [none, middle], *rising]
     return data.percent, "Elements that differ (%)", {"zmin": 0.0, "zmax": 100.0, "colorscale": scale}
 
 
-def _places(data: PairData) -> dict[str, Any]:
-    down, across = data.step
-    return {"x0": (across - 1) / 2, "dx": across, "y0": (down - 1) / 2, "dy": down}
-
-
 def _hover(data: PairData, shape: tuple[int, ...], titles: tuple[str, str]) -> dict[str, Any]:
-    """The element's index and both codes, in the tooltip of each map."""
+    """Return the element's index and both codes, for the tooltip of each map."""
     leading = np.unravel_index(data.row, shape[:-1]) if len(shape) > 1 else ()
     index = [*leading, *([data.column] if shape else [])]
     cells = np.stack([*index, data.first, data.second, data.differing, data.size], -1).astype(np.int32)
@@ -173,15 +173,3 @@ def _hover(data: PairData, shape: tuple[int, ...], titles: tuple[str, str]) -> d
     if data.reduced:
         words += f"<br>%{{customdata[{n + 2}]}} of the cell's %{{customdata[{n + 3}]}} elements differ"
     return {"customdata": cells, "hovertemplate": f"element ({where})<br>{words}<extra></extra>"}
-
-
-def _axes(data: PairData, axis: str, domain: list[float]) -> dict[str, Any]:
-    rows, columns = (n * s for n, s in zip(data.first.shape, data.step, strict=True))
-    plain = {"showgrid": False, "zeroline": False}
-    linked = {"matches": "x"} if axis else {}
-    across = {"domain": domain, "anchor": f"y{axis}", "range": [-0.5, columns - 0.5], **linked}
-    down = {"anchor": f"x{axis}", "range": [rows - 0.5, -0.5], **({"matches": "y"} if axis else {})}
-    return {
-        f"xaxis{axis}": across | plain | integer_ticks(columns),
-        f"yaxis{axis}": down | plain | integer_ticks(rows),
-    }

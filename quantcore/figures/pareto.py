@@ -13,8 +13,10 @@ from quantcore.figures.style import (
     DIM,
     FILL,
     INK,
+    LEGEND_ABOVE,
     LINE,
     base_layout,
+    line_at,
     palette,
     short_scheme,
     subplot_domain,
@@ -33,6 +35,11 @@ AXES = {
     "mae": ("MAE", -1.0),
     "max_abs_error": ("max |error|", -1.0),
 }
+
+
+_TITLE = 46  # characters that fit above a map
+_GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
+_MARKERS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
 
 
 def pareto(
@@ -80,8 +87,7 @@ def pareto(
 def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     """Axes, legend and the line of the limit."""
     layout = base_layout(theme, 460) | {
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **LEGEND_ABOVE,
         "margin": {"l": 60, "r": 12, "t": 64, "b": 44},
     }
     # from 0, where the Gaussian limit starts, and which leaves room for the names
@@ -90,10 +96,7 @@ def _layout(metric: str, limit: float | None, theme: str) -> dict[str, Any]:
     if metric != "sqnr_db":
         layout["yaxis"] |= {"dtick": 1}
     if limit is not None:
-        line = {"color": LINE[theme], "width": 1, "dash": "dash"}
-        layout["shapes"] = [
-            {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": limit, "x1": limit, "line": line}
-        ]
+        layout["shapes"] = [line_at("x", limit, {"color": LINE[theme], "width": 1, "dash": "dash"})]
     return layout
 
 
@@ -102,8 +105,9 @@ _ROOM = ((0.0215, 0.075), (0.0085, 0.055))
 
 
 def _labels(best: "pd.DataFrame", metric: str) -> list[go.Scatter]:
-    """The names of points on the frontier, beside them where they leave each other room: those that have it in a narrow
-    window, and those that only a wide one has room for. The tooltips name the others.
+    """Return the names of points on the frontier, beside them where they leave each other room.
+
+    Those that have it in a narrow window, then those that only a wide one has room for; tooltips name others.
     """
     x, y = best["bits_per_element"].to_numpy(float), best[metric].to_numpy(float)
     shown = y > 0 if metric != "sqnr_db" else np.isfinite(y)
@@ -165,10 +169,6 @@ def overlapping(points: "pd.DataFrame", metric: str) -> list[str]:
             "<br>".join([f"<b>{html.escape(name)}</b>", *map(html.escape, others[:_LISTED]), *more])
         )
     return listed
-
-
-_GREEN = {"light": "rgb(27,120,55)", "dark": "rgb(127,201,127)"}
-_MARKERS = {"integers": ("circle", FILL), "floats": ("diamond", LINE), "codebooks": ("square", _GREEN)}
 
 
 def _kind(text: str) -> str:
@@ -237,6 +237,3 @@ def error_maps(
         short = name if len(name) <= _TITLE else name[: _TITLE - 1] + "…"
         layout["annotations"].append(title(short, across[0], top - 0.06 / rows))
     return go.Figure(traces, layout)
-
-
-_TITLE = 46  # characters that fit above a map

@@ -8,7 +8,17 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import RangeCurve, RangeMark, SearchCurve
-from quantcore.figures.style import DIM, FILL, INK, LINE, base_layout, log_ticks
+from quantcore.figures.style import (
+    DIM,
+    FILL,
+    INK,
+    LEGEND_ABOVE,
+    LINE,
+    band_at,
+    base_layout,
+    line_at,
+    log_ticks,
+)
 
 # Okabe and Ito's palette, safe for color-blind readers: light enough for dark pages, dark enough for light ones
 COLOURS = ("rgb(213,94,0)", "rgb(0,158,115)", "rgb(204,121,167)", "rgb(86,160,210)", "rgb(190,150,0)",
@@ -59,7 +69,10 @@ def range_histogram(
         "bargap": 0,
         "dragmode": "select",
         "selectdirection": "h",
-        "shapes": _shade(chosen, theme),
+        "shapes": [
+            band_at("x", *chosen, LINE[theme]),
+            *(line_at("x", end, {"color": LINE[theme], "width": 2}) for end in chosen),
+        ],
     }
     return go.Figure([bars, *spans], layout)
 
@@ -80,12 +93,8 @@ def range_error(
             y=[_positive(mark.mse)],
             mode="markers",
             name=_escaped(mark.name),
-            marker={
-                "color": _color(i, len(marks)),
-                "size": 10,
-                "line": {"width": 1, "color": INK[theme]},
-            },
-            hovertemplate="width %{x:.4~g}: %{y:.4~g}<extra>%{fullData.name}</extra>",
+            marker={"color": _color(i, len(marks)), "size": 10, "line": {"width": 1, "color": INK[theme]}},
+            hovertemplate=hover,
         )
         for i, mark in enumerate(marks)
     ]
@@ -97,8 +106,7 @@ def range_error(
         "yaxis": {"title": "mean squared error", "automargin": True, "type": "log", **_decades(curve)},
         "showlegend": True,
         "legend": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
-        "shapes": [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
-                    "line": {"color": DIM[theme], "width": 1, "dash": "dot"}}],
+        "shapes": [line_at("x", at, {"color": DIM[theme], "width": 1, "dash": "dot"})],
         # at the left edge: above its line it would be truncated if the minimum is near an edge
         "annotations": [{"x": 0, "xref": "paper", "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "bottom",
                          "showarrow": False,
@@ -119,24 +127,6 @@ def _span(mark: RangeMark, i: int, n: int) -> go.Scatter:
     )
 
 
-def _shade(chosen: tuple[float, float], theme: str) -> list[dict[str, Any]]:
-    low, high = chosen
-    tall = {"y0": 0, "y1": 1, "yref": "paper"}
-    edge = {"type": "line", "line": {"color": LINE[theme], "width": 2}, **tall}
-    return [
-        {
-            "type": "rect",
-            "fillcolor": LINE[theme],
-            "opacity": 0.1,
-            "line": {"width": 0},
-            "x0": low,
-            "x1": high,
-            **tall,
-        },
-        *(edge | {"x0": end, "x1": end} for end in chosen),
-    ]
-
-
 def _line(curve: RangeCurve, y: Any, name: str, color: str, dash: str, hover: str) -> go.Scatter:
     line = {"color": color, "dash": dash, "width": 2}
     return go.Scatter(
@@ -145,12 +135,12 @@ def _line(curve: RangeCurve, y: Any, name: str, color: str, dash: str, hover: st
 
 
 def _positive(value: float) -> float | None:
-    """The value, or None if a logarithmic axis cannot show it."""
+    """Return the value, or None if a logarithmic axis cannot show it."""
     return float(value) if value > 0 and math.isfinite(value) else None
 
 
 def _decades(curve: RangeCurve) -> dict[str, Any]:
-    """An axis that shows the total error, and its parts unless they are far below its minimum."""
+    """Return an axis that shows the total error, and its parts unless they are far below its minimum."""
     shown = [v for v in curve.mse.tolist() if v > 0 and math.isfinite(v)]
     if not shown:
         return {}
@@ -159,7 +149,7 @@ def _decades(curve: RangeCurve) -> dict[str, Any]:
 
 
 def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, float]) -> list[float]:
-    """The range of all elements, extended to the other ranges unless they are much wider."""
+    """Return the range of all elements, extended to the other ranges unless they are much wider."""
     low, high = float(edges[0]), float(edges[-1])
     ends = [(mark.low, mark.high) for mark in marks] + [chosen]
     reach = (high / 2 - low / 2) + max(abs(low), abs(high))
@@ -170,7 +160,7 @@ def _visible(edges: Array, marks: tuple[RangeMark, ...], chosen: tuple[float, fl
 
 
 def _color(i: int, n: int) -> str:
-    """The color of the i-th of n settings, counted from the last: adding one in front changes no other color."""
+    """Return the color of the i-th of n settings, counted from the last: one more in front changes none."""
     return COLOURS[(n - 1 - i) % len(COLOURS)]
 
 
@@ -211,7 +201,6 @@ def search_error(curve: SearchCurve, *, theme: str = "light") -> go.Figure:
     layout = base_layout(theme, 340) | {
         "xaxis": {"title": "trial, in the order of the search", "automargin": True},
         "yaxis": {"title": f"Σ w · error{of}", "automargin": True, "rangemode": "tozero"},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        **LEGEND_ABOVE,
     }
     return go.Figure([line, chosen], layout)

@@ -8,7 +8,17 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from quantcore.analysis import MAX_CELLS, Span, block_errors
-from quantcore.figures.style import FILL, LINE, base_layout, integer_ticks, palette, subplot_domain, title
+from quantcore.figures.style import (
+    FILL,
+    LINE,
+    base_layout,
+    cell_places,
+    color_bar,
+    map_axis,
+    palette,
+    subplot_domain,
+    title,
+)
 from quantcore.quantization import Quantized
 
 Array = npt.NDArray[Any]
@@ -32,12 +42,23 @@ def scales(result: Quantized, *, theme: str = "light") -> go.Figure:
         domain = subplot_domain(i, 2, 0.06 if bars else 0.1)
         index = [*np.unravel_index(row, grid[:-1]), column] if len(grid) > 1 else [column]
         places = np.stack([np.asarray(n, np.int32) for n in index], -1)
-        common = {"xaxis": f"x{axis}", "yaxis": f"y{axis}", **_hover(name, len(index), "y" if bars else "z")}
-        make = _bars if bars else _map
-        traces.append(make(cells, places, common, step, domain, (LINE if i else FILL)[theme]))
+        at = ", ".join(f"%{{customdata[{n}]}}" for n in range(len(index)))
+        hover = f"block ({at})<br>{name} %{{{'y' if bars else 'z'}:.5~g}}<extra></extra>"
+        common = {"xaxis": f"x{axis}", "yaxis": f"y{axis}", "hovertemplate": hover}
+        if bars:
+            marker = {"color": (LINE if i else FILL)[theme], "line": {"width": 0}}
+            flat = places.reshape(cells.size, -1)
+            traces.append(go.Bar(y=cells.reshape(-1), customdata=flat, marker=marker, **common))
+        else:
+            common |= cell_places(step) | {"colorscale": palette("sequential"), "colorbar": color_bar(domain)}
+            traces.append(go.Heatmap(z=cells, customdata=places, **common))
         many = "" if step == (1, 1) else f", the largest of {step[0]} × {step[1]} blocks"
         layout["annotations"].append(title(f"{name} of each block{many}", domain[0], 1))
-        layout |= _axes(axis, domain, plane, bars)
+        rows, columns = (n * many for n, many in zip(cells.shape, step, strict=True))
+        across = map_axis(f"y{axis}", (0, cells.size if bars else columns), domain)
+        down = {"anchor": f"x{axis}"} if bars else map_axis(f"x{axis}", (rows, 0))
+        layout[f"xaxis{axis}"] = across | {"title": "block"}
+        layout[f"yaxis{axis}"] = down | {"rangemode": "tozero"}
     return go.Figure(traces, layout)
 
 
@@ -56,34 +77,3 @@ def largest(values: Array) -> tuple[Array, Array, Array, Span]:
     row = np.arange(rows)[:, None] * step[0] + place // step[1]
     column = np.arange(columns) * step[1] + place % step[1]
     return cells.max(-1), row, column, step
-
-
-def _hover(name: str, rank: int, value: str) -> dict[str, str]:
-    index = ", ".join(f"%{{customdata[{i}]}}" for i in range(rank))
-    return {"hovertemplate": f"block ({index})<br>{name} %{{{value}:.5~g}}<extra></extra>"}
-
-
-def _bars(
-    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], color: str
-) -> go.Bar:
-    marker = {"color": color, "line": {"width": 0}}
-    return go.Bar(y=cells.reshape(-1), customdata=places.reshape(cells.size, -1), marker=marker, **common)
-
-
-def _map(
-    cells: Array, places: Array, common: dict[str, Any], step: Span, domain: list[float], color: str
-) -> go.Heatmap:
-    bar = {"x": domain[1], "xpad": 4, "thickness": 8, "nticks": 5}
-    where = {"dx": step[1], "dy": step[0], "x0": (step[1] - 1) / 2, "y0": (step[0] - 1) / 2}
-    return go.Heatmap(
-        z=cells, customdata=places, colorscale=palette("sequential"), colorbar=bar, **where, **common
-    )
-
-
-def _axes(axis: str, domain: list[float], plane: Span, bars: bool) -> dict[str, Any]:
-    plain = {"showgrid": False, "zeroline": False}
-    across = {"domain": domain, "anchor": f"y{axis}", "title": "block", **plain}
-    down: dict[str, Any] = {"anchor": f"x{axis}", "rangemode": "tozero"}
-    if not bars:
-        down |= {"autorange": "reversed", **plain, **integer_ticks(plane[0])}
-    return {f"xaxis{axis}": across | integer_ticks(max(plane) if bars else plane[1]), f"yaxis{axis}": down}

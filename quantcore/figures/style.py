@@ -32,7 +32,6 @@ _DARK_ERROR = [
     "205,130,28",
     "255,204,118",
 ]
-
 _DARK_CODES = ["120,230,215", "48,160,148", "34,94,90", "46,47,52", "98,82,40", "176,146,58", "240,214,130"]
 
 # Backgrounds for numbers that share a scale; neighbors in the list differ most. A search maximized the
@@ -64,11 +63,12 @@ _BLACK, _WHITE = "rgb(0,0,0)", "rgb(255,255,255)"
 # (WCAG 2.2, contrast ratio); on every color the better of them has at least 4.58
 _EVEN = (1.05 * 0.05) ** 0.5 - 0.05
 
+LEGEND_ABOVE = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
 _ZEROS = re.compile(r"(?<=e)([+-])0+")
 
 
 def palette(name: str, theme: str = "light") -> list[list[Any]]:
-    """A palette as [[position, rgb()], …]: "diverging", "error", "codes", "patterns", "sequential" or "grey".
+    """Return "diverging", "error", "codes", "patterns", "sequential" or "grey" as [[position, rgb()], …].
 
     The middle of the first three is neutral: 0.
     """
@@ -100,7 +100,7 @@ def colors_of_codes(low: int, high: int, middle: int, theme: str) -> dict[str, A
 def colors_at(
     values: npt.NDArray[Any], low: float, high: float, scale: list[list[Any]]
 ) -> npt.NDArray[np.uint8]:
-    """The colors in which a map draws values: uint8 [..., 3].
+    """Return the colors in which a map draws values: uint8 [..., 3].
 
     Args:
         values: NaN is drawn like ``low``.
@@ -120,7 +120,7 @@ def short_scheme(name: str) -> str:
 
 
 def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
-    """A layout with its own template: importing streamlit changes the default template.
+    """Return a layout with its own template: importing streamlit changes the default template.
 
     Args:
         size: of all type but titles, in px.
@@ -160,7 +160,7 @@ def base_layout(theme: str, height: int, size: float = SMALL) -> dict[str, Any]:
 
 
 def title(text: str, x: float, y: float) -> dict[str, Any]:
-    """A title above the subplot whose upper left corner is at (x, y) of the figure."""
+    """Return a title above the subplot whose upper left corner is at (x, y) of the figure."""
     place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     return {"text": text, "x": x, "y": y, "font": {"size": TEXT}, **place}
 
@@ -178,7 +178,7 @@ def log_ticks(low: float, high: float, suffix: str = "") -> dict[str, Any]:
 
 
 def _power(value: float) -> str:
-    """A round number as short as it can be written.
+    """Write a round number as briefly as possible.
 
     >>> _power(2e-5), _power(0.05), _power(1.0), _power(50.0)
     ('2e−5', '0.05', '1', '50')
@@ -190,14 +190,48 @@ def _power(value: float) -> str:
 
 
 def subplot_domain(i: int, n: int, gap: float) -> list[float]:
-    """The domain of the i-th of n subplots side by side, with a ``gap`` after each."""
+    """Return the domain of the i-th of n subplots side by side, with a ``gap`` after each."""
     width = 1 / n - gap
     return [i / n, i / n + width]
 
 
-def integer_ticks(cells: int) -> dict[str, Any]:
-    """Ticks for an axis of ``cells`` integers: only at integers."""
-    return {"tick0": 0, "dtick": 1} if cells <= 8 else {"nticks": 8}
+def map_axis(
+    anchor: str, ends: tuple[int, int], domain: list[float] | None = None, matches: str | None = None
+) -> dict[str, Any]:
+    """Return an axis of cells from one end to the other, with ticks at integers; (stop, start) reverses it."""
+    n = abs(ends[1] - ends[0])
+    ticks = {"tick0": 0, "dtick": 1} if n <= 8 else {"nticks": 8}
+    span = [ends[0] - 0.5, ends[1] - 0.5]
+    plain = {"showgrid": False, "zeroline": False, **ticks}
+    return {"domain": domain, "anchor": anchor, "range": span, "matches": matches, **plain}
+
+
+def cell_places(step: tuple[int, int], first: tuple[int, int] = (0, 0)) -> dict[str, Any]:
+    """Return the positions of a map's cells, in elements; ``step``: elements per cell (down, across)."""
+    (down, across), (row, column) = step, first
+    return {"x0": column + (across - 1) / 2, "dx": across, "y0": row + (down - 1) / 2, "dy": down}
+
+
+def color_bar(across: list[float], **more: Any) -> dict[str, Any]:
+    """Return a color bar close to the map on its left, whose domain is ``across``."""
+    return {"x": across[1], "xpad": 4, "thickness": 8, "nticks": 5, **more}
+
+
+def span_at(axis: str, low: float, high: float, **drawn: Any) -> dict[str, Any]:
+    """Return a shape from one value of an axis, "x" or "y", to another, across the plot."""
+    other = "y" if axis == "x" else "x"
+    across = {f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper"}
+    return {f"{axis}0": low, f"{axis}1": high, **across, **drawn}
+
+
+def line_at(axis: str, at: float, line: dict[str, Any], **drawn: Any) -> dict[str, Any]:
+    """Return a line across the plot at a value of an axis, "x" or "y"."""
+    return span_at(axis, at, at, type="line", line=line, **drawn)
+
+
+def band_at(axis: str, low: float, high: float, color: str, opacity: float = 0.1) -> dict[str, Any]:
+    """Return a shaded band across the plot between two values of an axis, "x" or "y"."""
+    return span_at(axis, low, high, type="rect", fillcolor=color, opacity=opacity, line={"width": 0})
 
 
 TALLER = 1.4  # height of an enlarged figure, over that of the usual one
@@ -205,7 +239,7 @@ _LENGTHS = {("marker", "size"), ("line", "width"), ("uniformtext", "minsize"), (
 
 
 def enlarged(figure: go.Figure) -> go.Figure:
-    """A copy of a figure to be read from the back row of a room: larger type, thicker lines, more height."""
+    """Copy a figure to be read from the back row of a room: larger type, thicker lines, more height."""
     found = figure.to_dict()
     layout = _enlarged(found["layout"])
     if layout.get("height"):
@@ -214,7 +248,7 @@ def enlarged(figure: go.Figure) -> go.Figure:
 
 
 def _enlarged(part: Any, name: str = "") -> Any:
-    """A part of a figure, with its sizes of type, markers, lines and margins; ``name``: its key in the figure."""
+    """Enlarge a part's sizes of type, markers, lines and margins; ``name``: its key in the figure."""
     if isinstance(part, list):
         return [_enlarged(item, name) for item in part]
     if not isinstance(part, dict):

@@ -21,7 +21,6 @@ the table (nearest by float32 distances, as with argmin for numbers within the t
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,8 +28,9 @@ from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.formats import codebook_codec, lookup_table
+from quantcore.formats import codebook_codec
 from quantcore.formats.codebook_codec import TIES
+from quantcore.formats.lookup_table import TableFormat
 from quantcore.numerics import Rounding, half_even
 
 MAX_VALUES = 256
@@ -38,7 +38,7 @@ LOG2_BITS = range(2, 9)
 
 
 @dataclass(frozen=True)
-class CodebookFormat(lookup_table.TableFormat):
+class CodebookFormat(TableFormat):
     """A table of values, one per code from code 0 on, in any order.
 
     Values may repeat, as in libraries' tables.
@@ -78,24 +78,9 @@ class CodebookFormat(lookup_table.TableFormat):
         return (len(self.values) - 1).bit_length()
 
     @property
-    def qmax(self) -> int:
-        """The highest code."""
-        return len(self.values) - 1
-
-    @property
     def available(self) -> int:
         """The number of codes."""
         return len(self.values)
-
-    @property
-    def count(self) -> int:
-        """The number of distinct values."""
-        return len(set(self.values))
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """uint8 holds every code."""
-        return torch.uint8
 
     @property
     def table(self) -> Tensor:
@@ -114,51 +99,15 @@ class CodebookFormat(lookup_table.TableFormat):
         return values[0] - (values[1] - values[0]) / 2, values[-1] + (values[-1] - values[-2]) / 2
 
     @property
-    def symmetric_max(self) -> float:
-        """The value to which a symmetric scale maps max|x|."""
-        return self.max
-
-    @property
-    def symmetric_max_exponent(self) -> int:
-        """The exponent of the largest power of two up to `symmetric_max`."""
-        return math.frexp(self.max)[1] - 1
-
-    @property
-    def reach(self) -> float:
-        """The largest magnitude: elements beyond it are clipped."""
-        return self.max
-
-    @property
     def signed(self) -> bool:
         """Whether some value is negative."""
         return min(self.values) < 0
 
-    @property
-    def thresholds(self) -> Tensor:
-        """The largest float32 that rounds to each value but the last, in ascending order, float32."""
-        return torch.tensor(codebook_codec.steps((self.values, self.tie))[1], dtype=torch.float32)
-
-    def encode(self, x: Any) -> Tensor:
-        """Return the codes of x, uint8 of its shape.
+    def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
+        """Write the codes of ``work``, float32, into ``out``; makes temporaries of the size of ``work``.
 
         Numbers beyond the table round to the outermost value. NaN gets the code of the highest value, as in
         torch.bucketize, or code 0 with the tie rule ``first``, as in argmin.
-        """
-        return lookup_table.encode(x, self.dtype, self.encode_)
-
-    def decode(self, codes: Any) -> Tensor:
-        """Return the values of codes, float32 of their shape.
-
-        Raises:
-            QuantError: a code is not an integer, or outside the codebook.
-        """
-        codes = lookup_table.checked(
-            codes, self.qmax, self.name or f"a codebook of {len(self.values)} values"
-        )
-        return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
-
-    def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
-        """Write the codes of ``work``, float32, into ``out``; makes temporaries of the size of ``work``.
 
         Raises:
             QuantError: a rounding other than half_even, which here means the nearest value, with ties by ``tie``.
@@ -168,14 +117,6 @@ class CodebookFormat(lookup_table.TableFormat):
                 "A codebook rounds to the nearest value; choose rounding=half_even, and set the format's tie."
             )
         return codebook_codec.encode_(work, out, (self.values, self.tie)) if work.numel() else out
-
-    def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
-        """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
-        return lookup_table.decode_(codes, self.table, out)
-
-    def round_value(self, x: float) -> float:
-        """Return the value that a number rounds to."""
-        return self.values[int(self.encode(x))]
 
     def __str__(self) -> str:
         known = CODEBOOKS.get(self.name) or (log2_codebook(self.name) if self.name else None)

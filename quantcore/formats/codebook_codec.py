@@ -62,7 +62,7 @@ def _nearest(low: Floats, high: Floats, low_first: np.ndarray[tuple[int, ...], n
 
 
 def _rank(values: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Number the float32 values in ascending order: neighbors differ by 1, and 0 is 0."""
+    """Return the place of float32 values in ascending order: neighbors differ by 1, and 0 is 0."""
     bits = (values + np.float32(0)).view(np.int32).astype(np.int64)  # -0 counts as 0
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from quantcore import notation
 from quantcore.errors import QuantError
 
@@ -79,11 +77,6 @@ class FloatLayout:
     def bits(self) -> int:
         """Bits per code."""
         return (self.sign == "bit") + self.exponent + self.mantissa
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The smallest of uint8, int16, int32 that holds every code."""
-        return torch.uint8 if self.bits <= 8 else torch.int16 if self.bits < 16 else torch.int32
 
     @property
     def sign_bit(self) -> int:

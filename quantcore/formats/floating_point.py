@@ -32,16 +32,16 @@ Numbers beyond the range saturate here, as in quantizers. Other libraries cast d
 import functools
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from quantcore import notation
 from quantcore.errors import QuantError
-from quantcore.formats import float_codec, lookup_table
+from quantcore.formats import float_codec
 from quantcore.formats.float_layout import FloatLayout
-from quantcore.numerics import Rounding, half_even, rounding
+from quantcore.formats.lookup_table import TableFormat
+from quantcore.numerics import Rounding, half_even
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class FloatFormat(FloatLayout, lookup_table.TableFormat):
+class FloatFormat(FloatLayout, TableFormat):
     """A small float, and how other numbers are cast to it; `FLOATS` has the named formats.
 
     Args:
@@ -81,11 +81,6 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
     >>> FLOATS["e4m3fn"].max, FloatFormat(4, 3, nan="all_ones") == FLOATS["e4m3fn"]
     (448.0, True)
     """
-
-    @property
-    def qmax(self) -> int:
-        """The highest code, all ones."""
-        return (1 << self.bits) - 1
 
     @property
     def signed(self) -> bool:
@@ -113,11 +108,6 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         return torch.tensor(sorted(set((self.table[self.table.isfinite()] + 0.0).tolist())))
 
     @property
-    def count(self) -> int:
-        """The number of distinct finite values."""
-        return self.values.numel()
-
-    @property
     def max(self) -> float:
         """The largest finite value."""
         return float(self.table[self.top])
@@ -126,16 +116,6 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
     def bounds(self) -> tuple[float, float]:
         """The unclamped values between which an element counts as rounded, not clipped."""
         return -self.reach, self.reach
-
-    @property
-    def symmetric_max(self) -> float:
-        """The value to which a symmetric scale maps max|x|."""
-        return self.max
-
-    @property
-    def symmetric_max_exponent(self) -> int:
-        """The exponent of the largest power of two up to `symmetric_max`."""
-        return math.frexp(self.max)[1] - 1
 
     @property
     def min(self) -> float:
@@ -167,24 +147,6 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
         sign = int(bool(code & self.sign_bit)) if self.sign_bit else None
         return Fields(sign, exponent, code & ((1 << self.mantissa) - 1), value, kind)
 
-    def encode(self, x: Any, rule: str = "half_even") -> Tensor:
-        """Return the codes of x, float32 of any shape, in the format's dtype; ``rule`` is a name of `rounding`.
-
-        Raises:
-            QuantError: the rounding is unknown.
-        """
-        rounds = rounding(rule)
-        return lookup_table.encode(x, self.dtype, lambda work, out: self.encode_(work, out, rounds))
-
-    def decode(self, codes: Any) -> Tensor:
-        """Return the values of codes, float32 of their shape.
-
-        Raises:
-            QuantError: a code is not an integer, or outside the format.
-        """
-        codes = lookup_table.checked(codes, self.qmax, str(self))
-        return self.decode_(codes, torch.empty(codes.shape, device=codes.device))
-
     def encode_(self, work: Tensor, out: Tensor, rule: Rounding = half_even) -> Tensor:
         """Write the codes of ``work``, float32 and contiguous, into ``out``; ``work`` is overwritten.
 
@@ -195,14 +157,6 @@ class FloatFormat(FloatLayout, lookup_table.TableFormat):
     def round_(self, work: Tensor, rule: Rounding = half_even) -> bool:
         """Round ``work``, float32, in place to the values of its codes, without the codes; return whether it could."""
         return float_codec.round_(work, self, rule)
-
-    def decode_(self, codes: Tensor, out: Tensor) -> Tensor:
-        """Write the values of codes into ``out``, float32 and contiguous, of the same shape."""
-        return lookup_table.decode_(codes, self.table, out)
-
-    def round_value(self, x: float, rule: str = "half_even") -> float:
-        """Return the value that a number rounds to."""
-        return float(self.decode(self.encode(x, rule)))
 
     def __str__(self) -> str:
         return _written(self)
@@ -226,7 +180,7 @@ FLOATS: dict[str, FloatFormat] = {
 
 @functools.lru_cache(1024)
 def _written(fmt: FloatFormat) -> str:
-    """Return what `read_float` reads: every decoding names its format, should it have to refuse a code."""
+    """Return what `read_float` reads; sweeps write the same formats again and again."""
     own = asdict(fmt)
     for name, known in FLOATS.items():
         changed = {key for key, value in asdict(known).items() if own[key] != value}

@@ -17,6 +17,7 @@ The codes of a `FloatFormat` are bit patterns; those of a `CodebookFormat` are i
 import math
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -32,6 +33,8 @@ MIN_BITS, MAX_BITS = 2, 16
 class IntFormat:
     """Integers of ``bits`` bits; ``narrow`` excludes the lowest code, so that signed codes are symmetric.
 
+    Codes are offset by a zero point, and have no table: the value of a code is the code itself.
+
     Raises:
         QuantError: ``bits`` is not an integer from 2 to 16.
     """
@@ -39,12 +42,15 @@ class IntFormat:
     bits: int = 8
     signed: bool = True
     narrow: bool = False
+    has_zero_point: ClassVar[bool] = True
+    table: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        bits = notation.integer(self.bits, "bits")
-        if not MIN_BITS <= bits <= MAX_BITS:
-            raise QuantError(f"bits={bits} is outside {MIN_BITS}..{MAX_BITS}; choose a width in that range.")
-        object.__setattr__(self, "bits", bits)
+        notation.read_numbers(self)
+        if not MIN_BITS <= self.bits <= MAX_BITS:
+            raise QuantError(
+                f"bits={self.bits} is outside {MIN_BITS}..{MAX_BITS}; choose a width in that range."
+            )
 
     @property
     def qmin(self) -> int:
@@ -55,16 +61,6 @@ class IntFormat:
     def qmax(self) -> int:
         """The highest code."""
         return (1 << (self.bits - self.signed)) - 1
-
-    @property
-    def has_zero_point(self) -> bool:
-        """Whether codes are offset by a zero point: integers are, bit patterns and indices into a table are not."""
-        return True
-
-    @property
-    def table(self) -> None:
-        """No table: the value of a code is the code itself."""
-        return None
 
     @property
     def middle(self) -> int:

@@ -30,7 +30,7 @@ class PerChannel:
     axis: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axis", notation.integer(self.axis, "axis"))
+        notation.read_numbers(self)
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class PerGroup:
     axis: int = -1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", notation.integer(self.size, "group size"))
-        object.__setattr__(self, "axis", notation.integer(self.axis, "axis"))
+        notation.read_numbers(self, size="group size")
         if self.size < 1:
             raise QuantError(f"The group size must be 1 or more, not {self.size}.")
 

@@ -298,7 +298,7 @@ class BlockErrors:
         return found
 
     def of(self, rows: Tensor | slice) -> "BlockErrors":
-        """Some of the blocks."""
+        """Return some of the blocks."""
         some = self.blocks[rows] if isinstance(rows, slice) else self.blocks.index_select(0, rows)
         return BlockErrors(some, self.scheme)
 

@@ -61,12 +61,11 @@ class Percentile(RangeSetting):
         return f"percentile {self.p:g}"
 
     def __post_init__(self) -> None:
-        p = notation.finite(self.p, "The percentile")
-        if not 50 < p <= 100:
+        notation.read_numbers(self, p="The percentile")
+        if not 50 < self.p <= 100:
             raise QuantError(
-                f"The percentile must be greater than 50 and at most 100, not {p:g}; 99.9 clips 1 in 1,000."
+                f"The percentile must be greater than 50 and at most 100, not {self.p:g}; 99.9 clips 1 in 1,000."
             )
-        object.__setattr__(self, "p", p)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
@@ -98,15 +97,14 @@ class Fixed(RangeSetting):
         return f"{self.low:g} to {self.high:g}"
 
     def __post_init__(self) -> None:
-        low, high = notation.finite(self.low, "low"), notation.finite(self.high, "high")
+        notation.read_numbers(self)
+        low, high = self.low, self.high
         if not low < high:
             raise QuantError(f"The range needs low < high, not {low:g} and {high:g}.")
         if max(abs(low), abs(high)) > torch.finfo(torch.float32).max:
             raise QuantError(
                 f"The range {low:g} .. {high:g} does not fit in float32, whose largest value is 3.4e38."
             )
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
@@ -118,7 +116,7 @@ _PER_BLOCK = "One number for all blocks, or a nested list with one number per bl
 
 
 def _read(what: str) -> Callable[[str], Any]:
-    """What is typed for every block, or for each."""
+    """Return what is typed for every block, or for each."""
 
     def read(typed: str) -> Any:
         try:

@@ -58,14 +58,12 @@ class Entropy(RangeSetting):
         return f"entropy, {self.num_bins} bins{merged}"
 
     def __post_init__(self) -> None:
-        bins = notation.integer(self.num_bins, "num_bins")
-        quantized = notation.integer(self.num_quantized_bins, "num_quantized_bins")
+        notation.read_numbers(self)
+        bins, quantized = self.num_bins, self.num_quantized_bins
         if not 2 <= quantized <= bins <= MAX_BINS:
             raise QuantError(
                 f"Entropy needs 2 <= num_quantized_bins <= num_bins <= {MAX_BINS}, not {quantized} and {bins}."
             )
-        object.__setattr__(self, "num_bins", bins)
-        object.__setattr__(self, "num_quantized_bins", quantized)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""

@@ -39,18 +39,15 @@ class HalfQuadratic(RangeSetting):
     beta: float = 10.0
 
     def __post_init__(self) -> None:
-        iterations = notation.integer(self.iterations, "iterations")
-        lp_norm, beta = notation.finite(self.lp_norm, "lp_norm"), notation.finite(self.beta, "beta")
-        if not 1 <= iterations <= MAX_ITERATIONS:
+        notation.read_numbers(self)
+        if not 1 <= self.iterations <= MAX_ITERATIONS:
             raise QuantError(
-                f"iterations={iterations} is outside 1..{MAX_ITERATIONS}; the usual value is 20."
+                f"iterations={self.iterations} is outside 1..{MAX_ITERATIONS}; the usual value is 20."
             )
-        if not (0 < lp_norm <= 1 and beta > 0):
+        if not (0 < self.lp_norm <= 1 and self.beta > 0):
             raise QuantError(
-                f"half_quadratic needs 0 < lp_norm <= 1 and beta > 0, not {lp_norm:g} and {beta:g}."
+                f"half_quadratic needs 0 < lp_norm <= 1 and beta > 0, not {self.lp_norm:g} and {self.beta:g}."
             )
-        for name, value in (("iterations", iterations), ("lp_norm", lp_norm), ("beta", beta)):
-            object.__setattr__(self, name, value)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block, for the scale and the first zero_point."""
@@ -85,7 +82,7 @@ class HalfQuadratic(RangeSetting):
         return zero_point
 
     def _shrunk(self, error: Tensor) -> Tensor:
-        """The shrinkage operator: sign(e)·max(0, |e| - |e|^(p-1) / beta)."""
+        """Apply the shrinkage operator: sign(e)·max(0, |e| - |e|^(p-1) / beta)."""
         size = error.abs()
         size.sub_((1.0 / self.beta) * size.pow(self.lp_norm - 1)).clamp_min_(0.0)
         return size.mul_(error.sign())

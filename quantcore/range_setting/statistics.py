@@ -46,12 +46,11 @@ class MinMse(RangeSetting):
         return self.option + f", {self.candidates} candidates" * (self != MinMse())
 
     def __post_init__(self) -> None:
-        candidates = notation.integer(self.candidates, "candidates")
-        if not 1 <= candidates <= MAX_CANDIDATES:
+        notation.read_numbers(self)
+        if not 1 <= self.candidates <= MAX_CANDIDATES:
             raise QuantError(
-                f"candidates={candidates} is outside 1..{MAX_CANDIDATES:,}; the usual value is 100."
+                f"candidates={self.candidates} is outside 1..{MAX_CANDIDATES:,}; the usual value is 100."
             )
-        object.__setattr__(self, "candidates", candidates)
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
@@ -92,10 +91,9 @@ class MeanStd(RangeSetting):
         return f"mean ± {self.k:g}·std"
 
     def __post_init__(self) -> None:
-        k = notation.finite(self.k, "k")
-        if not k > 0:
-            raise QuantError(f"k={k:g} leaves no range; choose a positive number of deviations, such as 3.")
-        object.__setattr__(self, "k", k)
+        notation.read_numbers(self)
+        if not self.k > 0:
+            raise QuantError(f"k={self.k:g} leaves no range; choose a positive number of deviations, such as 3.")
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""

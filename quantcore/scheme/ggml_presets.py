@@ -58,7 +58,7 @@ def _legacy() -> dict[str, Scheme]:
 
 
 def _scales(fmt: Format, group: int, setting: RangeSetting) -> Scheme:
-    """The scheme for the group scales of a super-block, which have a half-precision scale of their own."""
+    """Return the scheme of a super-block's group scales, which have a half-precision scale of their own."""
     return Scheme(
         fmt,
         granularity=PerGroup(SUPER_BLOCK // group),
@@ -116,7 +116,7 @@ def _super_blocks() -> dict[str, Scheme]:
 
 
 def _weighted(legacy: dict[str, Scheme]) -> dict[str, Scheme]:
-    """The schemes that ggml uses with an imatrix."""
+    """Return the schemes that ggml uses with an imatrix."""
     row = {"sigma2": 1.0, "over": 0}  # the mean of x² over the whole row
     of_row = MakeQx("importance_rms", **row), MakeQkx3(*_WEIGHTED, **row)  # type: ignore[arg-type]
     found = {
@@ -163,7 +163,7 @@ def with_importance(scheme: Scheme) -> Scheme:
 
 
 def _along_the_last_axis(scheme: Scheme) -> Scheme:
-    """The scheme with its group axis counted from the end: gguf's conventions accept only the last axis."""
+    """Count the scheme's group axis from the end: gguf's conventions accept only the last axis."""
     granularity = scheme.granularity
     if not isinstance(granularity, PerGroup) or granularity.axis < 0:
         return scheme

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from quantcore.conventions import Case
+from quantcore.conventions import SchemeFacts
 from quantcore.granularity import PerBlock, PerChannel, PerFlatGroup, PerGroup, block_shape, blocked_shape
 from quantcore.notation import snake_case, write_call
 from quantcore.range_setting import Given, HalfQuadratic, MinMax, Search, Stored
@@ -132,12 +132,12 @@ PROPERTIES: dict[str, Property] = {
 OF_FORMAT = frozenset({"bits", "kind", "narrow", "symmetric_narrow", "asymmetric_narrow"})
 
 
-def case_of(scheme: Scheme) -> Case:
+def facts_of(scheme: Scheme) -> SchemeFacts:
     """Return the plain values from which the sentences and formulas of a convention are computed."""
     setting, stored = scheme.range_setting, scheme.scales
     # a file's parameters may be millions
     written = setting if isinstance(setting, Given) and not isinstance(setting, Stored) else None
-    return Case(
+    return SchemeFacts(
         rules=scheme.rules,
         fmt=scheme.format,
         symmetric=scheme.symmetric,

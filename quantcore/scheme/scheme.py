@@ -112,7 +112,7 @@ def _known(word: str) -> tuple[str, object]:
 
 
 def _nearest(head: str) -> str | None:
-    """The known word that a mistyped one most resembles, or that it abbreviates; None if there is none."""
+    """Return the known word that a mistyped one most resembles or abbreviates; None if there is none."""
     typed = head.lower()
     begun = [name for name in _NAMES if len(typed) >= 3 and name.startswith(typed)]
     return begun[0] if begun else next(iter(difflib.get_close_matches(typed, _NAMES, 1, 0.75)), None)

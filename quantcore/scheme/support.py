@@ -81,13 +81,13 @@ def unsupported_format(scheme: Scheme) -> bool:
 
 
 def _beyond(limit: Limit, scheme: Scheme, shape: Shape) -> str:
-    """The phrase for a property that is beyond the library's limit; empty if it is within."""
+    """Return the phrase for a property that is beyond the library's limit; empty if it is within."""
     found = PROPERTIES[limit.of](scheme, shape)
     return "" if found is None or set(found[0]) & set(limit.allowed) else found[1]
 
 
 def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
-    """What one of ggml's searches needs that the scheme lacks; empty if nothing."""
+    """Return what one of ggml's searches needs that the scheme lacks; empty if nothing."""
     granularity = scheme.granularity
     if not isinstance(granularity, PerGroup) or granularity.axis % max(len(shape), 1) != len(shape) - 1:
         return "searches groups along the last axis; choose per_group"

@@ -14,14 +14,14 @@ from quantcore.conventions import (
     OF_RANGE,
     SPLIT,
     ZERO_POINTS,
-    Case,
     Convention,
+    SchemeFacts,
 )
 from quantcore.expressions import ATOM, LOOSE, PRODUCT, Element, Expression, Number, Term, Text, written
 from quantcore.numerics import WORDS, decimal
 from quantcore.qparams import inverse_range
 from quantcore.range_setting import Given, HalfQuadratic, Stored
-from quantcore.scheme import case_of
+from quantcore.scheme import facts_of
 from quantcore.tracing.record import ElementNumbers
 
 number = decimal  # how a trace writes a number
@@ -59,7 +59,7 @@ def dividend(t: ElementNumbers) -> str:
 
 def largest(t: ElementNumbers) -> str:
     """Return what a symmetric scale is computed from: ``max|x|``, or what stands for it."""
-    return case_of(t.scheme).amax
+    return facts_of(t.scheme).amax
 
 
 def factor_formula(t: ElementNumbers) -> str:
@@ -128,10 +128,10 @@ def ends_of_inverse(t: ElementNumbers, over: str = "") -> str:
 
 
 def _inverse_of_largest(t: ElementNumbers) -> str:
-    c, case = t.convention, case_of(t.scheme)
+    c, facts = t.convention, facts_of(t.scheme)
     if c.scale.bad_inverse == "one" and t.factor == 1:
-        return f"1, since 1 / {case.amax} is not finite"
-    return with_numbers(c.scale.inverse_of_range(t.scheme.format), {"max|x|": t.high or 0.0}, case.names)
+        return f"1, since 1 / {facts.amax} is not finite"
+    return with_numbers(c.scale.inverse_of_range(t.scheme.format), {"max|x|": t.high or 0.0}, facts.names)
 
 
 def given_by(t: ElementNumbers) -> str:
@@ -236,30 +236,30 @@ def _own_scale_formula(t: ElementNumbers) -> str:
 
 def _symmetric(t: ElementNumbers, low: float, high: float) -> str:
     """Return the rule's formula in symbols, then with the block's numbers."""
-    case = case_of(t.scheme)
-    rule = case.symmetric_rule
+    facts = facts_of(t.scheme)
+    rule = facts.symmetric_rule
     if rule.step is not None:  # it is not stored, so the formula is that of the range on the grid
         formula = with_numbers(OF_RANGE, range_of(t))
         return f"{formula}, on the grid of step {written(rule.step.of)}"
-    limit = _end_of_powers(t, case, high) if t.convention.scale.is_power else ""
+    limit = _end_of_powers(t, facts, high) if t.convention.scale.is_power else ""
     extreme = math.copysign(high, -_raw(t))
-    return limit or with_numbers(rule.scale, range_of(t) | {"max|x|": high, "extreme": extreme}, case.names)
+    return limit or with_numbers(rule.scale, range_of(t) | {"max|x|": high, "extreme": extreme}, facts.names)
 
 
 def _raw(t: ElementNumbers) -> float:
     return t.scale if t.raw_scale is None else t.raw_scale
 
 
-def _end_of_powers(t: ElementNumbers, case: Case, high: float) -> str:
+def _end_of_powers(t: ElementNumbers, facts: SchemeFacts, high: float) -> str:
     """Return the formula at the limits of the powers of two; empty elsewhere."""
-    raw, k = _raw(t), case.fmt.symmetric_max_exponent
+    raw, k = _raw(t), facts.fmt.symmetric_max_exponent
     if math.isinf(high) and raw == 2.0 ** (128 - k):
         return f"2^(128 - {k}), where ∞ counts as 2^128"
     significand, exponent = math.frexp(raw)
     # the range of e8m0; integer codes are digits after the binary point, so their scales are smaller by 2^k
-    unit = k if case.integer else 0
+    unit = k if facts.integer else 0
     if not math.isfinite(raw) or significand != 0.5 or abs(exponent - 1 + unit) >= 127 or high == 0:
-        return f"{number(raw)}, at the limits of the powers of two, for {case.amax} = {number(high)}"
+        return f"{number(raw)}, at the limits of the powers of two, for {facts.amax} = {number(high)}"
     return ""
 
 

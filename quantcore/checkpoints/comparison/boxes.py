@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
-from quantcore.analysis import Found, Sums, sums_of
+from quantcore.analysis import BoxSums, Sums, sums_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Both, rows_of
@@ -122,7 +122,7 @@ def pair_sums(x: Tensor, y: Tensor, start: int) -> PairSums:
     return again
 
 
-def _places(found: Found, start: int, columns: int) -> list[Block]:
+def _places(found: BoxSums, start: int, columns: int) -> list[Block]:
     """Return the worst blocks with their places."""
     flat, across, run = found.ee.reshape(-1), found.ee.shape[1], found.run
     some = np.arange(len(flat))

@@ -4,6 +4,13 @@ from typing import Any
 
 from quantcore.conventions.record import FLOATS, ROW_GROUPS, Convention, Limit
 
+SEARCHED = Limit(
+    "search", (True,), "takes scales from one of ggml's searches (make_qx, …) and stores them in 16 bits"
+)
+SUPER_BLOCKS = Limit(
+    "super_blocks", (True,), "requires rows of whole super-blocks (ggml: n_per_row % QK_K == 0, QK_K = 256)"
+)
+
 
 def _gguf(name: str, lines: str, **choices: Any) -> Convention:
     return Convention.of(
@@ -19,7 +26,7 @@ def _gguf(name: str, lines: str, **choices: Any) -> Convention:
 
 
 def _ggml(name: str, functions: str, **choices: Any) -> Convention:
-    """A record of ggml's C: x86-64 without fused multiply-add."""
+    """Return a record of ggml's C: x86-64 without fused multiply-add."""
     limits = (SEARCHED, *choices.pop("limits", (SUPER_BLOCKS, *ROW_GROUPS)))
     return Convention.of(
         name,
@@ -35,12 +42,6 @@ def _ggml(name: str, functions: str, **choices: Any) -> Convention:
     )
 
 
-SEARCHED = Limit(
-    "search", (True,), "takes scales from one of ggml's searches (make_qx, …) and stores them in 16 bits"
-)
-SUPER_BLOCKS = Limit(
-    "super_blocks", (True,), "requires rows of whole super-blocks (ggml: n_per_row % QK_K == 0, QK_K = 256)"
-)
 PLACE = 11  # among the libraries, wherever they are listed
 RECORDS = (
     _gguf("gguf.Q8_0", "379-393", rounding="half_away", kernel="B"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.choice import Case, Stage, choice, exactly
+from quantcore.conventions.choice import SchemeFacts, Stage, choice, exactly
 from quantcore.conventions.kernels import INVERSE, KERNELS, S, Z
 from quantcore.expressions import GROUPED, Expression, Name, without, written
 from quantcore.formats import IntFormat
@@ -20,12 +20,12 @@ DECODINGS: dict[str, Expression] = {
 }
 
 
-def _kernel(case: Case) -> str:
-    kernel, form = KERNELS[case.kernel], case.rules.zero_point.zero_point_form
-    code, z = kernel.code(rounding(case.rules.coding.rounding)), "min" if form == "min" else "z"
-    if not case.shifted and kernel.adds_z_last:
+def _kernel(facts: SchemeFacts) -> str:
+    kernel, form = KERNELS[facts.kernel], facts.rules.zero_point.zero_point_form
+    code, z = kernel.code(rounding(facts.rules.coding.rounding)), "min" if form == "min" else "z"
+    if not facts.shifted and kernel.adds_z_last:
         z = "0"
-    elif not case.shifted:
+    elif not facts.shifted:
         code = without(code, "z")
     formula = written(code, names={"z": z})
     if form == "below":
@@ -45,16 +45,16 @@ _ROUNDINGS = {
 }
 
 
-def _rounding(case: Case) -> str:
-    name = case.rules.coding.rounding
+def _rounding(facts: SchemeFacts) -> str:
+    name = facts.rules.coding.rounding
     if isinstance(rounding(name), Stochastic):
         return "rounding is stochastic"
-    return _ROUNDINGS[name].format("" if case.integer else " of a step")
+    return _ROUNDINGS[name].format("" if facts.integer else " of a step")
 
 
-def _rounding_matters(case: Case) -> bool:
-    truncated = KERNELS[case.kernel].half and case.integer and case.rules.coding.rounding == "toward_zero"
-    return not case.codebook and not truncated  # the kernel's sentence already says "trunc(… + ½)"
+def _rounding_matters(facts: SchemeFacts) -> bool:
+    truncated = KERNELS[facts.kernel].half and facts.integer and facts.rules.coding.rounding == "toward_zero"
+    return not facts.codebook and not truncated  # the kernel's sentence already says "trunc(… + ½)"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class CodingStage(Stage):
         "A",
         "the order of operations",
         _kernel,
-        lambda case: case.kernel != "A" and not (case.kernel == "B" and case.exact_inverse),
+        lambda facts: facts.kernel != "A" and not (facts.kernel == "B" and facts.exact_inverse),
         "kernel",
         KERNELS,
     )
@@ -88,21 +88,21 @@ class CodingStage(Stage):
         "as_others",
         "how a shorter last block is quantized",
         {"divided": "in a shorter last block, x is divided by s"},
-        lambda case: case.flat,
+        lambda facts: facts.flat,
         "short block",
     )
     clamp_min: float = choice(
-        0.0, "the smallest x / s", lambda case: f"x / s is at least {exactly(case.rules.coding.clamp_min)}"
+        0.0, "the smallest x / s", lambda facts: f"x / s is at least {exactly(facts.rules.coding.clamp_min)}"
     )
     # also for max|x| / qmax: a subnormal scale is rounded so coarsely that codes overflow
     overflow: Literal["saturate", "wrap"] = choice(
-        "saturate", "overflow", {"wrap": "codes out of range wrap around"}, lambda case: case.integer
+        "saturate", "overflow", {"wrap": "codes out of range wrap around"}, lambda facts: facts.integer
     )
     zero_replacement: float = choice(
         0.0,
         "what replaces 0",
-        lambda case: f"values that round to 0 become {exactly(_replacement(case))}",
-        lambda case: _replacement(case) != 0,
+        lambda facts: f"values that round to 0 become {exactly(_replacement(facts))}",
+        lambda facts: _replacement(facts) != 0,
     )
 
     def __post_init__(self) -> None:
@@ -110,23 +110,23 @@ class CodingStage(Stage):
         rounding(self.rounding)
 
 
-def _replacement(case: Case) -> float:
-    """What replaces 0, a value of the format; 0 where the convention changes nothing."""
-    fmt = case.fmt
-    return 0.0 if isinstance(fmt, IntFormat) else fmt.round_value(case.rules.coding.zero_replacement)
+def _replacement(facts: SchemeFacts) -> float:
+    """Return what replaces 0, a value of the format; 0 where the convention changes nothing."""
+    fmt = facts.fmt
+    return 0.0 if isinstance(fmt, IntFormat) else fmt.round_value(facts.rules.coding.zero_replacement)
 
 
-def _decoding(case: Case) -> str:
-    absent = ("z",) if case.rules.scale.center == "mean" else ("z", "mean")
-    value = without(DECODINGS[case.rules.decoding.decoding], *absent)
-    of_max = f"(1 / {decimal(case.fmt.symmetric_max)})"
-    return f"x̂ is {written(value, names={'mean': 'the mean', 'max|x|': case.amax, '1/max': of_max})}"
+def _decoding(facts: SchemeFacts) -> str:
+    absent = ("z",) if facts.rules.scale.center == "mean" else ("z", "mean")
+    value = without(DECODINGS[facts.rules.decoding.decoding], *absent)
+    of_max = f"(1 / {decimal(facts.fmt.symmetric_max)})"
+    return f"x̂ is {written(value, names={'mean': 'the mean', 'max|x|': facts.amax, '1/max': of_max})}"
 
 
-def _decoding_matters(case: Case) -> bool:
-    if case.rules.decoding.decoding == "divided" and case.stored is not None:
-        return bool(case.rules.scale.inverse == "of_levels")  # else the stored scale has no 1/s of its own
-    return case.symmetric and case.ranged
+def _decoding_matters(facts: SchemeFacts) -> bool:
+    if facts.rules.decoding.decoding == "divided" and facts.stored is not None:
+        return bool(facts.rules.scale.inverse == "of_levels")  # else the stored scale has no 1/s of its own
+    return facts.symmetric and facts.ranged
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class DecodingStage(Stage):
     decoding_dtype: Literal["float32", "float16", "bfloat16"] = choice(
         "float32",
         "the precision in which codes are dequantized",
-        lambda case: f"each operation of dequantizing is rounded to {case.rules.decoding.decoding_dtype}",
+        lambda facts: f"each operation of dequantizing is rounded to {facts.rules.decoding.decoding_dtype}",
     )
     code_bits: float = choice(
         0.0,
         "how codes are packed",
-        lambda case: f"a code takes {case.rules.decoding.code_bits:g} bits",
+        lambda facts: f"a code takes {facts.rules.decoding.code_bits:g} bits",
     )

@@ -6,21 +6,33 @@ from typing import Literal
 
 import torch
 
-from quantcore.conventions.choice import Case, Stage, choice
+from quantcore.conventions.choice import SchemeFacts, Stage, choice
 from quantcore.formats import IntFormat
 from quantcore.numerics import decimal
 
+_NAN = {
+    "zero": "{} becomes code {zero}",
+    "qmin": "{} becomes code {qmin}",
+    "qmax": "{} becomes code {qmax}",
+    "undefined": "{} has no code; {zero} is shown",
+}
+_CAST = {
+    "int32": "the code of {} is {qmin}{wrapped}",
+    "int64": "values beyond 2^63 become code {qmin}",
+    "low_bits": "values beyond 2^31 become code {zero}",
+}
 
-def _nan(case: Case) -> str:
-    rules, fmt = case.rules.nonfinite, case.fmt
+
+def _nan(facts: SchemeFacts) -> str:
+    rules, fmt = facts.rules.nonfinite, facts.fmt
     if isinstance(fmt, IntFormat):
         zero = max(0, fmt.qmin)  # clamped like any other
         if rules.cast != "none":
-            return f"{case.nan} becomes code {zero if rules.cast == 'low_bits' else fmt.qmin}"
-        return _NAN[rules.nan].format(case.nan, zero=zero, qmin=fmt.qmin, qmax=fmt.qmax)
+            return f"{facts.nan} becomes code {zero if rules.cast == 'low_bits' else fmt.qmin}"
+        return _NAN[rules.nan].format(facts.nan, zero=zero, qmin=fmt.qmin, qmax=fmt.qmax)
     if rules.cast == "low_bits":
         code = int(fmt.encode(0.0))
-        what = "NaN and infinity become" if case.takes_nonfinite else "an x / s that is infinite becomes"
+        what = "NaN and infinity become" if facts.takes_nonfinite else "an x / s that is infinite becomes"
         return f"{what} code {code} (value {decimal(float(fmt.decode(torch.tensor(code))))})"
     if rules.nan_replacement:
         return f"NaN becomes {decimal(rules.nan_replacement)} with the sign of the NaN"
@@ -29,53 +41,38 @@ def _nan(case: Case) -> str:
     return "NaN stays NaN" if math.isnan(value) else f"NaN becomes code {code} (value {decimal(value)})"
 
 
-_NAN = {
-    "zero": "{} becomes code {zero}",
-    "qmin": "{} becomes code {qmin}",
-    "qmax": "{} becomes code {qmax}",
-    "undefined": "{} has no code; {zero} is shown",
-}
-
-
-def _nan_matters(case: Case) -> bool:
-    if case.rules.nonfinite.cast == "int32" and _cast_matters(case):
+def _nan_matters(facts: SchemeFacts) -> bool:
+    if facts.rules.nonfinite.cast == "int32" and _cast_matters(facts):
         return False  # covered by the sentence of cast
-    if not case.integer and case.rules.nonfinite.cast == "low_bits":
-        return case.takes_nonfinite or not case.min_max or case.inverts  # finite x / s may overflow
-    return case.takes_nonfinite and not (case.min_max and case.rules.scale.bad_scale == "nonfinite")
+    if not facts.integer and facts.rules.nonfinite.cast == "low_bits":
+        return facts.takes_nonfinite or not facts.min_max or facts.inverts  # finite x / s may overflow
+    return facts.takes_nonfinite and not (facts.min_max and facts.rules.scale.bad_scale == "nonfinite")
 
 
-def _cast(case: Case) -> str:
-    fmt = case.fmt
-    lost = case.nan if case.min_max and case.stored is None else "NaN and values beyond 2^31"
-    wrapped = f", or {fmt.qmax} where z is negative" if case.shifted else ""
-    return _CAST[case.rules.nonfinite.cast].format(
+def _cast(facts: SchemeFacts) -> str:
+    fmt = facts.fmt
+    lost = facts.nan if facts.min_max and facts.stored is None else "NaN and values beyond 2^31"
+    wrapped = f", or {fmt.qmax} where z is negative" if facts.shifted else ""
+    return _CAST[facts.rules.nonfinite.cast].format(
         lost, zero=max(0, fmt.qmin), qmin=fmt.qmin, wrapped=wrapped
     )
 
 
-_CAST = {
-    "int32": "the code of {} is {qmin}{wrapped}",
-    "int64": "values beyond 2^63 become code {qmin}",
-    "low_bits": "values beyond 2^31 become code {zero}",
-}
-
-
-def _cast_matters(case: Case) -> bool:
+def _cast_matters(facts: SchemeFacts) -> bool:
     """Whether an unclamped value can be too large for the cast.
 
     With min-max, x / s stays within the codes, except if 1/s overflows, for infinity if the range is finite,
     and for ∞ / ∞, which is NaN.
     """
-    cast = case.rules.nonfinite.cast
-    exact = case.min_max and case.stored is None  # a stored scale may be far too small
-    if not case.integer or (exact and not case.takes_nonfinite):
+    cast = facts.rules.nonfinite.cast
+    exact = facts.min_max and facts.stored is None  # a stored scale may be far too small
+    if not facts.integer or (exact and not facts.takes_nonfinite):
         return False
     if not exact or cast == "low_bits":
         return True
     if cast == "int64":
-        return case.rules.range.finite_range and not case.symmetric
-    return cast == "int32" and case.fmt.signed and not case.symmetric
+        return facts.rules.range.finite_range and not facts.symmetric
+    return cast == "int32" and facts.fmt.signed and not facts.symmetric
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class NonfiniteStage(Stage):
         "refuse", "what NaN becomes", _nan, _nan_matters, "NaN"
     )
     nan_replacement: float = choice(  # changes the sentence of nan
-        0.0, "what NaN becomes", {}, lambda case: False, "NaN"
+        0.0, "what NaN becomes", {}, lambda facts: False, "NaN"
     )
     cast: Literal["none", "int32", "int64", "low_bits"] = choice(
         "none", "how values too large for the cast are handled", _cast, _cast_matters, "cast overflow"

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from quantcore.conventions.choice import Case, Stage, choice, exactly
+from quantcore.conventions.choice import SchemeFacts, Stage, choice, exactly
 from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,
     SYMMETRIC_SCALES,
-    Grid,
+    CodeGrid,
     Rule,
     inverse_of_range,
     symmetric_rule,
@@ -32,18 +32,18 @@ NARROW, LARGEST_INVERSE = 1e-4, 2e4
 _KIND = "stored scale"
 
 
-def _widened(case: Case) -> str:
-    fmt, step = case.fmt, exactly(case.rules.scale.eps)
+def _widened(facts: SchemeFacts) -> str:
+    fmt, step = facts.fmt, exactly(facts.rules.scale.eps)
     steps = fmt.qmax - fmt.qmin
     start = f"a range with (high - low) / {steps} < {step} is widened"
-    if not case.symmetric:
+    if not facts.symmetric:
         return f"{start} by {steps} · {step} above"
     return f"{start} by {-(-steps // 2)} · {step} below and {steps // 2} · {step} above"
 
 
-def _at_least(case: Case) -> str:
-    what = case.amax if case.symmetric else "high - low"
-    return f"{what} is at least {exactly(case.rules.range.min_range)}"
+def _at_least(facts: SchemeFacts) -> str:
+    what = facts.amax if facts.symmetric else "high - low"
+    return f"{what} is at least {exactly(facts.rules.range.min_range)}"
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ class RangeStage(Stage):
             "low": "the range is extended down to 0, but not up to 0",
             "no": "the range need not include 0",
         },
-        lambda case: case.asymmetric,
+        lambda facts: facts.asymmetric,
     )
     finite_range: bool = choice(
         False,
         "whether infinite bounds are made finite",
         {True: f"infinity in x is replaced by {_FLOAT32_MAX}, the largest float32"},
-        lambda case: case.asymmetric and case.min_max and case.takes_nonfinite,
+        lambda facts: facts.asymmetric and facts.min_max and facts.takes_nonfinite,
     )
     widen_to_eps: bool = choice(
-        False, "whether a narrow range is widened", _widened, lambda case: case.ranged
+        False, "whether a narrow range is widened", _widened, lambda facts: facts.ranged
     )
-    min_range: float = choice(0.0, "the smallest range", _at_least, lambda case: case.ranged)
+    min_range: float = choice(0.0, "the smallest range", _at_least, lambda facts: facts.ranged)
 
 
 @lru_cache(maxsize=64)
@@ -85,77 +85,78 @@ def of_range(least: float) -> Expression:
     return MAXIMUM(WIDTH, least) / N if least else OF_RANGE
 
 
-def _scale(case: Case) -> str:
-    return f"the scale is {case.symmetric_rule.said(case.names)}"
+def _scale(facts: SchemeFacts) -> str:
+    return f"the scale is {facts.symmetric_rule.said(facts.names)}"
 
 
-def _inverse_range(case: Case) -> str:
-    formula = written(INVERSE_OF_RANGE, names={"N": str(case.fmt.qmax - case.fmt.qmin)})
+def _inverse_range(facts: SchemeFacts) -> str:
+    formula = written(INVERSE_OF_RANGE, names={"N": str(facts.fmt.qmax - facts.fmt.qmin)})
     ends = f"at most {LARGEST_INVERSE:g}, and 1 if high - low is at most {NARROW:g}"
     inverse = f"{formula}, {ends}"
-    if case.stored is None:
+    if facts.stored is None:
         return f"1/s is {inverse}, and the scale is 1 / (1/s)"
     return f"the scale before it is stored is 1 / r, where r is {inverse}"
 
 
-def _overflow_matters(case: Case) -> bool:
-    rules = case.rules.scale
-    return case.asymmetric and rules.asymmetric_scale == "range" and rules.scale_precision == "float32"
+def _overflow_matters(facts: SchemeFacts) -> bool:
+    rules = facts.rules.scale
+    return facts.asymmetric and rules.asymmetric_scale == "range" and rules.scale_precision == "float32"
 
 
-def _precision(case: Case) -> str:
-    zero_point = case.rules.zero_point
-    both = case.asymmetric and zero_point.is_integer and zero_point.zero_point_scale == "raw"
+def _precision(facts: SchemeFacts) -> str:
+    zero_point = facts.rules.zero_point
+    both = facts.asymmetric and zero_point.is_integer and zero_point.zero_point_scale == "raw"
     return "scale and zero point are computed in float64" if both else "the scale is computed in float64"
 
 
-def _precision_matters(case: Case) -> bool:
+def _precision_matters(facts: SchemeFacts) -> bool:
     """Whether several operations are rounded, or 2 · max|x| overflows; otherwise float32 gives the same."""
-    rules = case.rules.scale
+    rules = facts.rules.scale
     several = rules.inverse == "of_range" or rules.symmetric_scale in ("aligned_grid", "full_range")
-    return case.asymmetric or (case.ranged and several and not rules.is_textbook(case.fmt))
+    return facts.asymmetric or (facts.ranged and several and not rules.is_textbook(facts.fmt))
 
 
-def _smallest(case: Case) -> str:
-    rules = case.rules.scale
+def _smallest(facts: SchemeFacts) -> str:
+    rules = facts.rules.scale
     if rules.eps == 0:
-        return "a scale of 0 stays 0" + (" until it is stored" if case.stored is not None else "")
+        return "a scale of 0 stays 0" + (" until it is stored" if facts.stored is not None else "")
     if rules.eps == rules.eps_replacement:
         return f"no scale is below {exactly(rules.eps)}"
     return f"a scale below {exactly(rules.eps)} is replaced by {exactly(rules.eps_replacement)}"
 
 
-def eps_matters(case: Case) -> bool:
+def eps_matters(facts: SchemeFacts) -> bool:
     """Whether a scale can be that small: powers of two and hqq's inverse are limited elsewhere."""
-    rules = case.rules.scale
-    if not case.ranged or case.rules.range.min_range or case.rules.range.widen_to_eps:
+    rules = facts.rules.scale
+    if not facts.ranged or facts.rules.range.min_range or facts.rules.range.widen_to_eps:
         return False
-    return not rules.is_power if case.symmetric else rules.asymmetric_scale == "range"
+    return not rules.is_power if facts.symmetric else rules.asymmetric_scale == "range"
 
 
-def _bad_matters(case: Case) -> bool:
-    if case.searched:
+def _bad_matters(facts: SchemeFacts) -> bool:
+    if facts.searched:
         return True  # in half precision
-    return case.min_max if case.rules.scale.bad_scale == "nan" else _overflow_matters(case)
+    return facts.min_max if facts.rules.scale.bad_scale == "nan" else _overflow_matters(facts)
 
 
-def _inverse(case: Case) -> str:
-    rules = case.rules.scale
+def _inverse(facts: SchemeFacts) -> str:
+    rules = facts.rules.scale
     if rules.inverse == "of_levels":
         return "1/s is (1 / the scale of the scales) / the value of the scale's code"
-    return f"1/s is {written(rules.inverse_of_range(case.fmt), names=case.names)}"
+    return f"1/s is {written(rules.inverse_of_range(facts.fmt), names=facts.names)}"
 
 
-def _inverse_matters(case: Case) -> bool:
-    if case.rules.scale.inverse == "of_range":
-        used = case.inverts or case.rules.decoding.decoding == "divided"
-        return case.symmetric and case.ranged and used and case.stored is None  # 1/s of a stored scale is computed
-    return case.inverts and case.stored_as_values and not case.stored_in_units
+def _inverse_matters(facts: SchemeFacts) -> bool:
+    if facts.rules.scale.inverse == "of_range":
+        used = facts.inverts or facts.rules.decoding.decoding == "divided"
+        # 1/s of a stored scale is computed
+        return facts.symmetric and facts.ranged and used and facts.stored is None
+    return facts.inverts and facts.stored_as_values and not facts.stored_in_units
 
 
-def _divisor(case: Case) -> str:
-    first = f"x is divided by {decimal(case.rules.scale.divisor)} first"
-    return f"{first}, and {_scale(case)}" if case.ranged else first
+def _divisor(facts: SchemeFacts) -> str:
+    first = f"x is divided by {decimal(facts.rules.scale.divisor)} first"
+    return f"{first}, and {_scale(facts)}" if facts.ranged else first
 
 
 @dataclass(frozen=True)
@@ -189,14 +190,14 @@ class ScaleStage(Stage):
         "amax_over_qmax",
         "what max|x| is divided by",
         _scale,
-        lambda case: case.symmetric and case.ranged and not case.rules.scale.is_textbook(case.fmt),
+        lambda facts: facts.symmetric and facts.ranged and not facts.rules.scale.is_textbook(facts.fmt),
         values=SYMMETRIC_SCALES,
     )
     narrow_scale_bits: tuple[int, ...] = choice(  # changes the sentence of symmetric_scale
-        (), "what max|x| is divided by", {}, lambda case: False
+        (), "what max|x| is divided by", {}, lambda facts: False
     )
     asymmetric_scale: Literal["range", "inverse_range"] = choice(
-        "range", "whether s or 1/s is computed first", _inverse_range, lambda case: case.asymmetric
+        "range", "whether s or 1/s is computed first", _inverse_range, lambda facts: facts.asymmetric
     )
     range_overflow: Literal["split", "infinite"] = choice(
         "split",
@@ -211,8 +212,8 @@ class ScaleStage(Stage):
     eps_replacement: float = choice(
         1.0,
         "what replaces a scale that is too small",
-        lambda case: f"a scale of 0 is replaced by {exactly(case.rules.scale.eps_replacement)}",
-        lambda case: eps_matters(case) and case.rules.scale.eps == FLOAT32_LEAST,  # otherwise covered by eps
+        lambda facts: f"a scale of 0 is replaced by {exactly(facts.rules.scale.eps_replacement)}",
+        lambda facts: eps_matters(facts) and facts.rules.scale.eps == FLOAT32_LEAST,  # else eps covers it
     )
     bad_scale: Literal["kept", "nan", "nonfinite"] = choice(
         "kept",
@@ -250,11 +251,11 @@ class ScaleStage(Stage):
 
     def rule(self, fmt: Format, finite: bool = False) -> Rule:
         """Return how symmetric scales are computed; ``finite``: whether infinite bounds are made finite."""
-        return symmetric_rule(self.symmetric_scale, Grid(fmt, self.steps(fmt), self.divisor, finite))
+        return symmetric_rule(self.symmetric_scale, CodeGrid(fmt, self.steps(fmt), self.divisor, finite))
 
     def inverse_of_range(self, fmt: Format) -> Expression:
         """Return how 1/s is computed from max|x|."""
-        return inverse_of_range(self.symmetric_scale, Grid(fmt, self.steps(fmt), self.divisor, False))
+        return inverse_of_range(self.symmetric_scale, CodeGrid(fmt, self.steps(fmt), self.divisor, False))
 
     def is_textbook(self, fmt: Format) -> bool:
         """Whether the rule for symmetric scales equals the textbook's for this format."""
@@ -269,12 +270,12 @@ class ScaleStage(Stage):
         return self.symmetric_scale == "max_of_sides" and fmt.qmin == -fmt.qmax
 
 
-def _quantize_with(case: Case) -> str:
-    if case.rules.storage.quantize_with == "searched":
+def _quantize_with(facts: SchemeFacts) -> str:
+    if facts.rules.storage.quantize_with == "searched":
         return "codes are chosen by the search, not computed with the stored scale"
-    if case.rules.storage.quantize_with == "levels":
+    if facts.rules.storage.quantize_with == "levels":
         return "codes are computed with the scale's code times the scale of the scales before it is stored"
-    what = "scale and min before they are" if case.rules.zero_point.is_min else "the scale before it is"
+    what = "scale and min before they are" if facts.rules.zero_point.is_min else "the scale before it is"
     return f"codes are computed with {what} stored"
 
 
@@ -299,9 +300,9 @@ class StorageStage(Stage):
         "stored",
         "whether codes use the scale before or after it is stored",
         _quantize_with,
-        lambda case: (
-            case.rules.storage.quantize_with == "searched"
-            or (case.stored is not None and not case.stored_exactly)
+        lambda facts: (
+            facts.rules.storage.quantize_with == "searched"
+            or (facts.stored is not None and not facts.stored_exactly)
         ),
         _KIND,
     )
@@ -312,20 +313,24 @@ class StorageStage(Stage):
             "kept": "x is divided by a scale of 0 like by any other: 0 / 0 is NaN",
             "searched": "where the scale is stored as 0, the search's codes are used",
         },
-        lambda case: case.stored is not None and case.rules.scale.inverse == "of_scale",
+        lambda facts: facts.stored is not None and facts.rules.scale.inverse == "of_scale",
         "scale of 0",
     )
     e8m0_min_as: float = choice(
         0.0,
         "what x is divided by for a scale of 2^-127",
-        lambda case: f"where the scale is 2^-127, x is divided by {exactly(case.rules.storage.e8m0_min_as)}",
-        lambda case: case.may_be_least,
+        lambda facts: (
+            f"where the scale is 2^-127, x is divided by {exactly(facts.rules.storage.e8m0_min_as)}"
+        ),
+        lambda facts: facts.may_be_least,
         _KIND,
     )
     min_divisor: float = choice(
         0.0,
         "the smallest divisor of x",
-        lambda case: f"x is divided by {exactly(case.rules.storage.min_divisor)} where the scale is smaller",
-        lambda case: case.ranged or case.smallest_given < case.rules.storage.min_divisor,
+        lambda facts: (
+            f"x is divided by {exactly(facts.rules.storage.min_divisor)} where the scale is smaller"
+        ),
+        lambda facts: facts.ranged or facts.smallest_given < facts.rules.storage.min_divisor,
         _KIND,
     )

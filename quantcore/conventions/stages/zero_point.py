@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quantcore.conventions.choice import Case, Stage, choice
+from quantcore.conventions.choice import SchemeFacts, Stage, choice
 from quantcore.conventions.kernels import INVERSE, S
 from quantcore.conventions.stages.coding import DECODINGS
 from quantcore.conventions.stages.scale import Precision, eps_matters
@@ -20,17 +20,6 @@ ZERO_POINTS: dict[str, Expression] = {
     "float_rounded": NEAREST(MINUS_LOW * INVERSE),
 }
 _OBSERVED_BITS = (8, 16)  # for which torch's observers use the middle code
-
-
-def _form(case: Case) -> str:
-    form, r = case.rules.zero_point.zero_point_form, {} if case.stored is None else {"1/s": "r"}
-    return _FORMS[form].format(
-        of_range=", with min = low" if case.ranged else "",
-        # r is the inverse of the range, see the sentence of the scale
-        formula=written(ZERO_POINTS[form], names=r) if form in ZERO_POINTS else "",
-    ) + (", then adjusted by half_quadratic" if case.half_quadratic else "")
-
-
 _FORMS = {
     "float": "the zero point is {formula}, not rounded",
     "float_rounded": "the zero point is {formula}, not clamped",
@@ -39,35 +28,44 @@ _FORMS = {
 }
 
 
-def _found(case: Case) -> bool:
-    rules = case.rules
-    return case.asymmetric and rules.zero_point.is_integer and rules.scale.asymmetric_scale == "range"
+def _form(facts: SchemeFacts) -> str:
+    form, r = facts.rules.zero_point.zero_point_form, {} if facts.stored is None else {"1/s": "r"}
+    return _FORMS[form].format(
+        of_range=", with min = low" if facts.ranged else "",
+        # r is the inverse of the range, see the sentence of the scale
+        formula=written(ZERO_POINTS[form], names=r) if form in ZERO_POINTS else "",
+    ) + (", then adjusted by half_quadratic" if facts.half_quadratic else "")
 
 
-def _order_matters(case: Case) -> bool:
+def _found(facts: SchemeFacts) -> bool:
+    rules = facts.rules
+    return facts.asymmetric and rules.zero_point.is_integer and rules.scale.asymmetric_scale == "range"
+
+
+def _order_matters(facts: SchemeFacts) -> bool:
     """Whether rounding qmin - low / s can make or move a tie: not if qmin is 0, nor for float32 in float64."""
-    rules, qmin = case.rules.zero_point, case.fmt.qmin
+    rules, qmin = facts.rules.zero_point, facts.fmt.qmin
     exact = rules.zero_point_precision == "float64" and rules.zero_point_scale == "final" and qmin % 2 == 0
-    return _found(case) and qmin != 0 and not exact
+    return _found(facts) and qmin != 0 and not exact
 
 
-def _in_float32(case: Case) -> bool:
+def _in_float32(facts: SchemeFacts) -> bool:
     """Otherwise both are computed in float64, and the scale's sentence says so."""
-    return _found(case) and case.rules.scale.scale_precision == "float32"
+    return _found(facts) and facts.rules.scale.scale_precision == "float32"
 
 
-def _replaced_matters(case: Case) -> bool:
-    if not eps_matters(case) or not case.integer:
+def _replaced_matters(facts: SchemeFacts) -> bool:
+    if not eps_matters(facts) or not facts.integer:
         return False
-    always = case.rules.zero_point.replaced_zero_point == "zero"
-    return (case.symmetric and always and bool(case.middle)) or _found(case)
+    always = facts.rules.zero_point.replaced_zero_point == "zero"
+    return (facts.symmetric and always and bool(facts.middle)) or _found(facts)
 
 
-def _nan_matters(case: Case) -> bool:
-    rules = case.rules.zero_point
+def _nan_matters(facts: SchemeFacts) -> bool:
+    rules = facts.rules.zero_point
     of_zero = rules.zero_point_scale == "raw" and rules.replaced_zero_point == "computed"
-    infinite = case.takes_nonfinite and case.min_max and case.rules.scale.bad_scale != "nonfinite"
-    return _found(case) and (of_zero or infinite)
+    infinite = facts.takes_nonfinite and facts.min_max and facts.rules.scale.bad_scale != "nonfinite"
+    return _found(facts) and (of_zero or infinite)
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class ZeroPointStage(Stage):
         "integer",
         "whether the zero point is an integer or a float",
         _form,
-        lambda case: case.asymmetric or case.given_shift,
+        lambda facts: facts.asymmetric or facts.given_shift,
     )
     zero_point_order: Literal["round_quotient", "round_difference"] = choice(
         "round_quotient",
@@ -110,7 +108,7 @@ class ZeroPointStage(Stage):
         "final",
         "computed with the scale before or after it is cast or replaced",
         {"raw": "the zero point is computed with the scale before it is replaced"},
-        lambda case: _in_float32(case) and case.rules.zero_point.replaced_zero_point == "computed",
+        lambda facts: _in_float32(facts) and facts.rules.zero_point.replaced_zero_point == "computed",
     )
     replaced_zero_point: Literal["computed", "zero", "zero_if_asymmetric"] = choice(
         "computed",
@@ -121,14 +119,14 @@ class ZeroPointStage(Stage):
     nan_zero_point: Literal["lowest", "zero", "wrapped"] = choice(
         "lowest",
         "what replaces NaN",
-        lambda case: f"a zero point of NaN is replaced by {case.rules.zero_point.of_nan(case.fmt)}",
+        lambda facts: f"a zero point of NaN is replaced by {facts.rules.zero_point.of_nan(facts.fmt)}",
         _nan_matters,
     )
     unsigned_symmetric_zero_point: Literal["middle", "observer", "zero"] = choice(
         "middle",
         "its value for symmetric unsigned codes",
-        lambda case: f"the zero point is {case.middle}",
-        lambda case: case.integer and case.symmetric and case.ranged and case.middle != case.fmt.middle,
+        lambda facts: f"the zero point is {facts.middle}",
+        lambda facts: facts.integer and facts.symmetric and facts.ranged and facts.middle != facts.fmt.middle,
     )
 
     @property
@@ -147,7 +145,7 @@ class ZeroPointStage(Stage):
         return self.zero_point_form in ("min", "below")
 
     def middle(self, fmt: Format) -> int:
-        """The zero_point of a symmetric scheme."""
+        """Return the zero_point of a symmetric scheme."""
         choice = self.unsigned_symmetric_zero_point
         if not isinstance(fmt, IntFormat) or fmt.signed or choice == "zero":
             return 0
@@ -156,7 +154,7 @@ class ZeroPointStage(Stage):
         return fmt.middle
 
     def middle_formula(self, fmt: Format) -> str:
-        """The formula of `middle`."""
+        """Return the formula of `middle`."""
         choice = self.unsigned_symmetric_zero_point
         if fmt.signed:
             return "0, symmetric and signed"
@@ -167,7 +165,7 @@ class ZeroPointStage(Stage):
         return f"2^{fmt.bits - 1}, symmetric and unsigned"
 
     def of_nan(self, fmt: Format) -> int:
-        """The zero_point used if the arithmetic gives NaN."""
+        """Return the zero_point used if the arithmetic gives NaN."""
         # -2^31 minus itself, or minus a negative qmin, in 32 bits
         wrapped = fmt.qmin if fmt.qmin == 0 else fmt.qmax
         return {"lowest": -(1 << 31), "zero": 0, "wrapped": wrapped}[self.nan_zero_point]

@@ -9,7 +9,7 @@ import torch
 
 from quantcore.analysis import RangeCurve
 from quantcore.figures.distribution import grid_values
-from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout
+from quantcore.figures.style import DIM, FAINT, FILL, INK, LEGEND_ABOVE, LINE, band_at, base_layout, line_at
 from quantcore.figures.typography import TEXT
 from quantcore.quantization import Quantized, dequantize, quantize
 from quantcore.scheme import Scheme
@@ -91,12 +91,7 @@ def thermometer(
     low, high = float(marks[0]), float(marks[-1])
     bulb, end = low - 0.05 * (high - low), high + 0.03 * (high - low)
     glass = {"type": "rect", "x0": bulb, "x1": end, "y0": 0.93, "y1": 1.07, "layer": "below"}
-    mercury = glass | {
-        "x1": min(max(reading, bulb), end),
-        "y0": 0.93,
-        "y1": 1.07,
-        "fillcolor": MERCURY[theme],
-    }
+    mercury = glass | {"x1": min(max(reading, bulb), end), "fillcolor": MERCURY[theme]}
     drawn.update_layout(
         shapes=[
             glass | {"line": {"color": DIM[theme], "width": 2}, "fillcolor": FAINT[theme]},
@@ -129,32 +124,15 @@ def error_bars(
         limit: half a step, drawn as lines that no error crosses unless it is clipped; None: no lines.
     """
     layout = base_layout(theme, height, size) | {
-        "xaxis": {
-            "title": {"text": "element"},
-            "dtick": 1,
-        },
+        "xaxis": {"title": {"text": "element"}, "dtick": 1},
         "yaxis": {"title": {"text": "error x - x̂"}},
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
         "bargap": 0.4,
     }
     if limit is not None:
-        line = {
-            "type": "line",
-            "xref": "paper",
-            "x0": 0,
-            "x1": 1,
-            "line": {"color": DIM[theme], "dash": "dash"},
-        }
-        layout["shapes"] = [line | {"y0": y, "y1": y} for y in (-limit, limit)]
-        note = {
-            "xref": "paper",
-            "x": 1,
-            "xanchor": "right",
-            "y": limit,
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
-        layout["annotations"] = [note | {"text": f"half a step, {limit:.3g}"}]
+        layout["shapes"] = [line_at("y", y, {"color": DIM[theme], "dash": "dash"}) for y in (-limit, limit)]
+        place = {"xref": "paper", "x": 1, "xanchor": "right", "y": limit, "yanchor": "bottom"}
+        layout["annotations"] = [place | {"text": f"half a step, {limit:.3g}", "showarrow": False}]
         layout["yaxis"] |= {"range": [-1.3 * limit, 1.3 * limit]}
     colors = [FILL[theme] if v >= 0 else LINE[theme] for v in values]
     bars = go.Bar(
@@ -172,7 +150,7 @@ def error_bars(
 
 
 def _connections(x: Array, x_hat: Array, theme: str) -> go.Scatter:
-    """A line from each x at height 0 to its x̂ at height 1."""
+    """Draw a line from each x at height 0 to its x̂ at height 1."""
     ends = np.stack([x, x_hat, np.full_like(x, np.nan)], axis=1).reshape(-1)
     heights = np.tile(np.array([0.0, 1.0, np.nan]), len(x))
     line = {"color": DIM[theme], "width": 1}
@@ -199,12 +177,11 @@ def error_against_x(
     """Return the error over x: a sawtooth within the representable range, a ramp where values are clipped."""
     x, error = error_curve(result)
     marks = grid_values(result, (0,) * result.scale.dim())
-    shade = {"type": "rect", "fillcolor": LINE[theme], "opacity": 0.1, "line": {"width": 0}, "yref": "paper"}
     own = (result.x.reshape(-1).numpy(), result.error.reshape(-1).numpy())
     layout = base_layout(theme, height, size) | {
         "xaxis": {"title": {"text": "x"}},
         "yaxis": {"title": {"text": "error x - x̂"}},
-        "shapes": [shade | {"x0": float(marks[0]), "x1": float(marks[-1]), "y0": 0, "y1": 1}],
+        "shapes": [band_at("x", float(marks[0]), float(marks[-1]), LINE[theme])],
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
     }
     return go.Figure(
@@ -231,7 +208,6 @@ def clipping_against_rounding(
     colors = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
     shown = curve.fractions <= 1
     values = {"rounding": curve.rounding[shown], "clipping": curve.clipping[shown], "total": curve.mse[shown]}
-    at = {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
     layout = base_layout(theme, height, size) | {
         "xaxis": {"title": {"text": "range ±"}},
         "yaxis": {
@@ -239,10 +215,9 @@ def clipping_against_rounding(
             # show the minimum and the full range, not the steep rise for ranges that are too narrow
             "range": [0, max(3.0 * float(values["total"].min()), 1.1 * float(values["total"][-1]))],
         },
-        "shapes": [at | {"line": {"color": DIM[theme], "width": 2, "dash": "dot"}}],
+        "shapes": [line_at("x", chosen, {"color": DIM[theme], "width": 2, "dash": "dot"})],
         "margin": {"l": 50 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **LEGEND_ABOVE,
     }
     return go.Figure(
         [
@@ -251,11 +226,7 @@ def clipping_against_rounding(
                 y=y,
                 name=name,
                 mode="lines",
-                line={
-                    "color": colors[name],
-                    "width": 3,
-                    "dash": "dash" if name == "total" else "solid",
-                },
+                line={"color": colors[name], "width": 3, "dash": "dash" if name == "total" else "solid"},
                 hovertemplate=f"range ±%{{x:.4~g}}: {name} %{{y:.3~g}}<extra></extra>",
             )
             for name, y in values.items()

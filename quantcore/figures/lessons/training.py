@@ -9,7 +9,18 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 import torch
 
-from quantcore.figures.style import DIM, FAINT, FILL, INK, LINE, base_layout, log_ticks
+from quantcore.figures.style import (
+    DIM,
+    FAINT,
+    FILL,
+    INK,
+    LEGEND_ABOVE,
+    LINE,
+    band_at,
+    base_layout,
+    line_at,
+    log_ticks,
+)
 from quantcore.figures.typography import TEXT
 from quantcore.formats import IntFormat
 from quantcore.granularity import PerChannel
@@ -25,11 +36,7 @@ METHOD_NAMES = {
     "lsq": "QAT, learned scales (LSQ)",
 }
 # Orange, blue and green of different lightness; symbols and dashes differ too
-COLOURS = {
-    "ptq": LINE,
-    "qat": FILL,
-    "lsq": {"light": "rgb(0,140,105)", "dark": "rgb(120,220,180)"},
-}
+COLOURS = {"ptq": LINE, "qat": FILL, "lsq": {"light": "rgb(0,140,105)", "dark": "rgb(120,220,180)"}}
 SYMBOLS = {"ptq": "circle", "qat": "square", "lsq": "diamond"}
 DASHES = {"ptq": "solid", "qat": "dash", "lsq": "dot"}
 OFFSETS = {"ptq": -0.08, "qat": 0.0, "lsq": 0.08}  # in bits, so that equal accuracies do not hide each other
@@ -156,13 +163,11 @@ def accuracy_against_bits(
         "xaxis": _axis("bits per code", size) | {"tickvals": widths},
         "yaxis": axis,
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **LEGEND_ABOVE,
         "shapes": [s for p in points if p.method == FLOAT for s in _band(p, errors, theme)],
     }
     if enough is not None:
-        line = _horizontal_line(100 * enough, theme) | {"line": {"color": LINE[theme], "width": 2}}
-        layout["shapes"].append(line)
+        layout["shapes"].append(line_at("y", 100 * enough, {"color": LINE[theme], "width": 2}))
     traces = [
         _method(method, [p for p in points if p.method == method], errors, theme, size)
         for method in METHOD_NAMES
@@ -197,16 +202,11 @@ def _mean_and_bounds(p: Point, errors: bool) -> tuple[float, float, float]:
 
 def _band(p: Point, errors: bool, theme: str) -> list[dict[str, Any]]:
     mean, low, high = _mean_and_bounds(p, errors)
-    box = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": low, "y1": high}
-    return [
-        box | {"fillcolor": DIM[theme], "opacity": 0.25, "line": {"width": 0}},
-        _horizontal_line(mean, theme),
-    ]
+    return [band_at("y", low, high, DIM[theme], 0.25), _horizontal_line(mean, theme)]
 
 
 def _horizontal_line(y: float, theme: str) -> dict[str, Any]:
-    line = {"color": DIM[theme], "width": 2, "dash": "dot"}
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
+    return line_at("y", y, {"color": DIM[theme], "width": 2, "dash": "dot"})
 
 
 def _axis(name: str, size: float) -> dict[str, Any]:

@@ -20,7 +20,7 @@ EXACT_BELOW = 4194303.0  # up to here nearest_int rounds half to even
 ALL_ZERO = np.float32(1e-15)  # GROUP_MAX_EPS
 
 
-class Found(NamedTuple):
+class GroupScales(NamedTuple):
     """What a search found for each group: the scale, ggml's min, and the codes, (elements, groups).
 
     ``min``: None if the search has none. ``codes``: None if they follow from the scale alone.
@@ -49,7 +49,7 @@ Record = list[Trial] | None  # a search appends its trials to it; None if they a
 
 
 def written(value: np.float32) -> str:
-    """The shortest decimal of a float32."""
+    """Return the shortest decimal of a float32."""
     return np.format_float_positional(value, trim="-")
 
 
@@ -57,6 +57,14 @@ def squared_error(x: Floats, w: Floats, codes: Floats, scale: Floats) -> Floats:
     """Σ w·(x - scale·code)² of every group."""
     difference = x - scale * codes
     return total(w * difference * difference)
+
+
+def note(
+    record: Record, tried: str, x: Floats, w: Floats, codes: Floats, scale: Floats, taken: Floats
+) -> None:
+    """Add the trial of a scale and its codes to the record, if there is one."""
+    if record is not None:
+        record.append(Trial(tried, scale, None, squared_error(x, w, codes, scale), taken))
 
 
 def nearest(values: Floats, out: Floats) -> Floats:
@@ -81,7 +89,7 @@ def total(products: Floats) -> Floats:
 
 
 def first_largest(x: Floats) -> tuple[Floats, Floats]:
-    """The element of largest magnitude in each group, the first if several are equal, and that magnitude."""
+    """Return the element of largest magnitude in each group, the first of equal ones, and that magnitude."""
     size = np.abs(x)
     place = size.argmax(axis=0)
     columns = np.arange(x.shape[1])

@@ -1,23 +1,18 @@
-"""How ggml quantizes the scales and mins of a super-block: make_qp_quants with an imatrix, from the largest of them without.
-
-`settings` describes the arithmetic.
-"""
+"""How ggml quantizes the scales and mins of a super-block: make_qp_quants with an imatrix, from the largest of them without."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from quantcore import notation
 from quantcore.formats import Format, IntFormat
 from quantcore.range_setting.ggml.arithmetic import (
     ALL_ZERO,
     Floats,
-    Found,
+    GroupScales,
     Record,
-    Trial,
-    Weighting,
     first_largest,
     nearest_int,
+    note,
     squared_error,
     total,
     written,
@@ -26,41 +21,6 @@ from quantcore.range_setting.ggml.search import Search
 
 _TRIALS = [i for i in range(-4, 5) if i != 0]
 _PASSES = 5
-
-
-def make_qp(x: Floats, w: Floats, nmax: int, record: Record = None) -> Found:
-    """Try nmax / max and 8 neighbors, then adjust one code after another, in up to five passes.
-
-    Codes are 0 … nmax; a group without a positive number has scale 0 and codes 0.
-    """
-    top = np.maximum(x.max(axis=0), np.float32(0.0))
-    empty = top < ALL_ZERO
-    safe = np.where(empty, np.float32(1.0), top)
-    inverse = np.float32(nmax) / safe
-    codes = nearest_int(x * inverse, np.empty_like(x))
-    best = squared_error(x, w, codes, np.float32(1.0) / inverse)
-    if record is not None:
-        record.append(Trial(f"{nmax}", np.float32(1.0) / inverse, None, best, ~empty))
-    for i in _TRIALS:
-        tried = (np.float32(0.1) * np.float32(i) + np.float32(nmax)) / safe
-        error = squared_error(x, w, _codes(x, tried, nmax), np.float32(1.0) / tried)
-        better = error < best
-        if record is not None:
-            numerator = np.float32(0.1) * np.float32(i) + np.float32(nmax)
-            record.append(Trial(written(numerator), np.float32(1.0) / tried, None, error, better & ~empty))
-        best, inverse = np.where(better, error, best), np.where(better, tried, inverse)
-    codes = _codes(x, inverse, nmax)
-    sums = [total(w * x * codes), total(w * codes * codes)]
-    codes = np.mod(codes, np.float32(256.0))  # uint8
-    for _ in range(_PASSES):
-        if not _descend(x, w, codes, sums, nmax):
-            break
-    scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
-    if record is not None:
-        error = squared_error(x, w, codes, scale)
-        record.append(Trial("least squares, codes moved", scale, None, error, ~empty))
-    codes[:, empty] = 0.0
-    return Found(np.where(empty, np.float32(0.0), scale), codes=codes)
 
 
 def _codes(x: Floats, inverse: Floats, nmax: int) -> Floats:
@@ -87,15 +47,16 @@ def _descend(x: Floats, w: Floats, codes: Floats, sums: list[Floats], nmax: int)
     return moved
 
 
-def largest_positive(x: Floats, nmax: int) -> Found:
+def largest_positive(x: Floats, nmax: int) -> GroupScales:
     """Scale max / nmax; codes round(x · (nmax / max)), 0 where no number is positive."""
     top = np.maximum(x.max(axis=0), np.float32(0.0))
     inverse = np.where(top > 0, np.float32(nmax) / np.where(top > 0, top, np.float32(1.0)), np.float32(0.0))
     codes = nearest_int(x * inverse, np.empty_like(x))
-    return Found(top / np.float32(nmax), codes=np.minimum(np.mod(codes, np.float32(256.0)), np.float32(nmax)))
+    codes = np.minimum(np.mod(codes, np.float32(256.0)), np.float32(nmax))
+    return GroupScales(top / np.float32(nmax), codes=codes)
 
 
-def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero_code: int) -> Found:
+def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero_code: int) -> GroupScales:
     """Scale -extreme / nmax, or 1 / (-nmax / extreme) if ``reciprocal``; codes round(x · (-nmax / extreme)).
 
     Where the extreme's magnitude is 0 or below ``least``, the scale is 0 and the codes are ``zero_code``.
@@ -108,7 +69,7 @@ def largest_magnitude(x: Floats, nmax: int, reciprocal: bool, least: float, zero
     codes[:, empty] = zero_code
     scale = np.float32(1.0) / inverse if reciprocal else -extreme / np.float32(nmax)
     # C negates the 0 that its search for the extreme begins with
-    return Found(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
+    return GroupScales(np.where(empty, np.float32(0.0 if reciprocal else -0.0), scale), codes=codes)
 
 
 @dataclass(frozen=True)
@@ -124,15 +85,39 @@ class MakeQp(Search):
         "unsigned symmetric codes of at most 8 bits",
         lambda fmt, symmetric: isinstance(fmt, IntFormat) and not fmt.signed and symmetric and fmt.bits <= 8,
     )
+    WEIGHTED = ("importance",)
 
-    @property
-    def weighting(self) -> Weighting:
-        """How the elements are weighted."""
-        return Weighting("importance")
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
+        """Try nmax / max and 8 neighbors, then adjust one code after another, in up to five passes.
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
-        """Search every group."""
-        return make_qp(x, w, int(fmt.qmax), record)
+        Codes are 0 … nmax; a group without a positive number has scale 0 and codes 0.
+        """
+        nmax = int(fmt.qmax)
+        top = np.maximum(x.max(axis=0), np.float32(0.0))
+        empty = top < ALL_ZERO
+        safe = np.where(empty, np.float32(1.0), top)
+        inverse = np.float32(nmax) / safe
+        codes = nearest_int(x * inverse, np.empty_like(x))
+        best = squared_error(x, w, codes, np.float32(1.0) / inverse)
+        note(record, f"{nmax}", x, w, codes, np.float32(1.0) / inverse, ~empty)
+        for i in _TRIALS:
+            numerator = np.float32(0.1) * np.float32(i) + np.float32(nmax)
+            tried = numerator / safe
+            codes, scale = _codes(x, tried, nmax), np.float32(1.0) / tried
+            error = squared_error(x, w, codes, scale)
+            better = error < best
+            note(record, written(numerator), x, w, codes, scale, better & ~empty)
+            best, inverse = np.where(better, error, best), np.where(better, tried, inverse)
+        codes = _codes(x, inverse, nmax)
+        sums = [total(w * x * codes), total(w * codes * codes)]
+        codes = np.mod(codes, np.float32(256.0))  # uint8
+        for _ in range(_PASSES):
+            if not _descend(x, w, codes, sums, nmax):
+                break
+        scale = np.where(sums[1] > 0, sums[0] / sums[1], np.float32(0.0))
+        note(record, "least squares, codes moved", x, w, codes, scale, ~empty)
+        codes[:, empty] = 0.0
+        return GroupScales(np.where(empty, np.float32(0.0), scale), codes=codes)
 
 
 @dataclass(frozen=True)
@@ -153,11 +138,7 @@ class MaxScale(Search):
     least: float = 0.0
     zero_code: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "least", notation.finite(self.least, "least"))
-        object.__setattr__(self, "zero_code", notation.integer(self.zero_code, "zero_code"))
-
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group."""
         if fmt.signed:
             half = 1 << (fmt.bits - 1)

@@ -11,8 +11,10 @@ from torch import Tensor
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format
-from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, Found, Record, Weighting
+from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, GroupScales, Record, Weighting
 from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
+
+MAX_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -20,11 +22,13 @@ class Search(RangeSetting):
     """A search for the scale of a group. Its weighting says how much the error of each element counts.
 
     ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale. ``CODES``: which it needs, in
-    words, and whether a format, symmetric or not, has them.
+    words, and whether a format, symmetric or not, has them. ``WEIGHTED``: the names in `WEIGHTS` that its argument
+    ``weights`` may have; without such an argument, the one that it uses.
     """
 
     DIVISOR: ClassVar[str] = "extreme"
     CODES: ClassVar[tuple[str, Callable[[Format, bool], bool]]]
+    WEIGHTED: ClassVar[tuple[str, ...]] = ("one",)
     option = "ggml search"
     about = "the searches of ggml's K-quants"
     controls = (
@@ -33,6 +37,21 @@ class Search(RangeSetting):
             "A search that ggml's quantizers use, with its parameters: make_qkx2(-1, 0.1, 20), make_qx, make_q3, …",
         ),
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        notation.read_numbers(self)
+        for name in ("nstep", "ntry"):
+            steps = getattr(self, name, 0)
+            if not 0 <= steps <= MAX_STEPS:
+                raise QuantError(f"{name}={steps} is outside 0..{MAX_STEPS}.")
+        flag = getattr(self, "use_mad", False)
+        if not isinstance(flag, bool):
+            raise QuantError(f"use_mad must be true or false, not {str(flag)[:40]!r}.")
+        name, sigma2, over = (getattr(self.weighting, part) for part in ("name", "sigma2", "over"))
+        if name not in self.WEIGHTED:
+            raise QuantError(f"weights must be one of {', '.join(self.WEIGHTED)}, not {str(name)[:40]!r}.")
+        if over < 0 or sigma2 < 0:
+            raise QuantError(f"over and sigma2 must be 0 or more, not {over} and {sigma2:g}.")
 
     @property
     def title(self) -> str:
@@ -65,7 +84,8 @@ class Search(RangeSetting):
     @property
     def weighting(self) -> Weighting:
         """How the elements are weighted."""
-        return Weighting("one")
+        name = getattr(self, "weights", self.WEIGHTED[0])
+        return Weighting(name, getattr(self, "sigma2", 1.0), getattr(self, "over", 0))
 
     @property
     def needs_importance(self) -> bool:
@@ -77,7 +97,7 @@ class Search(RangeSetting):
         needed, fits = self.CODES
         return "" if fits(fmt, symmetric) else needed
 
-    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> Found:
+    def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
 
         ``record``: a list that the trials are added to.
@@ -98,7 +118,7 @@ class Search(RangeSetting):
         return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
 
 
-def span(found: Found, fmt: Format) -> tuple[Floats, Floats]:
+def span(found: GroupScales, fmt: Format) -> tuple[Floats, Floats]:
     """Return the values of the outermost codes, in ascending order."""
     if isinstance(fmt, CodebookFormat):
         ends = found.scale * np.float32(min(fmt.values)), found.scale * np.float32(max(fmt.values))

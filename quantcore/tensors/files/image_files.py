@@ -80,7 +80,7 @@ def open_image(data: memoryview, name: str, limit: int) -> dict[str, Entry]:
 
 
 def _opened(data: memoryview, name: str) -> Any:
-    """The image, of which only the header has been read."""
+    """Open the image, of which only the header is read."""
     try:
         from PIL import Image
     except ImportError:
@@ -123,7 +123,7 @@ def _damaged(name: str) -> QuantError:
 
 
 def _orientation(image: Any) -> int:
-    """The EXIF orientation, 1 (upright) to 8; 1 if there is none or it can't be read, as in browsers."""
+    """Return the EXIF orientation, 1 (upright) to 8; 1 if it is missing or unreadable, as in browsers."""
     from PIL import Image
 
     try:
@@ -135,7 +135,7 @@ def _orientation(image: Any) -> int:
 
 
 def _box(shape: tuple[int, ...]) -> int:
-    """The side, in pixels, of the square that becomes one element."""
+    """Return the side, in pixels, of the square that becomes one element."""
     return -(-max(shape) // MAX_IMAGE_SIDE)
 
 
@@ -193,7 +193,7 @@ def _has_all_rows(data: memoryview, size: tuple[int, int]) -> bool:
 
 
 def _levels(image: Any) -> Levels:
-    """The grey levels of an image; transparent pixels are blended with white."""
+    """Return the grey levels of an image; transparent pixels are blended with white."""
     clear = image.info.get("transparency")
     if image.mode == "I;16":
         deep: npt.NDArray[np.uint16] = np.asarray(image)
@@ -209,7 +209,7 @@ def _levels(image: Any) -> Levels:
 
 
 def _means(levels: Levels) -> Levels:
-    """The means of boxes of `_box` pixels a side, rounded to the nearest integer, ties up."""
+    """Return the means of boxes of `_box` pixels a side, rounded to the nearest integer, ties up."""
     side = _box(levels.shape)
     if side == 1:
         return levels

@@ -21,7 +21,7 @@ from quantcore.conventions import VALUES
 from quantcore.conventions.record import CHOICES, CONVENTIONS
 from quantcore.conventions.symmetric_scales import SYMMETRIC_SCALES
 from quantcore.range_setting import Search
-from quantcore.scheme import case_of
+from quantcore.scheme import facts_of
 
 f32, f64 = np.float32, np.float64
 TOP = np.finfo(f32).max
@@ -693,7 +693,7 @@ def test_what_is_said_changes_a_number_and_what_is_not_said_does_not(name):
             continue
         blocks = all_rows(scheme)
         own = results_of(blocks, scheme)
-        case = case_of(scheme)
+        case = facts_of(scheme)
         for names in told_apart(case):
             if names == {"rounding"} and scheme.range_setting == GIVEN:
                 continue  # no float32 divided by this scale gives the largest number below ½
@@ -717,7 +717,7 @@ def test_a_choice_of_the_range_is_told_where_a_fixed_range_gets_other_parameters
             continue
         for ends in FIXED:
             scheme = replace(base, range_setting=qc.Fixed(*ends))
-            case = case_of(scheme)
+            case = facts_of(scheme)
             own = given_by(scheme)
             for name in _OF_RANGE:
                 if case.rules.choices[name] != qc.TEXTBOOK.choices[name] and CHOICES[name].matters(case):
@@ -745,7 +745,7 @@ def test_a_cast_is_told_where_a_value_can_go_beyond_it(cast):
     """The cast is tested by itself, not along with the other choices about NaN and infinity."""
     told = set()
     for text, scheme in ALL.items():
-        case = case_of(scheme)
+        case = facts_of(scheme)
         if (
             case.rules.nonfinite.cast != cast
             or not case.integer

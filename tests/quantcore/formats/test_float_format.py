@@ -272,7 +272,7 @@ def test_signs_that_there_are_not():
 )  # fmt: skip
 def test_facts(name, bits, largest, normal, smallest, epsilon, count):
     fmt = FLOATS[name]
-    facts = (fmt.bits, fmt.max, fmt.min, fmt.values[fmt.values > 0].min(), fmt.epsilon, fmt.count)
+    facts = (fmt.bits, fmt.max, fmt.min, fmt.values[fmt.values > 0].min(), fmt.epsilon, len(fmt.values))
     assert facts == (bits, largest, normal, smallest, epsilon, count)
     assert fmt.values.dtype == torch.float32
     assert (fmt.values.diff() > 0).all()
