@@ -16,7 +16,7 @@ SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric on
 _CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
 
 
-class Case:
+class Quantizer:
     """A quantizer.
 
     ``chains``: the same one on each ordinary tensor, first ``chain``; ``place``: the lines that tell it from others;
@@ -40,7 +40,7 @@ class Case:
     def __init__(
         self, chains: list[Chain], place: Place, flags: Flags, special: dict[str, Chain], seen: Seen
     ):
-        """It on all tensors; ``seen``: its rule and its ends."""
+        """Describe it on all tensors; ``seen``: its rule and its ends."""
         self.chains, self.place, self.flags, self.special = chains, place, flags, special
         self.rule, self.ends = seen
         chain = self.chain = chains[0]
@@ -83,7 +83,7 @@ class Case:
         self.formula = formulas.get(self.kind) or self.extreme + by
 
     def found(self, kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
-        """A finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
+        """Return a finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
         nodes = {"clamp": self.chain.clamp, "cast": self.chain.cast}
         known = {n: "" if v is None or v.line == line else f" in line {v.line}" for n, v in nodes.items()}
         known |= {"scale": self.formula, "extreme": self.extreme, "dtype": dtype_of(self.chain.cast)}
@@ -103,27 +103,27 @@ def _divided(chain: Chain) -> Val:
 
 
 def scale_of(chain: Chain, multiplied: bool, axis: int) -> Tensor:
-    """The scale of each element of a quantizer, without the mistake in its use."""
+    """Return the scale of each element of a quantizer, without the mistake in its use."""
     return (1 / chain.scale if multiplied else chain.scale).transpose(axis, -1)
 
 
 def number(value: float) -> str:
-    """A number, without a decimal point if it is an integer."""
+    """Return a number, without a decimal point if it is an integer."""
     return f"{int(value)}" if abs(value) < 1e15 and value == int(value) else f"{value:.6g}"
 
 
 def between(ends: Ends | None) -> str:
-    """A range of codes; None means unbounded."""
+    """Return a range of codes; None means unbounded."""
     return "..".join("open" if end is None else number(end) for end in ends or (None, None))
 
 
 def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
-    """Whether all values are closer than ``within``."""
+    """Tell whether all values are closer than ``within``."""
     return bool(((a - b).abs() <= within).all())
 
 
 def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
-    """What a scale is, by which number it is divided, whether x is multiplied by it, and along which axis it lies."""
+    """Return a scale's kind, its divisor, whether x is multiplied by it, and the axis that it lies along."""
     first, nodes = chains[0], [other(s) for s in chains[0].scalings]
     if any(n.handed for n in nodes) or not any(n.varies for n in nodes):
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
@@ -141,7 +141,7 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
 
 
 def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
-    """What a scale may have been computed from, by kind, divided by it."""
+    """Return what a scale may have been computed from, by kind, divided by it."""
     origin, quantiles = chain.data, [numbers(node.value) for node in chain.quantiles]
     while whole and origin.flow is not None and origin.op in ("getitem", "shape"):
         origin = origin.flow
@@ -157,7 +157,7 @@ def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
 
 
 def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """The lowest and highest value among the elements that have the same scale, for each element."""
+    """Return the lowest and highest value among the elements that have the same scale, for each element."""
     if scale.numel() == 1:
         return x.min(), x.max()
     keys, places = torch.unique(scale, return_inverse=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from quantcore.pasted.case import SINGLES, SPANS, Case, between, block_extremes, near, number
+from quantcore.pasted.case import SINGLES, SPANS, Quantizer, between, block_extremes, near, number
 from quantcore.pasted.evaluation import Val, numbers
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
@@ -27,7 +27,7 @@ _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips on
 _DIRECTIONS = {"floor": "down", "ceil": "up", "truncate": "toward zero"}
 
 
-def check_codes(case: Case) -> Iterator[CodeFinding]:
+def check_codes(case: Quantizer) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
     chain, node = case.chain, case.chain.round
     if case.rule in _DIRECTIONS:
@@ -59,8 +59,8 @@ def check_codes(case: Case) -> Iterator[CodeFinding]:
         yield case.found("quantized-twice", chain.scalings[0].line, before=str(before))
 
 
-def _cast(case: Case) -> Iterator[CodeFinding]:
-    """Whether the codes are clamped, to what their type holds, when they are cast to it."""
+def _cast(case: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the codes are clamped, to what their type holds, when they are cast to it."""
     cast, limits, clamp, late = case.chain.cast, case.limits, case.chain.clamp, case.chain.late
     if cast is None or limits is None:
         return
@@ -77,8 +77,8 @@ def _cast(case: Case) -> Iterator[CodeFinding]:
         yield from _unclamped(case, limits, cast)
 
 
-def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
-    """A cast without a clamp, on a tensor where a code does not fit."""
+def _unclamped(case: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
+    """Yield a cast without a clamp, on a tensor where a code does not fit."""
     chain, kind, zero = case.chain, case.kind, case.zero
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in case.special
@@ -100,8 +100,8 @@ def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeF
     yield case.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
 
 
-def _single(case: Case, zero: float) -> Iterator[CodeFinding]:
-    """Whether the scale and the codes of a symmetric range hold values of both signs."""
+def _single(case: Quantizer, zero: float) -> Iterator[CodeFinding]:
+    """Check whether the scale and the codes of a symmetric range hold values of both signs."""
     kind, bounds = case.kind, case.bounds
     signed = bounds[0] < zero if bounds else case.divisor in (127, 7, 1, 32767)
     if kind in ("max", "signed percentile") and signed and not case.one_sided:
@@ -114,8 +114,8 @@ def _single(case: Case, zero: float) -> Iterator[CodeFinding]:
         yield case.found("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle))
 
 
-def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
-    """Whether the scale's extreme is divided by the number of steps that the codes have for it."""
+def _divisor(case: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
+    """Check whether the scale's extreme is divided by the number of steps that the codes have for it."""
     if case.bounds is None:
         return
     (low, high), divisor, zero, clamp = case.bounds, case.divisor, case.zero or 0, None not in case.ends
@@ -136,14 +136,14 @@ def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
         yield case.found("unused-codes", case.divided.line, **facts)
 
 
-def _zero_line(case: Case) -> int:
-    """The line where a zero point of 0 was written or added; 0 if there is none."""
+def _zero_line(case: Quantizer) -> int:
+    """Return the line where a zero point of 0 was written or added; 0 if there is none."""
     constants = (s for s in case.chain.zeros if not other(s).varies and number_of(other(s)) == 0)
     return next((other(s).line or s.line for s in constants), 0)
 
 
-def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
-    """Whether the zero point maps the bounds of the range to the bounds of the codes."""
+def _asymmetric_zero(case: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the zero point maps the bounds of the range to the bounds of the codes."""
     if case.zero == 0 and not case.one_sided:
         where = _zero_line(case)
         yield case.found("zero-point-left-out", where or case.divided.line, zero="0" if where else "missing")
@@ -165,8 +165,8 @@ def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
         yield case.found("zero-point-range", line, got=str(round(low + float(off.median()))))
 
 
-def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
-    """Whether the zero point is an integer, and rounded to one."""
+def _zero_rounding(case: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the zero point is an integer, and rounded to one."""
     chain, scale = case.chain, {node.index for node in case.chain.scale_nodes}
     for step in chain.zeros:
         zero, i = other(step), chain.codes.index(step)
@@ -185,7 +185,7 @@ def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
 
 
 def _drops_fraction(val: Val) -> bool:
-    """Whether an operation cuts off fractions instead of rounding."""
+    """Tell whether an operation cuts off fractions instead of rounding."""
     to_integer = val.op == "cast" and (val.name == "int" or bits_of(val) < FLOAT)
     to_integer |= val.name in ("floor", "ceil", "trunc", "fix")
     if not to_integer or not val.args or val.args[0].value is None:
@@ -195,7 +195,7 @@ def _drops_fraction(val: Val) -> bool:
     return not half and not is_integral(before)
 
 
-def check_dequantize(case: Case) -> Iterator[CodeFinding]:
+def check_dequantize(case: Quantizer) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
     steps = [s for s in case.chain.back if s.op in SHIFTS]
     wraps = [
@@ -214,8 +214,8 @@ def check_dequantize(case: Case) -> Iterator[CodeFinding]:
         yield case.found(kind, scalings[-1])
 
 
-def _way_back(case: Case) -> str:
-    """Which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
+def _way_back(case: Quantizer) -> str:
+    """Return which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
     left: list[str] | None = None
     for chain in case.chains:
         if chain.end is None:
@@ -241,7 +241,7 @@ def _way_back(case: Case) -> str:
     return left[0] if left else ""
 
 
-def check_special(case: Case) -> Iterator[CodeFinding]:
+def check_special(case: Quantizer) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
     special = case.special
     one_sided = special.get("one-sided")

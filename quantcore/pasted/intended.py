@@ -15,7 +15,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.pasted.bounds import ARRAYS, shape_of
-from quantcore.pasted.case import SINGLES, SPANS, Case, Place, Seen, scale_of
+from quantcore.pasted.case import SINGLES, SPANS, Place, Quantizer, Seen, scale_of
 from quantcore.pasted.evaluation import Override, Val, numbers
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.names import cast
@@ -45,8 +45,11 @@ RULES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
-    """How the quantizers of an evaluation round, and what their codes are clamped to: what they give for multiples of a
-    quarter, and for numbers beyond all codes, with a scale of 1, and 4 for a zero point that is not a number."""
+    """Return how the quantizers of an evaluation round, and what their codes are clamped to.
+
+    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of 1, and
+    4 for a zero point that is not a number.
+    """
     overrides: dict[int, Override] = {}
 
     def put(node: Val, make: Callable[[tuple[int, ...]], Tensor]) -> None:
@@ -64,7 +67,7 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
 
 
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
-    """The same evaluation, along the same branches, with other results at some places."""
+    """Evaluate again, along the same branches, with other results at some places."""
     branches = {v.index: lambda _, taken=v.value: taken for v in walk.vals if v.op == "branch"}
     return evaluate(walk.tree, walk.given, branches | overrides)
 
@@ -76,7 +79,7 @@ def _quarters(shape: tuple[int, ...]) -> Tensor:
 
 
 def _seen(chain: Chain, tried: Chain | None) -> Seen:
-    """How a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
+    """Return how a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
     rule = "round" if chain.round.name in TO_NEAREST else ""
     if tried is None:
         return rule, (None, None)
@@ -96,8 +99,8 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     return rule, (low, high)
 
 
-def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
-    """What the intended scheme makes of the data of a quantizer.
+def intended(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized:
+    """Return what the intended scheme makes of the data of a quantizer.
 
     Raises:
         QuantError: there is no such scheme.
@@ -109,8 +112,8 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     return apply_quietly(numbers(first.data.value).float().reshape(shape), scheme)
 
 
-def _scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
-    """The scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
+def _scheme(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
+    """Return the scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
     zero = case.zero
     if case.kind in ("unknown", "handed"):
         raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
@@ -136,8 +139,8 @@ def _scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     )
 
 
-def _format(case: Case, symmetric: bool) -> IntFormat:
-    """The format: from the clamp if its bounds are those of a format, else from the type and the divisor."""
+def _format(case: Quantizer, symmetric: bool) -> IntFormat:
+    """Return the format: the clamp's if its bounds are those of one, else from the type and the divisor."""
     low, high = case.ends
     if low is not None and high is not None and (low, high) in _USUAL:
         return _USUAL[low, high]  # type: ignore[index]
@@ -149,7 +152,7 @@ def _format(case: Case, symmetric: bool) -> IntFormat:
 
 
 def _granularity(scale: Tensor) -> Granularity:
-    """Which elements share a scale, from the scale of each."""
+    """Return which elements share a scale, from the scale of each."""
     extents = []
     for axis, length in enumerate(scale.shape):
         apart = torch.ne(scale.movedim(axis, 0).reshape(length, -1).diff(dim=0), 0)
@@ -165,7 +168,7 @@ def _granularity(scale: Tensor) -> Granularity:
     return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
 
 
-def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
+def confirmed(case: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
     ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
@@ -180,8 +183,8 @@ def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[C
     return [replace(f, certain=f.certain and (right or not KINDS[f.kind].repair)) for f in found]
 
 
-def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
-    """Whether the codes are the intended ones, but for ties, with right results in the place of all culprits'."""
+def _repairs(case: Quantizer, chain: Chain, places: set[str], walk: Walk) -> bool:
+    """Tell whether right results in place of all culprits' give the intended codes, but for ties."""
     right = intended(case, chain, tuple(walk.given.x.shape))
     repaired = _again(walk, _overrides(case, chain, right, places))
     codes = numbers(repaired.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
@@ -192,8 +195,8 @@ def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
     return float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL
 
 
-def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
-    """The right results of the culprits, by their place in the evaluation."""
+def _overrides(case: Quantizer, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
+    """Return the right results of the culprits, by their place in the evaluation."""
     found: dict[int, Override] = {}
     x, scale = chain.x, steps_of(right).double().reshape(chain.x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
@@ -221,12 +224,12 @@ def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> 
 
 
 def steps_of(result: Quantized) -> Tensor:
-    """The scale of each element."""
+    """Return the scale of each element."""
     return cells_of(result.scale, tuple(result.x.shape), result.block)
 
 
 def _like(val: Val, values: Tensor) -> Any:
-    """Values in the type of another, as number, tensor or array."""
+    """Return values in the type of another, as number, tensor or array."""
     if not isinstance(val.value, ARRAYS):  # or, if other branches are taken, whatever stands there
         return float(values) if isinstance(val.value, int | float) else val.value
     if isinstance(val.value, Tensor):

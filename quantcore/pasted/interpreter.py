@@ -11,7 +11,16 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask
 from quantcore.pasted.evaluation import Evaluation, Names, Row, Val, Vals
-from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, MODULES, OPERATORS, Call, Module, kind_of
+from quantcore.pasted.names import (
+    ABBREVIATED,
+    BUILTINS,
+    METHODS,
+    MODULES,
+    OPERATORS,
+    Allowed,
+    Module,
+    kind_of,
+)
 
 _INFINITE = ("inf", "-inf", "nan")
 _HARMLESS = {
@@ -71,7 +80,7 @@ class Interpreter(Evaluation):
     # expressions
 
     def evaluate(self, node: ast.expr, names: Names) -> Val:
-        """The value of an expression."""
+        """Evaluate an expression."""
         self.budget.spend(node.lineno)
         match node:
             case ast.Name(id=name):
@@ -135,7 +144,7 @@ class Interpreter(Evaluation):
                 yield from self._generated(rest, names) if rest else (None,)
 
     def _index(self, node: ast.expr, names: Names) -> tuple[Any, Vals]:
-        """An index, as Python takes it, and the values in it."""
+        """Return an index, as Python takes it, and the values in it."""
         if isinstance(node, ast.Tuple):
             parts = [self._index(part, names) for part in node.elts]
             return tuple(p for p, _ in parts), tuple(v for _, vals in parts for v in vals)
@@ -166,7 +175,7 @@ class Interpreter(Evaluation):
         return self.member(self.evaluate(base, names), name)
 
     def member(self, val: Val, name: str) -> Val:
-        """An attribute of a value, by the value's type and its name."""
+        """Return an attribute of a value, by the value's type and its name."""
         value, kind = val.value, kind_of(val.value)
         if isinstance(value, Class) and name in value.names:
             found = value.names[name]
@@ -181,7 +190,7 @@ class Interpreter(Evaluation):
             return self.compute(lambda: call.run(value), call.op, (val,), name)
         if call is not None:
             return self.note(Method(name, val), name=name)
-        if isinstance(value, Call) and (value.name, name) == ("super", "__init__"):
+        if isinstance(value, Allowed) and (value.name, name) == ("super", "__init__"):
             return self.note(BUILTINS["print"])
         raise StopError(
             f"`{name[:40]}` of {value.name if isinstance(value, Module) else kind} is not evaluated"
@@ -204,11 +213,11 @@ class Interpreter(Evaluation):
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value."""
         match func.value:
-            case Call(name=name, run=None):
+            case Allowed(name=name, run=None):
                 return self.python(name, args, kw)
-            case Call(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
+            case Allowed(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
                 return self.note(float(args[0].value))
-            case Call() as call:
+            case Allowed() as call:
                 return self.apply(call, args, kw)
             case Method(owner=Val(value=list()) as owner) if len(args) == 1 and not kw:  # only append
                 owner.value.append(args[0])
@@ -232,7 +241,7 @@ class Interpreter(Evaluation):
         raise StopError("what is called here is not evaluated")
 
     def _defaults(self, args: ast.arguments, names: Names) -> dict[str, Val]:
-        """The default values of parameters."""
+        """Return the default values of parameters."""
         placed = zip([*args.posonlyargs, *args.args][::-1], args.defaults[::-1], strict=False)
         pairs = [*placed, *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
         return {a.arg: self.evaluate(default, names) for a, default in pairs if default is not None}
@@ -310,7 +319,7 @@ class Interpreter(Evaluation):
             self.statement(node, names)
 
     def _ends(self, body: list[ast.stmt], names: Names) -> bool:
-        """Run the body of a loop once; whether the loop ends with it."""
+        """Run the body of a loop once; tell whether the loop ends with it."""
         try:
             self._block(body, names)
         except Signal as signal:

@@ -73,9 +73,10 @@ class Shown:
 
 
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
-    """At most ``most`` elements of a tensor, of the same rank, and where they are along each axis, always the same.
+    """Return at most ``most`` elements of a tensor, of the same rank, and where they are along each axis.
 
-    Of an axis that is too long, runs of neighbours are drawn, besides the first, so that groups stay whole.
+    They are always the same. Of an axis that is too long, runs of neighbours are drawn, besides the first, so that
+    groups stay whole.
     """
     lengths, generator = list(x.shape), torch.Generator().manual_seed(0)
     while math.prod(lengths) > most:
@@ -147,7 +148,7 @@ def show_code(
 
 
 def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: bool) -> Against:
-    """The comparison; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first;
+    """Compare; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first;
     ``stored``: whether the codes are cast to a type."""
     fmt, outside = right.scheme.format, torch.zeros_like(codes, dtype=torch.bool)
     if isinstance(fmt, IntFormat) and not stored:
@@ -163,7 +164,7 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
 def _evaluated(
     text: str, x: Tensor, handed: tuple[float, int] | None, flags: Flags, most: int = MOST
 ) -> tuple[Walk, list[Tensor]]:
-    """The code on the largest block of the tensor that it can be evaluated on, and where that is."""
+    """Evaluate the code on the largest block of the tensor that it can be evaluated on, and where that is."""
     block, places = block_of(x, most)
     own = given(block.contiguous(), text, flags)
     if handed is not None:
@@ -177,7 +178,7 @@ def _evaluated(
 
 
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
-    """What each line assigned, the last time it ran."""
+    """Yield what each line assigned, the last time it ran."""
     last = {(line, name): val.value for line, name, val in walk.assigned}
     for (line, name), value in sorted(last.items(), key=lambda pair: pair[0][0]):
         if isinstance(value, NUMBERS) and numbers(value).numel():
@@ -188,7 +189,7 @@ def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValu
 
 
 def _picked(values: Tensor, x: Tensor, element: tuple[int, ...]) -> float | None:
-    """The value that belongs to an element of x; None if there is none."""
+    """Return the value that belongs to an element of x; None if there is none."""
     try:
         same = values.numel() == x.numel()
         found = (values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element]

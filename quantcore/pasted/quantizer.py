@@ -38,7 +38,7 @@ class Chain:
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
-        """The quantizer of these steps on the way of ``data``.
+        """Follow these steps on the way of ``data``.
 
         Raises:
             RuntimeError: the shapes of scale or zero point do not fit it.
@@ -87,62 +87,62 @@ class Chain:
 
 
 def other(node: Val) -> Val:
-    """The operand that is not the data."""
+    """Return the operand that is not the data."""
     return next((a for a in node.args if a is not node.flow), node.args[-1])
 
 
 def added(shift: Val) -> Tensor:
-    """What a sum or difference adds to the data."""
+    """Return what a sum or difference adds to the data."""
     return numbers(other(shift).value) * (-1 if shift.op == "sub" else 1)
 
 
 def is_open(step: Val) -> bool:
-    """Whether what a step adds depends on the tensor, or is handed in."""
+    """Tell whether what a step adds depends on the tensor, or is handed in."""
     return other(step).varies or other(step).handed
 
 
 def is_flipped(node: Val) -> bool:
-    """Whether the data is subtracted or divides."""
+    """Tell whether the data is subtracted or divides."""
     return node.op in ("sub", "div", "floor_divide") and node.args[0] is not node.flow
 
 
 def _is_half(step: Val, rounding: Val) -> bool:
-    """Whether a sum is part of the rounding: a half toward the side that it rounds to, or something random below 1."""
+    """Tell whether a sum is part of the rounding: a half toward that side, or something random below 1."""
     by = added(step).abs()
     each = by.numel() > 1 and by.shape == step.value.shape
     return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
 
 
 def _depends(clamp: Val) -> bool:
-    """Whether what a clamp puts in the place of elements depends on the tensor."""
+    """Tell whether what a clamp puts in the place of elements depends on the tensor."""
     return any(a.varies and a is not clamp.flow and not is_mask(a.value) for a in clamp.args)
 
 
 def dtype_of(node: Val | None) -> str:
-    """The type of a tensor or array, as text; empty for None."""
+    """Return the type of a tensor or array, as text; empty for None."""
     return str(getattr(node.value if node else None, "dtype", "")).removeprefix("torch.")
 
 
 def type_limits(node: Val | None) -> tuple[int, int] | None:
-    """The lowest and highest integer of a value's type; None for floats."""
+    """Return the lowest and highest integer of a value's type; None for floats."""
     name = dtype_of(node)
     return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if name.startswith(("int", "uint")) else None
 
 
 def bits_of(node: Val | None) -> int:
-    """The width of an integer type; `FLOAT` for others."""
+    """Return the width of an integer type; `FLOAT` for others."""
     limits = type_limits(node)
     return FLOAT if limits is None else (limits[1] - limits[0]).bit_length()
 
 
 def is_integral(val: Val) -> bool:
-    """Whether all values that are finite are integers."""
+    """Tell whether all values that are finite are integers."""
     values = numbers(val.value)
     return bool(torch.eq(values, values.round())[values.isfinite()].all())
 
 
 def number_of(val: Val) -> float | None:
-    """A finite number; None for anything else."""
+    """Return a finite number; None for anything else."""
     if not isinstance(val.value, NUMBERS) or math.prod(getattr(val.value, "shape", ())) != 1:
         return None
     number = float(val.value) if isinstance(val.value, int | float) else float(numbers(val.value))
@@ -150,7 +150,7 @@ def number_of(val: Val) -> float | None:
 
 
 def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
-    """The quantizers of an evaluation by the lines of their rounding, stored codes and dequantized values."""
+    """Return an evaluation's quantizers by the lines of their rounding, stored codes and dequantized values."""
     found: dict[tuple[int, ...], Chain] = {}
     for chain in _chains(vals):
         if 1 < chain.x.numel() <= MOST:
@@ -164,7 +164,7 @@ def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
 
 
 def _chains(vals: list[Val]) -> Iterator[Chain]:
-    """One or more quantizers for each end of the tensor's ways through an evaluation."""
+    """Yield one or more quantizers for each end of the tensor's ways through an evaluation."""
     room = _MOST_STEPS
     goes_on = {id(a) for v in vals if v.data for a in v.args}
     for val in vals:
@@ -180,7 +180,7 @@ def _chains(vals: list[Val]) -> Iterator[Chain]:
 
 
 def _along(way: list[Val]) -> Iterator[Chain]:
-    """The quantizers on one way; the first scaling after a rounding belongs to it, others to the next one."""
+    """Yield the quantizers on a way; the first scaling after a rounding belongs to it, others to the next."""
     places, scalings, pending = list[tuple[int, int]](), list[int](), False
     for i, node in enumerate(way):
         if node.op in _BENT or (is_flipped(node) and node.op != "sub"):
@@ -207,7 +207,7 @@ def _rounds(node: Val) -> bool:
 
 
 def _last(steps: list[Val], rounding: int) -> int:
-    """The place of the last step of the codes that are stored."""
+    """Return the place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
     stores = (*_CLAMPS, "signed", "round")
     casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
@@ -218,5 +218,5 @@ def _last(steps: list[Val], rounding: int) -> int:
 
 
 def _cast(steps: list[Val]) -> Val | None:
-    """The first cast to a small integer."""
+    """Return the first cast to a small integer."""
     return next((s for s in steps if s.op == "cast" and bits_of(s) <= SMALL < bits_of(s.flow)), None)

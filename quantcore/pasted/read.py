@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.case import Case, between
+from quantcore.pasted.case import Quantizer, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
 from quantcore.pasted.intended import confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
@@ -30,7 +30,7 @@ class CodeReading:
     recognized: tuple[str, ...]
     unread: tuple[str, ...]
     library: tuple[str, ...] = ()
-    quantizers: tuple[Case, ...] = field(default=(), compare=False, repr=False)
+    quantizers: tuple[Quantizer, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def mistakes(self) -> tuple[CodeFinding, ...]:
@@ -58,7 +58,7 @@ class CodeReading:
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:
-    """The lines of findings: ``line 3``, ``lines 3, 5 and 6``."""
+    """Return the lines of findings: ``line 3``, ``lines 3, 5 and 6``."""
     lines = [str(line) for line in sorted({f.line for f in findings})]
     return f"line{'s' * (len(lines) > 1)} {joined(lines)}"
 
@@ -77,7 +77,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     """
     text, tree = parse(text)
     found: list[CodeFinding] = []
-    cases: dict[tuple[object, ...], Case] = {}  # two variants, or turns of a loop, may lead to the same one
+    cases: dict[tuple[object, ...], Quantizer] = {}  # two variants, or turns of a loop, may lead to the same one
     end = time.thread_time() + bounds.SECONDS_IN_ALL
     probed = list(probe(tree, text, shape, end))
     for ordinary, special in probed:
@@ -110,19 +110,19 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     )
 
 
-def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Case]:
-    """The quantizers of the code, each on all ordinary tensors and on the special ones that it can be found on."""
+def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Quantizer]:
+    """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it."""
     found = [by_place(w.vals) for w in ordinary]
     others = {name: by_place(w.vals) for name, w in special.items()}
     results = seen(ordinary[0], found[0])
     for key in found[0]:
         if all(key in f for f in found):
             also = {name: by[key] for name, by in others.items() if key in by}
-            yield Case([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
+            yield Quantizer([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
 
 
-def _parts(case: Case) -> Iterator[str]:
-    """The parts of a quantizer that were checked, each with its line."""
+def _parts(case: Quantizer) -> Iterator[str]:
+    """Yield the parts of a quantizer that were checked, each with its line."""
     chain = case.chain
     scales = torch.unique(chain.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
@@ -141,8 +141,8 @@ def _parts(case: Case) -> Iterator[str]:
         yield f"dequantize (line {unscale[-1].line})"
 
 
-def _arithmetic(case: Case) -> str:
-    """The order of division, rounding and zero point, with the letter of the convention's kernel."""
+def _arithmetic(case: Quantizer) -> str:
+    """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
     chain, rule = case.chain, case.rule or "rounded"
     product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
     product = "x · scale" if case.multiplied else product
@@ -154,7 +154,7 @@ def _arithmetic(case: Case) -> str:
 
 
 def _unread(walk: Walk) -> tuple[str, ...]:
-    """The statements that could not be evaluated, one sentence each."""
+    """Return the statements that could not be evaluated, one sentence each."""
     found: dict[int, str] = {}
     for line, why, refused in walk.unread:
         unchecked = ", so what depends on it is not checked" if refused else ""

@@ -71,7 +71,7 @@ def draw(tensor: Tensor | None, scheme: qc.Scheme | None) -> None:
 
 
 def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
-    """What is found in the code, once it is this run's turn."""
+    """Return what is found in the code, once it is this run's turn."""
     if tensor is None:
         return qc.read_code(text)
     shape = tuple(tensor.shape) if tensor.elements <= MOST else None
@@ -79,7 +79,7 @@ def _read(text: str, tensor: Tensor | None) -> qc.CodeReading:
 
 
 def _cards() -> list[cards.Card]:
-    """Some examples; the picture is what their codes are off by."""
+    """Return some examples; the picture is what their codes are off by."""
     return [
         cards.Card(f"_match_code_card_{name}", CASES[name].title, line, _picture(name, theme()), _load, (name,))
         for name, line in _SHOWN.items()

@@ -64,7 +64,7 @@ def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
 
 
 def _handed(tensor: Tensor, scheme: qc.Scheme | None) -> tuple[float, int] | None:
-    """The page's scale and zero point, for code that computes none; None if there are several."""
+    """Return the page's scale and zero point, for code that computes none; None if there are several."""
     if scheme is None:
         return None
     result = cache.result(tensor, scheme)
@@ -143,7 +143,7 @@ def _table(against: pasted.Against, differing: int) -> None:
 
 
 def _sentence(against: pasted.Against, differing: int) -> str:
-    """How the pasted code's result differs from the scheme's."""
+    """Return how the pasted code's result differs from the scheme's."""
     scheme = against.right.scheme
     size, wrong = against.right.codes.numel(), int(against.wrong_cells.sum())
     if against.outside:
