@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from quantcore.pasted.evaluation import Val, numbers
+from quantcore.pasted.evaluation import Val
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import Chain, dtype_of, is_open, other, type_limits
+from quantcore.pasted.quantizer import Chain
 
 Place = tuple[int, ...]
 Flags = tuple[tuple[str, bool], ...]
@@ -55,10 +55,10 @@ class Quantizer:
             if "percentile" in self.kind and isinstance(a.value, int | float)
         ]
         self.percent = max(percents, default=None)
-        self.limits = type_limits(chain.cast)
+        self.limits = chain.cast.limits if chain.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
-        known = not any(map(is_open, chain.zeros)) and chain.zero.numel() == 1 and bool(chain.zero.isfinite())
+        known = not any(s.is_open for s in chain.zeros) and chain.zero.numel() == 1 and bool(chain.zero.isfinite())
         self.zero = float(chain.zero) if known else None
         self.one_sided = all(bool((c.x >= 0).all()) for c in chains)
         inverse = not self.multiplied and any(s.op == "mul" for s in chain.scalings)
@@ -86,7 +86,7 @@ class Quantizer:
         """Return a finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
         nodes = {"clamp": self.chain.clamp, "cast": self.chain.cast}
         known = {n: "" if v is None or v.line == line else f" in line {v.line}" for n, v in nodes.items()}
-        known |= {"scale": self.formula, "extreme": self.extreme, "dtype": dtype_of(self.chain.cast)}
+        known |= {"scale": self.formula, "extreme": self.extreme, "dtype": self.chain.cast.dtype if self.chain.cast else ""}
         known |= {"limits": between(self.limits), "codes": between(self.bounds)}
         known |= {"low": number(self.bounds[0]) if self.bounds else "qmin", "zero": number(self.zero or 0)}
         return finding(kind, line, certain, **(known | facts))
@@ -94,7 +94,7 @@ class Quantizer:
 
 def _divided(chain: Chain) -> Val:
     for scaling in chain.scalings:
-        val: Val | None = other(scaling)
+        val: Val | None = scaling.other
         while val is not None and val.varies and val.op not in ("reduce", "input"):
             if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1:
                 return val
@@ -124,7 +124,7 @@ def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
 
 def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     """Return a scale's kind, its divisor, whether x is multiplied by it, and the axis that it lies along."""
-    first, nodes = chains[0], [other(s) for s in chains[0].scalings]
+    first, nodes = chains[0], [s.other for s in chains[0].scalings]
     if any(n.handed for n in nodes) or not any(n.varies for n in nodes):
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
     # scales along the wrong axis fit where all axes are equally long
@@ -142,14 +142,14 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
 
 def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
     """Return what a scale may have been computed from, by kind, divided by it."""
-    origin, quantiles = chain.data, [numbers(node.value) for node in chain.quantiles]
+    origin, quantiles = chain.data, [node.numbers for node in chain.quantiles]
     while whole and origin.flow is not None and origin.op in ("getitem", "shape"):
         origin = origin.flow
     single = chain.factor.numel() == 1
-    low, high = block_extremes(*((numbers(origin.value), chain.factor) if single else (chain.x, scale)))
+    low, high = block_extremes(*((origin.numbers, chain.factor) if single else (chain.x, scale)))
     found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
     if len(quantiles) == 1:
-        signed = bool((numbers(chain.quantiles[0].args[0].value) < 0).any())
+        signed = bool((chain.quantiles[0].args[0].numbers < 0).any())
         found["signed percentile" if signed else "percentile"] = quantiles[0].abs().max()
     elif len(quantiles) == 2:
         found["percentiles"] = (quantiles[0].max() - quantiles[1].max()).abs()

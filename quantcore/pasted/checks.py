@@ -7,21 +7,9 @@ import numpy as np
 import torch
 
 from quantcore.pasted.case import SINGLES, SPANS, Quantizer, between, block_extremes, near, number
-from quantcore.pasted.evaluation import Val, numbers
+from quantcore.pasted.evaluation import FLOAT, Val
 from quantcore.pasted.kinds import CodeFinding
-from quantcore.pasted.quantizer import (
-    FLOAT,
-    SCALINGS,
-    SHIFTS,
-    SMALL,
-    added,
-    bits_of,
-    dtype_of,
-    is_integral,
-    number_of,
-    other,
-    type_limits,
-)
+from quantcore.pasted.quantizer import SCALINGS, SHIFTS, SMALL
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
 _DIRECTIONS = {"floor": "down", "ceil": "up", "truncate": "toward zero"}
@@ -34,7 +22,7 @@ def check_codes(case: Quantizer) -> Iterator[CodeFinding]:
         name = "//" if node.op == "floor_divide" else node.name
         how = f"{name} rounds x / scale {_DIRECTIONS[case.rule]}"
         if node.op == "cast":
-            how = f"x / scale is cast to {dtype_of(node)} without rounding, which drops the fraction"
+            how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding
         image = node.op == "cast" and case.kind == "given" and chain.scalings[0].op == "mul"
         yield case.found("truncated", node.line, not image, how=how)
@@ -69,7 +57,7 @@ def _cast(case: Quantizer) -> Iterator[CodeFinding]:
         if not late.handed:
             yield case.found("zero-point-after-clamp", late.line)
     elif clamp and not all(limits[0] <= end <= limits[1] for end in ends):
-        types = [np.iinfo(f"{sign}int{bits_of(cast)}") for sign in ("u", "")] if len(ends) == 2 else []
+        types = [np.iinfo(f"{sign}int{cast.bits}") for sign in ("u", "")] if len(ends) == 2 else []
         fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
         line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
         yield case.found("clamp-bounds", line, fix=fix, kept=between(case.ends))
@@ -83,7 +71,7 @@ def _unclamped(case: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in case.special
     tried = [*case.chains, case.special["outlier"]] if fixed else case.chains
-    uncast = (numbers(c.cast.flow.value).flatten() for c in tried if c.cast and c.cast.flow)
+    uncast = (c.cast.flow.numbers.flatten() for c in tried if c.cast and c.cast.flow)
     codes = torch.cat(list(uncast)).trunc().nan_to_num(0.0)
     low, high = float(codes.min()), float(codes.max())
     if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
@@ -127,7 +115,7 @@ def _divisor(case: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
         beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {case.extreme})"
     # the number as the code has it; a factor besides it narrows the range
     constant = next((a for a in case.divided.args if not a.varies), None)
-    written = abs(number_of(constant) or 0.0) if constant and case.divided not in case.chain.scalings else 0.0
+    written = abs(constant.number or 0.0) if constant and case.divided not in case.chain.scalings else 0.0
     written = math.inf if not written else written if case.divided.op == "div" else 1 / written
     if min(divisor, written) > most + _ROOM:
         how = "the clamp clips" if clamp else "the cast overflows for"
@@ -138,8 +126,8 @@ def _divisor(case: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
 
 def _zero_line(case: Quantizer) -> int:
     """Return the line where a zero point of 0 was written or added; 0 if there is none."""
-    constants = (s for s in case.chain.zeros if not other(s).varies and number_of(other(s)) == 0)
-    return next((other(s).line or s.line for s in constants), 0)
+    constants = (s for s in case.chain.zeros if not s.other.varies and s.other.number == 0)
+    return next((s.added_line for s in constants), 0)
 
 
 def _asymmetric_zero(case: Quantizer) -> Iterator[CodeFinding]:
@@ -147,7 +135,7 @@ def _asymmetric_zero(case: Quantizer) -> Iterator[CodeFinding]:
     if case.zero == 0 and not case.one_sided:
         where = _zero_line(case)
         yield case.found("zero-point-left-out", where or case.divided.line, zero="0" if where else "missing")
-    step = next((s for s in case.chain.zeros if other(s).varies), None)
+    step = next((s for s in case.chain.zeros if s.other.varies), None)
     if step is None or case.bounds is None or case.kind != "span":
         return  # with percentiles, the lower one takes the place of the minimum
     (low, high), offs, negated = case.bounds, list[torch.Tensor](), True
@@ -157,7 +145,7 @@ def _asymmetric_zero(case: Quantizer) -> Iterator[CodeFinding]:
         zero = chain.zero.broadcast_to(right.shape)
         negated &= any(near(z, right) for z in (2 * low - zero, -zero)) and not near(zero, right)
         offs.append((zero - right).flatten())
-    off, line = torch.cat(offs), other(step).line or step.line
+    off, line = torch.cat(offs), step.added_line
     shifted = float(off.abs().min()) > 1.5 and near(off, off.median())
     if negated:
         yield case.found("zero-point-sign", line)
@@ -169,11 +157,11 @@ def _zero_rounding(case: Quantizer) -> Iterator[CodeFinding]:
     """Check whether the zero point is an integer, and rounded to one."""
     chain, scale = case.chain, {node.index for node in case.chain.scale_nodes}
     for step in chain.zeros:
-        zero, i = other(step), chain.codes.index(step)
+        zero, i = step.other, chain.codes.index(step)
         if not zero.varies or zero.handed:
             continue
         cut = next((a for a in zero.ancestors() if a.index not in scale and _drops_fraction(a)), None)
-        whole = all(is_integral(other(c.codes[i])) for c in case.chains if len(c.codes) > i)
+        whole = all(c.codes[i].other.is_integral for c in case.chains if len(c.codes) > i)
         early = step in chain.early
         if cut is not None:
             yield case.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
@@ -186,24 +174,24 @@ def _zero_rounding(case: Quantizer) -> Iterator[CodeFinding]:
 
 def _drops_fraction(val: Val) -> bool:
     """Tell whether an operation cuts off fractions instead of rounding."""
-    to_integer = val.op == "cast" and (val.name == "int" or bits_of(val) < FLOAT)
+    to_integer = val.op == "cast" and (val.name == "int" or val.bits < FLOAT)
     to_integer |= val.name in ("floor", "ceil", "trunc", "fix")
     if not to_integer or not val.args or val.args[0].value is None:
         return False
     before = val.args[0]
     half = before.op == "add" and any(isinstance(a.value, float) and a.value == 0.5 for a in before.args)
-    return not half and not is_integral(before)
+    return not half and not before.is_integral
 
 
 def check_dequantize(case: Quantizer) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
     steps = [s for s in case.chain.back if s.op in SHIFTS]
     wraps = [
-        s for s in steps if s.flow and bits_of(s) <= SMALL
-        and not torch.equal(numbers(s.flow.value) + added(s), numbers(s.value))
+        s for s in steps if s.flow and s.bits <= SMALL
+        and not torch.equal(s.flow.numbers + s.added, s.numbers)
     ]  # fmt: skip
     for s in wraps:
-        yield case.found("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s)))
+        yield case.found("dequantize-overflow", s.line, dtype=s.dtype, bits=str(s.bits))
     scalings = [s.line for s in case.chain.back if s.op in SCALINGS]
     kind = "" if wraps or not scalings else _way_back(case)
     if kind == "multiplied":
@@ -220,12 +208,12 @@ def _way_back(case: Quantizer) -> str:
     for chain in case.chains:
         if chain.end is None:
             return ""
-        codes, end = numbers(chain.codes[-1].value), numbers(chain.end.value)
+        codes, end = chain.codes[-1].numbers, chain.end.numbers
         if not codes.numel() == end.numel() == chain.x.numel():
             return ""
         codes, end, scale = codes.reshape(chain.x.shape), end.reshape(chain.x.shape), chain.scale
         zero = chain.zero + chain.shift / chain.factor
-        shifts = [added(s) for s in chain.back if s.op in SHIFTS]
+        shifts = [s.added for s in chain.back if s.op in SHIFTS]
         ways = {
             "": [(codes - zero) * scale],
             "multiplied": [(codes + by) / scale for by in (-zero, torch.zeros(1), *shifts)],
@@ -246,13 +234,13 @@ def check_special(case: Quantizer) -> Iterator[CodeFinding]:
     special = case.special
     one_sided = special.get("one-sided")
     for step in one_sided.zeros if one_sided else ():
-        for a in other(step).ancestors():
-            limits = type_limits(a)
-            if a.op == "cast" and limits and a.args and a.varies and bits_of(a) <= SMALL // 2:
-                before = numbers(a.args[0].value).trunc()
+        for a in step.other.ancestors():
+            limits = a.limits
+            if a.op == "cast" and limits and a.args and a.varies and a.bits <= SMALL // 2:
+                before = a.args[0].numbers.trunc()
                 if bool((before < limits[0]).any() or (before > limits[1]).any()):
-                    line = other(step).line or step.line
-                    yield case.found("zero-point-not-clamped", line, dtype=dtype_of(a))
+                    line = step.added_line
+                    yield case.found("zero-point-not-clamped", line, dtype=a.dtype)
     if case.kind in ("given", "handed"):
         return
     empty = [special[name].factor for name in ("zeros", "constant") if name in special]
@@ -260,6 +248,6 @@ def check_special(case: Quantizer) -> Iterator[CodeFinding]:
         name = "The scale" if case.kind == "unknown" else case.formula
         yield case.found("zero-scale", case.divided.line, scale=name)
     for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
-        half = val.op == "cast" and dtype_of(val).endswith("float16")
-        if half and bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
+        half = val.op == "cast" and val.dtype.endswith("float16")
+        if half and bool((val.numbers.eq(0) & val.args[0].numbers.ne(0)).any()):
             yield case.found("scale-in-float16", val.line)

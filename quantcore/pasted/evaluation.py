@@ -7,8 +7,9 @@ import ast
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, shape_of
-from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed
+from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed, cast
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
@@ -30,6 +31,7 @@ _NO_TENSOR = re.compile(
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
 _DEEPEST = 12  # of lists in lists
+FLOAT = 99  # bits: wider than any integer type
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
 _NOT_REAL = ("64j", "complex64", "complex128", "object")
 # operations whose result holds the elements of their data, one by one
@@ -57,19 +59,78 @@ class Val:
     flow: "Val | None" = None
     data: bool = False
 
-    def ancestors(self) -> Iterator["Val"]:
-        """Yield it and all that it was computed from, each once."""
-        seen, stack = set[int](), [self]
+    def ancestors(self) -> list["Val"]:
+        """Return it and all that it was computed from, each once, in order."""
+        found, stack = dict[int, Val](), [self]
         while stack:
             one = stack.pop()
-            if id(one) not in seen:
-                seen.add(id(one))
-                yield one
+            if one.index not in found:
+                found[one.index] = one
                 stack.extend(one.args)
+        return [found[i] for i in sorted(found)]
+
+    @property
+    def numbers(self) -> Tensor:
+        """Its value as float64."""
+        return numbers(self.value)
+
+    @property
+    def number(self) -> float | None:
+        """A finite number; None for anything else."""
+        one = isinstance(self.value, NUMBERS) and math.prod(shape_of(self.value)) == 1
+        found = float(self.value if isinstance(self.value, int | float) else self.numbers) if one else math.nan
+        return found if math.isfinite(found) else None
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether all values that are finite are integers."""
+        values = self.numbers
+        return bool(torch.eq(values, values.round())[values.isfinite()].all())
+
+    @property
+    def dtype(self) -> str:
+        """The type of a tensor or array, as text; else empty."""
+        return str(getattr(self.value, "dtype", "")).removeprefix("torch.")
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The lowest and highest integer of its type; None for floats."""
+        is_integer = self.dtype.startswith(("int", "uint"))
+        return (int(np.iinfo(self.dtype).min), int(np.iinfo(self.dtype).max)) if is_integer else None
+
+    @property
+    def bits(self) -> int:
+        """The width of its integer type; `FLOAT` for others."""
+        return FLOAT if self.limits is None else (self.limits[1] - self.limits[0]).bit_length()
+
+    @property
+    def other(self) -> "Val":
+        """The operand that is not the data."""
+        return next((a for a in self.args if a is not self.flow), self.args[-1])
+
+    @property
+    def added(self) -> Tensor:
+        """What a sum or difference adds to the data."""
+        return self.other.numbers * (-1 if self.op == "sub" else 1)
+
+    @property
+    def added_line(self) -> int:
+        """The line of that, or else its own."""
+        return self.other.line or self.line
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what it adds depends on the tensor, or is handed in."""
+        return self.other.varies or self.other.handed
+
+    @property
+    def is_flipped(self) -> bool:
+        """Whether the data is subtracted or divides."""
+        return self.op in ("sub", "div", "floor_divide") and self.args[0] is not self.flow
 
 
 Vals = tuple[Val, ...]
-Override = Callable[[Val], Any]
+Override = Callable[[Val], Tensor | float]
 Names = ChainMap[str, Val]  # of a function, a class or an instance, then of what is around it
 
 
@@ -158,7 +219,7 @@ class Evaluation:
             if val.op in _ELEMENTWISE and (len(data) == 1 or val.op in ("mask", "where", "signed")):
                 val.flow, val.data = data[0], True
         if val.index in self.overrides:
-            val.value = self.overrides[val.index](val)
+            val.value = _like(value, self.overrides[val.index](val))
         self.vals.append(val)
         return val
 
@@ -278,14 +339,13 @@ class Evaluation:
             lists = [self.items(a) for a in args]
             return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
         items = self.items(args[0]) if len(args) == 1 else args
-        found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
-        for item in items[name != "sum" :]:
-            if name == "sum":
-                found = self.operator(ast.Add(), found, item)
-            else:
-                better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
-                chosen, rest = (item, found) if better else (found, item)
-                found = self.note(chosen.value, "pick", (chosen, rest), name)
+        if name == "sum":
+            return reduce(partial(self.operator, ast.Add()), items, self.note(0))
+        found = items[0] if items else self.note(None)
+        for item in items[1:]:
+            better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
+            chosen, rest = (item, found) if better else (found, item)
+            found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
 
     def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
@@ -307,6 +367,16 @@ def numbers(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return (value.dequantize() if value.is_quantized else value).to(torch.float64)
     return torch.from_numpy(np.array(value, dtype=np.float64))
+
+
+def _like(value: Any, values: Tensor | float) -> Any:
+    """Return values in the type of another value, a number, tensor or array."""
+    if not isinstance(value, ARRAYS):  # or, if other branches are taken, whatever stands there
+        return float(values) if isinstance(value, int | float) else value
+    values = torch.as_tensor(values)
+    if isinstance(value, Tensor):
+        return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
+    return cast(values.numpy(), value.dtype)
 
 
 def _share(a: Any, b: Any) -> bool:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,12 +13,11 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
-from quantcore.pasted.bounds import ARRAYS, shape_of
+from quantcore.pasted.bounds import shape_of
 from quantcore.pasted.case import SINGLES, SPANS, Place, Quantizer, Seen, scale_of
-from quantcore.pasted.evaluation import Override, Val, numbers
+from quantcore.pasted.evaluation import Override, Val
 from quantcore.pasted.kinds import KINDS, CodeFinding
-from quantcore.pasted.names import cast
-from quantcore.pasted.quantizer import Chain, added, by_place, is_open, other
+from quantcore.pasted.quantizer import Chain, by_place
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -53,15 +51,15 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     overrides: dict[int, Override] = {}
 
     def put(node: Val, make: Callable[[tuple[int, ...]], Tensor]) -> None:
-        overrides[node.index] = lambda val: _like(val, make(shape_of(val.value)))
+        overrides[node.index] = lambda val: make(shape_of(val.value))
 
     for chain in found.values():
         put(chain.data, _quarters)
         for step in chain.scalings:
-            put(other(step), torch.ones)
-        for step in filter(is_open, chain.zeros):
+            put(step.other, torch.ones)
+        for step in (s for s in chain.zeros if s.is_open):
             value = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
-            put(other(step), partial(torch.full, fill_value=value))
+            put(step.other, partial(torch.full, fill_value=value))
     tried = by_place(_again(walk, overrides).vals)
     return {place: _seen(chain, tried.get(place)) for place, chain in found.items()}
 
@@ -83,12 +81,12 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     rule = "round" if chain.round.name in TO_NEAREST else ""
     if tried is None:
         return rule, (None, None)
-    stored = numbers(((tried.cast and tried.cast.flow) or tried.codes[-1]).value)
+    stored = ((tried.cast and tried.cast.flow) or tried.codes[-1]).numbers
     clamped = chain.clamp is not None
     low, high = (float(end) if clamped and end.abs() < _BEYOND / 2 else None for end in stored.aminmax())
     try:
-        early = sum((added(s) for s in tried.early), torch.zeros_like(tried.x))
-        codes = numbers(tried.codes[-1].value).reshape(tried.x.shape) - (tried.zero - early)
+        early = sum((s.added for s in tried.early), torch.zeros_like(tried.x))
+        codes = tried.codes[-1].numbers.reshape(tried.x.shape) - (tried.zero - early)
     except RuntimeError:  # codes of another shape
         return rule, (low, high)
     value = tried.x / tried.factor + early
@@ -109,7 +107,7 @@ def intended(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized
     while first.earlier is not None:
         first = first.earlier
     scheme = _scheme(case, chain, shape)
-    return apply_quietly(numbers(first.data.value).float().reshape(shape), scheme)
+    return apply_quietly(first.data.numbers.float().reshape(shape), scheme)
 
 
 def _scheme(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
@@ -187,7 +185,7 @@ def _repairs(case: Quantizer, chain: Chain, places: set[str], walk: Walk) -> boo
     """Tell whether right results in place of all culprits' give the intended codes, but for ties."""
     right = intended(case, chain, tuple(walk.given.x.shape))
     repaired = _again(walk, _overrides(case, chain, right, places))
-    codes = numbers(repaired.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
+    codes = repaired.vals[chain.codes[-1].index].numbers.reshape(right.codes.shape)
     fmt = right.scheme.format
     if case.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
@@ -203,7 +201,7 @@ def _overrides(case: Quantizer, chain: Chain, right: Quantized, places: set[str]
     zero = cells_of(zero_point, tuple(right.x.shape), right.block).double().reshape(x.shape)
 
     def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:
-        found[node.index] = lambda val: _like(val, values(numbers((val.flow or val).value)))
+        found[node.index] = lambda val: values((val.flow or val).numbers)
 
     if "scale" in places or ("zero" in places and (case.kind in SINGLES or right.scheme.symmetric)):
         repair(chain.scalings[-1], lambda _: x / scale)
@@ -212,13 +210,13 @@ def _overrides(case: Quantizer, chain: Chain, right: Quantized, places: set[str]
     elif "round" in places:
         repair(chain.round, torch.round)
     # a zero point that depends on the tensor was computed from the scale
-    if "zero" in places or ("scale" in places and any(other(s).varies for s in chain.zeros)):
+    if "zero" in places or ("scale" in places and any(s.other.varies for s in chain.zeros)):
         if chain.zeros:
             repair(chain.zeros[-1], lambda codes: codes + zero)
         else:
-            found[chain.round.index] = lambda val: _like(val, numbers(val.value) + zero)
+            found[chain.round.index] = lambda val: val.numbers + zero
     if chain.cast is not None and case.limits is not None and places & {"late", "cast", "zero"}:
-        limits, late = case.limits, numbers(chain.round.value) + chain.zero
+        limits, late = case.limits, chain.round.numbers + chain.zero
         repair(chain.cast, lambda codes: (late if "late" in places else codes).clamp(*limits))
     return found
 
@@ -226,12 +224,3 @@ def _overrides(case: Quantizer, chain: Chain, right: Quantized, places: set[str]
 def steps_of(result: Quantized) -> Tensor:
     """Return the scale of each element."""
     return cells_of(result.scale, tuple(result.x.shape), result.block)
-
-
-def _like(val: Val, values: Tensor) -> Any:
-    """Return values in the type of another, as number, tensor or array."""
-    if not isinstance(val.value, ARRAYS):  # or, if other branches are taken, whatever stands there
-        return float(values) if isinstance(val.value, int | float) else val.value
-    if isinstance(val.value, Tensor):
-        return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)
-    return cast(values.numpy(), val.value.dtype)

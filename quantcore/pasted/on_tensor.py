@@ -123,19 +123,19 @@ def show_code(
         raise QuantError(
             "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
         )
-    if chain is None or numbers(chain.codes[-1].value).numel() != x.numel():
+    if chain is None or chain.codes[-1].numbers.numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)
         raise QuantError(
             f"{next(unread, 'On this tensor the code does not reach its codes')}; choose another tensor."
         )
-    codes = numbers(chain.codes[-1].value)
+    codes = chain.codes[-1].numbers
     if not bool(codes.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
     x_hat = (codes - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
-        x_hat = numbers(chain.end.value)
+        x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""

@@ -4,21 +4,17 @@ Every operation on the way is affine, or rounds, clamps or casts. But for what t
 x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
 """
 
-import math
 from collections.abc import Iterator
 from functools import cached_property
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, is_mask
-from quantcore.pasted.evaluation import Val, numbers
+from quantcore.pasted.bounds import ARRAYS, is_mask
+from quantcore.pasted.evaluation import FLOAT, Val
 
 MOST = 1 << 16  # elements that a quantizer is followed on
 MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
-FLOAT = 99  # bits: wider than any integer type
 SCALINGS, SHIFTS, _CLAMPS = ("mul", "div", "floor_divide"), ("add", "sub"), ("clamp", "mask", "where")
 _STEPS = (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
@@ -48,7 +44,7 @@ class Chain:
         self.round, self.earlier = steps[rounding], earlier
         while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
             data = data.flow  # whose signs come back
-        self.data, self.x = data, numbers(data.value)
+        self.data, self.x = data, data.numbers
         self.cast = _cast(self.codes)
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
         self.zeros = [s for s in self.codes if s.op in SHIFTS and not _is_half(s, self.round)]
@@ -57,27 +53,27 @@ class Chain:
         self.factor, self.zero, self.shift = nothing + 1, nothing, nothing
         for step in self.codes:
             if step.op in SCALINGS:
-                by, inverse = numbers(other(step).value), step.op == "mul"
+                by, inverse = step.other.numbers, step.op == "mul"
                 self.factor = self.factor / by if inverse else self.factor * by
                 if bool(self.zero.any()):
                     self.zero = self.zero * by if inverse else self.zero / by
             elif step in self.zeros:
-                self.zero = self.zero + added(step)
+                self.zero = self.zero + step.added
         self.scale = self.factor.broadcast_to(self.x.shape)
-        while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not is_flipped(data):
-            self.shift = self.shift + added(data) if data.op in SHIFTS else self.shift
+        while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not data.is_flipped:
+            self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
         self.clamp = next((s for s in reversed(clamps) if not _depends(s)), None)
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
-        self.late = next((s for s in late if is_open(s) or added(s).numel() > 1), None)
+        self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
 
     @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale, each once."""
-        nodes = {node.index: node for s in self.scalings for node in other(s).ancestors()}
+        nodes = {node.index: node for s in self.scalings for node in s.other.ancestors()}
         return [nodes[i] for i in sorted(nodes)]
 
     @cached_property
@@ -86,29 +82,9 @@ class Chain:
         return [n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES]
 
 
-def other(node: Val) -> Val:
-    """Return the operand that is not the data."""
-    return next((a for a in node.args if a is not node.flow), node.args[-1])
-
-
-def added(shift: Val) -> Tensor:
-    """Return what a sum or difference adds to the data."""
-    return numbers(other(shift).value) * (-1 if shift.op == "sub" else 1)
-
-
-def is_open(step: Val) -> bool:
-    """Tell whether what a step adds depends on the tensor, or is handed in."""
-    return other(step).varies or other(step).handed
-
-
-def is_flipped(node: Val) -> bool:
-    """Tell whether the data is subtracted or divides."""
-    return node.op in ("sub", "div", "floor_divide") and node.args[0] is not node.flow
-
-
 def _is_half(step: Val, rounding: Val) -> bool:
     """Tell whether a sum is part of the rounding: a half toward that side, or something random below 1."""
-    by = added(step).abs()
+    by = step.added.abs()
     each = by.numel() > 1 and by.shape == step.value.shape
     return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
 
@@ -116,37 +92,6 @@ def _is_half(step: Val, rounding: Val) -> bool:
 def _depends(clamp: Val) -> bool:
     """Tell whether what a clamp puts in the place of elements depends on the tensor."""
     return any(a.varies and a is not clamp.flow and not is_mask(a.value) for a in clamp.args)
-
-
-def dtype_of(node: Val | None) -> str:
-    """Return the type of a tensor or array, as text; empty for None."""
-    return str(getattr(node.value if node else None, "dtype", "")).removeprefix("torch.")
-
-
-def type_limits(node: Val | None) -> tuple[int, int] | None:
-    """Return the lowest and highest integer of a value's type; None for floats."""
-    name = dtype_of(node)
-    return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if name.startswith(("int", "uint")) else None
-
-
-def bits_of(node: Val | None) -> int:
-    """Return the width of an integer type; `FLOAT` for others."""
-    limits = type_limits(node)
-    return FLOAT if limits is None else (limits[1] - limits[0]).bit_length()
-
-
-def is_integral(val: Val) -> bool:
-    """Tell whether all values that are finite are integers."""
-    values = numbers(val.value)
-    return bool(torch.eq(values, values.round())[values.isfinite()].all())
-
-
-def number_of(val: Val) -> float | None:
-    """Return a finite number; None for anything else."""
-    if not isinstance(val.value, NUMBERS) or math.prod(getattr(val.value, "shape", ())) != 1:
-        return None
-    number = float(val.value) if isinstance(val.value, int | float) else float(numbers(val.value))
-    return number if math.isfinite(number) else None
 
 
 def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
@@ -183,11 +128,11 @@ def _along(way: list[Val]) -> Iterator[Chain]:
     """Yield the quantizers on a way; the first scaling after a rounding belongs to it, others to the next."""
     places, scalings, pending = list[tuple[int, int]](), list[int](), False
     for i, node in enumerate(way):
-        if node.op in _BENT or (is_flipped(node) and node.op != "sub"):
+        if node.op in _BENT or (node.is_flipped and node.op != "sub"):
             scalings = []
         elif node.op in SCALINGS:
             scalings, pending = [] if pending else [*scalings, i], False
-        if scalings and _rounds(node) and not (places and is_integral(node.flow or node)):
+        if scalings and _rounds(node) and not (places and (node.flow or node).is_integral):
             places.append((scalings[0], i))
             scalings, pending = [], True
     chain = None
@@ -202,7 +147,7 @@ def _along(way: list[Val]) -> Iterator[Chain]:
 
 def _rounds(node: Val) -> bool:
     if node.op == "cast":
-        return node.flow is not None and bits_of(node) < FLOAT and not is_integral(node.flow)
+        return node.flow is not None and node.bits < FLOAT and not node.flow.is_integral
     return node.op in ("round", "floor_divide")
 
 
@@ -210,7 +155,7 @@ def _last(steps: list[Val], rounding: int) -> int:
     """Return the place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
     stores = (*_CLAMPS, "signed", "round")
-    casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
+    casts = [s.op == "cast" and s.bits < FLOAT for s in steps]
     last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in stores or casts[i])
     later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
     # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
@@ -219,4 +164,4 @@ def _last(steps: list[Val], rounding: int) -> int:
 
 def _cast(steps: list[Val]) -> Val | None:
     """Return the first cast to a small integer."""
-    return next((s for s in steps if s.op == "cast" and bits_of(s) <= SMALL < bits_of(s.flow)), None)
+    return next((s for s in steps if s.op == "cast" and s.bits <= SMALL < (s.flow or s).bits), None)

@@ -11,7 +11,7 @@ from quantcore.pasted.case import Quantizer, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
 from quantcore.pasted.intended import confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import SCALINGS, by_place, dtype_of, number_of, other
+from quantcore.pasted.quantizer import SCALINGS, by_place
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, probe
 from quantcore.wording import count, joined
@@ -132,10 +132,10 @@ def _parts(case: Quantizer) -> Iterator[str]:
     if chain.clamp is not None:
         yield f"clamp (line {chain.clamp.line}) {between(case.ends)}"
     if chain.cast is not None:
-        yield f"cast (line {chain.cast.line}) {dtype_of(chain.cast)}"
+        yield f"cast (line {chain.cast.line}) {chain.cast.dtype}"
     for step in chain.zeros:
-        if other(step).varies:
-            yield f"zero point (line {other(step).line or step.line})"
+        if step.other.varies:
+            yield f"zero point (line {step.added_line})"
     unscale = [s for s in chain.back if s.op in SCALINGS]
     if unscale:
         yield f"dequantize (line {unscale[-1].line})"
@@ -146,7 +146,7 @@ def _arithmetic(case: Quantizer) -> str:
     chain, rule = case.chain, case.rule or "rounded"
     product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
     product = "x · scale" if case.multiplied else product
-    shifted = [s for s in chain.zeros if number_of(other(s)) != 0]
+    shifted = [s for s in chain.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"
     text = f"{rule}({product} + z)" if shifted[0] in chain.early else f"{rule}({product}) + z"
