@@ -6,21 +6,21 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from quantcore.numerics import WORDS
 from quantcore.pasted.case import SINGLES, SPANS, Quantizer, between, block_extremes, near, number
 from quantcore.pasted.evaluation import FLOAT, Val
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import SCALINGS, SHIFTS, SMALL
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
-_DIRECTIONS = {"floor": "down", "ceil": "up", "truncate": "toward zero"}
 
 
 def check_codes(case: Quantizer) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
     chain, node = case.chain, case.chain.round
-    if case.rule in _DIRECTIONS:
+    if case.rule in ("floor", "ceil", "toward_zero"):
         name = "//" if node.op == "floor_divide" else node.name
-        how = f"{name} rounds x / scale {_DIRECTIONS[case.rule]}"
+        how = f"{name} rounds x / scale {WORDS[case.rule]}"
         if node.op == "cast":
             how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding

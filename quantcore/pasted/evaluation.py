@@ -130,7 +130,7 @@ class Val:
 
 
 Vals = tuple[Val, ...]
-Override = Callable[[Val], Tensor | float]
+Override = Tensor | float | Callable[[Val], Tensor]
 Names = ChainMap[str, Val]  # of a function, a class or an instance, then of what is around it
 
 
@@ -219,7 +219,8 @@ class Evaluation:
             if val.op in _ELEMENTWISE and (len(data) == 1 or val.op in ("mask", "where", "signed")):
                 val.flow, val.data = data[0], True
         if val.index in self.overrides:
-            val.value = _like(value, self.overrides[val.index](val))
+            override = self.overrides[val.index]
+            val.value = _like(value, override(val) if callable(override) else override)
         self.vals.append(val)
         return val
 
@@ -373,7 +374,7 @@ def _like(value: Any, values: Tensor | float) -> Any:
     """Return values in the type of another value, a number, tensor or array."""
     if not isinstance(value, ARRAYS):  # or, if other branches are taken, whatever stands there
         return float(values) if isinstance(value, int | float) else value
-    values = torch.as_tensor(values)
+    values = values if isinstance(values, Tensor) else torch.full(value.shape, values)
     if isinstance(value, Tensor):
         return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
     return cast(values.numpy(), value.dtype)

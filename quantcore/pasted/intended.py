@@ -2,9 +2,7 @@
 it rounds and clamps, and whether repairing its mistakes gives the codes of that scheme."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,9 +11,9 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
-from quantcore.pasted.bounds import shape_of
+from quantcore.numerics import rounding
 from quantcore.pasted.case import SINGLES, SPANS, Place, Quantizer, Seen, scale_of
-from quantcore.pasted.evaluation import Override, Val
+from quantcore.pasted.evaluation import Override
 from quantcore.pasted.kinds import KINDS, CodeFinding
 from quantcore.pasted.quantizer import Chain, by_place
 from quantcore.pasted.walk import Walk, evaluate
@@ -32,13 +30,14 @@ _USUAL = {
 TO_NEAREST = ("round", "rint", "around")
 _BEYOND = 2.0**20  # all codes
 _EQUAL = 0.98  # of the codes; ties may fall the other way
-RULES: dict[str, Callable[[Tensor], Tensor]] = {
-    "round": torch.round,
-    "half up": lambda v: torch.floor(v + 0.5),
-    "half away": lambda v: v.sign() * torch.floor(v.abs() + 0.5),
-    "floor": torch.floor,
-    "ceil": torch.ceil,
-    "truncate": torch.trunc,
+# names for the rules of `quantcore.numerics`, in the order in which they are tried
+RULES = {
+    "half_even": "round",
+    "half_up": "half up",
+    "half_away": "half away",
+    "floor": "floor",
+    "ceil": "ceil",
+    "toward_zero": "truncate",
 }
 
 
@@ -49,36 +48,26 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     4 for a zero point that is not a number.
     """
     overrides: dict[int, Override] = {}
-
-    def put(node: Val, make: Callable[[tuple[int, ...]], Tensor]) -> None:
-        overrides[node.index] = lambda val: make(shape_of(val.value))
-
     for chain in found.values():
-        put(chain.data, _quarters)
-        for step in chain.scalings:
-            put(step.other, torch.ones)
+        quarters = torch.arange(chain.x.numel()) * 7 % 32 / 4 - 4
+        quarters[:1], quarters[1:2] = _BEYOND, -_BEYOND
+        overrides[chain.data.index] = quarters.reshape(chain.x.shape)
+        overrides |= {step.other.index: 1.0 for step in chain.scalings}
         for step in (s for s in chain.zeros if s.is_open):
-            value = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
-            put(step.other, partial(torch.full, fill_value=value))
+            overrides[step.other.index] = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
     tried = by_place(_again(walk, overrides).vals)
     return {place: _seen(chain, tried.get(place)) for place, chain in found.items()}
 
 
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
     """Evaluate again, along the same branches, with other results at some places."""
-    branches = {v.index: lambda _, taken=v.value: taken for v in walk.vals if v.op == "branch"}
+    branches: dict[int, Override] = {v.index: v.value for v in walk.vals if v.op == "branch"}
     return evaluate(walk.tree, walk.given, branches | overrides)
-
-
-def _quarters(shape: tuple[int, ...]) -> Tensor:
-    x = torch.arange(math.prod(shape)) * 7 % 32 / 4 - 4
-    x[:1], x[1:2] = _BEYOND, -_BEYOND
-    return x.reshape(shape)
 
 
 def _seen(chain: Chain, tried: Chain | None) -> Seen:
     """Return how a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
-    rule = "round" if chain.round.name in TO_NEAREST else ""
+    rule = "half_even" if chain.round.name in TO_NEAREST else ""
     if tried is None:
         return rule, (None, None)
     stored = ((tried.cast and tried.cast.flow) or tried.codes[-1]).numbers
@@ -92,7 +81,7 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     value = tried.x / tried.factor + early
     inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
-        fits = (name for name, by in RULES.items() if some.any() and codes[some].equal(by(value)[some]))
+        fits = (n for n in RULES if some.any() and codes[some].float().equal(rounding(n)(value[some].float())))
         rule = rule or next(fits, "")
     return rule, (low, high)
 
@@ -173,15 +162,14 @@ def confirmed(case: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> l
     """
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
     try:
-        right = not places or all(
-            _repairs(case, c, places, w) for c, w in zip(case.chains, walks, strict=False)
-        )
+        if not places or all(_repairs(case, *each, places) for each in zip(case.chains, walks, strict=False)):
+            return found
     except (QuantError, RuntimeError):
-        right = True  # no scheme gives such codes: the finding rests on what was measured
-    return [replace(f, certain=f.certain and (right or not KINDS[f.kind].repair)) for f in found]
+        return found  # no scheme gives such codes: the finding rests on what was measured
+    return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
 
 
-def _repairs(case: Quantizer, chain: Chain, places: set[str], walk: Walk) -> bool:
+def _repairs(case: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:
     """Tell whether right results in place of all culprits' give the intended codes, but for ties."""
     right = intended(case, chain, tuple(walk.given.x.shape))
     repaired = _again(walk, _overrides(case, chain, right, places))
@@ -196,31 +184,30 @@ def _repairs(case: Quantizer, chain: Chain, places: set[str], walk: Walk) -> boo
 def _overrides(case: Quantizer, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
     """Return the right results of the culprits, by their place in the evaluation."""
     found: dict[int, Override] = {}
-    x, scale = chain.x, steps_of(right).double().reshape(chain.x.shape)
+    x, rounding, limits = chain.x, chain.round.index, case.limits
+    scale = of_each(right.scale, right).double().reshape(x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
-    zero = cells_of(zero_point, tuple(right.x.shape), right.block).double().reshape(x.shape)
-
-    def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:
-        found[node.index] = lambda val: values((val.flow or val).numbers)
-
+    zero = of_each(zero_point, right).double().reshape(x.shape)
     if "scale" in places or ("zero" in places and (case.kind in SINGLES or right.scheme.symmetric)):
-        repair(chain.scalings[-1], lambda _: x / scale)
+        found[chain.scalings[-1].index] = x / scale
     if chain.round.op == "floor_divide":
-        repair(chain.round, lambda _: (x / scale).round())
+        found[rounding] = (x / scale).round()
     elif "round" in places:
-        repair(chain.round, torch.round)
+        found[rounding] = lambda val: (val.flow or val).numbers.round()
     # a zero point that depends on the tensor was computed from the scale
     if "zero" in places or ("scale" in places and any(s.other.varies for s in chain.zeros)):
         if chain.zeros:
-            repair(chain.zeros[-1], lambda codes: codes + zero)
+            found[chain.zeros[-1].index] = lambda val: (val.flow or val).numbers + zero
         else:
-            found[chain.round.index] = lambda val: val.numbers + zero
-    if chain.cast is not None and case.limits is not None and places & {"late", "cast", "zero"}:
-        limits, late = case.limits, chain.round.numbers + chain.zero
-        repair(chain.cast, lambda codes: (late if "late" in places else codes).clamp(*limits))
+            found[rounding] = lambda val: val.numbers + zero
+    if chain.cast is not None and limits is not None and places & {"late", "cast", "zero"}:
+        late = chain.round.numbers + chain.zero
+        found[chain.cast.index] = lambda val: (
+            late if "late" in places else (val.flow or val).numbers
+        ).clamp(*limits)
     return found
 
 
-def steps_of(result: Quantized) -> Tensor:
-    """Return the scale of each element."""
-    return cells_of(result.scale, tuple(result.x.shape), result.block)
+def of_each(parameters: Tensor, result: Quantized) -> Tensor:
+    """Return the parameter of each element."""
+    return cells_of(parameters, tuple(result.x.shape), result.block)

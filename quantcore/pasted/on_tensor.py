@@ -14,7 +14,7 @@ from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
 from quantcore.pasted.case import Flags
 from quantcore.pasted.evaluation import numbers
-from quantcore.pasted.intended import intended, steps_of
+from quantcore.pasted.intended import intended, of_each
 from quantcore.pasted.quantizer import MOST, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
@@ -156,7 +156,7 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
     moved = (x_hat - right.dequantized).abs() > 1e-5 * (x.abs() + x.abs().amax())
     # x / s, x̂ and the error are each rounded once to float32
     error, room = (right.x - x_hat).abs(), right.x.abs() * 2.0**-22
-    too_far = (error > steps_of(right).abs() / 2 + room) & (error > right.error.abs() + room)
+    too_far = (error > of_each(right.scale, right).abs() / 2 + room) & (error > right.error.abs() + room)
     sqnr_db = errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db
     return Against(right, codes.ne(right.codes.float()) | moved, too_far, int(outside.sum()), sqnr_db)
 

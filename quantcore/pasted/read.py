@@ -9,7 +9,7 @@ import torch
 from quantcore.pasted import bounds
 from quantcore.pasted.case import Quantizer, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
-from quantcore.pasted.intended import confirmed, seen
+from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.quantizer import SCALINGS, by_place
 from quantcore.pasted.source import parse
@@ -143,7 +143,7 @@ def _parts(case: Quantizer) -> Iterator[str]:
 
 def _arithmetic(case: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
-    chain, rule = case.chain, case.rule or "rounded"
+    chain, rule = case.chain, RULES.get(case.rule, "rounded")
     product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
     product = "x · scale" if case.multiplied else product
     shifted = [s for s in chain.zeros if s.other.number != 0]
