@@ -35,10 +35,8 @@ class Walk(Interpreter):
         names = self.space()
         for node in self.tree.body:
             if not self._attempt(self.statement, node, names):
-                stored = (
-                    n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-                )
-                names.update(dict.fromkeys((n.id for n in stored), UNREAD))
+                stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+                names.update({n.id: UNREAD for n in stored})
         for val in list(names.values()):
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
@@ -50,17 +48,14 @@ class Walk(Interpreter):
     def _attempt(self, run: Callable[..., None], *args: Any) -> bool:
         try:
             run(*args)
+            return True
         except StopError as stop:
             if stop.why:
                 self.unread.append((self.budget.line, stop.why, stop.refused))
         except Signal:
             self.unread.append((self.budget.line, "this has no function or loop around it", False))
         except RecursionError:
-            raise OverLimitError(
-                "The code is nested too deeply; paste only the lines that quantize."
-            ) from None
-        else:
-            return True
+            raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
         return False
 
     def _use_class(self, val: Val) -> None:
@@ -76,7 +71,7 @@ class Walk(Interpreter):
         function: Function = val.value
         if function.node in self.entered:
             return
-        own = int(function.owner is not None)
+        own = int(val.op == "method")
         args = self._arguments(function, own, 0)
         self.bound |= {n: v for n, v in zip(function.parameters[own:], args, strict=False) if v.op == "input"}
         returned = self.call(val, args, {})
