@@ -12,10 +12,9 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
 from quantcore.numerics import rounding
-from quantcore.pasted.case import SINGLES, SPANS, Place, Quantizer, Seen, scale_of
 from quantcore.pasted.evaluation import Override
 from quantcore.pasted.kinds import KINDS, CodeFinding
-from quantcore.pasted.quantizer import Chain, by_place
+from quantcore.pasted.quantizer import SINGLES, SPANS, Chain, Place, Quantizer, Seen, by_place, scale_of
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -86,7 +85,7 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
     return rule, (low, high)
 
 
-def intended(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized:
+def intended(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     """Return what the intended scheme makes of the data of a quantizer.
 
     Raises:
@@ -95,46 +94,46 @@ def intended(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized
     first = chain
     while first.earlier is not None:
         first = first.earlier
-    scheme = _scheme(case, chain, shape)
+    scheme = _scheme(q, chain, shape)
     return apply_quietly(first.data.numbers.float().reshape(shape), scheme)
 
 
-def _scheme(case: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
+def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     """Return the scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
-    zero = case.zero
-    if case.kind in ("unknown", "handed"):
+    zero = q.zero_point
+    if q.kind in ("unknown", "handed"):
         raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
     if chain.x.numel() != math.prod(shape):
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
-    around_zero = zero == 0 and not case.chain.zeros and (case.limits is None or case.limits[0] < 0)
-    symmetric = case.kind not in SPANS or around_zero
-    fmt = _format(case, symmetric)
-    if not fmt.signed and (case.kind in SPANS or case.one_sided):
+    around_zero = zero == 0 and not q.zeros and (q.limits is None or q.limits[0] < 0)
+    symmetric = q.kind not in SPANS or around_zero
+    fmt = _format(q, symmetric)
+    if not fmt.signed and (q.kind in SPANS or q.one_sided):
         symmetric = False
-    kernel = TEXTBOOK.changed(kernel=case.kernel)
-    if case.kind == "given":
+    kernel = TEXTBOOK.changed(kernel=q.kernel)
+    if q.kind == "given":
         if chain.factor.numel() != 1 or zero is None:
             raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
-    setting: RangeSetting = MIN_MAX if case.percent is None else Percentile(case.percent)
+    setting: RangeSetting = MIN_MAX if q.percent is None else Percentile(q.percent)
     return Scheme(
         fmt,
         symmetric,
-        _granularity(scale_of(chain, case.multiplied, case.axis).reshape(shape)),
+        _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape)),
         setting,
         kernel,
     )
 
 
-def _format(case: Quantizer, symmetric: bool) -> IntFormat:
+def _format(q: Quantizer, symmetric: bool) -> IntFormat:
     """Return the format: the clamp's if its bounds are those of one, else from the type and the divisor."""
-    low, high = case.ends
+    low, high = q.ends
     if low is not None and high is not None and (low, high) in _USUAL:
         return _USUAL[low, high]  # type: ignore[index]
-    limits = case.limits or ((-128, 127) if symmetric else (0, 255))
+    limits = q.limits or ((-128, 127) if symmetric else (0, 255))
     bits = (limits[1] - limits[0]).bit_length()
-    if case.kind in SINGLES and None in case.ends and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
-        bits = min(bits, int(case.divisor + 1).bit_length())
+    if q.kind in SINGLES and None in q.ends and q.divisor + 1 in (4, 8, 16, 32, 64, 128):
+        bits = min(bits, int(q.divisor + 1).bit_length())
     return IntFormat(min(bits, 16), limits[0] < 0)
 
 
@@ -155,40 +154,40 @@ def _granularity(scale: Tensor) -> Granularity:
     return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
 
 
-def confirmed(case: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
+def confirmed(q: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
     ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
     """
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
     try:
-        if not places or all(_repairs(case, *each, places) for each in zip(case.chains, walks, strict=False)):
+        if not places or all(_repairs(q, *each, places) for each in zip(q.chains, walks, strict=False)):
             return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured
     return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
 
 
-def _repairs(case: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:
+def _repairs(q: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:
     """Tell whether right results in place of all culprits' give the intended codes, but for ties."""
-    right = intended(case, chain, tuple(walk.given.x.shape))
-    repaired = _again(walk, _overrides(case, chain, right, places))
+    right = intended(q, chain, tuple(walk.given.x.shape))
+    repaired = _again(walk, _overrides(q, chain, right, places))
     codes = repaired.vals[chain.codes[-1].index].numbers.reshape(right.codes.shape)
     fmt = right.scheme.format
-    if case.bounds is None and isinstance(fmt, IntFormat):
+    if q.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
     off = (codes - right.codes).abs()
     return float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL
 
 
-def _overrides(case: Quantizer, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
+def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
     """Return the right results of the culprits, by their place in the evaluation."""
     found: dict[int, Override] = {}
-    x, rounding, limits = chain.x, chain.round.index, case.limits
+    x, rounding, limits = chain.x, chain.round.index, q.limits
     scale = of_each(right.scale, right).double().reshape(x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
     zero = of_each(zero_point, right).double().reshape(x.shape)
-    if "scale" in places or ("zero" in places and (case.kind in SINGLES or right.scheme.symmetric)):
+    if "scale" in places or ("zero" in places and (q.kind in SINGLES or right.scheme.symmetric)):
         found[chain.scalings[-1].index] = x / scale
     if chain.round.op == "floor_divide":
         found[rounding] = (x / scale).round()

@@ -12,10 +12,9 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
-from quantcore.pasted.case import Flags
 from quantcore.pasted.evaluation import numbers
 from quantcore.pasted.intended import intended, of_each
-from quantcore.pasted.quantizer import MOST, by_place
+from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, evaluate, given
@@ -114,11 +113,11 @@ def show_code(
         raise QuantError(
             "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
         )
-    case = reading.quantizers[place]
+    q = reading.quantizers[place]
     element = tuple(i + n if i < 0 else i for i, n in zip(element, x.shape, strict=False))
-    walk, places = _evaluated(reading.text, x, handed, case.flags)
+    walk, places = _evaluated(reading.text, x, handed, q.flags)
     x = walk.given.x
-    chain = by_place(walk.vals).get(case.place)
+    chain = by_place(walk.vals).get(q.place)
     if chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
             "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
@@ -140,7 +139,7 @@ def show_code(
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:
-        right = intended(case, chain, tuple(x.shape))
+        right = intended(q, chain, tuple(x.shape))
         against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
     except QuantError as error:
         against, why = None, str(error)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.case import Quantizer, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import SCALINGS, by_place
+from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, probe
 from quantcore.wording import count, joined
@@ -81,14 +80,14 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     end = time.thread_time() + bounds.SECONDS_IN_ALL
     probed = list(probe(tree, text, shape, end))
     for ordinary, special in probed:
-        for case in _cases(ordinary, special):
-            key = (*case.place[:3], case.kind, case.divisor, case.bounds, case.zero)
+        for q in _cases(ordinary, special):
+            key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
             if key not in cases and time.thread_time() <= end:
                 # in the second, the largest magnitude is negative
-                codes = confirmed(case, list(check_codes(case)), ordinary[:2])
-                more = [*codes, *check_dequantize(case), *check_special(case)]
+                codes = confirmed(q, list(check_codes(q)), ordinary[:2])
+                more = [*codes, *check_dequantize(q), *check_special(q)]
                 found += [replace(f, quantizer=len(cases)) for f in more]
-                cases[key] = case
+                cases[key] = q
     first = probed[0][0][0]
     for line, name in dict.fromkeys(w for ordinary, _ in probed for w in ordinary[0].written):
         clamp = name.startswith("clamp") or name == "an assignment"
@@ -103,7 +102,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     return CodeReading(
         text,
         tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
-        tuple(dict.fromkeys(part for case in cases.values() for part in _parts(case))),
+        tuple(dict.fromkeys(part for q in cases.values() for part in _parts(q))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
         tuple(cases.values()),
@@ -121,16 +120,16 @@ def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Quantizer
             yield Quantizer([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
 
 
-def _parts(case: Quantizer) -> Iterator[str]:
+def _parts(q: Quantizer) -> Iterator[str]:
     """Yield the parts of a quantizer that were checked, each with its line."""
-    chain = case.chain
+    chain = q
     scales = torch.unique(chain.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
-    known = case.kind not in ("unknown", "handed")
-    yield f"scale (line {case.divided.line}) {case.formula}{shared if known else ''}"
-    yield f"codes (line {chain.round.line}) {_arithmetic(case)}"
+    known = q.kind not in ("unknown", "handed")
+    yield f"scale (line {q.divided.line}) {q.formula}{shared if known else ''}"
+    yield f"codes (line {chain.round.line}) {_arithmetic(q)}"
     if chain.clamp is not None:
-        yield f"clamp (line {chain.clamp.line}) {between(case.ends)}"
+        yield f"clamp (line {chain.clamp.line}) {between(q.ends)}"
     if chain.cast is not None:
         yield f"cast (line {chain.cast.line}) {chain.cast.dtype}"
     for step in chain.zeros:
@@ -141,16 +140,16 @@ def _parts(case: Quantizer) -> Iterator[str]:
         yield f"dequantize (line {unscale[-1].line})"
 
 
-def _arithmetic(case: Quantizer) -> str:
+def _arithmetic(q: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
-    chain, rule = case.chain, RULES.get(case.rule, "rounded")
-    product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    product = "x · scale" if case.multiplied else product
+    chain, rule = q, RULES.get(q.rule, "rounded")
+    product = "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
+    product = "x · scale" if q.multiplied else product
     shifted = [s for s in chain.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"
     text = f"{rule}({product} + z)" if shifted[0] in chain.early else f"{rule}({product}) + z"
-    return f"{text}, kernel {case.kernel}" if rule == "round" else text
+    return f"{text}, kernel {q.kernel}" if rule == "round" else text
 
 
 def _unread(walk: Walk) -> tuple[str, ...]:
