@@ -27,17 +27,17 @@ _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips on
 
 def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
-    chain, node = q, q.round
+    node = q.round
     if q.rule in ("floor", "ceil", "toward_zero"):
         name = "//" if node.op == "floor_divide" else node.name
         how = f"{name} rounds x / scale {WORDS[q.rule]}"
         if node.op == "cast":
             how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding
-        image = node.op == "cast" and q.kind == "given" and chain.scalings[0].op == "mul"
+        image = node.op == "cast" and q.kind == "given" and q.scalings[0].op == "mul"
         yield q.found("truncated", node.line, not image, how=how)
     if q.multiplied:
-        yield q.found("multiplied", chain.scalings[0].line, how="x is multiplied by the scale")
+        yield q.found("multiplied", q.scalings[0].line, how="x is multiplied by the scale")
         return
     if q.axis != -1:  # only a square tensor shows it, on all others the code fails
         yield q.found("wrong-axis", q.reduced.line)
@@ -46,15 +46,13 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
         if q.kind in SPANS:
             yield from _divisor(q)
             yield from _asymmetric_zero(q)
-        elif q.kind in SINGLES and q.zero_point is not None and chain.shift.numel() == 1:
+        elif q.kind in SINGLES and q.zero_point is not None and q.shift.numel() == 1:
             yield from _single(q, q.zero_point)
     yield from _zero_rounding(q)
-    if chain.earlier is None:
-        return
-    first = chain.earlier.factor
-    if first.shape != chain.factor.shape or not torch.allclose(first, chain.factor, rtol=1e-3):
-        before = (chain.earlier.end or chain.earlier.codes[-1]).line
-        yield q.found("quantized-twice", chain.scalings[0].line, before=str(before))
+    first = q.earlier
+    if first and not (first.factor.shape == q.factor.shape and near(first.factor / q.factor, 1.0, 1e-3)):
+        before = (first.end or first.codes[-1]).line
+        yield q.found("quantized-twice", q.scalings[0].line, before=str(before))
 
 
 def _cast(q: Quantizer) -> Iterator[CodeFinding]:
@@ -77,7 +75,7 @@ def _cast(q: Quantizer) -> Iterator[CodeFinding]:
 
 def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
     """Yield a cast without a clamp, on a tensor where a code does not fit."""
-    chain, kind, zero = q, q.kind, q.zero_point
+    kind, zero = q.kind, q.zero_point
     # a scale that does not depend on the tensor does not follow its outliers either
     fixed = kind in ("given", "handed") and "outlier" in q.special
     tried = [*q.chains, q.special["outlier"]] if fixed else q.chains
@@ -90,9 +88,9 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
     why = f"on the tensors tried, they reach {between((low, high))}, and those outside {held} do not fit"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     if kind == "given":
-        certain &= chain.factor.numel() == 1 and any(s.op == "div" for s in chain.scalings)
-        if chain.factor.numel() == 1 and zero is not None:
-            step = float(chain.factor)
+        certain &= q.factor.numel() == 1 and any(s.op == "div" for s in q.scalings)
+        if q.factor.numel() == 1 and zero is not None:
+            step = float(q.factor)
             ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
             why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
     yield q.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
@@ -165,17 +163,17 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
 
 def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
     """Check whether the zero point is an integer, and rounded to one."""
-    chain, scale = q, {node.index for node in q.scale_nodes}
-    for step in chain.zeros:
-        zero, i = step.other, chain.codes.index(step)
+    scale = {node.index for node in q.scale_nodes}
+    for step in q.zeros:
+        zero, i = step.other, q.codes.index(step)
         if not zero.varies or zero.handed:
             continue
         cut = next((a for a in zero.ancestors() if a.index not in scale and _drops_fraction(a)), None)
         whole = all(c.codes[i].other.is_integral for c in q.chains if len(c.codes) > i)
-        early = step in chain.early
+        early = step in q.early
         if cut is not None:
             yield q.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
-        elif not whole and not early and chain.cast and not any(s.op == "round" for s in chain.codes[i:]):
+        elif not whole and not early and q.cast and not any(s.op == "round" for s in q.codes[i:]):
             where = "with that of the codes, by their cast"
             yield q.found("zero-point-not-rounded", step.line, where=where)
         elif not whole and early:
@@ -196,10 +194,8 @@ def _drops_fraction(val: Val) -> bool:
 def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
     steps = [s for s in q.back if s.op in SHIFTS]
-    wraps = [
-        s for s in steps if s.flow and s.bits <= SMALL
-        and not torch.equal(s.flow.numbers + s.added, s.numbers)
-    ]  # fmt: skip
+    small = [s for s in steps if s.flow and s.bits <= SMALL]
+    wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]
     for s in wraps:
         yield q.found("dequantize-overflow", s.line, dtype=s.dtype, bits=str(s.bits))
     scalings = [s.line for s in q.back if s.op in SCALINGS]
@@ -242,15 +238,12 @@ def _way_back(q: Quantizer) -> str:
 def check_special(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
     special = q.special
-    one_sided = special.get("one-sided")
-    for step in one_sided.zeros if one_sided else ():
+    for step in special["one-sided"].zeros if "one-sided" in special else ():
         for a in step.other.ancestors():
-            limits = a.limits
-            if a.op == "cast" and limits and a.args and a.varies and a.bits <= SMALL // 2:
+            if a.op == "cast" and a.limits and a.args and a.varies and a.bits <= SMALL // 2:
                 before = a.args[0].numbers.trunc()
-                if bool((before < limits[0]).any() or (before > limits[1]).any()):
-                    line = step.added_line
-                    yield q.found("zero-point-not-clamped", line, dtype=a.dtype)
+                if bool((before.clamp(*a.limits) != before)[~before.isnan()].any()):
+                    yield q.found("zero-point-not-clamped", step.added_line, dtype=a.dtype)
     if q.kind in ("given", "handed"):
         return
     empty = [special[name].factor for name in ("zeros", "constant") if name in special]

@@ -122,33 +122,32 @@ def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Quantizer
 
 def _parts(q: Quantizer) -> Iterator[str]:
     """Yield the parts of a quantizer that were checked, each with its line."""
-    chain = q
-    scales = torch.unique(chain.factor).numel()
+    scales = torch.unique(q.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
     known = q.kind not in ("unknown", "handed")
     yield f"scale (line {q.divided.line}) {q.formula}{shared if known else ''}"
-    yield f"codes (line {chain.round.line}) {_arithmetic(q)}"
-    if chain.clamp is not None:
-        yield f"clamp (line {chain.clamp.line}) {between(q.ends)}"
-    if chain.cast is not None:
-        yield f"cast (line {chain.cast.line}) {chain.cast.dtype}"
-    for step in chain.zeros:
+    yield f"codes (line {q.round.line}) {_arithmetic(q)}"
+    if q.clamp is not None:
+        yield f"clamp (line {q.clamp.line}) {between(q.ends)}"
+    if q.cast is not None:
+        yield f"cast (line {q.cast.line}) {q.cast.dtype}"
+    for step in q.zeros:
         if step.other.varies:
             yield f"zero point (line {step.added_line})"
-    unscale = [s for s in chain.back if s.op in SCALINGS]
+    unscale = [s for s in q.back if s.op in SCALINGS]
     if unscale:
         yield f"dequantize (line {unscale[-1].line})"
 
 
 def _arithmetic(q: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
-    chain, rule = q, RULES.get(q.rule, "rounded")
+    rule = RULES.get(q.rule, "rounded")
     product = "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
     product = "x · scale" if q.multiplied else product
-    shifted = [s for s in chain.zeros if s.other.number != 0]
+    shifted = [s for s in q.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"
-    text = f"{rule}({product} + z)" if shifted[0] in chain.early else f"{rule}({product}) + z"
+    text = f"{rule}({product} + z)" if shifted[0] in q.early else f"{rule}({product}) + z"
     return f"{text}, kernel {q.kernel}" if rule == "round" else text
 
 
