@@ -37,7 +37,7 @@ class StopError(Exception):
 
 
 @dataclass
-class Budget:
+class Allowance:
     """What is left of an evaluation's steps, elements and time; ``line``: where it is."""
 
     line: int = 0
@@ -59,7 +59,7 @@ class Budget:
 
 
 def flat(values: Iterable[Any]) -> Iterator[Any]:
-    """What is in lists, in lists of them, and outside: of values of an evaluation, or of what they are."""
+    """Yield what is in lists, in lists of them, and outside, of an evaluation's values or of their contents."""
     for value in values:
         inside = getattr(value, "value", value)
         if isinstance(inside, list | tuple):
@@ -69,7 +69,7 @@ def flat(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def is_mask(value: object) -> bool:
-    """Whether a value is a boolean array."""
+    """Tell whether a value is a boolean array."""
     return isinstance(value, ARRAYS) and value.dtype in (torch.bool, np.bool_)
 
 
@@ -88,32 +88,32 @@ def check_integers(op: str, values: list[Any]) -> None:
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> int:
-    """An upper bound of the elements of a broadcast, also of shapes that do not fit one another."""
+    """Return an upper bound of the elements of a broadcast, also of shapes that do not fit one another."""
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
     return math.prod(0 if 0 in sizes else max(sizes) for sizes in zip(*padded, strict=True))
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of an argument; NumPy takes a list for an array."""
+    """Return the shape of an argument; NumPy takes a list for an array."""
     if isinstance(value, list | tuple):
         return (len(value), *max(map(shape_of, value), key=math.prod, default=()))
     return tuple(value.shape) if isinstance(value, ARRAYS) else ()
 
 
 def usual(values: list[Any]) -> float:
-    """Of a broadcast of the arguments, of their concatenation, or of values and indices of one of them."""
+    """Bound a broadcast of the arguments, their concatenation, or values and indices of one of them."""
     shapes = [shape_of(value) for value in values]
     return broadcast(shapes) + sum(map(math.prod, shapes))
 
 
 def crossed(values: list[Any]) -> float:
-    """Of every element of one argument with every one of the others."""
+    """Bound every element of one argument with every one of the others."""
     return math.prod(math.prod(shape_of(value)) for value in values)
 
 
 def product(values: list[Any]) -> float:
-    """Of a matrix product."""
+    """Bound a matrix product."""
     shapes = [shape_of(value) for value in values[:2]]
     inner = max(shapes[0][-1], 1) if all(shapes) and shapes else 1
     if crossed(values) // inner > MOST_PRODUCTS:
@@ -122,7 +122,7 @@ def product(values: list[Any]) -> float:
 
 
 def numbers_in(values: Iterable[Any]) -> list[float]:
-    """The numbers in arguments that give sizes, also those in lists and in small arrays."""
+    """Return the numbers in arguments that give sizes, also those in lists and in small arrays."""
     found: list[float] = []
     for value in flat(values):
         if isinstance(value, ARRAYS) and math.prod(value.shape) > MOST_AXES:
@@ -135,32 +135,32 @@ def numbers_in(values: Iterable[Any]) -> list[float]:
 
 
 def sizes(values: list[Any]) -> float:
-    """Of a tensor of these sizes."""
+    """Bound a tensor of these sizes."""
     return math.prod(max(int(n), 1) for n in numbers_in(values))
 
 
 def repeated(values: list[Any]) -> float:
-    """Of the first argument, repeated so many times along each axis."""
+    """Bound the first argument, repeated so many times along each axis."""
     if len(values) < 2:  # a tensor alone gives the number of times
         raise StopError("a tensor gives sizes here")
     return crossed(values[:1]) * sizes(values[1:])
 
 
 def expanded(values: list[Any]) -> float:
-    """Of the first argument, broadcast to these sizes."""
+    """Bound the first argument, broadcast to these sizes."""
     if not values or not isinstance(values[0], ARRAYS):
         raise StopError("only tensors are expanded")
     return broadcast([values[0].shape, [max(int(n), 1) for n in numbers_in(values[1:])]])
 
 
 def ranged(values: list[Any]) -> float:
-    """Of the numbers from a start to a stop by a step."""
+    """Bound the numbers from a start to a stop by a step."""
     ends = [abs(n) for n in numbers_in(values)]  # whichever is the step
     return 2 * max(ends, default=0) / min(1, *(n for n in ends if n), 1) + 1
 
 
 def indexed(values: list[Any]) -> int:
-    """Of the first argument at an index."""
+    """Bound the first argument at an index."""
     shape, index = tuple(values[0].shape), values[1]
     parts = index if isinstance(index, tuple) else (index,)
     if any(not isinstance(item, int) for p in parts if isinstance(p, list | tuple) for item in p):

@@ -6,84 +6,80 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from quantcore.pasted.case import SINGLES, SPANS, Case, between, block_extremes, near, number
-from quantcore.pasted.evaluation import Val, numbers
+from quantcore.numerics import WORDS
+from quantcore.pasted.evaluation import FLOAT, Val
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
-    FLOAT,
     SCALINGS,
     SHIFTS,
+    SINGLES,
     SMALL,
-    added,
-    bits_of,
-    dtype_of,
-    is_integral,
-    number_of,
-    other,
-    type_limits,
+    SPANS,
+    Quantizer,
+    between,
+    block_extremes,
+    near,
+    number,
 )
 
 _ROOM = 1.01  # tolerated excess of the divisor, in codes: max|x| / 128 clips one code, and libraries use it
-_DIRECTIONS = {"floor": "down", "ceil": "up", "truncate": "toward zero"}
 
 
-def check_codes(case: Case) -> Iterator[CodeFinding]:
+def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what may be wrong with a quantizer up to its stored codes."""
-    chain, node = case.chain, case.chain.round
-    if case.rule in _DIRECTIONS:
+    node = q.round
+    if q.rule in ("floor", "ceil", "toward_zero"):
         name = "//" if node.op == "floor_divide" else node.name
-        how = f"{name} rounds x / scale {_DIRECTIONS[case.rule]}"
+        how = f"{name} rounds x / scale {WORDS[q.rule]}"
         if node.op == "cast":
-            how = f"x / scale is cast to {dtype_of(node)} without rounding, which drops the fraction"
+            how = f"x / scale is cast to {node.dtype} without rounding, which drops the fraction"
         # an image times 255 may need no rounding
-        image = node.op == "cast" and case.kind == "given" and chain.scalings[0].op == "mul"
-        yield case.found("truncated", node.line, not image, how=how)
-    if case.multiplied:
-        yield case.found("multiplied", chain.scalings[0].line, how="x is multiplied by the scale")
+        image = node.op == "cast" and q.kind == "given" and q.scalings[0].op == "mul"
+        yield q.found("truncated", node.line, not image, how=how)
+    if q.multiplied:
+        yield q.found("multiplied", q.scalings[0].line, how="x is multiplied by the scale")
         return
-    if case.axis != -1:  # only a square tensor shows it, on all others the code fails
-        yield case.found("wrong-axis", case.reduced.line)
+    if q.axis != -1:  # only a square tensor shows it, on all others the code fails
+        yield q.found("wrong-axis", q.reduced.line)
     else:
-        yield from _cast(case)
-        if case.kind in SPANS:
-            yield from _divisor(case)
-            yield from _asymmetric_zero(case)
-        elif case.kind in SINGLES and case.zero is not None and chain.shift.numel() == 1:
-            yield from _single(case, case.zero)
-    yield from _zero_rounding(case)
-    if chain.earlier is None:
-        return
-    first = chain.earlier.factor
-    if first.shape != chain.factor.shape or not torch.allclose(first, chain.factor, rtol=1e-3):
-        before = (chain.earlier.end or chain.earlier.codes[-1]).line
-        yield case.found("quantized-twice", chain.scalings[0].line, before=str(before))
+        yield from _cast(q)
+        if q.kind in SPANS:
+            yield from _divisor(q)
+            yield from _asymmetric_zero(q)
+        elif q.kind in SINGLES and q.zero_point is not None and q.shift.numel() == 1:
+            yield from _single(q, q.zero_point)
+    yield from _zero_rounding(q)
+    first = q.earlier
+    if first and not (first.factor.shape == q.factor.shape and near(first.factor / q.factor, 1.0, 1e-3)):
+        before = (first.end or first.codes[-1]).line
+        yield q.found("quantized-twice", q.scalings[0].line, before=str(before))
 
 
-def _cast(case: Case) -> Iterator[CodeFinding]:
-    """Whether the codes are clamped, to what their type holds, when they are cast to it."""
-    cast, limits, clamp, late = case.chain.cast, case.limits, case.chain.clamp, case.chain.late
+def _cast(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the codes are clamped, to what their type holds, when they are cast to it."""
+    cast, limits, clamp, late = q.cast, q.limits, q.clamp, q.late
     if cast is None or limits is None:
         return
-    ends = [end for end in case.ends if end is not None]
+    ends = [end for end in q.ends if end is not None]
     if late is not None:
         if not late.handed:
-            yield case.found("zero-point-after-clamp", late.line)
+            yield q.found("zero-point-after-clamp", late.line)
     elif clamp and not all(limits[0] <= end <= limits[1] for end in ends):
-        types = [np.iinfo(f"{sign}int{bits_of(cast)}") for sign in ("u", "")] if len(ends) == 2 else []
+        types = [np.iinfo(f"{sign}int{cast.bits}") for sign in ("u", "")] if len(ends) == 2 else []
         fits = next((t.dtype for t in types if t.min <= ends[0] and ends[1] <= t.max), None)
         line, fix = (cast.line, f"Cast to {fits}, or clamp") if fits else (clamp.line, "Clamp")
-        yield case.found("clamp-bounds", line, fix=fix, kept=between(case.ends))
+        yield q.found("clamp-bounds", line, fix=fix, kept=between(q.ends))
     elif len(ends) < 2:
-        yield from _unclamped(case, limits, cast)
+        yield from _unclamped(q, limits, cast)
 
 
-def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
-    """A cast without a clamp, on a tensor where a code does not fit."""
-    chain, kind, zero = case.chain, case.kind, case.zero
+def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[CodeFinding]:
+    """Yield a cast without a clamp, on a tensor where a code does not fit."""
+    kind, zero = q.kind, q.zero_point
     # a scale that does not depend on the tensor does not follow its outliers either
-    fixed = kind in ("given", "handed") and "outlier" in case.special
-    tried = [*case.chains, case.special["outlier"]] if fixed else case.chains
-    uncast = (numbers(c.cast.flow.value).flatten() for c in tried if c.cast and c.cast.flow)
+    fixed = kind in ("given", "handed") and "outlier" in q.special
+    tried = [*q.chains, q.special["outlier"]] if fixed else q.chains
+    uncast = (c.cast.flow.numbers.flatten() for c in tried if c.cast and c.cast.flow)
     codes = torch.cat(list(uncast)).trunc().nan_to_num(0.0)
     low, high = float(codes.min()), float(codes.max())
     if kind == "unknown" or (low >= limits[0] and high <= limits[1]):
@@ -92,140 +88,138 @@ def _unclamped(case: Case, limits: tuple[int, int], cast: Val) -> Iterator[CodeF
     why = f"on the tensors tried, they reach {between((low, high))}, and those outside {held} do not fit"
     certain = zero is not None and kind not in ("handed", "max") and (zero == 0 or kind != "span")
     if kind == "given":
-        certain &= chain.factor.numel() == 1 and any(s.op == "div" for s in chain.scalings)
-        if chain.factor.numel() == 1 and zero is not None:
-            step = float(chain.factor)
+        certain &= q.factor.numel() == 1 and any(s.op == "div" for s in q.scalings)
+        if q.factor.numel() == 1 and zero is not None:
+            step = float(q.factor)
             ends = f"{(limits[0] - zero) * step:.4g}..{(limits[1] - zero) * step:.4g}"
             why = f"with the scale {step:.4g}, values outside {ends} need codes outside {held}"
-    yield case.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
+    yield q.found("cast-without-clamp", cast.line, certain or kind == "percentiles", why=why)
 
 
-def _single(case: Case, zero: float) -> Iterator[CodeFinding]:
-    """Whether the scale and the codes of a symmetric range hold values of both signs."""
-    kind, bounds = case.kind, case.bounds
-    signed = bounds[0] < zero if bounds else case.divisor in (127, 7, 1, 32767)
-    if kind in ("max", "signed percentile") and signed and not case.one_sided:
-        yield case.found(f"{kind.removeprefix('signed ')}-of-signed-values", case.reduced.line)
-    lost = kind in ("abs", "percentile") and not case.one_sided and not signed
-    yield from _divisor(case, lost)
+def _single(q: Quantizer, zero: float) -> Iterator[CodeFinding]:
+    """Check whether the scale and the codes of a symmetric range hold values of both signs."""
+    kind, bounds = q.kind, q.bounds
+    signed = bounds[0] < zero if bounds else q.divisor in (127, 7, 1, 32767)
+    if kind in ("max", "signed percentile") and signed and not q.one_sided:
+        yield q.found(f"{kind.removeprefix('signed ')}-of-signed-values", q.reduced.line)
+    lost = kind in ("abs", "percentile") and not q.one_sided and not signed
+    yield from _divisor(q, lost)
     if lost and bounds:
         middle = (bounds[1] + 1) // 2
-        line = _zero_line(case) or (case.chain.clamp or case.chain.codes[-1]).line
-        yield case.found("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle))
+        line = _zero_line(q) or (q.clamp or q.codes[-1]).line
+        yield q.found("negatives-lost", line, middle=number(middle), rest=number(bounds[1] - middle))
 
 
-def _divisor(case: Case, lost: bool = False) -> Iterator[CodeFinding]:
-    """Whether the scale's extreme is divided by the number of steps that the codes have for it."""
-    if case.bounds is None:
+def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
+    """Check whether the scale's extreme is divided by the number of steps that the codes have for it."""
+    if q.bounds is None:
         return
-    (low, high), divisor, zero, clamp = case.bounds, case.divisor, case.zero or 0, None not in case.ends
-    most = high - low if case.kind in SPANS else high - zero
+    (low, high), divisor, zero, clamp = q.bounds, q.divisor, q.zero_point or 0, None not in q.ends
+    most = high - low if q.kind in SPANS else high - zero
     facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"
-    if case.kind not in SPANS:
+    if q.kind not in SPANS:
         facts["reach"] = f"codes up to {number(round(divisor + zero))}"
-        beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {case.extreme})"
+        beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {q.extreme})"
     # the number as the code has it; a factor besides it narrows the range
-    constant = next((a for a in case.divided.args if not a.varies), None)
-    written = abs(number_of(constant) or 0.0) if constant and case.divided not in case.chain.scalings else 0.0
-    written = math.inf if not written else written if case.divided.op == "div" else 1 / written
+    constant = next((a for a in q.divided.args if not a.varies), None)
+    written = abs(constant.number or 0.0) if constant and q.divided not in q.scalings else 0.0
+    written = math.inf if not written else written if q.divided.op == "div" else 1 / written
     if min(divisor, written) > most + _ROOM:
         how = "the clamp clips" if clamp else "the cast overflows for"
-        yield case.found("divisor", case.divided.line, lost=f"{how} {beyond}", **facts)
+        yield q.found("divisor", q.divided.line, lost=f"{how} {beyond}", **facts)
     elif clamp and divisor * 1.9 < most and not lost:
-        yield case.found("unused-codes", case.divided.line, **facts)
+        yield q.found("unused-codes", q.divided.line, **facts)
 
 
-def _zero_line(case: Case) -> int:
-    """The line where a zero point of 0 was written or added; 0 if there is none."""
-    constants = (s for s in case.chain.zeros if not other(s).varies and number_of(other(s)) == 0)
-    return next((other(s).line or s.line for s in constants), 0)
+def _zero_line(q: Quantizer) -> int:
+    """Return the line where a zero point of 0 was written or added; 0 if there is none."""
+    constants = (s for s in q.zeros if not s.other.varies and s.other.number == 0)
+    return next((s.added_line for s in constants), 0)
 
 
-def _asymmetric_zero(case: Case) -> Iterator[CodeFinding]:
-    """Whether the zero point maps the bounds of the range to the bounds of the codes."""
-    if case.zero == 0 and not case.one_sided:
-        where = _zero_line(case)
-        yield case.found("zero-point-left-out", where or case.divided.line, zero="0" if where else "missing")
-    step = next((s for s in case.chain.zeros if other(s).varies), None)
-    if step is None or case.bounds is None or case.kind != "span":
+def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the zero point maps the bounds of the range to the bounds of the codes."""
+    if q.zero_point == 0 and not q.one_sided:
+        where = _zero_line(q)
+        yield q.found("zero-point-left-out", where or q.divided.line, zero="0" if where else "missing")
+    step = next((s for s in q.zeros if s.other.varies), None)
+    if step is None or q.bounds is None or q.kind != "span":
         return  # with percentiles, the lower one takes the place of the minimum
-    (low, high), offs, negated = case.bounds, list[torch.Tensor](), True
-    for chain in case.chains:
+    (low, high), offs, negated = q.bounds, list[torch.Tensor](), True
+    for chain in q.chains:
         lowest = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)[0]
         right = low - lowest / chain.scale
         zero = chain.zero.broadcast_to(right.shape)
         negated &= any(near(z, right) for z in (2 * low - zero, -zero)) and not near(zero, right)
         offs.append((zero - right).flatten())
-    off, line = torch.cat(offs), other(step).line or step.line
+    off, line = torch.cat(offs), step.added_line
     shifted = float(off.abs().min()) > 1.5 and near(off, off.median())
     if negated:
-        yield case.found("zero-point-sign", line)
-    elif shifted and abs(case.divisor - (high - low)) <= _ROOM:
-        yield case.found("zero-point-range", line, got=str(round(low + float(off.median()))))
+        yield q.found("zero-point-sign", line)
+    elif shifted and abs(q.divisor - (high - low)) <= _ROOM:
+        yield q.found("zero-point-range", line, got=str(round(low + float(off.median()))))
 
 
-def _zero_rounding(case: Case) -> Iterator[CodeFinding]:
-    """Whether the zero point is an integer, and rounded to one."""
-    chain, scale = case.chain, {node.index for node in case.chain.scale_nodes}
-    for step in chain.zeros:
-        zero, i = other(step), chain.codes.index(step)
+def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
+    """Check whether the zero point is an integer, and rounded to one."""
+    scale = {node.index for node in q.scale_nodes}
+    for step in q.zeros:
+        zero, i = step.other, q.codes.index(step)
         if not zero.varies or zero.handed:
             continue
         cut = next((a for a in zero.ancestors() if a.index not in scale and _drops_fraction(a)), None)
-        whole = all(is_integral(other(c.codes[i])) for c in case.chains if len(c.codes) > i)
-        early = step in chain.early
+        whole = all(c.codes[i].other.is_integral for c in q.chains if len(c.codes) > i)
+        early = step in q.early
         if cut is not None:
-            yield case.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
-        elif not whole and not early and chain.cast and not any(s.op == "round" for s in chain.codes[i:]):
+            yield q.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
+        elif not whole and not early and q.cast and not any(s.op == "round" for s in q.codes[i:]):
             where = "with that of the codes, by their cast"
-            yield case.found("zero-point-not-rounded", step.line, where=where)
+            yield q.found("zero-point-not-rounded", step.line, where=where)
         elif not whole and early:
-            yield case.found("float-zero-point", zero.line or step.line)
+            yield q.found("float-zero-point", zero.line or step.line)
 
 
 def _drops_fraction(val: Val) -> bool:
-    """Whether an operation cuts off fractions instead of rounding."""
-    to_integer = val.op == "cast" and (val.name == "int" or bits_of(val) < FLOAT)
+    """Tell whether an operation cuts off fractions instead of rounding."""
+    to_integer = val.op == "cast" and (val.name == "int" or val.bits < FLOAT)
     to_integer |= val.name in ("floor", "ceil", "trunc", "fix")
     if not to_integer or not val.args or val.args[0].value is None:
         return False
     before = val.args[0]
     half = before.op == "add" and any(isinstance(a.value, float) and a.value == 0.5 for a in before.args)
-    return not half and not is_integral(before)
+    return not half and not before.is_integral
 
 
-def check_dequantize(case: Case) -> Iterator[CodeFinding]:
+def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what is wrong after the codes were stored: (codes - zero point) · scale, in a type that holds the difference."""
-    steps = [s for s in case.chain.back if s.op in SHIFTS]
-    wraps = [
-        s for s in steps if s.flow and bits_of(s) <= SMALL
-        and not torch.equal(numbers(s.flow.value) + added(s), numbers(s.value))
-    ]  # fmt: skip
+    steps = [s for s in q.back if s.op in SHIFTS]
+    small = [s for s in steps if s.flow and s.bits <= SMALL]
+    wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]
     for s in wraps:
-        yield case.found("dequantize-overflow", s.line, dtype=dtype_of(s), bits=str(bits_of(s)))
-    scalings = [s.line for s in case.chain.back if s.op in SCALINGS]
-    kind = "" if wraps or not scalings else _way_back(case)
+        yield q.found("dequantize-overflow", s.line, dtype=s.dtype, bits=str(s.bits))
+    scalings = [s.line for s in q.back if s.op in SCALINGS]
+    kind = "" if wraps or not scalings else _way_back(q)
     if kind == "multiplied":
-        yield case.found(kind, scalings[0], how="The codes are scaled in the same direction as x was")
+        yield q.found(kind, scalings[0], how="The codes are scaled in the same direction as x was")
     elif kind == "zero-point-after-scale":
-        yield case.found(kind, steps[-1].line)
+        yield q.found(kind, steps[-1].line)
     elif kind:
-        yield case.found(kind, scalings[-1])
+        yield q.found(kind, scalings[-1])
 
 
-def _way_back(case: Case) -> str:
-    """Which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
+def _way_back(q: Quantizer) -> str:
+    """Return which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
     left: list[str] | None = None
-    for chain in case.chains:
+    for chain in q.chains:
         if chain.end is None:
             return ""
-        codes, end = numbers(chain.codes[-1].value), numbers(chain.end.value)
+        codes, end = chain.codes[-1].numbers, chain.end.numbers
         if not codes.numel() == end.numel() == chain.x.numel():
             return ""
         codes, end, scale = codes.reshape(chain.x.shape), end.reshape(chain.x.shape), chain.scale
         zero = chain.zero + chain.shift / chain.factor
-        shifts = [added(s) for s in chain.back if s.op in SHIFTS]
+        shifts = [s.added for s in chain.back if s.op in SHIFTS]
         ways = {
             "": [(codes - zero) * scale],
             "multiplied": [(codes + by) / scale for by in (-zero, torch.zeros(1), *shifts)],
@@ -241,25 +235,22 @@ def _way_back(case: Case) -> str:
     return left[0] if left else ""
 
 
-def check_special(case: Case) -> Iterator[CodeFinding]:
+def check_special(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
-    special = case.special
-    one_sided = special.get("one-sided")
-    for step in one_sided.zeros if one_sided else ():
-        for a in other(step).ancestors():
-            limits = type_limits(a)
-            if a.op == "cast" and limits and a.args and a.varies and bits_of(a) <= SMALL // 2:
-                before = numbers(a.args[0].value).trunc()
-                if bool((before < limits[0]).any() or (before > limits[1]).any()):
-                    line = other(step).line or step.line
-                    yield case.found("zero-point-not-clamped", line, dtype=dtype_of(a))
-    if case.kind in ("given", "handed"):
+    special = q.special
+    for step in special["one-sided"].zeros if "one-sided" in special else ():
+        for a in step.other.ancestors():
+            if a.op == "cast" and a.limits and a.args and a.varies and a.bits <= SMALL // 2:
+                before = a.args[0].numbers.trunc()
+                if bool((before.clamp(*a.limits) != before)[~before.isnan()].any()):
+                    yield q.found("zero-point-not-clamped", step.added_line, dtype=a.dtype)
+    if q.kind in ("given", "handed"):
         return
     empty = [special[name].factor for name in ("zeros", "constant") if name in special]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
-        name = "The scale" if case.kind == "unknown" else case.formula
-        yield case.found("zero-scale", case.divided.line, scale=name)
+        name = "The scale" if q.kind == "unknown" else q.formula
+        yield q.found("zero-scale", q.divided.line, scale=name)
     for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
-        half = val.op == "cast" and dtype_of(val).endswith("float16")
-        if half and bool((numbers(val.value).eq(0) & numbers(val.args[0].value).ne(0)).any()):
-            yield case.found("scale-in-float16", val.line)
+        half = val.op == "cast" and val.dtype.endswith("float16")
+        if half and bool((val.numbers.eq(0) & val.args[0].numbers.ne(0)).any()):
+            yield q.found("scale-in-float16", val.line)

@@ -7,8 +7,9 @@ import ast
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, Budget, StopError, flat, is_mask, shape_of
-from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Call
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, shape_of
+from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed, cast
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
 _ZERO = re.compile(r"(\w+_)?(z|zp|zeros?|zero_?points?|offset)", re.I)
@@ -30,6 +31,7 @@ _NO_TENSOR = re.compile(
 _SECOND = re.compile(r"[xwyt]|\w*(weight|input|tensor|data|image|img|matrix|array)\w*", re.I)
 _OWN_DATA = ("tensor", "as_tensor", "array", "asarray", "randn")  # a tensor that the code makes itself
 _DEEPEST = 12  # of lists in lists
+FLOAT = 99  # bits: wider than any integer type
 _FAILURES = (TypeError, ValueError, LookupError, RuntimeError, ArithmeticError, AttributeError, MemoryError)
 _NOT_REAL = ("64j", "complex64", "complex128", "object")
 # operations whose result holds the elements of their data, one by one
@@ -57,24 +59,83 @@ class Val:
     flow: "Val | None" = None
     data: bool = False
 
-    def ancestors(self) -> Iterator["Val"]:
-        """It and all that it was computed from, each once."""
-        seen, stack = set[int](), [self]
+    def ancestors(self) -> list["Val"]:
+        """Return it and all that it was computed from, each once, in order."""
+        found, stack = dict[int, Val](), [self]
         while stack:
             one = stack.pop()
-            if id(one) not in seen:
-                seen.add(id(one))
-                yield one
+            if one.index not in found:
+                found[one.index] = one
                 stack.extend(one.args)
+        return [found[i] for i in sorted(found)]
+
+    @property
+    def numbers(self) -> Tensor:
+        """Its value as float64."""
+        return numbers(self.value)
+
+    @property
+    def number(self) -> float | None:
+        """A finite number; None for anything else."""
+        one = isinstance(self.value, NUMBERS) and math.prod(shape_of(self.value)) == 1
+        found = float(self.value if isinstance(self.value, int | float) else self.numbers) if one else math.nan
+        return found if math.isfinite(found) else None
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether all values that are finite are integers."""
+        values = self.numbers
+        return bool(torch.eq(values, values.round())[values.isfinite()].all())
+
+    @property
+    def dtype(self) -> str:
+        """The type of a tensor or array, as text; else empty."""
+        return str(getattr(self.value, "dtype", "")).removeprefix("torch.")
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The lowest and highest integer of its type; None for floats."""
+        is_integer = self.dtype.startswith(("int", "uint"))
+        return (int(np.iinfo(self.dtype).min), int(np.iinfo(self.dtype).max)) if is_integer else None
+
+    @property
+    def bits(self) -> int:
+        """The width of its integer type; `FLOAT` for others."""
+        return FLOAT if self.limits is None else (self.limits[1] - self.limits[0]).bit_length()
+
+    @property
+    def other(self) -> "Val":
+        """The operand that is not the data."""
+        return next((a for a in self.args if a is not self.flow), self.args[-1])
+
+    @property
+    def added(self) -> Tensor:
+        """What a sum or difference adds to the data."""
+        return self.other.numbers * (-1 if self.op == "sub" else 1)
+
+    @property
+    def added_line(self) -> int:
+        """The line of that, or else its own."""
+        return self.other.line or self.line
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what it adds depends on the tensor, or is handed in."""
+        return self.other.varies or self.other.handed
+
+    @property
+    def is_flipped(self) -> bool:
+        """Whether the data is subtracted or divides."""
+        return self.op in ("sub", "div", "floor_divide") and self.args[0] is not self.flow
 
 
 Vals = tuple[Val, ...]
-Override = Callable[[Val], Any]
+Override = Tensor | float | Callable[[Val], Tensor]
 Names = ChainMap[str, Val]  # of a function, a class or an instance, then of what is around it
 
 
 @dataclass(frozen=True)
-class Given:
+class CodeInputs:
     """What the code is given: the tensor, float32, and what stands for a scale, zero point and bits it does not
     compute. ``flags``: values of boolean parameters of functions that nobody calls, by name; ``end``: the processor
     time of this thread at which every evaluation ends."""
@@ -103,7 +164,7 @@ class Evaluation:
     index.
     """
 
-    given: Given
+    given: CodeInputs
     bound: dict[str, Val] = field(default_factory=dict)
     spaces: list[Names] = field(default_factory=list)
     vals: list[Val] = field(default_factory=list)
@@ -112,15 +173,15 @@ class Evaluation:
     written: list[tuple[int, str]] = field(default_factory=list)
     library: list[tuple[int, str]] = field(default_factory=list)
     overrides: dict[int, Override] = field(default_factory=dict)
-    budget: Budget = field(default_factory=Budget)
+    budget: Allowance = field(default_factory=Allowance)
 
     def space(self, *around: Names) -> Names:
-        """Names within others."""
+        """Open names within others."""
         self.spaces.append(around[0].new_child() if around else ChainMap())
         return self.spaces[-1]
 
     def free(self, name: str) -> Val | None:
-        """What stands for a name that the code does not define: the tensor, or what it is given."""
+        """Return what stands for a name that the code does not define: the tensor, or what it is given."""
         if name not in self.bound and name not in BUILTINS:
             given, second = self.given, any(v.op == "input" for v in self.bound.values())
             if _SCALE.fullmatch(name):
@@ -136,7 +197,7 @@ class Evaluation:
         return self.bound.get(name)
 
     def tensor(self, name: str) -> Val:
-        """A copy of the tensor under a name."""
+        """Return a copy of the tensor under a name."""
         x = self.given.x.clone()
         self.budget.spend(elements=x.numel())
         val = self.bound[name] = self.note(x.numpy() if self.given.numpy else x, "input", name=name)
@@ -158,7 +219,8 @@ class Evaluation:
             if val.op in _ELEMENTWISE and (len(data) == 1 or val.op in ("mask", "where", "signed")):
                 val.flow, val.data = data[0], True
         if val.index in self.overrides:
-            val.value = self.overrides[val.index](val)
+            override = self.overrides[val.index]
+            val.value = _like(value, override(val) if callable(override) else override)
         self.vals.append(val)
         return val
 
@@ -175,7 +237,7 @@ class Evaluation:
         return self._noted(found, op, args, name)
 
     def _noted(self, found: Any, op: str, args: Vals, name: str) -> Val:
-        """A result as a value; the items of a list each on its own."""
+        """Return a result as a value; the items of a list each on its own."""
         if isinstance(found, Val):
             return found
         if isinstance(found, list | tuple):
@@ -194,13 +256,13 @@ class Evaluation:
         return val
 
     def raw(self, val: Val, depth: int = 0) -> Any:
-        """A value as torch or NumPy take it: a number, an array, a type, a known word, or a list of them."""
+        """Return a value as torch or NumPy take it: a number, array, type or known word, or a list of them."""
         value = val.value
         if isinstance(value, list | tuple) and depth < _DEEPEST:
             self.budget.spend(steps=len(value))
             items = [self.raw(item, depth + 1) for item in value]
             return items if isinstance(value, list) else tuple(items)
-        if isinstance(value, Call) and value.run in TYPES:
+        if isinstance(value, Allowed) and value.run in TYPES:
             return value.run
         is_type = isinstance(value, type) and issubclass(value, np.number)
         is_word = isinstance(value, str) and value in WORDS
@@ -209,7 +271,7 @@ class Evaluation:
         raise StopError("an argument here is neither a number nor a tensor")
 
     def items(self, val: Val) -> list[Val]:
-        """What a loop over a value visits."""
+        """Return what a loop over a value visits."""
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
@@ -219,7 +281,7 @@ class Evaluation:
         return [self.note(item, "getitem", (val,)) for item in value]
 
     def item(self, val: Val, index: Any, vals: Vals) -> Val:
-        """A value at an index, which was made from ``vals``."""
+        """Return a value at an index, which was made from ``vals``."""
         value = val.value
         if not isinstance(value, list | tuple | Tensor | np.ndarray):
             raise StopError("this can't be indexed")
@@ -227,11 +289,11 @@ class Evaluation:
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
     def truth(self, val: Val) -> bool:
-        """Whether a value counts as true."""
+        """Tell whether a value counts as true."""
         return bool(self.compute(lambda: bool(val.value), "branch", (val,)).value)
 
     def operator(self, node: ast.operator | ast.cmpop, a: Val, b: Val) -> Val:
-        """The result of a binary operator."""
+        """Return the result of a binary operator."""
         call = OPERATORS.get(type(node).__name__)
         if call is None:
             raise StopError("this comparison is not evaluated")
@@ -245,8 +307,8 @@ class Evaluation:
             return self.compute(lambda: call.run(a.value, b.value) is True, "binary", (a, b))
         return self.apply(call, [a, b], {})
 
-    def apply(self, call: Call, args: list[Val], kw: dict[str, Val]) -> Val:
-        """A call of the white list: arguments checked, the result bounded, then computed."""
+    def apply(self, call: Allowed, args: list[Val], kw: dict[str, Val]) -> Val:
+        """Call what the white list has: check the arguments, bound the result, then compute it."""
         if len(args) > call.most or not kw.keys() <= KEYWORDS:
             other = next((n for n in kw if n not in KEYWORDS), "these arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
@@ -263,9 +325,9 @@ class Evaluation:
         return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
 
     def python(self, name: str, args: list[Val], kw: dict[str, Val]) -> Val:
-        """A call of one of Python's own functions that are not computed on numbers alone."""
+        """Call one of Python's own functions that are not computed on numbers alone."""
         if name in ("print", "super"):
-            return self.note(Call(name, None) if name == "super" else None)
+            return self.note(Allowed(name, None) if name == "super" else None)
         if not kw.keys() <= {"strict"} or not args or len(args) > 64:
             raise StopError(f"this `{name}` is not evaluated")
         if name == "len":
@@ -278,14 +340,13 @@ class Evaluation:
             lists = [self.items(a) for a in args]
             return self.compute(lambda: list(ON_LISTS[name](*lists)), "number", ())
         items = self.items(args[0]) if len(args) == 1 else args
-        found = self.note(0) if name == "sum" else items[0] if items else self.note(None)
-        for item in items[name != "sum" :]:
-            if name == "sum":
-                found = self.operator(ast.Add(), found, item)
-            else:
-                better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
-                chosen, rest = (item, found) if better else (found, item)
-                found = self.note(chosen.value, "pick", (chosen, rest), name)
+        if name == "sum":
+            return reduce(partial(self.operator, ast.Add()), items, self.note(0))
+        found = items[0] if items else self.note(None)
+        for item in items[1:]:
+            better = self.truth(self.operator(ast.Lt() if name == "min" else ast.Gt(), item, found))
+            chosen, rest = (item, found) if better else (found, item)
+            found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
 
     def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
@@ -303,14 +364,24 @@ class Evaluation:
 
 
 def numbers(value: Any) -> Tensor:
-    """A number, tensor or array as float64."""
+    """Return a number, tensor or array as float64."""
     if isinstance(value, Tensor):
         return (value.dequantize() if value.is_quantized else value).to(torch.float64)
     return torch.from_numpy(np.array(value, dtype=np.float64))
 
 
+def _like(value: Any, values: Tensor | float) -> Any:
+    """Return values in the type of another value, a number, tensor or array."""
+    if not isinstance(value, ARRAYS):  # or, if other branches are taken, whatever stands there
+        return float(values) if isinstance(value, int | float) else value
+    values = values if isinstance(values, Tensor) else torch.full(value.shape, values)
+    if isinstance(value, Tensor):
+        return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
+    return cast(values.numpy(), value.dtype)
+
+
 def _share(a: Any, b: Any) -> bool:
-    """Whether two arrays share memory."""
+    """Tell whether two arrays share memory."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
     return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)

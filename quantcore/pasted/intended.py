@@ -2,10 +2,7 @@
 it rounds and clamps, and whether repairing its mistakes gives the codes of that scheme."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,12 +11,10 @@ from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel, PerGroup, cells_of
-from quantcore.pasted.bounds import ARRAYS, shape_of
-from quantcore.pasted.case import SINGLES, SPANS, Case, Place, Seen, scale_of
-from quantcore.pasted.evaluation import Override, Val, numbers
+from quantcore.numerics import rounding
+from quantcore.pasted.evaluation import Override
 from quantcore.pasted.kinds import KINDS, CodeFinding
-from quantcore.pasted.names import cast
-from quantcore.pasted.quantizer import Chain, added, by_place, is_open, other
+from quantcore.pasted.quantizer import SINGLES, SPANS, Chain, Place, Quantizer, Seen, by_place, scale_of
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -34,70 +29,64 @@ _USUAL = {
 TO_NEAREST = ("round", "rint", "around")
 _BEYOND = 2.0**20  # all codes
 _EQUAL = 0.98  # of the codes; ties may fall the other way
-RULES: dict[str, Callable[[Tensor], Tensor]] = {
-    "round": torch.round,
-    "half up": lambda v: torch.floor(v + 0.5),
-    "half away": lambda v: v.sign() * torch.floor(v.abs() + 0.5),
-    "floor": torch.floor,
-    "ceil": torch.ceil,
-    "truncate": torch.trunc,
+# names for the rules of `quantcore.numerics`, in the order in which they are tried
+RULES = {
+    "half_even": "round",
+    "half_up": "half up",
+    "half_away": "half away",
+    "floor": "floor",
+    "ceil": "ceil",
+    "toward_zero": "truncate",
 }
 
 
 def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
-    """How the quantizers of an evaluation round, and what their codes are clamped to: what they give for multiples of a
-    quarter, and for numbers beyond all codes, with a scale of 1, and 4 for a zero point that is not a number."""
+    """Return how the quantizers of an evaluation round, and what their codes are clamped to.
+
+    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of 1, and
+    4 for a zero point that is not a number.
+    """
     overrides: dict[int, Override] = {}
-
-    def put(node: Val, make: Callable[[tuple[int, ...]], Tensor]) -> None:
-        overrides[node.index] = lambda val: _like(val, make(shape_of(val.value)))
-
     for chain in found.values():
-        put(chain.data, _quarters)
-        for step in chain.scalings:
-            put(other(step), torch.ones)
-        for step in filter(is_open, chain.zeros):
-            value = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
-            put(other(step), partial(torch.full, fill_value=value))
+        quarters = torch.arange(chain.x.numel()) * 7 % 32 / 4 - 4
+        quarters[:1], quarters[1:2] = _BEYOND, -_BEYOND
+        overrides[chain.data.index] = quarters.reshape(chain.x.shape)
+        overrides |= {step.other.index: 1.0 for step in chain.scalings}
+        for step in (s for s in chain.zeros if s.is_open):
+            overrides[step.other.index] = 0.0 if step is chain.late else 4.0 if step.op == "add" else -4.0
     tried = by_place(_again(walk, overrides).vals)
     return {place: _seen(chain, tried.get(place)) for place, chain in found.items()}
 
 
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
-    """The same evaluation, along the same branches, with other results at some places."""
-    branches = {v.index: lambda _, taken=v.value: taken for v in walk.vals if v.op == "branch"}
+    """Evaluate again, along the same branches, with other results at some places."""
+    branches: dict[int, Override] = {v.index: v.value for v in walk.vals if v.op == "branch"}
     return evaluate(walk.tree, walk.given, branches | overrides)
 
 
-def _quarters(shape: tuple[int, ...]) -> Tensor:
-    x = torch.arange(math.prod(shape)) * 7 % 32 / 4 - 4
-    x[:1], x[1:2] = _BEYOND, -_BEYOND
-    return x.reshape(shape)
-
-
 def _seen(chain: Chain, tried: Chain | None) -> Seen:
-    """How a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
-    rule = "round" if chain.round.name in TO_NEAREST else ""
+    """Return how a quantizer rounds, and what its codes are clamped to, seen in what is ``tried``."""
+    rule = "half_even" if chain.round.name in TO_NEAREST else ""
     if tried is None:
         return rule, (None, None)
-    stored = numbers(((tried.cast and tried.cast.flow) or tried.codes[-1]).value)
+    stored = ((tried.cast and tried.cast.flow) or tried.codes[-1]).numbers
     clamped = chain.clamp is not None
     low, high = (float(end) if clamped and end.abs() < _BEYOND / 2 else None for end in stored.aminmax())
     try:
-        early = sum((added(s) for s in tried.early), torch.zeros_like(tried.x))
-        codes = numbers(tried.codes[-1].value).reshape(tried.x.shape) - (tried.zero - early)
+        early = sum((s.added for s in tried.early), torch.zeros_like(tried.x))
+        codes = tried.codes[-1].numbers.reshape(tried.x.shape) - (tried.zero - early)
     except RuntimeError:  # codes of another shape
         return rule, (low, high)
     value = tried.x / tried.factor + early
     inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
-        fits = (name for name, by in RULES.items() if some.any() and codes[some].equal(by(value)[some]))
+        fits = (n for n in RULES if some.any() and codes[some].float().equal(rounding(n)(value[some].float())))
         rule = rule or next(fits, "")
     return rule, (low, high)
 
 
-def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
-    """What the intended scheme makes of the data of a quantizer.
+def intended(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Quantized:
+    """Return what the intended scheme makes of the data of a quantizer.
 
     Raises:
         QuantError: there is no such scheme.
@@ -105,51 +94,51 @@ def intended(case: Case, chain: Chain, shape: tuple[int, ...]) -> Quantized:
     first = chain
     while first.earlier is not None:
         first = first.earlier
-    scheme = _scheme(case, chain, shape)
-    return apply_quietly(numbers(first.data.value).float().reshape(shape), scheme)
+    scheme = _scheme(q, chain, shape)
+    return apply_quietly(first.data.numbers.float().reshape(shape), scheme)
 
 
-def _scheme(case: Case, chain: Chain, shape: tuple[int, ...]) -> Scheme:
-    """The scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
-    zero = case.zero
-    if case.kind in ("unknown", "handed"):
+def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
+    """Return the scheme for a tensor of ``shape``, of which ``chain`` quantizes all elements."""
+    zero = q.zero_point
+    if q.kind in ("unknown", "handed"):
         raise QuantError(f"The code does not show what its scale is computed from, {_NONE}")
     if chain.x.numel() != math.prod(shape):
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
-    around_zero = zero == 0 and not case.chain.zeros and (case.limits is None or case.limits[0] < 0)
-    symmetric = case.kind not in SPANS or around_zero
-    fmt = _format(case, symmetric)
-    if not fmt.signed and (case.kind in SPANS or case.one_sided):
+    around_zero = zero == 0 and not q.zeros and (q.limits is None or q.limits[0] < 0)
+    symmetric = q.kind not in SPANS or around_zero
+    fmt = _format(q, symmetric)
+    if not fmt.signed and (q.kind in SPANS or q.one_sided):
         symmetric = False
-    kernel = TEXTBOOK.changed(kernel=case.kernel)
-    if case.kind == "given":
+    kernel = TEXTBOOK.changed(kernel=q.kernel)
+    if q.kind == "given":
         if chain.factor.numel() != 1 or zero is None:
             raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
-    setting: RangeSetting = MIN_MAX if case.percent is None else Percentile(case.percent)
+    setting: RangeSetting = MIN_MAX if q.percent is None else Percentile(q.percent)
     return Scheme(
         fmt,
         symmetric,
-        _granularity(scale_of(chain, case.multiplied, case.axis).reshape(shape)),
+        _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape)),
         setting,
         kernel,
     )
 
 
-def _format(case: Case, symmetric: bool) -> IntFormat:
-    """The format: from the clamp if its bounds are those of a format, else from the type and the divisor."""
-    low, high = case.ends
+def _format(q: Quantizer, symmetric: bool) -> IntFormat:
+    """Return the format: the clamp's if its bounds are those of one, else from the type and the divisor."""
+    low, high = q.ends
     if low is not None and high is not None and (low, high) in _USUAL:
         return _USUAL[low, high]  # type: ignore[index]
-    limits = case.limits or ((-128, 127) if symmetric else (0, 255))
+    limits = q.limits or ((-128, 127) if symmetric else (0, 255))
     bits = (limits[1] - limits[0]).bit_length()
-    if case.kind in SINGLES and None in case.ends and case.divisor + 1 in (4, 8, 16, 32, 64, 128):
-        bits = min(bits, int(case.divisor + 1).bit_length())
+    if q.kind in SINGLES and None in q.ends and q.divisor + 1 in (4, 8, 16, 32, 64, 128):
+        bits = min(bits, int(q.divisor + 1).bit_length())
     return IntFormat(min(bits, 16), limits[0] < 0)
 
 
 def _granularity(scale: Tensor) -> Granularity:
-    """Which elements share a scale, from the scale of each."""
+    """Return which elements share a scale, from the scale of each."""
     extents = []
     for axis, length in enumerate(scale.shape):
         apart = torch.ne(scale.movedim(axis, 0).reshape(length, -1).diff(dim=0), 0)
@@ -165,70 +154,59 @@ def _granularity(scale: Tensor) -> Granularity:
     return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
 
 
-def confirmed(case: Case, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
+def confirmed(q: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
     ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
     """
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
     try:
-        right = not places or all(
-            _repairs(case, c, places, w) for c, w in zip(case.chains, walks, strict=False)
-        )
+        if not places or all(_repairs(q, *each, places) for each in zip(q.chains, walks, strict=False)):
+            return found
     except (QuantError, RuntimeError):
-        right = True  # no scheme gives such codes: the finding rests on what was measured
-    return [replace(f, certain=f.certain and (right or not KINDS[f.kind].repair)) for f in found]
+        return found  # no scheme gives such codes: the finding rests on what was measured
+    return [replace(f, certain=f.certain and not KINDS[f.kind].repair) for f in found]
 
 
-def _repairs(case: Case, chain: Chain, places: set[str], walk: Walk) -> bool:
-    """Whether the codes are the intended ones, but for ties, with right results in the place of all culprits'."""
-    right = intended(case, chain, tuple(walk.given.x.shape))
-    repaired = _again(walk, _overrides(case, chain, right, places))
-    codes = numbers(repaired.vals[chain.codes[-1].index].value).reshape(right.codes.shape)
+def _repairs(q: Quantizer, chain: Chain, walk: Walk, places: set[str]) -> bool:
+    """Tell whether right results in place of all culprits' give the intended codes, but for ties."""
+    right = intended(q, chain, tuple(walk.given.x.shape))
+    repaired = _again(walk, _overrides(q, chain, right, places))
+    codes = repaired.vals[chain.codes[-1].index].numbers.reshape(right.codes.shape)
     fmt = right.scheme.format
-    if case.bounds is None and isinstance(fmt, IntFormat):
+    if q.bounds is None and isinstance(fmt, IntFormat):
         codes = codes.clamp(fmt.qmin, fmt.qmax)
     off = (codes - right.codes).abs()
     return float(off.max()) <= 1 and float(off.eq(0).double().mean()) >= _EQUAL
 
 
-def _overrides(case: Case, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
-    """The right results of the culprits, by their place in the evaluation."""
+def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -> dict[int, Override]:
+    """Return the right results of the culprits, by their place in the evaluation."""
     found: dict[int, Override] = {}
-    x, scale = chain.x, steps_of(right).double().reshape(chain.x.shape)
+    x, rounding, limits = chain.x, chain.round.index, q.limits
+    scale = of_each(right.scale, right).double().reshape(x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
-    zero = cells_of(zero_point, tuple(right.x.shape), right.block).double().reshape(x.shape)
-
-    def repair(node: Val, values: Callable[[Tensor], Tensor]) -> None:
-        found[node.index] = lambda val: _like(val, values(numbers((val.flow or val).value)))
-
-    if "scale" in places or ("zero" in places and (case.kind in SINGLES or right.scheme.symmetric)):
-        repair(chain.scalings[-1], lambda _: x / scale)
+    zero = of_each(zero_point, right).double().reshape(x.shape)
+    if "scale" in places or ("zero" in places and (q.kind in SINGLES or right.scheme.symmetric)):
+        found[chain.scalings[-1].index] = x / scale
     if chain.round.op == "floor_divide":
-        repair(chain.round, lambda _: (x / scale).round())
+        found[rounding] = (x / scale).round()
     elif "round" in places:
-        repair(chain.round, torch.round)
+        found[rounding] = lambda val: (val.flow or val).numbers.round()
     # a zero point that depends on the tensor was computed from the scale
-    if "zero" in places or ("scale" in places and any(other(s).varies for s in chain.zeros)):
+    if "zero" in places or ("scale" in places and any(s.other.varies for s in chain.zeros)):
         if chain.zeros:
-            repair(chain.zeros[-1], lambda codes: codes + zero)
+            found[chain.zeros[-1].index] = lambda val: (val.flow or val).numbers + zero
         else:
-            found[chain.round.index] = lambda val: _like(val, numbers(val.value) + zero)
-    if chain.cast is not None and case.limits is not None and places & {"late", "cast", "zero"}:
-        limits, late = case.limits, numbers(chain.round.value) + chain.zero
-        repair(chain.cast, lambda codes: (late if "late" in places else codes).clamp(*limits))
+            found[rounding] = lambda val: val.numbers + zero
+    if chain.cast is not None and limits is not None and places & {"late", "cast", "zero"}:
+        late = chain.round.numbers + chain.zero
+        found[chain.cast.index] = lambda val: (
+            late if "late" in places else (val.flow or val).numbers
+        ).clamp(*limits)
     return found
 
 
-def steps_of(result: Quantized) -> Tensor:
-    """The scale of each element."""
-    return cells_of(result.scale, tuple(result.x.shape), result.block)
-
-
-def _like(val: Val, values: Tensor) -> Any:
-    """Values in the type of another, as number, tensor or array."""
-    if not isinstance(val.value, ARRAYS):  # or, if other branches are taken, whatever stands there
-        return float(values) if isinstance(val.value, int | float) else val.value
-    if isinstance(val.value, Tensor):
-        return values.to(val.value.dtype) if val.value.is_floating_point() else cast(values, val.value.dtype)
-    return cast(values.numpy(), val.value.dtype)
+def of_each(parameters: Tensor, result: Quantized) -> Tensor:
+    """Return the parameter of each element."""
+    return cells_of(parameters, tuple(result.x.shape), result.block)

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,16 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask
 from quantcore.pasted.evaluation import Evaluation, Names, Row, Val, Vals
-from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, MODULES, OPERATORS, Call, Module, kind_of
+from quantcore.pasted.names import (
+    ABBREVIATED,
+    BUILTINS,
+    METHODS,
+    MODULES,
+    OPERATORS,
+    Allowed,
+    Module,
+    kind_of,
+)
 
 _INFINITE = ("inf", "-inf", "nan")
 _HARMLESS = {
@@ -22,13 +31,12 @@ UNREAD = Val(None)  # what a statement that could not be evaluated would have gi
 
 @dataclass(eq=False)
 class Function:
-    """A function of the pasted code. ``owner``: the instance that it is called on; ``static``: it takes none."""
+    """A function of the pasted code. ``static``: as a method, it takes no instance."""
 
     node: ast.FunctionDef | ast.Lambda
     names: Names
     defaults: dict[str, Val]
     static: bool = False
-    owner: Val | None = None
 
     @property
     def parameters(self) -> list[str]:
@@ -43,14 +51,6 @@ class Class:
 
     names: Names
     is_instance: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Method:
-    """A method of the white list, with its owner."""
-
-    name: str
-    owner: Val
 
 
 class Signal(Exception):
@@ -71,7 +71,7 @@ class Interpreter(Evaluation):
     # expressions
 
     def evaluate(self, node: ast.expr, names: Names) -> Val:
-        """The value of an expression."""
+        """Evaluate an expression."""
         self.budget.spend(node.lineno)
         match node:
             case ast.Name(id=name):
@@ -135,7 +135,7 @@ class Interpreter(Evaluation):
                 yield from self._generated(rest, names) if rest else (None,)
 
     def _index(self, node: ast.expr, names: Names) -> tuple[Any, Vals]:
-        """An index, as Python takes it, and the values in it."""
+        """Return an index, as Python takes it, and the values in it."""
         if isinstance(node, ast.Tuple):
             parts = [self._index(part, names) for part in node.elts]
             return tuple(p for p, _ in parts), tuple(v for _, vals in parts for v in vals)
@@ -166,12 +166,12 @@ class Interpreter(Evaluation):
         return self.member(self.evaluate(base, names), name)
 
     def member(self, val: Val, name: str) -> Val:
-        """An attribute of a value, by the value's type and its name."""
+        """Return an attribute of a value, by the value's type and its name."""
         value, kind = val.value, kind_of(val.value)
         if isinstance(value, Class) and name in value.names:
             found = value.names[name]
             is_method = value.is_instance and isinstance(found.value, Function) and not found.value.static
-            return self.note(replace(found.value, owner=val)) if is_method else found
+            return self.note(found.value, "method", (val,)) if is_method else found
         if isinstance(value, Module) and name in value.members:
             return self.note(value.members[name], name=name)
         if isinstance(value, Row) and name in ("values", "indices"):
@@ -180,8 +180,8 @@ class Interpreter(Evaluation):
         if call is not None and not call.most:
             return self.compute(lambda: call.run(value), call.op, (val,), name)
         if call is not None:
-            return self.note(Method(name, val), name=name)
-        if isinstance(value, Call) and (value.name, name) == ("super", "__init__"):
+            return self.note(call, "method", (val,), name)
+        if isinstance(value, Allowed) and (value.name, name) == ("super", "__init__"):
             return self.note(BUILTINS["print"])
         raise StopError(
             f"`{name[:40]}` of {value.name if isinstance(value, Module) else kind} is not evaluated"
@@ -202,26 +202,24 @@ class Interpreter(Evaluation):
         return self.call(func, args, kw)
 
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
-        """Call a value."""
+        """Call a value; an operation "method" has it with its owner."""
+        owner = func.args if func.op == "method" else ()
         match func.value:
-            case Call(name=name, run=None):
+            case Allowed(name=name, run=None):
                 return self.python(name, args, kw)
-            case Call(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
+            case Allowed(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
                 return self.note(float(args[0].value))
-            case Call() as call:
-                return self.apply(call, args, kw)
-            case Method(owner=Val(value=list()) as owner) if len(args) == 1 and not kw:  # only append
-                owner.value.append(args[0])
-                owner.args, owner.varies = (*owner.args, args[0]), owner.varies or args[0].varies
+            case Allowed(name="append") if len(args) == 1 and not kw:
+                owner[0].value.append(args[0])
+                owner[0].args, owner[0].varies = (*owner[0].args, args[0]), owner[0].varies or args[0].varies
                 return self.note(None)
-            case Method(name=name, owner=owner) if not isinstance(owner.value, list):
-                methods = METHODS[kind_of(owner.value)]
-                found = self.apply(methods.get(name) or methods[name[:-1]], [owner, *args], kw)
-                if name in methods:
+            case Allowed() as call:
+                found = self.apply(call, [*owner, *args], kw)
+                if not owner or func.name == call.name:
                     return found
-                return self.overwrite(owner, lambda x: x.copy_(found.value), found.op, found.args, name)
+                return self.overwrite(owner[0], lambda x: x.copy_(found.value), found.op, found.args, func.name)
             case Function() as function:
-                return self._enter(function, [function.owner, *args] if function.owner else args, kw)
+                return self._enter(function, [*owner, *args], kw)
             case Class(is_instance=True):
                 return self.call(self.member(func, "forward"), args, kw)
             case Class(names=members):
@@ -232,7 +230,7 @@ class Interpreter(Evaluation):
         raise StopError("what is called here is not evaluated")
 
     def _defaults(self, args: ast.arguments, names: Names) -> dict[str, Val]:
-        """The default values of parameters."""
+        """Return the default values of parameters."""
         placed = zip([*args.posonlyargs, *args.args][::-1], args.defaults[::-1], strict=False)
         pairs = [*placed, *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
         return {a.arg: self.evaluate(default, names) for a, default in pairs if default is not None}
@@ -270,18 +268,16 @@ class Interpreter(Evaluation):
                 pass
             case ast.Expr(value=value):
                 self.evaluate(value, names)
-            case ast.Assign(targets=targets, value=value):
+            case ast.Assign(value=ast.expr() as value) | ast.AnnAssign(value=ast.expr() as value):
                 found = self.evaluate(value, names)
-                for target in targets:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     self.assign(target, found, names)
-            case ast.AnnAssign(target=target, value=value) if value is not None:
-                self.assign(target, self.evaluate(value, names), names)
             case ast.AugAssign():
                 self._augmented(node, names)
-            case ast.Return(value=value):
-                raise Signal(node, self.evaluate(value, names) if value else self.note(None))
-            case ast.Break() | ast.Continue():
-                raise Signal(node, UNREAD)
+            case ast.Return(value=ast.expr() as value):
+                raise Signal(node, self.evaluate(value, names))
+            case ast.Return() | ast.Break() | ast.Continue():
+                raise Signal(node, self.note(None))
             case ast.If(test=test, body=body, orelse=orelse):
                 main = ast.unparse(test).startswith("__name__ ==")
                 self._block(body if main or self.truth(self.evaluate(test, names)) else orelse, names)
@@ -310,7 +306,7 @@ class Interpreter(Evaluation):
             self.statement(node, names)
 
     def _ends(self, body: list[ast.stmt], names: Names) -> bool:
-        """Run the body of a loop once; whether the loop ends with it."""
+        """Run the body of a loop once; tell whether the loop ends with it."""
         try:
             self._block(body, names)
         except Signal as signal:

@@ -71,7 +71,7 @@ KEYWORDS = frozenset(_KEYWORDS.split())
 
 
 @dataclass(frozen=True)
-class Call:
+class Allowed:
     """A call. ``run``: what computes it, None if the interpreter itself; ``most``: how many arguments may be
     positional, 0 for an attribute."""
 
@@ -85,7 +85,7 @@ class Call:
         return _OPERATION_OF.get(self.name, "other")
 
     def bound(self, values: list[Any]) -> float:
-        """At most so many elements its result has, from its arguments, those by name last."""
+        """Return how many elements its result has at most, from its arguments, those by name last."""
         return _BOUND_OF.get(self.name, usual)(values)
 
 
@@ -116,7 +116,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
-    """Random numbers, the same in each evaluation."""
+    """Return a function that draws random numbers, the same in each evaluation."""
     how = torch.randn if name.startswith("randn") else torch.rand
 
     def draw(*args: Any, **kw: Any) -> Any:
@@ -141,7 +141,7 @@ def _array(value: Any, dtype: Any = None) -> Any:
 
 
 def _most(run: Callable[..., Any]) -> int:
-    """How many arguments may be positional, so that none is `out`, which torch takes by name alone."""
+    """Return how many arguments may be positional, so that none is `out`, which torch takes by name alone."""
     if isinstance(run, np.ufunc):
         return int(run.nin)
     try:
@@ -151,11 +151,11 @@ def _most(run: Callable[..., Any]) -> int:
     return 9 if "args" in parameters else [*parameters, "out"].index("out")
 
 
-def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Call]:
-    """What the list has of a module or a type, and what is computed otherwise."""
+def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Allowed]:
+    """Return what the list has of a module or a type, and what is computed otherwise."""
     found = {n: getattr(home, n, None) for n in _OPERATION_OF}
     runs = {n: run for n, run in found.items() if callable(run) and not isinstance(run, type)} | own
-    return {n: Call(n, run, _most(run)) for n, run in runs.items()}
+    return {n: Allowed(n, run, _most(run)) for n, run in runs.items()}
 
 
 _random = {n: _drawn(n, False) for n in ("rand", "randn", "rand_like", "randn_like")}
@@ -179,22 +179,22 @@ _ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
     "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "dtype": lambda x: x.dtype, "data": lambda x: x,
     "T": lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
 }  # fmt: skip
-_SHARED = {n: Call(n, run, 0) for n, run in _ATTRIBUTES.items()}
+_SHARED = {n: Allowed(n, run, 0) for n, run in _ATTRIBUTES.items()}
 _LIMITS = ("min", "max", "bits", "eps", "tiny")
-METHODS: dict[str, dict[str, Call]] = {  # by the type of their owner
+METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "tensor": {
         **_calls(Tensor, dim=lambda x: x.ndim, size=lambda x, *axis: x.shape[axis[0]] if axis else tuple(x.shape),
                  numpy=lambda x: x.clone().numpy(), view=Tensor.reshape, to=cast, type=cast), **_SHARED,
-        **{n: Call(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
+        **{n: Allowed(n, lambda x, d=d: cast(x, d)) for n, d in _TYPES.items()},
     },
     "array": {
         **{n: c for n, c in _NUMPY.items() if hasattr(np.ndarray, n)}, **_SHARED,
-        **{n: Call(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw))
+        **{n: Allowed(n, lambda x, *args, n=n, **kw: getattr(x, n)(*args, **kw))
            for n in ("item", "tolist", "flatten", "reshape", "transpose")},
-        "astype": Call("astype", cast, 2),
+        "astype": Allowed("astype", cast, 2),
     },
-    "limits": {n: Call(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
-    "list": {"append": Call("append", list.append, 2)},
+    "limits": {n: Allowed(n, lambda x, n=n: np.asarray(getattr(x, n)).item(), 0) for n in _LIMITS},
+    "list": {"append": Allowed("append", list.append, 2)},
 }  # fmt: skip
 
 
@@ -210,12 +210,12 @@ _torch = _module(
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
-    random=_module("numpy.random", {n: Call(n, _drawn(n, True)) for n in ("rand", "random", "randn")},
+    random=_module("numpy.random", {n: Allowed(n, _drawn(n, True)) for n in ("rand", "random", "randn")},
                    seed=_TORCH["manual_seed"]),
-    linalg=_module("numpy.linalg", norm=Call("norm", np.linalg.norm)),
+    linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")
-_math = _module("math", {name: Call(name, getattr(math, name), 1) for name in _ON_ONE})
+_math = _module("math", {name: Allowed(name, getattr(math, name), 1) for name in _ON_ONE})
 MODULES = {
     "torch": _torch, "numpy": _numpy, "math": _math, "torch.nn": _nn, "torch.nn.functional": _nn.members["functional"],
 }  # fmt: skip
@@ -227,8 +227,8 @@ ON_LISTS: dict[str, Callable[..., Any]] = {
     "zip": zip, "enumerate": enumerate, "list": list, "tuple": tuple, "reversed": reversed,
 }  # fmt: skip
 _PYTHON: dict[str, Any] = {"abs": abs, "round": round, "int": int, "float": float, "bool": bool, "pow": pow}
-BUILTINS = {name: Call(name, run, 2) for name, run in _PYTHON.items()} | {
-    name: Call(name, None) for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super")
+BUILTINS = {name: Allowed(name, run, 2) for name, run in _PYTHON.items()} | {
+    name: Allowed(name, None) for name in (*ON_LISTS, "len", "range", "sum", "min", "max", "print", "super")
 }
 _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
     "USub": "neg", "UAdd": "pos", "Invert": "invert", "Add": "add", "Sub": "sub", "Mult": "mul", "Div": "truediv",
@@ -236,7 +236,7 @@ _OPERATORS = {  # by their syntax nodes: the name in Python's module `operator`
     "BitOr": "or_", "BitXor": "xor", "MatMult": "matmul", "Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtE": "le", "Gt": "gt",
     "GtE": "ge", "Is": "is_", "IsNot": "is_not",
 }  # fmt: skip
-OPERATORS = {node: Call(name, getattr(operator, name), 2) for node, name in _OPERATORS.items()}
+OPERATORS = {node: Allowed(name, getattr(operator, name), 2) for node, name in _OPERATORS.items()}
 
 
 _KINDS: dict[str, Any] = {
@@ -246,6 +246,6 @@ _KINDS: dict[str, Any] = {
 
 
 def kind_of(value: Any) -> str:
-    """The type of an owner of methods, as the white list names it."""
+    """Return the type of an owner of methods, as the white list names it."""
     known = next((kind for kind, types in _KINDS.items() if isinstance(value, types)), "")
     return known or f"a value of type {type(value).__name__.lower()}"

@@ -12,10 +12,9 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
-from quantcore.pasted.case import Flags
 from quantcore.pasted.evaluation import numbers
-from quantcore.pasted.intended import intended, steps_of
-from quantcore.pasted.quantizer import MOST, by_place
+from quantcore.pasted.intended import intended, of_each
+from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, evaluate, given
@@ -73,9 +72,10 @@ class Shown:
 
 
 def block_of(x: Tensor, most: int = MOST) -> tuple[Tensor, list[Tensor]]:
-    """At most ``most`` elements of a tensor, of the same rank, and where they are along each axis, always the same.
+    """Return at most ``most`` elements of a tensor, of the same rank, and where they are along each axis.
 
-    Of an axis that is too long, runs of neighbours are drawn, besides the first, so that groups stay whole.
+    They are always the same. Of an axis that is too long, runs of neighbours are drawn, besides the first, so that
+    groups stay whole.
     """
     lengths, generator = list(x.shape), torch.Generator().manual_seed(0)
     while math.prod(lengths) > most:
@@ -113,33 +113,33 @@ def show_code(
         raise QuantError(
             "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
         )
-    case = reading.quantizers[place]
+    q = reading.quantizers[place]
     element = tuple(i + n if i < 0 else i for i, n in zip(element, x.shape, strict=False))
-    walk, places = _evaluated(reading.text, x, handed, case.flags)
+    walk, places = _evaluated(reading.text, x, handed, q.flags)
     x = walk.given.x
-    chain = by_place(walk.vals).get(case.place)
+    chain = by_place(walk.vals).get(q.place)
     if chain is not None and chain.x.numel() < x.numel():
         raise QuantError(
             "The code quantizes the tensor part by part, or a tensor of its own, so its codes can't be shown as one map."
         )
-    if chain is None or numbers(chain.codes[-1].value).numel() != x.numel():
+    if chain is None or chain.codes[-1].numbers.numel() != x.numel():
         unread = (f"Line {n}: on a tensor of shape {tuple(x.shape)}, {why}" for n, why, _ in walk.unread)
         raise QuantError(
             f"{next(unread, 'On this tensor the code does not reach its codes')}; choose another tensor."
         )
-    codes = numbers(chain.codes[-1].value)
+    codes = chain.codes[-1].numbers
     if not bool(codes.isfinite().all()):
         raise QuantError(
             "On this tensor the code divides by a scale of 0; choose a tensor with different values."
         )
     x_hat = (codes - chain.zero) * chain.factor - chain.shift
     if chain.end is not None and chain.end.value.shape == chain.codes[-1].value.shape:
-        x_hat = numbers(chain.end.value)
+        x_hat = chain.end.numbers
     x_hat, codes = (v.reshape(x.shape).float() for v in (x_hat, codes))
     inside = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
     lines, why = tuple(_lines(walk, x, tuple(i for each in inside for i in each))), ""
     try:
-        right = intended(case, chain, tuple(x.shape))
+        right = intended(q, chain, tuple(x.shape))
         against = _against(right, x, codes, x_hat + chain.shift.float(), chain.cast is not None)
     except QuantError as error:
         against, why = None, str(error)
@@ -147,7 +147,7 @@ def show_code(
 
 
 def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: bool) -> Against:
-    """The comparison; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first;
+    """Compare; ``x_hat``: of what the scheme quantizes, which is x or what the code makes of it first;
     ``stored``: whether the codes are cast to a type."""
     fmt, outside = right.scheme.format, torch.zeros_like(codes, dtype=torch.bool)
     if isinstance(fmt, IntFormat) and not stored:
@@ -155,7 +155,7 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
     moved = (x_hat - right.dequantized).abs() > 1e-5 * (x.abs() + x.abs().amax())
     # x / s, x̂ and the error are each rounded once to float32
     error, room = (right.x - x_hat).abs(), right.x.abs() * 2.0**-22
-    too_far = (error > steps_of(right).abs() / 2 + room) & (error > right.error.abs() + room)
+    too_far = (error > of_each(right.scale, right).abs() / 2 + room) & (error > right.error.abs() + room)
     sqnr_db = errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db
     return Against(right, codes.ne(right.codes.float()) | moved, too_far, int(outside.sum()), sqnr_db)
 
@@ -163,7 +163,7 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
 def _evaluated(
     text: str, x: Tensor, handed: tuple[float, int] | None, flags: Flags, most: int = MOST
 ) -> tuple[Walk, list[Tensor]]:
-    """The code on the largest block of the tensor that it can be evaluated on, and where that is."""
+    """Evaluate the code on the largest block of the tensor that it can be evaluated on, and where that is."""
     block, places = block_of(x, most)
     own = given(block.contiguous(), text, flags)
     if handed is not None:
@@ -177,7 +177,7 @@ def _evaluated(
 
 
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
-    """What each line assigned, the last time it ran."""
+    """Yield what each line assigned, the last time it ran."""
     last = {(line, name): val.value for line, name, val in walk.assigned}
     for (line, name), value in sorted(last.items(), key=lambda pair: pair[0][0]):
         if isinstance(value, NUMBERS) and numbers(value).numel():
@@ -188,7 +188,7 @@ def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValu
 
 
 def _picked(values: Tensor, x: Tensor, element: tuple[int, ...]) -> float | None:
-    """The value that belongs to an element of x; None if there is none."""
+    """Return the value that belongs to an element of x; None if there is none."""
     try:
         same = values.numel() == x.numel()
         found = (values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element]

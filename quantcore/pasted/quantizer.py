@@ -4,26 +4,31 @@ Every operation on the way is affine, or rounds, clamps or casts. But for what t
 x / factor + offset; at the codes that are stored, the factor is the scale and the offset the zero point.
 """
 
-import math
 from collections.abc import Iterator
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, is_mask
-from quantcore.pasted.evaluation import Val, numbers
+from quantcore.pasted.bounds import ARRAYS, is_mask
+from quantcore.pasted.evaluation import FLOAT, Val
+from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
 MOST_QUANTIZERS = 24  # that are checked; a loop has one for each turn
 SMALL = 16  # bits: codes are stored in integers of at most this width; wider ones are intermediate
-FLOAT = 99  # bits: wider than any integer type
 SCALINGS, SHIFTS, _CLAMPS = ("mul", "div", "floor_divide"), ("add", "sub"), ("clamp", "mask", "where")
 _STEPS = (*SCALINGS, *SHIFTS, *_CLAMPS, "signed", "round", "cast")
 _BENT = ("unary", "pow", "neg")  # what is scaled and rounded after these is another tensor
 _QUANTILES = ("quantile", "nanquantile", "percentile", "nanpercentile", "kthvalue")
 _MOST_STEPS = 50_000  # of all ways together
+Place = tuple[int, ...]
+Flags = tuple[tuple[str, bool], ...]
+Ends = tuple[float | None, float | None]
+Seen = tuple[str, Ends]
+SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
+SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
+_CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
 
 
 class Chain:
@@ -38,17 +43,18 @@ class Chain:
     """
 
     def __init__(self, data: Val, steps: list[Val], rounding: int, earlier: "Chain | None"):
-        """The quantizer of these steps on the way of ``data``.
+        """Follow these steps on the way of ``data``.
 
         Raises:
             RuntimeError: the shapes of scale or zero point do not fit it.
         """
+        self.way = data, steps, rounding, earlier
         last = _last(steps, rounding)
         self.codes, self.back = steps[: last + 1], steps[last + 1 :]
         self.round, self.earlier = steps[rounding], earlier
         while data.op == "abs" and data.flow and any(s.op == "signed" for s in self.codes):
             data = data.flow  # whose signs come back
-        self.data, self.x = data, numbers(data.value)
+        self.data, self.x = data, data.numbers
         self.cast = _cast(self.codes)
         self.scalings = [s for s in self.codes if s.op in SCALINGS]
         self.zeros = [s for s in self.codes if s.op in SHIFTS and not _is_half(s, self.round)]
@@ -57,27 +63,27 @@ class Chain:
         self.factor, self.zero, self.shift = nothing + 1, nothing, nothing
         for step in self.codes:
             if step.op in SCALINGS:
-                by, inverse = numbers(other(step).value), step.op == "mul"
+                by, inverse = step.other.numbers, step.op == "mul"
                 self.factor = self.factor / by if inverse else self.factor * by
                 if bool(self.zero.any()):
                     self.zero = self.zero * by if inverse else self.zero / by
             elif step in self.zeros:
-                self.zero = self.zero + added(step)
+                self.zero = self.zero + step.added
         self.scale = self.factor.broadcast_to(self.x.shape)
-        while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not is_flipped(data):
-            self.shift = self.shift + added(data) if data.op in SHIFTS else self.shift
+        while data.flow is not None and data.op in (*SHIFTS, "clamp", "copy") and not data.is_flipped:
+            self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
         self.clamp = next((s for s in reversed(clamps) if not _depends(s)), None)
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
-        self.late = next((s for s in late if is_open(s) or added(s).numel() > 1), None)
+        self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
         self.end = ends[-1] if any(s.op in SCALINGS for s in ends) else None
 
     @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale, each once."""
-        nodes = {node.index: node for s in self.scalings for node in other(s).ancestors()}
+        nodes = {node.index: node for s in self.scalings for node in s.other.ancestors()}
         return [nodes[i] for i in sorted(nodes)]
 
     @cached_property
@@ -86,71 +92,171 @@ class Chain:
         return [n for n in self.scale_nodes if n.op == "reduce" and n.name in _QUANTILES]
 
 
-def other(node: Val) -> Val:
-    """The operand that is not the data."""
-    return next((a for a in node.args if a is not node.flow), node.args[-1])
-
-
-def added(shift: Val) -> Tensor:
-    """What a sum or difference adds to the data."""
-    return numbers(other(shift).value) * (-1 if shift.op == "sub" else 1)
-
-
-def is_open(step: Val) -> bool:
-    """Whether what a step adds depends on the tensor, or is handed in."""
-    return other(step).varies or other(step).handed
-
-
-def is_flipped(node: Val) -> bool:
-    """Whether the data is subtracted or divides."""
-    return node.op in ("sub", "div", "floor_divide") and node.args[0] is not node.flow
-
-
 def _is_half(step: Val, rounding: Val) -> bool:
-    """Whether a sum is part of the rounding: a half toward the side that it rounds to, or something random below 1."""
-    by = added(step).abs()
+    """Tell whether a sum is part of the rounding: a half toward that side, or something random below 1."""
+    by = step.added.abs()
     each = by.numel() > 1 and by.shape == step.value.shape
     return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
 
 
 def _depends(clamp: Val) -> bool:
-    """Whether what a clamp puts in the place of elements depends on the tensor."""
+    """Tell whether what a clamp puts in the place of elements depends on the tensor."""
     return any(a.varies and a is not clamp.flow and not is_mask(a.value) for a in clamp.args)
 
 
-def dtype_of(node: Val | None) -> str:
-    """The type of a tensor or array, as text; empty for None."""
-    return str(getattr(node.value if node else None, "dtype", "")).removeprefix("torch.")
+class Quantizer(Chain):
+    """A quantizer on the first ordinary tensor, and what it shows on others.
+
+    ``chains``: the same one on each ordinary tensor; ``place``: the lines that tell it from others;
+    ``flags``: the boolean parameters that lead to it; ``special``: it on the special tensors that it can be found on;
+    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes
+    are clamped to, before a cast.
+
+    ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
+    without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
+    argument, "unknown"; divided by ``divisor``, an integer, or a half, if it is near one; ``percent``: the percentile.
+    ``multiplied``: x is multiplied by it; ``axis``: it is aligned with this axis instead of the last one. ``extreme``,
+    ``formula``: it, and what it comes from, as text; ``divided``: the operation that divides by the number, or else the
+    one that scales the data; ``reduced``: the last reduction that it comes from.
+
+    ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the clamp, or
+    else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is quantized
+    never has negative values; ``kernel``: the letter of the convention's kernel that has the code's order of division,
+    rounding and zero point.
+    """
+
+    def __init__(
+        self, chains: list[Chain], place: Place, flags: Flags, special: dict[str, Chain], seen: Seen
+    ):
+        """Describe it on all tensors; ``seen``: its rule and its ends."""
+        super().__init__(*chains[0].way)
+        self.chains, self.place, self.flags, self.special = chains, place, flags, special
+        self.rule, self.ends = seen
+        tried = [*chains, *(c for n, c in special.items() if n == "outlier")]
+        self.kind, ratio, self.multiplied, self.axis = _form(tried)
+        half = round(2 * ratio) / 2
+        self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
+        percents = [
+            float(a.value) * (100 if "quantile" in n.name else 1)
+            for n in self.quantiles
+            for a in n.args[1:2]
+            if "percentile" in self.kind and isinstance(a.value, int | float)
+        ]
+        self.percent = max(percents, default=None)
+        self.limits = self.cast.limits if self.cast else None
+        low, high = self.ends
+        self.bounds = self.limits if low is None or high is None else (low, high)
+        known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1 and bool(self.zero.isfinite())
+        self.zero_point = float(self.zero) if known else None
+        self.one_sided = all(bool((c.x >= 0).all()) for c in chains)
+        inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
+        self.kernel = ("BD" if inverse else "AC")[bool(self.early)]
+        self.divided = _divided(self)
+        reductions = [n for n in self.scale_nodes if n.op == "reduce" and n.varies]
+        self.reduced = reductions[-1] if reductions else self.divided
+        name = self.data.name if self.data.op == "input" and len(self.data.name) < 20 else "x"
+        plain = self.kind in ("max", "signed percentile") or self.one_sided
+        self.extreme = f"max({name})" if plain else f"max|{name}|"
+        if "percentile" in self.kind:
+            percentile = "a" if self.percent is None else f"{self.percent:g}th"
+            self.extreme = f"{percentile} percentile of {name if plain else f'|{name}|'}"
+        by, span = "" if self.divisor == 1 else f" / {number(self.divisor)}", f"max({name}) - min({name})"
+        formulas = {
+            "given": f"{float(self.factor):.6g}" if self.factor.numel() == 1 else "given numbers",
+            "handed": "an argument",
+            "unknown": "not recognized",
+            "span": f"({span}){by}" if by else span,
+            "percentiles": f"the difference of two percentiles{by}",
+        }
+        self.formula = formulas.get(self.kind) or self.extreme + by
+
+    def found(self, kind: str, line: int, certain: bool = True, /, **facts: str) -> CodeFinding:
+        """Return a finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
+        nodes = {"clamp": self.clamp, "cast": self.cast}
+        known = {n: "" if v is None or v.line == line else f" in line {v.line}" for n, v in nodes.items()}
+        known |= {"scale": self.formula, "extreme": self.extreme, "dtype": self.cast.dtype if self.cast else ""}
+        known |= {"limits": between(self.limits), "codes": between(self.bounds)}
+        known |= {"low": number(self.bounds[0]) if self.bounds else "qmin", "zero": number(self.zero_point or 0)}
+        return finding(kind, line, certain, **(known | facts))
 
 
-def type_limits(node: Val | None) -> tuple[int, int] | None:
-    """The lowest and highest integer of a value's type; None for floats."""
-    name = dtype_of(node)
-    return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if name.startswith(("int", "uint")) else None
+def _divided(chain: Chain) -> Val:
+    for scaling in chain.scalings:
+        val: Val | None = scaling.other
+        while val is not None and val.varies and val.op not in ("reduce", "input"):
+            if val.op in ("div", "mul") and sum(a.varies for a in val.args) == 1:
+                return val
+            val = next((a for a in reversed(val.args) if a.varies), None)
+    return chain.scalings[0]
 
 
-def bits_of(node: Val | None) -> int:
-    """The width of an integer type; `FLOAT` for others."""
-    limits = type_limits(node)
-    return FLOAT if limits is None else (limits[1] - limits[0]).bit_length()
+def scale_of(chain: Chain, multiplied: bool, axis: int) -> Tensor:
+    """Return the scale of each element of a quantizer, without the mistake in its use."""
+    return (1 / chain.scale if multiplied else chain.scale).transpose(axis, -1)
 
 
-def is_integral(val: Val) -> bool:
-    """Whether all values that are finite are integers."""
-    values = numbers(val.value)
-    return bool(torch.eq(values, values.round())[values.isfinite()].all())
+def number(value: float) -> str:
+    """Return a number, without a decimal point if it is an integer."""
+    return f"{int(value)}" if abs(value) < 1e15 and value == int(value) else f"{value:.6g}"
 
 
-def number_of(val: Val) -> float | None:
-    """A finite number; None for anything else."""
-    if not isinstance(val.value, NUMBERS) or math.prod(getattr(val.value, "shape", ())) != 1:
-        return None
-    number = float(val.value) if isinstance(val.value, int | float) else float(numbers(val.value))
-    return number if math.isfinite(number) else None
+def between(ends: Ends | None) -> str:
+    """Return a range of codes; None means unbounded."""
+    return "..".join("open" if end is None else number(end) for end in ends or (None, None))
+
+
+def near(a: Tensor, b: Tensor | float, within: float = 1.01) -> bool:
+    """Tell whether all values are closer than ``within``."""
+    return bool(((a - b).abs() <= within).all())
+
+
+def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
+    """Return a scale's kind, its divisor, whether x is multiplied by it, and the axis that it lies along."""
+    first, nodes = chains[0], [s.other for s in chains[0].scalings]
+    if any(n.handed for n in nodes) or not any(n.varies for n in nodes):
+        return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
+    # scales along the wrong axis fit where all axes are equally long
+    turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
+    for multiplied, axis in ((False, -1), (True, -1), *((False, axis) for axis in turned)):
+        for whole in (False, True):  # a part of the tensor may have the scale of the whole
+            ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
+            for kind in ratios[0]:
+                values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
+                middle = float(values.median())
+                if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
+                    return kind, middle, multiplied, axis
+    return "unknown", 1.0, False, -1
+
+
+def _ratios(chain: Chain, scale: Tensor, whole: bool) -> dict[str, Tensor]:
+    """Return what a scale may have been computed from, by kind, divided by it."""
+    origin, quantiles = chain.data, [node.numbers for node in chain.quantiles]
+    while whole and origin.flow is not None and origin.op in ("getitem", "shape"):
+        origin = origin.flow
+    single = chain.factor.numel() == 1
+    low, high = block_extremes(*((origin.numbers, chain.factor) if single else (chain.x, scale)))
+    found = {"abs": torch.maximum(low.abs(), high.abs()), "span": high - low, "max": high}
+    if len(quantiles) == 1:
+        signed = bool((chain.quantiles[0].args[0].numbers < 0).any())
+        found["signed percentile" if signed else "percentile"] = quantiles[0].abs().max()
+    elif len(quantiles) == 2:
+        found["percentiles"] = (quantiles[0].max() - quantiles[1].max()).abs()
+    return {kind: value / scale for kind, value in found.items()}
+
+
+def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lowest and highest value among the elements that have the same scale, for each element."""
+    if scale.numel() == 1:
+        return x.min(), x.max()
+    keys, places = torch.unique(scale, return_inverse=True)
+    places, flat, start = places.flatten(), x.flatten(), torch.zeros(keys.numel(), dtype=x.dtype)
+    ends = (start.scatter_reduce(0, places, flat, how, include_self=False) for how in ("amin", "amax"))
+    low, high = (end[places].reshape(x.shape) for end in ends)
+    return low, high
 
 
 def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
-    """The quantizers of an evaluation by the lines of their rounding, stored codes and dequantized values."""
+    """Return an evaluation's quantizers by the lines of their rounding, stored codes and dequantized values."""
     found: dict[tuple[int, ...], Chain] = {}
     for chain in _chains(vals):
         if 1 < chain.x.numel() <= MOST:
@@ -164,7 +270,7 @@ def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
 
 
 def _chains(vals: list[Val]) -> Iterator[Chain]:
-    """One or more quantizers for each end of the tensor's ways through an evaluation."""
+    """Yield one or more quantizers for each end of the tensor's ways through an evaluation."""
     room = _MOST_STEPS
     goes_on = {id(a) for v in vals if v.data for a in v.args}
     for val in vals:
@@ -180,14 +286,14 @@ def _chains(vals: list[Val]) -> Iterator[Chain]:
 
 
 def _along(way: list[Val]) -> Iterator[Chain]:
-    """The quantizers on one way; the first scaling after a rounding belongs to it, others to the next one."""
+    """Yield the quantizers on a way; the first scaling after a rounding belongs to it, others to the next."""
     places, scalings, pending = list[tuple[int, int]](), list[int](), False
     for i, node in enumerate(way):
-        if node.op in _BENT or (is_flipped(node) and node.op != "sub"):
+        if node.op in _BENT or (node.is_flipped and node.op != "sub"):
             scalings = []
         elif node.op in SCALINGS:
             scalings, pending = [] if pending else [*scalings, i], False
-        if scalings and _rounds(node) and not (places and is_integral(node.flow or node)):
+        if scalings and _rounds(node) and not (places and (node.flow or node).is_integral):
             places.append((scalings[0], i))
             scalings, pending = [], True
     chain = None
@@ -202,15 +308,15 @@ def _along(way: list[Val]) -> Iterator[Chain]:
 
 def _rounds(node: Val) -> bool:
     if node.op == "cast":
-        return node.flow is not None and bits_of(node) < FLOAT and not is_integral(node.flow)
+        return node.flow is not None and node.bits < FLOAT and not node.flow.is_integral
     return node.op in ("round", "floor_divide")
 
 
 def _last(steps: list[Val], rounding: int) -> int:
-    """The place of the last step of the codes that are stored."""
+    """Return the place of the last step of the codes that are stored."""
     until = next((i for i, s in enumerate(steps) if i > rounding and s.op in SCALINGS), len(steps))
     stores = (*_CLAMPS, "signed", "round")
-    casts = [s.op == "cast" and bits_of(s) < FLOAT for s in steps]
+    casts = [s.op == "cast" and s.bits < FLOAT for s in steps]
     last = max(i for i in range(rounding, until) if i == rounding or steps[i].op in stores or casts[i])
     later = [i for i in range(last + 1, until) if steps[i].op in SHIFTS]
     # without a cast, a zero point may be added last; a single shift before a scaling is that of dequantizing
@@ -218,5 +324,5 @@ def _last(steps: list[Val], rounding: int) -> int:
 
 
 def _cast(steps: list[Val]) -> Val | None:
-    """The first cast to a small integer."""
-    return next((s for s in steps if s.op == "cast" and bits_of(s) <= SMALL < bits_of(s.flow)), None)
+    """Return the first cast to a small integer."""
+    return next((s for s in steps if s.op == "cast" and s.bits <= SMALL < (s.flow or s).bits), None)

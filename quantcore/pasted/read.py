@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from quantcore.pasted import bounds
-from quantcore.pasted.case import Case, between
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
-from quantcore.pasted.intended import confirmed, seen
+from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
-from quantcore.pasted.quantizer import SCALINGS, by_place, dtype_of, number_of, other
+from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, probe
 from quantcore.wording import count, joined
@@ -30,7 +29,7 @@ class CodeReading:
     recognized: tuple[str, ...]
     unread: tuple[str, ...]
     library: tuple[str, ...] = ()
-    quantizers: tuple[Case, ...] = field(default=(), compare=False, repr=False)
+    quantizers: tuple[Quantizer, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def mistakes(self) -> tuple[CodeFinding, ...]:
@@ -58,7 +57,7 @@ class CodeReading:
 
 
 def lines_of(findings: tuple[CodeFinding, ...]) -> str:
-    """The lines of findings: ``line 3``, ``lines 3, 5 and 6``."""
+    """Return the lines of findings: ``line 3``, ``lines 3, 5 and 6``."""
     lines = [str(line) for line in sorted({f.line for f in findings})]
     return f"line{'s' * (len(lines) > 1)} {joined(lines)}"
 
@@ -77,18 +76,18 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     """
     text, tree = parse(text)
     found: list[CodeFinding] = []
-    cases: dict[tuple[object, ...], Case] = {}  # two variants, or turns of a loop, may lead to the same one
+    cases: dict[tuple[object, ...], Quantizer] = {}  # two variants, or turns of a loop, may lead to the same one
     end = time.thread_time() + bounds.SECONDS_IN_ALL
     probed = list(probe(tree, text, shape, end))
     for ordinary, special in probed:
-        for case in _cases(ordinary, special):
-            key = (*case.place[:3], case.kind, case.divisor, case.bounds, case.zero)
+        for q in _cases(ordinary, special):
+            key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
             if key not in cases and time.thread_time() <= end:
                 # in the second, the largest magnitude is negative
-                codes = confirmed(case, list(check_codes(case)), ordinary[:2])
-                more = [*codes, *check_dequantize(case), *check_special(case)]
+                codes = confirmed(q, list(check_codes(q)), ordinary[:2])
+                more = [*codes, *check_dequantize(q), *check_special(q)]
                 found += [replace(f, quantizer=len(cases)) for f in more]
-                cases[key] = case
+                cases[key] = q
     first = probed[0][0][0]
     for line, name in dict.fromkeys(w for ordinary, _ in probed for w in ordinary[0].written):
         clamp = name.startswith("clamp") or name == "an assignment"
@@ -103,58 +102,57 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     return CodeReading(
         text,
         tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
-        tuple(dict.fromkeys(part for case in cases.values() for part in _parts(case))),
+        tuple(dict.fromkeys(part for q in cases.values() for part in _parts(q))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
         tuple(cases.values()),
     )
 
 
-def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Case]:
-    """The quantizers of the code, each on all ordinary tensors and on the special ones that it can be found on."""
+def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Quantizer]:
+    """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it."""
     found = [by_place(w.vals) for w in ordinary]
     others = {name: by_place(w.vals) for name, w in special.items()}
     results = seen(ordinary[0], found[0])
     for key in found[0]:
         if all(key in f for f in found):
             also = {name: by[key] for name, by in others.items() if key in by}
-            yield Case([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
+            yield Quantizer([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
 
 
-def _parts(case: Case) -> Iterator[str]:
-    """The parts of a quantizer that were checked, each with its line."""
-    chain = case.chain
-    scales = torch.unique(chain.factor).numel()
+def _parts(q: Quantizer) -> Iterator[str]:
+    """Yield the parts of a quantizer that were checked, each with its line."""
+    scales = torch.unique(q.factor).numel()
     shared = ", per-tensor" if scales == 1 else f", {scales} scales"
-    known = case.kind not in ("unknown", "handed")
-    yield f"scale (line {case.divided.line}) {case.formula}{shared if known else ''}"
-    yield f"codes (line {chain.round.line}) {_arithmetic(case)}"
-    if chain.clamp is not None:
-        yield f"clamp (line {chain.clamp.line}) {between(case.ends)}"
-    if chain.cast is not None:
-        yield f"cast (line {chain.cast.line}) {dtype_of(chain.cast)}"
-    for step in chain.zeros:
-        if other(step).varies:
-            yield f"zero point (line {other(step).line or step.line})"
-    unscale = [s for s in chain.back if s.op in SCALINGS]
+    known = q.kind not in ("unknown", "handed")
+    yield f"scale (line {q.divided.line}) {q.formula}{shared if known else ''}"
+    yield f"codes (line {q.round.line}) {_arithmetic(q)}"
+    if q.clamp is not None:
+        yield f"clamp (line {q.clamp.line}) {between(q.ends)}"
+    if q.cast is not None:
+        yield f"cast (line {q.cast.line}) {q.cast.dtype}"
+    for step in q.zeros:
+        if step.other.varies:
+            yield f"zero point (line {step.added_line})"
+    unscale = [s for s in q.back if s.op in SCALINGS]
     if unscale:
         yield f"dequantize (line {unscale[-1].line})"
 
 
-def _arithmetic(case: Case) -> str:
-    """The order of division, rounding and zero point, with the letter of the convention's kernel."""
-    chain, rule = case.chain, case.rule or "rounded"
-    product = "x · (1 / scale)" if case.kernel in "BD" else "x / scale"
-    product = "x · scale" if case.multiplied else product
-    shifted = [s for s in chain.zeros if number_of(other(s)) != 0]
+def _arithmetic(q: Quantizer) -> str:
+    """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
+    rule = RULES.get(q.rule, "rounded")
+    product = "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
+    product = "x · scale" if q.multiplied else product
+    shifted = [s for s in q.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"
-    text = f"{rule}({product} + z)" if shifted[0] in chain.early else f"{rule}({product}) + z"
-    return f"{text}, kernel {case.kernel}" if rule == "round" else text
+    text = f"{rule}({product} + z)" if shifted[0] in q.early else f"{rule}({product}) + z"
+    return f"{text}, kernel {q.kernel}" if rule == "round" else text
 
 
 def _unread(walk: Walk) -> tuple[str, ...]:
-    """The statements that could not be evaluated, one sentence each."""
+    """Return the statements that could not be evaluated, one sentence each."""
     found: dict[int, str] = {}
     for line, why, refused in walk.unread:
         unchecked = ", so what depends on it is not checked" if refused else ""

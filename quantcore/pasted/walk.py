@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import OverLimitError, StopError
-from quantcore.pasted.evaluation import Given, Override, Val
+from quantcore.pasted.evaluation import CodeInputs, Override, Val
 from quantcore.pasted.interpreter import UNREAD, Class, Function, Interpreter, Signal
 
 _CODES = re.compile(r"q|codes?|\w*quantized\w*|\w*_q|q_\w+|[xw]q|q[xw]", re.I)
@@ -35,10 +35,8 @@ class Walk(Interpreter):
         names = self.space()
         for node in self.tree.body:
             if not self._attempt(self.statement, node, names):
-                stored = (
-                    n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-                )
-                names.update(dict.fromkeys((n.id for n in stored), UNREAD))
+                stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+                names.update({n.id: UNREAD for n in stored})
         for val in list(names.values()):
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
@@ -50,17 +48,14 @@ class Walk(Interpreter):
     def _attempt(self, run: Callable[..., None], *args: Any) -> bool:
         try:
             run(*args)
+            return True
         except StopError as stop:
             if stop.why:
                 self.unread.append((self.budget.line, stop.why, stop.refused))
         except Signal:
             self.unread.append((self.budget.line, "this has no function or loop around it", False))
         except RecursionError:
-            raise OverLimitError(
-                "The code is nested too deeply; paste only the lines that quantize."
-            ) from None
-        else:
-            return True
+            raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
         return False
 
     def _use_class(self, val: Val) -> None:
@@ -76,7 +71,7 @@ class Walk(Interpreter):
         function: Function = val.value
         if function.node in self.entered:
             return
-        own = int(function.owner is not None)
+        own = int(val.op == "method")
         args = self._arguments(function, own, 0)
         self.bound |= {n: v for n, v in zip(function.parameters[own:], args, strict=False) if v.op == "input"}
         returned = self.call(val, args, {})
@@ -86,8 +81,8 @@ class Walk(Interpreter):
         self.made = {**{getattr(p, "id", ""): v for p, v in zip(parts, values, strict=False)}, "": values[0]}
 
     def _arguments(self, function: Function, own: int, tensor: int | None) -> list[Val]:
-        """What to call a function with: the tensor in place ``tensor``, what the function before it returned, what the
-        code is given, and defaults."""
+        """Return what to call a function with: the tensor in place ``tensor``, defaults, what the function before it
+        returned, and what the code is given."""
         found: list[Val] = []
         for i, name in enumerate(function.parameters[own:]):
             default, codes = function.defaults.get(name), _CODES.fullmatch(name)
@@ -103,7 +98,7 @@ class Walk(Interpreter):
         return found
 
 
-def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | None = None) -> Walk:
+def evaluate(tree: ast.Module, given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
     """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations."""
     walk = Walk(given, overrides=overrides or {}, tree=tree)
     walk.budget.end = min(walk.budget.end, given.end)
@@ -111,16 +106,16 @@ def evaluate(tree: ast.Module, given: Given, overrides: dict[int, Override] | No
     return walk
 
 
-def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = (), end: float = math.inf) -> Given:
-    """A tensor with the scale and zero point that int8 asymmetric would have, for NumPy if only that is named."""
+def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = (), end: float = math.inf) -> CodeInputs:
+    """Return a tensor with int8 asymmetric's scale and zero point, for NumPy if only that is named."""
     low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
     scale = (high - low) / 255 or 1.0
     numpy = bool(re.search(r"\b(np|numpy)\b", text)) and not re.search(r"\b(torch|F)\.\w", text)
-    return Given(x, scale, round(-128 - low / scale), numpy=numpy, flags=flags, end=end)
+    return CodeInputs(x, scale, round(-128 - low / scale), numpy=numpy, flags=flags, end=end)
 
 
 def ordinary(shape: tuple[int, ...]) -> list[Tensor]:
-    """Two tensors of both signs: in the first the largest magnitude is positive, in the second negative."""
+    """Return two tensors of both signs, whose largest magnitude is positive first, then negative."""
     generator = torch.Generator().manual_seed(7)
     found = [torch.randn(shape, generator=generator) for _ in range(2)]
     for x, end in zip(found, (5.3, -7.1), strict=True):
@@ -129,7 +124,7 @@ def ordinary(shape: tuple[int, ...]) -> list[Tensor]:
 
 
 def special(shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """Tensors on which mistakes show that an ordinary one hides, by name."""
+    """Return tensors on which mistakes show that an ordinary one hides, by name."""
     generator = torch.Generator().manual_seed(8)
     outlier = torch.randn(shape, generator=generator)
     outlier.view(-1)[3], outlier.view(-1)[70 % outlier.numel()] = 1e4, -1e4
@@ -160,7 +155,7 @@ def probe(
 
 
 def _fitting(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> Walk:
-    """The evaluation on a tensor of the shape on which most of the code can be evaluated."""
+    """Return the evaluation on a tensor of the shape on which most of the code can be evaluated."""
     walks: list[Walk] = []
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
@@ -176,5 +171,5 @@ def _fitting(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: flo
 
 
 def _failures(walk: Walk) -> int:
-    """How many statements fail on this tensor."""
+    """Return how many statements fail on this tensor."""
     return sum(not refused for _, _, refused in walk.unread)

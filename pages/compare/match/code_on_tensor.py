@@ -80,7 +80,7 @@ def _chosen(reading: qc.CodeReading) -> int:
     count = len(reading.quantizers)
     if count == 1:
         return 0
-    lines = [case.chain.scalings[0].line for case in reading.quantizers]
+    lines = [quantizer.scalings[0].line for quantizer in reading.quantizers]
     return int(
         st.selectbox(
             "Quantizer",

@@ -14,7 +14,7 @@ import torch
 import quantcore as qc
 from quantcore.pasted import names
 from quantcore.pasted.bounds import MOST_ELEMENTS
-from quantcore.pasted.evaluation import Evaluation, Given
+from quantcore.pasted.evaluation import CodeInputs, Evaluation
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import evaluate
 
@@ -146,7 +146,7 @@ def test_hostile_code_is_one_sentence_within_a_second(one_thread):
 
 def walked(text, x=None, numpy=False):
     x = torch.linspace(-1, 1, 64).reshape(8, 8) if x is None else x
-    return evaluate(parse(text)[1], Given(x, 0.1, 0, numpy=numpy))
+    return evaluate(parse(text)[1], CodeInputs(x, 0.1, 0, numpy=numpy))
 
 
 @pytest.mark.parametrize("text", ["x.clamp_(-0.1, 0.1)", "x[x > 0] = 0", "x[0] = 5", "x /= 2", "y = x.view(-1)\ny[0] = 9", "x.data.mul_(0)", "x.T.zero_()"])
@@ -201,7 +201,7 @@ def test_no_call_gives_more_than_its_bound(library):
     pool = [*arrays, 0, 1, 2, 5, -1, 0.5, 40, [3, 4], (2, 5), [arrays[0]] * 2, [1, 2, 3, 4, 5], [[1, 2], [3, 4]], None]
     calls = list(names.MODULES[library].members.values()) + list(names.METHODS["tensor" if library == "torch" else "array"].values())
     ran = 0
-    for call in (c for c in calls if isinstance(c, names.Call)):
+    for call in (c for c in calls if isinstance(c, names.Allowed)):
         for _ in range(300):
             args = [copy.deepcopy(chance.choice(pool)) for _ in range(chance.randrange(1, max(min(call.most, 4), 1) + 1))]
             try:
@@ -222,7 +222,7 @@ def numel(value):
 def test_the_white_list_names_no_way_out():
     """No call of it takes a text for a path, a function, a device or a place for its result."""
     calls = [c for table in names.METHODS.values() for c in table.values()]
-    calls += [c for m in names.MODULES.values() for c in m.members.values() if isinstance(c, names.Call)]
+    calls += [c for m in names.MODULES.values() for c in m.members.values() if isinstance(c, names.Allowed)]
     assert len(calls) > 200
     refused = {"out", "device", "requires_grad", "where", "casting", "allow_pickle", "file", "like", "generator", "pin_memory", "layout"}
     assert not refused & names.KEYWORDS
