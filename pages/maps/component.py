@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.browser import scripts, streamlit_dom
-from pages.maps import pointed
+from pages.maps import arithmetic
 from pages.maps.picture import Picture, cells, marks
 from pages.shared import charts
 from pages.shared.large import is_large
@@ -83,7 +83,7 @@ def four_maps(
             "large": is_large(),
             **cells(picture),
             **marks(picture),
-            "pointed": picture.pointed and f"{pointed.PATH}/{picture.pointed}",
+            "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
         },
         on_picked_change=picked,
         on_region_change=region,

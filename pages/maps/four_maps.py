@@ -5,7 +5,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import arithmetic, component, pointed
+from pages.maps import arithmetic, component
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
@@ -77,7 +77,7 @@ def draw(
             theme=theme(),
             found=found,
             arithmetic=shown,
-            pointed=pointed.offer(tensor, result.scheme),
+            pointed=arithmetic.offer(tensor, result.scheme),
             against=str(other.scheme) if other else "",
             grey=tensor.is_image,
         )

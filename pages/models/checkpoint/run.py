@@ -57,9 +57,9 @@ class BandErrors:
 class Maps:
     """What the maps of a part of a tensor need.
 
-    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized, None
-    if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest |error|;
-    ``why``: what the row with the largest error lost, None if nothing is lost.
+    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized,
+    None if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest
+    |error|; ``why``: what the row with the largest error lost, None if nothing is lost.
     """
 
     key: str
@@ -79,7 +79,11 @@ class _FinishedBands:
 
 
 def maps(
-    opened: OpenCheckpoint, tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, place: DeltaGenerator
+    opened: OpenCheckpoint,
+    tensor: CheckpointTensor,
+    original: Partner | None,
+    shown: ShownPart,
+    place: DeltaGenerator,
 ) -> Maps | None:
     """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped the reading.
 

@@ -119,7 +119,7 @@ class ByteCache:
             tensor, what: the key.
             admit: waits until ``make`` may run, and returns True; or returns False once its argument returns True.
             check: called while another thread computes the result; what it raises ends the wait.
-            size: bytes of the result, or what tells them, if counting them would take longer than it is worth.
+            size: bytes of the result, or what tells them, if counting would take longer than it is worth.
         """
         key = tensor, what
         while True:
