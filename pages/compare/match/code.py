@@ -204,9 +204,19 @@ def _on_tensor(reading: qc.CodeReading, tensor: Tensor, scheme: qc.Scheme | None
 
 
 def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
-    """Draw the codes beside those of the intended scheme."""
+    """Draw the errors and the codes beside those of the intended scheme."""
     differing = int(shown.codes.ne(against.right.codes.float()).sum())
-    _errors(against, differing)
+    size = against.right.codes.numel()
+    code_db, right_db = against.sqnr_db
+    columns = {
+        "": ["Your code", str(against.right.scheme)],
+        "Codes that differ": [f"{differing:,} of {size:,}", ""],
+        "Values made worse": [f"{int(against.too_far.sum()):,} of {size:,}", ""],
+        "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
+    }
+    worse = st.column_config.TextColumn(help="Off by more than half a step, and by more than with the scheme")
+    config = {"Values made worse": worse}
+    st.dataframe(pd.DataFrame(columns), hide_index=True, column_config=config, width="stretch")
     st.caption(messages.plain(_sentence(against, differing)))
     if bool((shown.codes == shown.codes.round()).all()):
         bounds = int(against.right.codes.min()), int(against.right.codes.max())
@@ -276,22 +286,6 @@ def _values(shown: pasted.Shown, element: tuple[int, ...]) -> None:
     ]
     if rows:
         st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch", key="match_code_lines")
-
-
-def _errors(against: pasted.Against, differing: int) -> None:
-    """Draw the errors of the code and of the scheme."""
-    size = against.right.codes.numel()
-    code_db, right_db = against.sqnr_db
-    columns = {
-        "": ["Your code", str(against.right.scheme)],
-        "Codes that differ": [f"{differing:,} of {size:,}", ""],
-        "Values made worse": [f"{int(against.too_far.sum()):,} of {size:,}", ""],
-        "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
-    }
-    worse = st.column_config.TextColumn(help="Off by more than half a step, and by more than with the scheme")
-    st.dataframe(
-        pd.DataFrame(columns), hide_index=True, column_config={"Values made worse": worse}, width="stretch"
-    )
 
 
 def _sentence(against: pasted.Against, differing: int) -> str:

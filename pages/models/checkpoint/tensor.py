@@ -17,7 +17,7 @@ from pages.models.checkpoint.controls import ShownPart
 from pages.models.opening import OpenCheckpoint, Partner, pairs_of, partner
 from pages.shared import charts, messages
 from pages.shared.charts import theme
-from quantcore.analysis import View, element
+from quantcore.analysis import View
 from quantcore.checkpoints import CheckpointTensor
 from quantcore.wording import megabytes, printable, short
 
@@ -162,15 +162,7 @@ def _maps(
         found=tuple(box for finding in found for box in finding.boxes),
         whole=tensor.shape,
     )
-    component.four_maps(
-        picture,
-        key="ck_maps",
-        on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
-        on_region=controls.region,
-    )
-    legend = component.legend(maps.data)
-    if legend:
-        st.caption(legend)
+    component.four_maps(picture, key="ck_maps", on_pick=pick, on_region=controls.region)
 
 
 def _notes(tensor: CheckpointTensor) -> list[str]:

@@ -58,7 +58,7 @@ class TensorStore:
         self._sharing = threading.Lock()  # one at a time: sharing takes twice the tensor's memory
         # visitors of one process who open the same tensor share one copy, as long as one of them shows it
         self._shown: weakref.WeakValueDictionary[str, Float32Array] = weakref.WeakValueDictionary()
-        self._locks: weakref.WeakValueDictionary[str, _Lock] = weakref.WeakValueDictionary()
+        self._locks: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
         self._guard = threading.Lock()
 
     @property
@@ -101,8 +101,8 @@ class TensorStore:
             QuantError: the address is not one, or the tensor is missing, damaged, too large, or can't be read now.
         """
         with self._guard:
-            lock = self._locks.setdefault(address, _Lock())
-        with lock.held, _answered("can't be read now", "reload the page later."):
+            lock = self._locks.setdefault(address, threading.Lock())
+        with lock, _answered("can't be read now", "reload the page later."):
             record = self._record(address, limit)
             known = f"{address} {record.sha256}"
             x = self._shown.get(known)
@@ -203,13 +203,6 @@ class TensorStore:
             f"The shared tensor of this link is no longer stored: tensors are kept for {self.days:g} days, or less if space "
             f"runs out; {_AGAIN}"
         )
-
-
-class _Lock:
-    """A lock that a weak dictionary can hold."""
-
-    def __init__(self) -> None:
-        self.held = threading.Lock()
 
 
 @contextmanager
