@@ -13,13 +13,13 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from pages.maps import pointed
+from pages.maps import arithmetic
 from pages.serving import classroom, log, metrics, models_folder, remote, settings, tensor_store
-from pages.serving.middleware import origins, preview
+from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
 from pages.serving.middleware.limits import Limits, UploadLimits
-from pages.serving.middleware.page_head import Opening, Pages
+from pages.serving.middleware.page_head import PICTURE_NAME, Opening, Pages, picture
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
 from pages.serving.warm import warm_up
@@ -74,9 +74,9 @@ app = st.App(
     lifespan=lifespan,
     routes=[
         Mount(f"{BELOW}/vendor", StaticFiles(directory=PLOTLY_JS)),
-        pointed.route(BELOW),
+        arithmetic.route(BELOW),
         *classroom.routes(BELOW),
-        Route(f"{BELOW}/{preview.NAME}", preview.picture),
+        Route(f"{BELOW}/{PICTURE_NAME}", picture),
     ],
     middleware=[
         Middleware(Patience),

@@ -22,7 +22,7 @@ from pages.shared.state import selection
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
 from quantcore import tensors
-from quantcore.analysis import View, element
+from quantcore.analysis import View
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 # px left below maps: for the edge of the page, and for a caption, which is larger in large mode
@@ -130,14 +130,11 @@ def draw_maps(
         grey=tensor.is_image,
     )
 
-    def picked(row: int, column: int) -> None:
+    def picked(found: tuple[int, ...]) -> None:
         if pick_into:
-            found = element(view, tensor.shape, row, column)
             st.session_state[pick_into] = ", ".join(map(str, found))
 
-    component.four_maps(picture, key=key, on_pick=picked, on_region=lambda rows, columns: None)
-    if picture.data.legend:
-        st.caption(picture.data.legend)
+    component.four_maps(picture, key=key, on_pick=picked)
 
 
 def figure(chart: go.Figure, key: str) -> None:

@@ -1,19 +1,33 @@
-"""The arithmetic of one element, from x to its error, as lines of text with the numbers filled in."""
+"""The arithmetic of one element, from x to its error, as lines of text with the numbers filled in.
+
+The maps request that of the element under the pointer while the pointer moves. A route answers, not a run of the
+page: nothing is drawn again, and a run that a key press starts does not wait for it. The server keeps nothing for the
+elements that a pointer passes over.
+"""
 
 import re
+import secrets
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
+
+import streamlit as st
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 import quantcore as qc
+from pages.maps.places import index_text, read_element
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor
 from quantcore.granularity import block_name
 
-PLACE = (
-    "qs-arithmetic"  # CSS class of the lines on the page; the maps show a copy when these are out of sight
-)
+PLACE = "qs-arithmetic"  # CSS class of the lines on the page; the maps show a copy if these are out of sight
+PATH = "arithmetic"  # of the route
+_KEY = "_pointed"
 
 
 @dataclass(frozen=True)
@@ -35,7 +49,7 @@ class ElementArithmetic:
     @property
     def heading(self) -> str:
         """The element and its block."""
-        where = ", ".join(map(str, self.trace.index))
+        where = index_text(self.trace.index)
         worst = ", the largest |error|" if self.is_worst else ""
         return f"Arithmetic of element ({where}){worst}; scale of {self.block}"
 
@@ -107,3 +121,54 @@ def _wide(text: str) -> str:
 
 def _pad(text: str, width: int) -> str:
     return text + " " * (width - len(_wide(text)))
+
+
+@dataclass(frozen=True, eq=False)
+class ShownTensor:
+    """What a visitor's maps show. ``token``: names it in a request, and nobody can guess it."""
+
+    tensor: PageTensor
+    scheme: qc.Scheme
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+
+
+# what sessions hold, and no longer than they do
+_shown: WeakValueDictionary[str, ShownTensor] = WeakValueDictionary()
+_served = False
+
+
+def route(below: str) -> Route:
+    """Return the server's route, below this path; without it, maps offer no arithmetic under the pointer."""
+    global _served
+    _served = True
+    return Route(f"{below}/{PATH}/{{token}}", respond)
+
+
+def offer(tensor: PageTensor, scheme: qc.Scheme) -> str:
+    """Return the token for what this session's maps show, which ends the last; empty without the route."""
+    if not _served:
+        return ""
+    last: ShownTensor | None = st.session_state.get(_KEY)
+    if last is None or (last.tensor.key, last.scheme) != (tensor.key, scheme):
+        st.session_state[_KEY] = last = ShownTensor(tensor, scheme)
+        _shown[last.token] = last
+    return last.token
+
+
+async def respond(request: Request) -> Response:
+    """Return the arithmetic of the element ``at``, as JSON; no content if nobody's maps show it any more."""
+    shown = _shown.get(request.path_params["token"])
+    if shown is None:
+        return Response(status_code=204)
+    try:
+        content = await run_in_threadpool(_content, shown, request.query_params.get("at", ""))
+    except qc.QuantError as error:
+        return PlainTextResponse(str(error), 400)
+    return JSONResponse(content, headers={"cache-control": "no-store"})
+
+
+def _content(shown: ShownTensor, typed: str) -> dict[str, object]:
+    element = read_element(typed, shown.tensor.shape)
+    if element is None:
+        raise qc.QuantError("The element is missing: write one index per axis, such as ?at=3,17.")
+    return once(shown.tensor, shown.scheme, element).content()

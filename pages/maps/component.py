@@ -5,17 +5,18 @@ Plotly.js comes from the installed plotly wheel by a route of app.py. Without th
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from pages.browser import scripts, streamlit_dom
-from pages.maps import pointed
+from pages.maps import arithmetic
 from pages.maps.picture import Picture, cells, marks
 from pages.shared import charts
 from pages.shared.large import is_large
 from quantcore import figures
-from quantcore.analysis import MapData
+from quantcore.analysis import element
 
 _HERE = Path(__file__).parent
 _DRAWING = sorted((_HERE / "drawing").glob("*.js"))  # the order does not matter: together they are one module
@@ -42,60 +43,57 @@ def four_maps(
     picture: Picture,
     *,
     key: str,
-    on_pick: Callable[[int, int], None],
-    on_region: Callable[[tuple[int, int], tuple[int, int]], None],
+    on_pick: Callable[[tuple[int, ...]], None],
+    on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None = None,
 ) -> None:
-    """Draw the maps.
+    """Draw the maps, and below them what a cell stands for and what its color can't show, if need be.
 
     Args:
-        on_pick: called with row and column in the plane when a cell is clicked.
-        on_region: called with rows and columns when a box is dragged on an overview.
+        on_pick: called with the index of an element when its cell is clicked.
+        on_region: called with rows and columns when a box is dragged on an overview, if it shows another part then.
     """
+    data = picture.data
     if st.session_state.get(_FAILED):
-        p = picture
         figure = figures.drawn_maps(
-            p.data,
-            p.format,
-            p.shape,
-            p.view,
-            numbers=p.numbers,
-            borders=p.borders,
+            data,
+            picture.format,
+            picture.shape,
+            picture.view,
+            numbers=picture.numbers,
+            borders=picture.borders,
             columns=2,
-            theme=p.theme,
-            grey=p.grey,
+            theme=picture.theme,
+            grey=picture.grey,
         )
         charts.draw(figure, theme=None, key=f"{key}_chart")
-        return
-
-    def picked() -> None:
-        if st.session_state[key].picked:
-            on_pick(*(int(i) for i in st.session_state[key].picked))
-
-    def region() -> None:
-        chosen = st.session_state[key].region
-        if chosen:
-            on_region(tuple(chosen["rows"]), tuple(chosen["columns"]))
-
-    _COMPONENT(
-        key=key,
-        data={
-            "base": base(),
-            "large": is_large(),
-            **cells(picture),
-            **marks(picture),
-            "pointed": picture.pointed and f"{pointed.PATH}/{picture.pointed}",
-        },
-        on_picked_change=picked,
-        on_region_change=region,
-        on_failed_change=lambda: st.session_state.update({_FAILED: True}),
-    )
+    else:
+        _COMPONENT(
+            key=key,
+            data={
+                "base": base(),
+                "large": is_large(),
+                **cells(picture),
+                **marks(picture),
+                "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
+            },
+            on_picked_change=partial(_picked, key, picture, on_pick),
+            on_region_change=partial(_dragged, key, on_region),
+            on_failed_change=lambda: st.session_state.update({_FAILED: True}),
+        )
+    legend = data.legend
+    if on_region is not None:
+        overview = f"{legend} Drag a box to see that part element by element." if legend else ""
+        legend = f"{overview} {figures.beyond_colors(data, grey=picture.grey)}".strip()
+    if legend:
+        st.caption(legend)
 
 
-def legend(data: MapData, grey: bool = False) -> str:
-    """Say what a cell stands for and what its color can't show; nothing if one element in its own color.
+def _picked(key: str, picture: Picture, on_pick: Callable[[tuple[int, ...]], None]) -> None:
+    if st.session_state[key].picked:
+        on_pick(element(picture.view, picture.shape, *map(int, st.session_state[key].picked)))
 
-    Args:
-        grey: as in `Picture`.
-    """
-    overview = f"{data.legend} Drag a box to see that part element by element." if data.legend else ""
-    return f"{overview} {figures.beyond_colors(data, grey=grey)}".strip()
+
+def _dragged(key: str, on_region: Callable[[tuple[int, int], tuple[int, int]], None] | None) -> None:
+    chosen = st.session_state[key].region
+    if chosen and on_region is not None:
+        on_region(tuple(chosen["rows"]), tuple(chosen["columns"]))

@@ -5,7 +5,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
-from pages.maps import arithmetic, component, pointed
+from pages.maps import arithmetic, component
 from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
@@ -14,7 +14,7 @@ from pages.shared.charts import theme
 from pages.shared.computing import cache
 from pages.shared.state import pinned
 from pages.shared.state.selection import PageTensor
-from quantcore.analysis import View, element
+from quantcore.analysis import View
 from quantcore.diagnosis import Box
 
 ARITHMETIC = "Arithmetic"  # the tab with the arithmetic of the chosen element
@@ -59,7 +59,8 @@ def draw(
     """
     if view is None:
         return
-    other = _compared_with(against)
+    is_pinned = against is not None and against.name == "pinned"
+    other = against.result if against and is_pinned and st.session_state.get(pinned.DIFFERENCE) else None
     try:
         data = cache.drawn(tensor, result.scheme, view, other.scheme if other else None)
     except qc.QuantError as error:
@@ -77,25 +78,11 @@ def draw(
             theme=theme(),
             found=found,
             arithmetic=shown,
-            pointed=pointed.offer(tensor, result.scheme),
+            pointed=arithmetic.offer(tensor, result.scheme),
             against=str(other.scheme) if other else "",
             grey=tensor.is_image,
         )
-        component.four_maps(
-            picture,
-            key="maps",
-            on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
-            on_region=region,
-        )
-        legend = component.legend(data, tensor.is_image)
-        if legend:
-            st.caption(legend)
-
-
-def _compared_with(against: pinned.Reference | None) -> qc.Quantized | None:
-    """Return the pinned result, if the visitor has asked for the difference from it."""
-    wanted = against and against.name == "pinned" and st.session_state.get(pinned.DIFFERENCE)
-    return against.result if against and wanted else None
+        component.four_maps(picture, key="maps", on_pick=pick, on_region=region)
 
 
 def worst_of(report: qc.Report, shape: tuple[int, ...]) -> tuple[int, ...]:

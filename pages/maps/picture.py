@@ -75,16 +75,9 @@ def marks(picture: Picture) -> dict[str, Any]:
         "borders": [list(lines) for lines in data.borders] if picture.borders else None,
         "selected": _inside(place(view, element), data),
         "block": _block(picture, element),
-        "arithmetic": _arithmetic(picture),
+        "arithmetic": picture.arithmetic and {**picture.arithmetic.content(), "elsewhere": PLACE},
         "found": [bounds for box in picture.found if (bounds := _in_plane(box, view, data))],
     }
-
-
-def _arithmetic(picture: Picture) -> dict[str, Any] | None:
-    """Return the arithmetic to show beside the maps, and the CSS class of the same lines on the page."""
-    if picture.arithmetic is None:
-        return None
-    return {**picture.arithmetic.content(), "elsewhere": PLACE}
 
 
 def cells(picture: Picture) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def serve(address: str, token: str = "") -> None:
             "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
         ) from error
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    _BUILD.info({"version": _version(), "streamlit": version("streamlit"), "torch": version("torch")})
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    _BUILD.info({"version": project["version"], "streamlit": version("streamlit"), "torch": version("torch")})
 
 
 class _Threads(ThreadingMixIn, WSGIServer):
@@ -137,11 +138,6 @@ class Metrics:
 
         with SESSIONS.track_inprogress():
             await self.app(scope, receive_run, send_end)
-
-
-def _version() -> str:
-    project = Path(__file__).parents[2] / "pyproject.toml"
-    return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def _page_asked_for(data: bytes) -> str | None:

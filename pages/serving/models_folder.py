@@ -1,4 +1,4 @@
-"""The folder whose checkpoints visitors may open: how a path that they type is resolved in it, and what a menu offers.
+"""The folder whose checkpoints visitors may open: how a typed path is resolved in it, and what a menu offers.
 
 Nothing outside it is opened, listed, or revealed to exist: paths are checked as text before the file system is asked, and
 then part by part, so that no link leads out, not even to come back in.

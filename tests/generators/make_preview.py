@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 from served import serve
 
-from pages.serving.middleware.preview import PICTURE, SIZE
+from pages.serving.middleware.page_head import PICTURE, SIZE
 from pages.shared.identity import NAME, PURPOSE
 
 LINK = "?src=example&ex=landscape-128x192&bits=3&codes=unsigned&mode=asymmetric&cell=127,191"

@@ -26,7 +26,7 @@ from served import Server, free_port, serve
 from benchmarks.visitor import Visitor, visit
 from pages.serving import settings
 from pages.serving.metrics import serve as serve_metrics
-from pages.serving.middleware import preview
+from pages.serving.middleware import page_head
 from pages.serving.middleware.headers import content_security_policy
 from pages.serving.settings import SettingError
 from tests.quantcore.tensors.test_images import bomb
@@ -226,7 +226,7 @@ def test_the_picture_of_a_preview_is_where_the_settings_say(monkeypatch: pytest.
     monkeypatch.setattr(config, "get_option", given.__getitem__)
     monkeypatch.setattr(config, "is_manually_set", lambda name: name in given)
     scope = {"type": "http", "scheme": "https", "headers": [(b"host", b"10.0.0.7:8501")]}
-    found = Head(preview.tags('<"Explore">', scope)).found
+    found = Head(page_head.tags('<"Explore">', scope)).found
     assert found["og:image"] == "https://quant.example.org/q/preview.png"
     assert found["og:title"] == '<"Explore">'
 

@@ -99,8 +99,3 @@ def _load() -> None:
     link.put({"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: example.rank})
     scheme_state.apply_scheme(qc.Scheme.parse(example.scheme))
     st.session_state.update({"lib_a": example.a, "lib_b": example.b})
-
-
-def choose(name: str) -> None:
-    """Choose library B (a callback)."""
-    st.session_state["lib_b"] = name

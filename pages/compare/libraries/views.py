@@ -1,13 +1,13 @@
 """Two libraries compared: a table of all libraries, maps of both results, and the reason for every difference."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.libraries import controls
 from pages.maps import arithmetic
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
@@ -52,7 +52,8 @@ def table(tensor: PageTensor, scheme: qc.Scheme, a: qc.Convention) -> None:
     chosen = event["selection"]["rows"]
     if chosen:
         name = str(taken["library"].iloc[chosen[0]])
-        st.button(f"Compare {a.name} with {name}", on_click=controls.choose, args=(name,), key="lib_beside")
+        choose = partial(st.session_state.update, lib_b=name)
+        st.button(f"Compare {a.name} with {name}", on_click=choose, key="lib_beside")
     others = frame[frame["refused"] != ""]
     if len(others):
         support = "library does" if len(others) == 1 else "libraries do"

@@ -25,7 +25,7 @@ def _off_by_one(codes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MatchExample:
-    """``line``: what it shows; ``made``: the scheme that made the codes; ``change``: what happened to them then;
+    """``line``: what it shows; ``made``: the scheme that made the codes; ``change``: what happened to them;
     ``known``: what fills the fields for scale and zero point.
     """
 

@@ -52,5 +52,4 @@ with page_frame(
             only_best = best.checkbox("Pareto frontier only", key="sw_best", bind="query-params")
             shown = views.filtered(rows, metric, typed, only_best)
             views.rows_table(shown)
-            views.exports(shown)
             views.maps(tensor, rows)

@@ -112,7 +112,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 
 def rows_table(frame: pd.DataFrame) -> None:
-    """Draw the table; selecting rows chooses the schemes of the error maps."""
+    """Draw the table, and the buttons that download it with every metric; selected rows are shown as error maps."""
     shown, sqnr = tables.sqnr_column(frame[COLUMNS], "sqnr_db", tables.label("sqnr_db"))
     st.dataframe(
         shown,
@@ -127,18 +127,14 @@ def rows_table(frame: pd.DataFrame) -> None:
             "sqnr_db": sqnr,
         },
     )
+    columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
+    tables.downloads(frame[columns], frame[COLUMNS], "sweep")
 
 
 def _choose(names: tuple[str, ...]) -> None:
     """Show the selected rows as error maps (a callback)."""
     rows = st.session_state[TABLE]["selection"]["rows"]
     st.session_state["sw_maps"] = [names[row] for row in rows if row < len(names)][:MAPS]
-
-
-def exports(frame: pd.DataFrame) -> None:
-    """Draw the buttons that download the rows of the table, with every metric."""
-    columns = [*COLUMNS[:-2], *(c for c in frame if c not in COLUMNS), *COLUMNS[-2:]]
-    tables.downloads(frame[columns], frame[COLUMNS], "sweep")
 
 
 def maps(tensor: PageTensor, frame: pd.DataFrame) -> None:

@@ -1,5 +1,6 @@
 """Where a cell of a checkpoint comes from: its bits in the file, its arithmetic, how others read the same bytes, a script."""
 
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pages.models.checkpoint import cell_markup
 from pages.models.opening import OpenCheckpoint, partner
 from pages.shared import messages
 from pages.shared.computing import cache
-from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Origin, Rival, script
+from quantcore.checkpoints import CheckpointFinding, CheckpointTensor, Origin, script
 from quantcore.checkpoints.findings import Heads, of_parameters
 from quantcore.checkpoints.origin import index_text, window
 
@@ -51,13 +52,24 @@ def _in_original(
 
 
 def _rivals(opened: OpenCheckpoint, tensor: CheckpointTensor, origin: Origin) -> str:
-    """Return the table of the other readings."""
+    """Write the table of the other readings, with the findings about stored parameters that concern them.
+
+    In a remote tensor, elements that differ are not counted, and there are no findings.
+    """
+    key, index = f"{opened.key} {tensor.name}", origin.index
+    rows = slice(0, 0) if opened.is_remote else window(tensor.shape, index)
+    heads = Heads.of(opened.checkpoint.release).of_weight(tensor.name)
+    content = cache.CacheKey(key, max(1, (rows.stop - rows.start) * prod(tensor.shape[1:])))
+    read, check = partial(tensor.rivals, index, rows, heads), lambda: tuple(of_parameters(tensor.layout))
+    known: tuple[CheckpointFinding, ...] = ()
     try:
-        found = _other_readings(opened, tensor, origin.index)
-        findings = _findings(opened, tensor)
+        found = cache.cached_small(content, f"rivals {index}", read)
+        if tensor.is_quantized and not opened.is_remote:
+            known = cache.cached_small(cache.CacheKey(key), "findings of parameters", check)
     except qc.QuantError as error:
         messages.error(str(error))
         return ""
+    findings = {name: finding for finding in known for name in finding.rivals}
     return cell_markup.rivals(origin, found, findings, tensor.shape)
 
 
@@ -73,34 +85,3 @@ def _script(origin: Origin) -> None:
             "checkpoint's folder, or set FOLDER."
         )
         st.code(text, language="python", height=360)
-
-
-def _other_readings(
-    opened: OpenCheckpoint, tensor: CheckpointTensor, index: tuple[int, ...]
-) -> tuple[Rival, ...]:
-    """Return the other readings of an element; elements that differ are not counted in a remote tensor.
-
-    Raises:
-        QuantError: the tensor can't be read.
-    """
-    rows = slice(0, 0) if opened.is_remote else window(tensor.shape, index)
-    heads = Heads.of(opened.checkpoint.release).of_weight(tensor.name)
-    elements = (rows.stop - rows.start) * prod(tensor.shape[1:])
-    return cache.cached_small(
-        cache.CacheKey(f"{opened.key} {tensor.name}", max(1, elements)),
-        f"rivals {index}",
-        lambda: tensor.rivals(index, rows, heads),
-    )
-
-
-def _findings(opened: OpenCheckpoint, tensor: CheckpointTensor) -> dict[str, CheckpointFinding]:
-    """Return the findings about stored parameters that concern a reading, by its key.
-
-    Raises:
-        QuantError: the parameters can't be read.
-    """
-    if opened.is_remote or not tensor.is_quantized:
-        return {}
-    content = cache.CacheKey(f"{opened.key} {tensor.name}")
-    found = cache.cached_small(content, "findings of parameters", lambda: tuple(of_parameters(tensor.layout)))
-    return {key: finding for finding in found for key in finding.rivals}

@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -67,43 +68,29 @@ def _number(number: StoredNumber, k: int) -> str:
 def _word(word: Word, number: StoredNumber, k: int) -> str:
     where = f"byte {word.offset:,} (0x{word.offset:x})" + ("" if word.in_file else " of the unpacked data")
     if _is_block(word):
-        bits = " ".join(_block_byte(word, byte, k) for byte in _own_bytes(word))
+        own = sorted({position // 8 for position in word.own})
+        bits = " ".join(_block_byte(word, byte, k) for byte in own)
         return f"<div class='qs-cell-word m'>{bits}</div>"
     bytes_ = f"bytes {word.data.hex(' ')}" if len(word.data) > 1 else f"byte {word.data.hex()}"
     stored = f"<span class='dim'>{_text(_inside(word))}, {word.dtype}, {where}</span>"
     if number.role != "codes" and all(bit.own for bit in word.bits):
         return f"<div>{stored} <span class='m own k{k % _KINDS}'>{bytes_}</span></div>"
-    marked = "".join(
-        f"<span class='own k{k % _KINDS}'>{digit}</span>" if own else digit for digit, own in _digits(word)
-    )
-    line = f"0x{marked} <span class='dim'>{bytes_}</span><br>{_bits(word, k)}"
-    return f"<div>{stored}</div><div class='qs-cell-word m'>{line}</div>"
-
-
-def _digits(word: Word) -> Iterable[tuple[str, bool]]:
-    """Yield the hexadecimal digits, highest first, each with whether any of its bits belong to the number."""
+    marked = ""
     for place, digit in enumerate(word.hex[2:]):
         low = 4 * (2 * len(word.data) - 1 - place)
-        yield digit, any(bit.own for bit in word.bits[low : low + 4])
-
-
-def _bits(word: Word, k: int) -> str:
-    """Write all bits, highest first, in runs of bits with the same owner."""
-    top = len(word.bits) - 1
+        is_own = any(bit.own for bit in word.bits[low : low + 4])
+        marked += f"<span class='own k{k % _KINDS}'>{digit}</span>" if is_own else digit
     runs = "".join(_run(word, high, low, k) for high, low in _runs(word.bits))
-    return f"<span class='dim'>{top}</span> {runs}<span class='dim'>0</span>"
+    bits = f"<span class='dim'>{len(word.bits) - 1}</span> {runs}<span class='dim'>0</span>"
+    line = f"0x{marked} <span class='dim'>{bytes_}</span><br>{bits}"
+    return f"<div>{stored}</div><div class='qs-cell-word m'>{line}</div>"
 
 
 def _runs(bits: Sequence[Bit]) -> Iterable[tuple[int, int]]:
     """Yield (highest, lowest) position of each run of bits with the same owner, highest first."""
-    high = len(bits) - 1
-    for position in range(len(bits) - 1, -1, -1):
-        if position == 0 or (bits[position - 1].owner, bits[position - 1].own) != (
-            bits[position].owner,
-            bits[position].own,
-        ):
-            yield high, position
-            high = position - 1
+    for _, run in groupby(range(len(bits) - 1, -1, -1), lambda place: (bits[place].owner, bits[place].own)):
+        places = list(run)
+        yield places[0], places[-1]
 
 
 def _run(word: Word, high: int, low: int, k: int) -> str:
@@ -135,9 +122,8 @@ def _block_dump(numbers: Sequence[StoredNumber]) -> Iterable[str]:
     where = f"{_text(_inside(word))}, {word.dtype} of {len(word.data)} bytes, byte {word.offset:,} (0x{word.offset:x})"
     rows = []
     for start in range(0, len(word.data), _ROW):
-        cells = "".join(
-            _byte(word, byte, own.get(byte)) for byte in range(start, min(start + _ROW, len(word.data)))
-        )
+        stop = min(start + _ROW, len(word.data))
+        cells = "".join(_byte(word, byte, own.get(byte)) for byte in range(start, stop))
         rows.append(f"<tr><th class='dim'>+{start:02x}</th>{cells}</tr>")
     yield f"<div class='dim'>{where}</div><table class='qs-cell-dump'>{''.join(rows)}</table>"
 
@@ -147,10 +133,6 @@ def _byte(word: Word, byte: int, k: int | None) -> str:
     bits = word.bits[8 * byte : 8 * byte + 8]
     title = "; ".join(_owner(bits, low, high) for high, low in _runs(bits))
     return f"<td{kind} title='+{byte:02x}: {_text(title)}'>{word.data[byte]:02x}</td>"
-
-
-def _own_bytes(word: Word) -> list[int]:
-    return sorted({position // 8 for position in word.own})
 
 
 def _block_byte(word: Word, byte: int, k: int) -> str:

@@ -198,9 +198,8 @@ def _span(typed: str, what: str, length: int, usual: tuple[int, int]) -> tuple[i
     if span is None:
         return usual
     if not 0 <= span[0] < span[1] <= length:
-        raise qc.QuantError(
-            f"The {what.lower()} {span[0]}:{span[1]} are not within 0:{length}; give a start below a stop, both inside."
-        )
+        outside = f"The {what.lower()} {span_text(span)} are not within 0:{length}"
+        raise qc.QuantError(f"{outside}; give a start below a stop, both inside.")
     return span
 
 

@@ -1,5 +1,7 @@
 """Checkpoint: what a checkpoint holds, and each of its tensors down to the bits."""
 
+from functools import partial
+
 import streamlit as st
 
 from pages.models import opening
@@ -34,7 +36,8 @@ with page_frame(top=top):
             horizontal=True, vertical_alignment="center", key="ck_tensor_row" if is_open else "ck_hidden"
         ):
             if is_open:
-                st.button("All tensors", icon=":material/arrow_back:", on_click=controls.open_tensor, args=("",))
+                go_back = partial(controls.open_tensor, "")
+                st.button("All tensors", icon=":material/arrow_back:", on_click=go_back)
             name = controls.name()
         if name:
             tensor.draw(opened, original, name)

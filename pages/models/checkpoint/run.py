@@ -34,9 +34,12 @@ _TRIM = 16  # bands; the little that is kept of each pins the freed memory below
 
 
 @dataclass
-class BandErrors:
-    """The sums of the bands of a plane, and its row with the largest squared error, ``row_noise``."""
+class _FinishedBands:
+    """The finished bands of rows, by their first row; their sums, and the row with the largest squared error,
+    ``row_noise``.
+    """
 
+    bands: dict[int, MapData] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
     width: int = 1
     row: int = 0
@@ -57,9 +60,9 @@ class BandErrors:
 class Maps:
     """What the maps of a part of a tensor need.
 
-    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized, None
-    if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest |error|;
-    ``why``: what the row with the largest error lost, None if nothing is lost.
+    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized,
+    None if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest
+    |error|; ``why``: what the row with the largest error lost, None if nothing is lost.
     """
 
     key: str
@@ -70,16 +73,12 @@ class Maps:
     why: RowLoss | None = None
 
 
-@dataclass
-class _FinishedBands:
-    """The finished bands of rows, by their first row."""
-
-    bands: dict[int, MapData] = field(default_factory=dict)
-    errors: BandErrors = field(default_factory=BandErrors)
-
-
 def maps(
-    opened: OpenCheckpoint, tensor: CheckpointTensor, original: Partner | None, shown: ShownPart, place: DeltaGenerator
+    opened: OpenCheckpoint,
+    tensor: CheckpointTensor,
+    original: Partner | None,
+    shown: ShownPart,
+    place: DeltaGenerator,
 ) -> Maps | None:
     """Return the maps of the part shown, read in bands of rows; None if the visitor has stopped the reading.
 
@@ -102,11 +101,11 @@ def maps(
         work.run(place, lambda: _read(tensor, original, shown, parts), content, _NEED, short=True)
         done = [parts.bands.pop(start) for start in sorted(parts.bands)]
         row = tensor.window((shown.rows[0], shown.rows[0] + 1), shown.at).result
-        data, errors = joined(done) if len(done) > 1 else done[0], parts.errors
+        data = joined(done) if len(done) > 1 else done[0]
         if original is None:
             return Maps(key, data, row)
-        worst = element(View(index=shown.at), shown.shape, *divmod(errors.sums.worst_at, errors.width))
-        return Maps(key, data, row, errors.sums, worst, _why(tensor, original, shown, errors))
+        worst = element(View(index=shown.at), shown.shape, *divmod(parts.sums.worst_at, parts.width))
+        return Maps(key, data, row, parts.sums, worst, _why(tensor, original, shown, parts))
 
     return cache.cached_small(content, what, make, _NEED)
 
@@ -127,20 +126,20 @@ def _read(
             # as the library returns them; the maps show them before that rounding
             dtype, values = tensor.layout.dtype, window.values
             values = values.to(dtype).float() if dtype.is_floating_point else values
-            parts.errors.add(window.original, values, window.row)
+            parts.add(window.original, values, window.row)
         del window
         if len(parts.bands) % _TRIM == 0:
             memory.give_back()
         yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
 
 
-def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, errors: BandErrors) -> RowLoss | None:
+def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, parts: _FinishedBands) -> RowLoss | None:
     """Return what the row with the largest error lost; None if nothing is lost, or it is not finite."""
-    if not 0 < errors.sums.ee < math.inf:
+    if not 0 < parts.sums.ee < math.inf:
         return None
-    span = errors.row, errors.row + 1
+    span = parts.row, parts.row + 1
     window = tensor.window(span, shown.at).against(original.rows(*span))
-    return row_loss(window, errors.sums.xx, errors.sums.ee)
+    return row_loss(window, parts.sums.xx, parts.sums.ee)
 
 
 def _bands(shown: ShownPart, multiple: int) -> Iterator[tuple[int, int]]:

@@ -17,37 +17,36 @@ from pages.models.checkpoint.controls import ShownPart
 from pages.models.opening import OpenCheckpoint, Partner, pairs_of, partner
 from pages.shared import charts, messages
 from pages.shared.charts import theme
-from quantcore.analysis import View, element
+from quantcore.analysis import View
 from quantcore.checkpoints import CheckpointTensor
 from quantcore.wording import megabytes, printable, short
 
 
 def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> None:
-    """Draw a tensor of a checkpoint."""
+    """Draw a tensor of a checkpoint.
+
+    Raises:
+        QuantError: there is no such tensor, or it can't be read.
+    """
     tensor = opened.checkpoint.tensors.get(name)
     if tensor is None:
-        messages.error(
-            f"There is no tensor {short(name, 120)} in {short(opened.title, 80)}; go back and choose one from the table."
-        )
-        return
-    try:
-        shape = tensor.shape
-        line = st.container()
-        with st.container(key="ck_found"):
-            _findings(opened, original, name)
-        why = st.empty()
-        shown = controls.part_of(shape, worst=original is not None)
-        was, note = _partner(opened, tensor, original, shown.at)
-        maps = run.maps(opened, tensor, was, shown, st.empty())
-        _facts(line, tensor, shown, maps)
-        if maps is not None and maps.why is not None:
-            with why.container(key="ck_why"):
-                st.markdown(messages.plain(maps.why.sentence))
-        maps_and_origin(opened, original, tensor, shown, maps)
-        for sentence in filter(None, (note, *_notes(tensor))):
-            st.caption(messages.plain(sentence))
-    except qc.QuantError as error:
-        messages.error(str(error))
+        there = f"There is no tensor {short(name, 120)} in {short(opened.title, 80)}"
+        raise qc.QuantError(f"{there}; go back and choose one from the table.")
+    shape = tensor.shape
+    line = st.container()
+    with st.container(key="ck_found"):
+        _findings(opened, original, name)
+    why = st.empty()
+    shown = controls.part_of(shape, worst=original is not None)
+    was, note = _partner(opened, tensor, original, shown.at)
+    maps = run.maps(opened, tensor, was, shown, st.empty())
+    _facts(line, tensor, shown, maps)
+    if maps is not None and maps.why is not None:
+        with why.container(key="ck_why"):
+            st.markdown(messages.plain(maps.why.sentence))
+    maps_and_origin(opened, original, tensor, shown, maps)
+    for sentence in filter(None, (note, *_notes(tensor))):
+        st.caption(messages.plain(sentence))
 
 
 def _partner(
@@ -62,8 +61,9 @@ def _partner(
     if found is not None and found.order:
         note = f"The maps show the original {found.order}, to match the row order of this file."
     elif found is None and pairs:
-        part = f"{pairs[0].original} and {len(pairs) - 1:,} more" if len(pairs) > 1 else f"{pairs[0].original}"
-        note = f"In the original, this is {part}, in a different layout; the page Two checkpoints compares them."
+        part = f"{pairs[0].original}" + (f" and {len(pairs) - 1:,} more" if len(pairs) > 1 else "")
+        note = f"In the original, this is {part}, in a different layout; "
+        note += "the page Two checkpoints compares them."
     elif found is None:
         name = short(tensor.name, 120)
         note = f"No tensor of the original is paired with {name}, so there is nothing to compare with."
@@ -162,15 +162,7 @@ def _maps(
         found=tuple(box for finding in found for box in finding.boxes),
         whole=tensor.shape,
     )
-    component.four_maps(
-        picture,
-        key="ck_maps",
-        on_pick=lambda row, column: pick(element(view, tensor.shape, row, column)),
-        on_region=controls.region,
-    )
-    legend = component.legend(maps.data)
-    if legend:
-        st.caption(legend)
+    component.four_maps(picture, key="ck_maps", on_pick=pick, on_region=controls.region)
 
 
 def _notes(tensor: CheckpointTensor) -> list[str]:

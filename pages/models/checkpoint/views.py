@@ -2,20 +2,25 @@
 
 import hashlib
 import html
+import json
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
-from pages.models.checkpoint import controls, run, treemap
+from pages.browser import scripts
+from pages.maps.component import base
+from pages.models.checkpoint import controls, run
 from pages.models.opening import OpenCheckpoint
-from pages.shared import messages, tables
+from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.computing import cache
+from pages.shared.large import is_large
 from pages.shared.state import choice
 from quantcore import figures
 from quantcore.analysis import Leaf, Tile, tiles
@@ -24,7 +29,17 @@ from quantcore.wording import count, megabytes, printable
 
 TILES = 500
 TABLE_ROWS = 2000
-_TABLE = "_ck_table"
+_TABLE, _TREEMAP = "_ck_table", "ck_treemap"
+_FAILED = "_treemap_failed"
+_HERE = Path(__file__).parent
+# st.plotly_chart does not report clicks on tiles
+_COMPONENT = st.components.v2.component(
+    "quantscope_treemap",
+    html='<div class="qs-treemap" role="img"></div>',
+    css=(_HERE / "treemap.css").read_text(encoding="utf-8"),
+    js="\n".join((scripts.LOAD_PLOTLY, (_HERE / "treemap.js").read_text(encoding="utf-8"))),
+    isolate_styles=False,
+)
 
 
 def entries(opened: OpenCheckpoint) -> list[ListedTensor]:
@@ -85,11 +100,25 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
         return str(figure.to_json())
 
     figure = cache.cached_small(content, f"treemap {identity}", make)
-    picks = [tile.leaf is not None or tile.folded for tile in drawn]
-    treemap.draw(figure, picks, identity, _words(drawn), partial(_picked, every, drawn))
+    if st.session_state.get(_FAILED):
+        charts.draw(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
+    else:
+        _COMPONENT(
+            key=_TREEMAP,
+            data={
+                "figure": charts.sized_data(figure),
+                "picks": [tile.leaf is not None or tile.folded for tile in drawn],
+                "key": f"{identity} {is_large()}",
+                "alt": _words(drawn),
+                "base": base(),
+            },
+            on_picked_change=partial(_pick, every, drawn),
+            on_failed_change=lambda: st.session_state.update({_FAILED: True}),
+        )
     hidden = sum(tile.leaves for tile in drawn if tile.folded)
     if hidden:
-        st.caption(f"{hidden:,} tensors are grouped into shared tiles; click such a tile to list its tensors.")
+        hint = "click such a tile to list its tensors"
+        st.caption(f"{hidden:,} tensors are grouped into shared tiles; {hint}.")
 
 
 def _details(entry: ListedTensor) -> str:
@@ -108,11 +137,12 @@ def _words(drawn: list[Tile]) -> str:
     return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
 
 
-def _picked(every: list[ListedTensor], drawn: list[Tile], tile: int) -> None:
-    """Open the tensor of a tile, or list those of a shared tile (a callback)."""
-    if not 0 <= tile < len(drawn):
+def _pick(every: list[ListedTensor], drawn: list[Tile]) -> None:
+    """Open the tensor of the clicked tile, or list those of a shared tile; others zoom in (a callback)."""
+    tile = st.session_state[_TREEMAP].picked
+    if tile is None or not 0 <= tile < len(drawn):
         return
-    chosen = drawn[tile]
+    chosen = drawn[int(tile)]
     if chosen.leaf is not None:
         controls.open_tensor(every[chosen.leaf].name)
     else:

@@ -68,7 +68,8 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
     with st.container(horizontal=True, vertical_alignment="center"):
         part = choice.segmented("Show", controls.PART, controls.PARTS, label_visibility="collapsed")
-        st.caption("Click a bar, circle, row or block to open the tensor there, with the original next to it.")
+        what = "a bar, circle, row or block"
+        st.caption(f"Click {what} to open the tensor there, with the original next to it.")
     if part == controls.TENSORS:
         _table(rows[SHOWN], TABLE, tuple(rows["place"]))
     elif part == controls.BLOCKS:
@@ -175,7 +176,8 @@ def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> Non
             st.markdown(f"**{title}** ({len(sentences):,})")
             st.markdown("\n".join(f"- {messages.plain(sentence)}" for sentence in sentences[:LISTED]))
         if len(sentences) > LISTED:
-            st.caption(f"{len(sentences) - LISTED:,} more; `python -m quantcore compare … --json` lists them all.")
+            command = "`python -m quantcore compare … --json`"
+            st.caption(f"{len(sentences) - LISTED:,} more; {command} lists them all.")
     if not any(groups.values()):
         st.caption("Every tensor has a partner, and there are no remarks.")
 

@@ -86,12 +86,13 @@ def proceed(found: SharedComparison, place: DeltaGenerator, draw: Callable[[], N
     label, caption = f"Compare {megabytes(found.left)}", f"{count(len(found.comparison.pairing.pairs), 'pair')} of tensors"
     if found.done:
         label = f"Continue: {megabytes(found.left)} left"
-        caption = f"Stopped at {found.done / found.comparison.total:.0%}: {len(found.state.finished):,} of {caption} compared."
+        done = f"{found.done / found.comparison.total:.0%}: {len(found.state.finished):,}"
+        caption = f"Stopped at {done} of {caption} compared."
     if work.starts(place, label, caption):
         threads = max(1, turn.CORES - 1)  # one core is left to everybody else
         content = cache.CacheKey(found.key, found.comparison.memory(threads) // 4)
-        done = lambda: found.is_finished  # noqa: E731
-        work.run(place, lambda: _steps(found, threads), content, useless=done, draw=draw)
+        is_done = lambda: found.is_finished  # noqa: E731
+        work.run(place, lambda: _steps(found, threads), content, useless=is_done, draw=draw)
 
 
 def _steps(found: SharedComparison, threads: int) -> Generator[WorkStep, None, None]:
@@ -129,7 +130,8 @@ def pairs_of(opened: OpenCheckpoint, original: OpenCheckpoint, name: str) -> lis
 class Partner:
     """The plane of the original that a plane of a tensor was made from.
 
-    ``key``: identifies it, for caches; ``tensor``, ``at``: where it is; ``order``: the order of its rows in the checkpoint, if that is different.
+    ``key``: identifies it, for caches; ``tensor``, ``at``: where it is; ``order``: the order of its rows in the
+    checkpoint, if that is different.
     """
 
     key: str

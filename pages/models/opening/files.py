@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from quantcore.checkpoints import OPENERS, is_inside
 from quantcore.errors import QuantError
-from quantcore.wording import joined, short
+from quantcore.wording import joined, printable, short
 
 MAX_FILES = 500
 MAX_NAME = 255  # characters
@@ -88,16 +88,12 @@ def request(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> st
 
 def named(files: Mapping[str, str], most: int = 3) -> str:
     """Return the names of the first ``most`` files with the start of their digests, and how many more there are."""
-    shown = [f"{_short(name)} (SHA-256 {digest[:12]}…)" for name, digest in list(files.items())[:most]]
+    shown = [f"{printable(name, 80)} (SHA-256 {digest[:12]}…)" for name, digest in list(files.items())[:most]]
     rest = len(files) - len(shown)
     return joined([*shown, f"{rest:,} more"] if rest else shown)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 80 else f"{name[:79]}…"
 
 
 def names_of(held: Mapping[str, CheckpointFile]) -> str:
     """Return a short text for files: the first one with tensors, and how many others there are."""
     names = sorted(held, key=lambda name: (name.lower().endswith(".json"), name))
-    return _short(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return printable(names[0], 80) + (f" and {len(names) - 1} more" if len(names) > 1 else "")

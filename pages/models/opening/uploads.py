@@ -97,12 +97,12 @@ class UploadedFiles:
         return self._field.content or {}
 
     def _read(self, given: Sequence[Any]) -> dict[str, CheckpointFile]:
-        """Return the uploaded files by name; their bytes are those of the server's store of uploads, not copies.
+        """Return the uploaded files by name, without a copy of their bytes in the server's store of uploads.
 
         Of files with the same name, one that the link asks for is preferred.
 
         Raises:
-            QuantError: there are too many, one is too large or not a file of a checkpoint, or two have the same name.
+            QuantError: there are too many, one is too large or not a file of a checkpoint, or two have one name.
         """
         st.session_state.pop(self._open, None)
         held, asked = dict[str, CheckpointFile](), set(self._asked_for().values())
@@ -113,7 +113,8 @@ class UploadedFiles:
             files.check_name(name)
             data = file.getvalue()
             if len(data) > upload_limit():
-                raise QuantError(f"{short(name, 120)} is larger than {upload_limit() >> 20} MB, the limit here.")
+                most = f"{upload_limit() >> 20} MB"
+                raise QuantError(f"{short(name, 120)} is larger than {most}, the limit here.")
             new = CheckpointFile(data, hashlib.sha256(data).hexdigest())
             old = held.get(name, new)
             if old.sha256 != new.sha256 and (old.sha256 in asked) == (new.sha256 in asked):

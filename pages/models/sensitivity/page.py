@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.models import opening
-from pages.models.sensitivity import budget, cell, controls, picture, run
+from pages.models.sensitivity import controls, run, views
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link
 from quantcore.errors import QuantError
@@ -30,20 +30,20 @@ with page_frame(
     results, limit = st.container(), st.container()
     with limit:
         st.subheader("Within the budget", anchor=False)
-        own = budget.asked(found)
+        own = views.budget_asked(found)
     with results:
         progress = st.empty()
         with st.container(horizontal=True, key="sn_beside", gap="medium"):
             layers, why = st.container(key="sn_layers"), st.container(key="sn_why")
         with layers:
             order = controls.order()
-            run.proceed(found, progress, lambda: picture.live(found, order))
-            chosen = budget.best(found, own)
+            run.proceed(found, progress, lambda: views.live(found, order))
+            chosen = views.best(found, own)
             if found.rows:
                 taken = chosen.schemes if chosen else {}
-                picture.draw(found, order, taken)
-                picture.beneath(found, order, taken)
+                views.layers(found, order, taken)
+                views.beneath(found, order, taken)
         with why:
-            cell.draw(found)
+            views.cell(found)
     with limit:
-        budget.draw(found, chosen, own)
+        views.budget(found, chosen, own)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pages.serving.classroom.question import Act, Board, ClassError, Phase, Question, Round, Tally, as_json
 from quantcore.errors import QuantError
@@ -78,9 +79,9 @@ class ClassStore:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # else SQLite makes it readable for other users
         self._db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
         self._db.executescript("PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;")
-        with self._transaction(WRITE) as db:  # not in the log yet: a second process waits until the tables exist
+        with self._transaction(WRITE):  # not in the log yet: a second process waits until the tables exist
             for table in _TABLES.split(";"):
-                db.execute(table)
+                self._db.execute(table)
         self._db.execute("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
@@ -91,35 +92,35 @@ class ClassStore:
         """Begin a class with these questions; return its code, and the secret with which its presenter steers it."""
         code, secret = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH)), secrets.token_urlsafe(16)
         self.tidy()
-        with self._transaction(WRITE) as db:
-            if db.execute("SELECT count(*) FROM classes").fetchone()[0] >= MOST_CLASSES:
+        with self._transaction(WRITE):
+            if self._row("SELECT count(*) FROM classes")[0] >= MOST_CLASSES:
                 raise ClassError(503, f"{MOST_CLASSES:,} classes are open here, the limit; try again in an hour.")
             now = self._now()
             row = code, _digest(viewing(secret)), now, now, _plan_text(plan)
-            db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0, 0, 0, ?)", row)
+            self._db.execute("INSERT INTO classes VALUES (?, ?, ?, ?, 0, 0, 0, ?)", row)
         return code, secret
 
     def join(self, code: str, browser: str = "") -> str:
         """Let a browser into a class; return the name under which it answers: its own, if it has joined before."""
-        with self._transaction(WRITE) as db:
-            self._touch(db, code)
-            if browser and self._joined(db, code, browser):
+        with self._transaction(WRITE):
+            self._touch(code)
+            if browser and self._joined(code, browser):
                 return browser
-            if self._count(db, "browsers", code) >= MOST_BROWSERS:
+            if self._row("SELECT count(*) FROM browsers WHERE code = ?", code)[0] >= MOST_BROWSERS:
                 full = f"This class is full: {MOST_BROWSERS:,} browsers have joined. Ask your teacher."
                 raise ClassError(503, full)
             browser = secrets.token_urlsafe(12)
-            db.execute("INSERT INTO browsers VALUES (?, ?)", (code, _digest(browser)))
+            self._db.execute("INSERT INTO browsers VALUES (?, ?)", (code, _digest(browser)))
         return browser
 
     def state(self, code: str, browser: str) -> tuple[Round | None, tuple[str, ...] | None]:
         """Return the current round, None before the first question, and this browser's answer to it, if it gave one."""
-        with self._transaction(READ) as db:
-            self._check_joined(db, code, browser)
-            self._find(db, code)
-            now = self._current(db, code)
+        with self._transaction(READ):
+            self._check_joined(code, browser)
+            self._find(code)
+            now = self._current(code)
             query = "SELECT typed FROM answers WHERE code = ? AND round = ? AND browser = ?"
-            row = now and db.execute(query, (code, now.number, _digest(browser))).fetchone()
+            row = now and self._row(query, code, now.number, _digest(browser))
             return now, tuple(json.loads(row[0])) if row else None
 
     def answer(self, code: str, browser: str, number: int, typed: Sequence[str]) -> Round:
@@ -128,10 +129,10 @@ class ClassStore:
         Raises:
             ClassError: also if the round is over or locked, or an answer is not a number.
         """
-        with self._transaction(WRITE) as db:
-            self._check_joined(db, code, browser)
-            self._touch(db, code)
-            now = self._current(db, code)
+        with self._transaction(WRITE):
+            self._check_joined(code, browser)
+            self._touch(code)
+            now = self._current(code)
             if now is None or now.number != number:
                 over = "That question is over, so this answer was not counted; answer the one shown now."
                 raise ClassError(409, over)
@@ -145,7 +146,7 @@ class ClassStore:
             except QuantError as error:
                 raise ClassError(400, str(error)) from None
             row = code, number, _digest(browser), as_json(values)
-            db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
+            self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
             return now
 
     def ask(self, code: str, secret: str, question: Question, after: int | None = None) -> int:
@@ -155,10 +156,10 @@ class ClassStore:
             after: number of the round, 0 before the first, on which the presenter pressed; a press that was meant for another
                 one changes nothing, and neither does one that follows another within `BOUNCE`.
         """
-        with self._steering(code, secret) as db:
-            if self._meant(db, code, after):
-                return self._begin_round(db, code, 1, question)
-            return self._find(db, code)
+        with self._steering(code, secret):
+            if self._meant(code, after):
+                return self._begin_round(code, 1, question)
+            return self._find(code)
 
     def steer(self, code: str, secret: str, act: Act, number: int | None = None) -> None:
         """Change the current round.
@@ -169,96 +170,98 @@ class ClassStore:
         Args:
             number: of the round on which the presenter pressed, as for `ask`.
         """
-        with self._steering(code, secret) as db:
-            if not self._meant(db, code, number):
+        with self._steering(code, secret):
+            if not self._meant(code, number):
                 return
-            now = self._current(db, code)
+            now = self._current(code)
             if now is None:
                 raise ClassError(409, "No question has been asked yet; ask one first.")
             if act in ("revote", "reset"):
                 if act == "reset":
                     for table in ("answers", "rounds"):
-                        db.execute(f"DELETE FROM {table} WHERE code = ? AND round = ?", (code, now.number))
-                self._begin_round(db, code, now.vote + (act == "revote"), now.question)
+                        query = f"DELETE FROM {table} WHERE code = ? AND round = ?"
+                        self._db.execute(query, (code, now.number))
+                self._begin_round(code, now.vote + (act == "revote"), now.question)
                 return
             if now.phase == "revealed" and act != "reveal":
                 raise ClassError(409, "The answers are revealed; ask the question again for new ones.")
             phases: dict[str, Phase] = {"open": "open", "lock": "locked", "reveal": "revealed"}
             query = "UPDATE rounds SET phase = ? WHERE code = ? AND round = ?"
-            db.execute(query, (phases[act], code, now.number))
+            self._db.execute(query, (phases[act], code, now.number))
 
     def look(self, code: str, secret: str, back: bool, number: int) -> None:
         """Show the previous or the next round on the projector; phones stay at the current one. ``number``: as for `ask`, of
         the round on the projector.
         """
         query = f"SELECT {'max' if back else 'min'}(round) FROM rounds WHERE code = ? AND round {'<' if back else '>'} ?"
-        with self._steering(code, secret) as db:
-            (found,) = db.execute(query, (code, number)).fetchone()
-            if found and self._meant(db, code, number, "shown"):
-                db.execute("UPDATE classes SET shown = ? WHERE code = ?", (found, code))
+        with self._steering(code, secret):
+            (found,) = self._row(query, code, number)
+            if found and self._meant(code, number, "shown"):
+                self._db.execute("UPDATE classes SET shown = ? WHERE code = ?", (found, code))
 
     def set_plan(self, code: str, secret: str, plan: Sequence[Question]) -> None:
         """Replace the questions that the class will be asked."""
-        with self._steering(code, secret) as db:
-            db.execute("UPDATE classes SET plan = ? WHERE code = ?", (_plan_text(plan), code))
+        with self._steering(code, secret):
+            self._db.execute("UPDATE classes SET plan = ? WHERE code = ?", (_plan_text(plan), code))
 
     def plan(self, code: str, key: str) -> list[Question]:
         """Return the questions that the class will be asked, in order, those that it was asked included."""
-        with self._transaction(READ) as db:
-            self._find(db, code, key)
-            (text,) = db.execute("SELECT plan FROM classes WHERE code = ?", (code,)).fetchone()
+        with self._transaction(READ):
+            self._find(code, key)
+            (text,) = self._row("SELECT plan FROM classes WHERE code = ?", code)
             return [Question.from_text(each) for each in json.loads(text)]
 
     def end(self, code: str, secret: str) -> None:
         """End a class and delete all that was kept of it."""
-        with self._steering(code, secret) as db:
-            _delete(db, code)
+        with self._steering(code, secret):
+            self._delete(code)
         self._forget()
 
     def board(self, code: str, key: str) -> Board:
         """Return what presenter and projector see."""
-        with self._transaction(READ) as db:
-            last = self._find(db, code, key)
-            (shown,) = db.execute("SELECT shown FROM classes WHERE code = ?", (code,)).fetchone()
-            (first,) = db.execute("SELECT min(round) FROM rounds WHERE code = ?", (code,)).fetchone()
-            joined, answered = self._count(db, "browsers", code), self._count(db, "answers", code, last)
-            return Board(joined, answered, self._current(db, code), shown, first or 0)
+        with self._transaction(READ):
+            last = self._find(code, key)
+            (shown,) = self._row("SELECT shown FROM classes WHERE code = ?", code)
+            (first,) = self._row("SELECT min(round) FROM rounds WHERE code = ?", code)
+            (joined,) = self._row("SELECT count(*) FROM browsers WHERE code = ?", code)
+            (answered,) = self._row("SELECT count(*) FROM answers WHERE code = ? AND round = ?", code, last)
+            return Board(joined, answered, self._current(code), shown, first or 0)
 
     def tallies(self, code: str, key: str, number: int | None = None) -> list[Tally]:
         """Return the answers of every round, in order; with a number, only of that one and of earlier votes on its question."""
-        with self._transaction(READ) as db:
-            first, last = 0, self._find(db, code, key)
+        with self._transaction(READ):
+            first, last = 0, self._find(code, key)
             if number is not None:
                 query = "SELECT max(round) FROM rounds WHERE code = ? AND round <= ? AND vote = 1"
-                first, last = db.execute(query, (code, number)).fetchone()[0] or 0, number
+                first, last = self._row(query, code, number)[0] or 0, number
             found = []
             query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? AND round BETWEEN ? AND ? ORDER BY round"
-            for row in db.execute(query, (code, first, last)):
+            for row in self._db.execute(query, (code, first, last)):
                 now = _round(row)
                 query = "SELECT typed FROM answers WHERE code = ? AND round = ?"
-                given = [json.loads(typed) for (typed,) in db.execute(query, (code, now.number))]
+                given = [json.loads(typed) for (typed,) in self._db.execute(query, (code, now.number))]
                 columns = tuple(Counter(values[i] for values in given) for i in range(len(now.question.fields)))
                 found.append(Tally(now, len(given), columns))
             return found
 
     def tidy(self) -> None:
         """Delete the classes that have ended by themselves."""
-        with self._transaction(WRITE) as db:
+        with self._transaction(WRITE):
             query = "SELECT code FROM classes WHERE touched < ? OR began < ?"
-            ended = db.execute(query, (self._now() - IDLE, self._now() - LONGEST)).fetchall()
+            ended = self._db.execute(query, (self._now() - IDLE, self._now() - LONGEST)).fetchall()
             for (code,) in ended:
-                _delete(db, code)
+                self._delete(code)
         if ended:
             self._forget()
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str) -> Iterator[None]:
         """Let all that happens in it happen or nothing, and see one moment."""
         with self._lock:
             try:
                 self._db.execute(begin)
                 try:
-                    yield self._db
+                    yield
                     self._db.execute("COMMIT")
                 finally:
                     if self._db.in_transaction:
@@ -268,26 +271,30 @@ class ClassStore:
                     503, f"The class can't be reached now ({error}); nothing was counted. Try again in a moment."
                 ) from error
 
-    @contextmanager
-    def _steering(self, code: str, secret: str) -> Iterator[sqlite3.Connection]:
-        with self._transaction(WRITE) as db:
-            self._find(db, code, viewing(secret))
-            self._touch(db, code)
-            yield db
+    def _row(self, query: str, *values: object) -> Any:
+        """Return the first row of a query's result."""
+        return self._db.execute(query, values).fetchone()
 
-    def _meant(self, db: sqlite3.Connection, code: str, number: int | None, column: str = "last_round") -> bool:
+    @contextmanager
+    def _steering(self, code: str, secret: str) -> Iterator[None]:
+        with self._transaction(WRITE):
+            self._find(code, viewing(secret))
+            self._touch(code)
+            yield
+
+    def _meant(self, code: str, number: int | None, column: str = "last_round") -> bool:
         """Tell whether a press was meant for the round that is there, and is not the one before it again."""
         if number is None:
             return True
-        there, steered = db.execute(f"SELECT {column}, steered FROM classes WHERE code = ?", (code,)).fetchone()
+        there, steered = self._row(f"SELECT {column}, steered FROM classes WHERE code = ?", code)
         if number != there or 0 <= self._now() - steered < BOUNCE:
             return False
-        db.execute("UPDATE classes SET steered = ? WHERE code = ?", (self._now(), code))
+        self._db.execute("UPDATE classes SET steered = ? WHERE code = ?", (self._now(), code))
         return True
 
-    def _find(self, db: sqlite3.Connection, code: str, key: str | None = None) -> int:
+    def _find(self, code: str, key: str | None = None) -> int:
         """Return the last round of a class that has not ended; with a key, only if that may read it."""
-        row = db.execute("SELECT secret, began, touched, last_round FROM classes WHERE code = ?", (code,)).fetchone()
+        row = self._row("SELECT secret, began, touched, last_round FROM classes WHERE code = ?", code)
         now = self._now()
         if row is None or row[1] < now - LONGEST or row[2] < now - IDLE:
             raise ClassError(
@@ -298,39 +305,37 @@ class ClassStore:
             raise ClassError(403, "Only the presenter's own link can steer this class; open it from there.")
         return int(row[3])
 
-    def _touch(self, db: sqlite3.Connection, code: str) -> None:
-        self._find(db, code)
-        db.execute("UPDATE classes SET touched = ? WHERE code = ?", (self._now(), code))
+    def _touch(self, code: str) -> None:
+        self._find(code)
+        self._db.execute("UPDATE classes SET touched = ? WHERE code = ?", (self._now(), code))
 
-    def _begin_round(self, db: sqlite3.Connection, code: str, vote: int, question: Question) -> int:
-        number = self._find(db, code) + 1
+    def _begin_round(self, code: str, vote: int, question: Question) -> int:
+        number = self._find(code) + 1
         if number > MOST_ROUNDS:
             raise ClassError(409, f"This class has asked {MOST_ROUNDS} times, the limit; begin a new class.")
         row = code, number, vote, "open", question.to_text()
-        db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", row)
-        db.execute("UPDATE classes SET last_round = ?, shown = ? WHERE code = ?", (number, number, code))
+        self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?)", row)
+        query = "UPDATE classes SET last_round = ?1, shown = ?1 WHERE code = ?2"
+        self._db.execute(query, (number, code))
         return number
 
-    @staticmethod
-    def _current(db: sqlite3.Connection, code: str) -> Round | None:
+    def _current(self, code: str) -> Round | None:
         query = "SELECT round, vote, phase, question FROM rounds WHERE code = ? ORDER BY round DESC LIMIT 1"
-        row = db.execute(query, (code,)).fetchone()
+        row = self._row(query, code)
         return row and _round(row)
 
-    @staticmethod
-    def _joined(db: sqlite3.Connection, code: str, browser: str) -> bool:
+    def _joined(self, code: str, browser: str) -> bool:
         query = "SELECT 1 FROM browsers WHERE code = ? AND browser = ?"
-        return db.execute(query, (code, _digest(browser))).fetchone() is not None
+        return self._row(query, code, _digest(browser)) is not None
 
-    def _check_joined(self, db: sqlite3.Connection, code: str, browser: str) -> None:
+    def _check_joined(self, code: str, browser: str) -> None:
         """Check first: whether a class has this code learns only who joins, which the limits count."""
-        if not self._joined(db, code, browser):
+        if not self._joined(code, browser):
             raise ClassError(403, "This browser has not joined the class; reload the page to join.")
 
-    @staticmethod
-    def _count(db: sqlite3.Connection, table: str, code: str, number: int | None = None) -> int:
-        query = f"SELECT count(*) FROM {table} WHERE code = ?" + " AND round = ?" * (number is not None)
-        return int(db.execute(query, (code,) if number is None else (code, number)).fetchone()[0])
+    def _delete(self, code: str) -> None:
+        for table in ("answers", "browsers", "rounds", "classes"):
+            self._db.execute(f"DELETE FROM {table} WHERE code = ?", (code,))
 
     def _forget(self) -> None:
         """Empty the log of changes, in which deleted answers could still be read."""
@@ -349,11 +354,6 @@ def _plan_text(plan: Sequence[Question]) -> str:
             400, f"A plan holds at most {MOST_PLANNED} questions of {PLAN_BYTES:,} bytes together; take one out."
         )
     return text
-
-
-def _delete(db: sqlite3.Connection, code: str) -> None:
-    for table in ("answers", "browsers", "rounds", "classes"):
-        db.execute(f"DELETE FROM {table} WHERE code = ?", (code,))
 
 
 def _digest(secret: str) -> bytes:

@@ -102,13 +102,14 @@ class UploadLimits:
 
     def full(self, held: int) -> str:
         """Return a sentence if the server can't hold so many bytes, else an empty text."""
-        full = "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
-        return full if held > self.total_mb * MB else ""
+        if held <= self.total_mb * MB:
+            return ""
+        return "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
 
 
 @dataclass(eq=False)
 class _ArrivingUpload:
-    """A file of ``announced`` bytes, and ``receive`` of it: it must keep arriving, and there must be room for it."""
+    """A file of ``announced`` bytes, and ``receive`` of it: it must keep arriving, and there must be room."""
 
     limits: UploadLimits
     receive: Receive

@@ -1,18 +1,36 @@
-"""Our scripts, and what previews of a link show, in the head of every page that the server sends."""
+"""Our scripts, and what previews of a link show, in the head of every page that the server sends.
 
+Chats and social networks take title, description and picture of a link from there, since their programs run no
+scripts (the Open Graph protocol, ogp.me, and X's cards).
+"""
+
+import html
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import FileResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config
 
 from pages.browser.scripts import in_head, serve_in_head
-from pages.serving.middleware import preview
 from pages.serving.middleware.headers import HTML, POLICY, content_security_policy
+from pages.serving.middleware.origins import DEFAULT_PORTS, host_port_of, own_address
 
 # Request headers that make the response empty or compressed, and response headers about the unmodified file
 CONDITIONS = {b"if-none-match", b"if-modified-since", b"accept-encoding"}
 OF_THE_FILE = {b"etag", b"last-modified", b"content-length"}
+PICTURE_NAME = "preview.png"
+PICTURE = Path(__file__).parent / PICTURE_NAME
+SIZE = (1200, 630)  # px
+DESCRIPTION = (
+    "See what quantization does to a tensor: the original, the integer codes, the dequantized values and the error side by "
+    "side, and the arithmetic of every number."
+)
+ALTERNATIVE = "The four maps of a quantized image: original, codes, dequantized and error"
 
 
 class Opening(NamedTuple):
@@ -56,8 +74,7 @@ class Pages:
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
                 opening = self.opens(scope["path"].rpartition("/")[2], query)
-                tags = preview.tags(opening.title, scope)
-                page = in_head(message.get("body", b""), opening.sidebar, tags)
+                page = in_head(message.get("body", b""), opening.sidebar, tags(opening.title, scope))
                 headers = [(name, value) for name, value in start["headers"] if name not in OF_THE_FILE]
                 policy = content_security_policy(page, dict(scope["headers"]).get(b"host", b""))
                 headers.append((POLICY, policy))
@@ -78,3 +95,38 @@ class Pages:
 def _is_streamlits(headers: list[tuple[bytes, bytes]]) -> bool:
     """Tell whether a response is a page of Streamlit's; one that has a policy of its own is complete."""
     return (b"content-type", HTML) in headers and all(name != POLICY for name, _ in headers)
+
+
+async def picture(request: Request) -> FileResponse:
+    """Return the response of the route to the picture."""
+    return FileResponse(PICTURE, headers={"cache-control": "public, max-age=86400"})
+
+
+def tags(title: str, scope: Scope) -> bytes:
+    """Return the elements for the head of a page; without a picture if the app's address is not known.
+
+    Args:
+        title: of the page.
+        scope: of its request.
+    """
+    named = {"description": DESCRIPTION, "twitter:card": "summary_large_image"}
+    graph = {"type": "website", "site_name": "Quantscope", "title": title, "description": DESCRIPTION}
+    at = _address(scope)
+    if at:
+        width, height = map(str, SIZE)
+        graph |= {"image": f"{at}/{PICTURE_NAME}", "image:alt": ALTERNATIVE}
+        graph |= {"image:width": width, "image:height": height}
+    named_tags = [f'<meta name="{key}" content="{html.escape(text)}">' for key, text in named.items()]
+    graph_tags = [f'<meta property="og:{key}" content="{html.escape(text)}">' for key, text in graph.items()]
+    return "".join(named_tags + graph_tags).encode()
+
+
+def _address(scope: Scope) -> str:
+    """Return the app's address: `browser.serverAddress`, if set, else that of this request; else ""."""
+    hosts = Headers(scope=scope).getlist("host")
+    place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
+    if place is None:
+        return ""
+    port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"
+    base = config.get_option("server.baseUrlPath").strip("/")
+    return f"{scope['scheme']}://{place.name}{port}/{base}".rstrip("/")

@@ -29,7 +29,9 @@ class Patience:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on; at startup, adapt uvicorn's configuration, which can't be reached elsewhere."""
         if scope["type"] == "lifespan":
-            open_all_files()
+            # as many files and connections as the system allows; many systems start at 1,024
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
             server = getattr(getattr(receive, "__self__", None), "config", None)
             if server is not None:  # else the server is not uvicorn
                 server.http_protocol_class = with_deadline(server.http_protocol_class, self.seconds)
@@ -37,12 +39,6 @@ class Patience:
                 # Streamlit refuses larger messages, but only once they have been received
                 server.ws_max_size = int(config.get_option("server.maxWidgetStateSize")) << 20
         await self.app(scope, receive, send)
-
-
-def open_all_files() -> None:
-    """Let the process open as many files and connections as the system allows; many systems start at 1,024."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def with_deadline(protocol: type[Any], seconds: float) -> type[Any]:

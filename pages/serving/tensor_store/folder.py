@@ -70,7 +70,10 @@ class SharedFolder:
             try:
                 self._fs.pipe_file(part, data)
             except FileNotFoundError:  # no folder yet
-                self._make()
+                if isinstance(self._fs, LocalFileSystem):  # other users of the machine must not see the addresses
+                    os.makedirs(self._root, mode=0o700, exist_ok=True)
+                else:
+                    self._fs.makedirs(self._root, exist_ok=True)
                 self._fs.pipe_file(part, data)
             self._fs.mv(part, self._path(name))
         except BaseException:
@@ -90,12 +93,6 @@ class SharedFolder:
                 with suppress(FileNotFoundError, NotImplementedError):
                     if abs(time.time() - self._fs.modified(self._path(name)).timestamp()) > seconds:
                         self.delete(name)
-
-    def _make(self) -> None:
-        if isinstance(self._fs, LocalFileSystem):  # other users of the machine must not see the addresses
-            os.makedirs(self._root, mode=0o700, exist_ok=True)
-        else:
-            self._fs.makedirs(self._root, exist_ok=True)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

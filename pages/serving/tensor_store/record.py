@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 from pages.serving.tensor_store.folder import SharedFolder
 
-_ADDRESS = re.compile(r"[0-9a-f]{32}")
-_CONTENT, _RECORD = ".safetensors", ".json"
+ADDRESS = re.compile(r"[0-9a-f]{32}")  # can't lead out of the folder
+CONTENT, RECORD = ".safetensors", ".json"  # what follows it in the names of the two files
 MAX_RECORD = 1000  # bytes; a record has about 160
 _MOST = 1e18  # bytes or seconds; JSON's numbers may be too large for a float
 _CLOCKS_DIFFER = 86400  # seconds
@@ -18,30 +18,10 @@ _UNFINISHED = 3600  # seconds; a record without content, or half a file, that is
 _NOTE = re.compile(r"(\d{8})\.([0-9a-f]+)\.(\d{1,15})\.[0-9a-f]+\.shared")
 
 
-def new_address() -> str:
-    """Return 128 random bits as 32 hexadecimal digits."""
-    return secrets.token_hex(16)
-
-
-def is_address(text: str) -> bool:
-    """Tell whether ``text`` has the form that `new_address` returns, and so can't lead out of the folder."""
-    return _ADDRESS.fullmatch(text) is not None
-
-
-def content_name(address: str) -> str:
-    """Return the name of the file with the tensor."""
-    return address + _CONTENT
-
-
-def record_name(address: str) -> str:
-    """Return the name of the file with the record."""
-    return address + _RECORD
-
-
 def address_in(name: str) -> str | None:
     """Return the address in the name of a content or record file; None for other names."""
-    address = name.removesuffix(_CONTENT).removesuffix(_RECORD)
-    return address if is_address(address) and address != name else None
+    address = name.removesuffix(CONTENT).removesuffix(RECORD)
+    return address if ADDRESS.fullmatch(address) and address != name else None
 
 
 @dataclass(frozen=True)
@@ -110,8 +90,8 @@ def shared_today(sizes: dict[str, int], visitor: str, now: float) -> int:
 
 def delete(folder: SharedFolder, address: str) -> None:
     """Delete a tensor, if it is still there."""
-    folder.delete(content_name(address))
-    folder.delete(record_name(address))
+    folder.delete(address + CONTENT)
+    folder.delete(address + RECORD)
 
 
 def delete_useless(folder: SharedFolder, sizes: dict[str, int], age: float, now: float) -> dict[str, TensorRecord]:
@@ -125,17 +105,17 @@ def delete_useless(folder: SharedFolder, sizes: dict[str, int], age: float, now:
         the records of the tensors that remain, by address.
     """
     addresses = {address for address in map(address_in, sizes) if address}
-    names = [record_name(a) for a in addresses if sizes.get(record_name(a), MAX_RECORD + 1) <= MAX_RECORD]
+    names = [a + RECORD for a in addresses if sizes.get(a + RECORD, MAX_RECORD + 1) <= MAX_RECORD]
     found = folder.read_all(names)
     records: dict[str, TensorRecord] = {}
     for address in addresses:
-        record = TensorRecord.from_bytes(found.get(record_name(address), b""))
+        record = TensorRecord.from_bytes(found.get(address + RECORD, b""))
         if record is not None:
-            unfinished = content_name(address) not in sizes and now - record.shared > _UNFINISHED
+            unfinished = address + CONTENT not in sizes and now - record.shared > _UNFINISHED
             if now - record.shared <= age and not unfinished and not record.is_from_the_future(now):
                 records[address] = record
                 continue
-        elif record_name(address) not in sizes and folder.exists(record_name(address)):
+        elif address + RECORD not in sizes and folder.exists(address + RECORD):
             continue  # begun since the files were listed
         delete(folder, address)
     for old in filter(None, map(_NOTE.fullmatch, sizes)):

@@ -5,6 +5,7 @@ import hashlib
 import logging
 import os
 import re
+import secrets
 import threading
 import time
 import weakref
@@ -21,17 +22,16 @@ from pages.serving import settings
 from pages.serving.network import network
 from pages.serving.tensor_store.folder import SharedFolder
 from pages.serving.tensor_store.record import (
+    ADDRESS,
+    CONTENT,
     MAX_RECORD,
+    RECORD,
     StoreLimits,
     TensorRecord,
-    content_name,
     delete,
     delete_useless,
-    is_address,
     make_room,
-    new_address,
     note,
-    record_name,
     shared_today,
 )
 from quantcore.errors import QuantError
@@ -58,7 +58,7 @@ class TensorStore:
         self._sharing = threading.Lock()  # one at a time: sharing takes twice the tensor's memory
         # visitors of one process who open the same tensor share one copy, as long as one of them shows it
         self._shown: weakref.WeakValueDictionary[str, Float32Array] = weakref.WeakValueDictionary()
-        self._locks: weakref.WeakValueDictionary[str, _Lock] = weakref.WeakValueDictionary()
+        self._locks: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
         self._guard = threading.Lock()
 
     @property
@@ -100,10 +100,9 @@ class TensorStore:
         Raises:
             QuantError: the address is not one, or the tensor is missing, damaged, too large, or can't be read now.
         """
-        _check_address(address)
         with self._guard:
-            lock = self._locks.setdefault(address, _Lock())
-        with lock.held, _answered("can't be read now", "reload the page later."):
+            lock = self._locks.setdefault(address, threading.Lock())
+        with lock, _answered("can't be read now", "reload the page later."):
             record = self._record(address, limit)
             known = f"{address} {record.sha256}"
             x = self._shown.get(known)
@@ -120,7 +119,6 @@ class TensorStore:
         Raises:
             QuantError: as for `open`.
         """
-        _check_address(address)
         with _answered("can't be read now", "reload the page later."):
             return self._record(address, limit).size
 
@@ -134,12 +132,12 @@ class TensorStore:
 
     def _write(self, content: bytes, visitor: str) -> str:
         """Note, count, make room, and only then write; return the address."""
-        now, address = self._now(), new_address()
+        now, address = self._now(), secrets.token_hex(16)
         noted = note(visitor, len(content), now)
         try:
             self._folder.write(noted, b"")
             record = TensorRecord(hashlib.sha256(content).hexdigest(), len(content), now, now)
-            self._folder.write(record_name(address), record.to_bytes())
+            self._folder.write(address + RECORD, record.to_bytes())
             sizes = self._folder.sizes()
             if shared_today(sizes, visitor, now) > self.limits.of_a_visitor:
                 raise QuantError(
@@ -148,8 +146,8 @@ class TensorStore:
                 )
             records = delete_useless(self._folder, sizes, self.limits.age, now)
             make_room(self._folder, records, address, self.limits.space, now)
-            self._folder.write(content_name(address), content)
-            if not self._folder.exists(record_name(address)):
+            self._folder.write(address + CONTENT, content)
+            if not self._folder.exists(address + RECORD):
                 # another process needed the space
                 raise QuantError("The space for shared tensors is full right now; share this one again.")
         except BaseException:
@@ -160,8 +158,12 @@ class TensorStore:
 
     def _record(self, address: str, limit: int) -> TensorRecord:
         """Return the record of a tensor that may be opened."""
+        if not ADDRESS.fullmatch(address):
+            raise QuantError(
+                "The address of the shared tensor in this link is damaged; copy the complete link again."
+            )
         try:
-            record = TensorRecord.from_bytes(self._folder.read(record_name(address), MAX_RECORD))
+            record = TensorRecord.from_bytes(self._folder.read(address + RECORD, MAX_RECORD))
         except FileNotFoundError:
             raise self._missing() from None
         if record is None or record.is_from_the_future(self._now()):
@@ -179,20 +181,20 @@ class TensorStore:
     def _content(self, address: str, record: TensorRecord, limit: int) -> Float32Array:
         """Read and verify the content."""
         try:
-            content = self._folder.read(content_name(address), record.size + 1)
+            content = self._folder.read(address + CONTENT, record.size + 1)
         except FileNotFoundError:
             raise self._missing() from None
         if len(content) != record.size or hashlib.sha256(content).hexdigest() != record.sha256:
             raise QuantError(
                 f"The shared tensor of this link is damaged (its SHA-256 differs) and was not opened; {_AGAIN}"
             )
-        return read_tensor(content, content_name(address), "x", limit + _HEADER)
+        return read_tensor(content, address + CONTENT, "x", limit + _HEADER)
 
     def _note_opened(self, address: str, record: TensorRecord) -> None:
         """Record when the tensor was opened; if that can't be written, it is opened anyway."""
         try:
-            if self._folder.exists(content_name(address)):
-                self._folder.write(record_name(address), replace(record, opened=self._now()).to_bytes())
+            if self._folder.exists(address + CONTENT):
+                self._folder.write(address + RECORD, replace(record, opened=self._now()).to_bytes())
         except Exception as error:  # each file system has its own
             LOG.warning("The opening of a shared tensor can't be recorded: %s", one_line(error))
 
@@ -200,20 +202,6 @@ class TensorStore:
         return QuantError(
             f"The shared tensor of this link is no longer stored: tensors are kept for {self.days:g} days, or less if space "
             f"runs out; {_AGAIN}"
-        )
-
-
-class _Lock:
-    """A lock that a weak dictionary can hold."""
-
-    def __init__(self) -> None:
-        self.held = threading.Lock()
-
-
-def _check_address(address: str) -> None:
-    if not is_address(address):
-        raise QuantError(
-            "The address of the shared tensor in this link is damaged; copy the complete link again."
         )
 
 

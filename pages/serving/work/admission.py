@@ -64,10 +64,6 @@ class Lane:
         fits = self.used + place.bytes <= self.budget and len(self.working) < self.at_once
         return fits and all(place.number <= other.number for other in self.waiting)
 
-    def before(self, place: LanePlace) -> int:
-        """Count how many have been admitted or arrived earlier."""
-        return len(self.working) + sum(other.number < place.number for other in self.waiting)
-
 
 Tell = Callable[[int, WorkKind], None]
 Useless = Callable[[], bool]
@@ -122,7 +118,7 @@ class Gate:
                         place.since = time.monotonic()
                         lane.working.append(place)
                         break
-                    before = lane.before(place)
+                    before = len(lane.working) + sum(other.number < number for other in lane.waiting)
                     self._changed.wait(POLL)
                 tell(before, kind)
             else:
@@ -219,8 +215,9 @@ class Turn:
 
     def overstays(self, seconds: float) -> bool:
         """Tell whether the place has been held this long while others wait for theirs."""
-        place = self.place
-        return place is not None and time.monotonic() - place.since > seconds and self._gate.others_wait(place)
+        if self.place is None or time.monotonic() - self.place.since <= seconds:
+            return False
+        return self._gate.others_wait(self.place)
 
     def let_others(self, seconds: float) -> None:
         """If the place `overstays`, give it back and wait for it again.

@@ -32,20 +32,15 @@ def storages(value: Any) -> dict[int, int]:
             memory = each.untyped_storage()
             found[memory.data_ptr()] = memory.nbytes()
         elif isinstance(each, np.ndarray):
-            whole = _whole(each)
+            whole = each
+            while isinstance(whole.base, np.ndarray):  # which owns the memory of a view
+                whole = whole.base
             found[whole.ctypes.data] = whole.nbytes
             left += each.flat if each.dtype.hasobject and each.size < 1 << 16 else ()
         else:
             others += sys.getsizeof(each, _SMALL)
             left += _parts(each)
     return found | {id(value): others}
-
-
-def _whole(array: np.ndarray) -> np.ndarray:
-    """Return the array that owns the memory of a view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -119,7 +114,7 @@ class ByteCache:
             tensor, what: the key.
             admit: waits until ``make`` may run, and returns True; or returns False once its argument returns True.
             check: called while another thread computes the result; what it raises ends the wait.
-            size: bytes of the result, or what tells them, if counting them would take longer than it is worth.
+            size: bytes of the result, or what tells them, if counting would take longer than it is worth.
         """
         key = tensor, what
         while True:

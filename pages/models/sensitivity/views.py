@@ -1,0 +1,232 @@
+"""The results: the picture of all weights, why the chosen cell loses that much, and what fits the budget.
+
+The picture has weights in rows, schemes in columns, and the SQNR as color; a click on a cell chooses it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+import torch
+
+from pages.maps import four_maps
+from pages.models import opening
+from pages.models.opening.controls import SLOTS, TENSOR
+from pages.models.sensitivity import controls
+from pages.models.sensitivity.controls import Budget, WeightOrder
+from pages.models.sensitivity.run import SharedTable
+from pages.shared import charts, messages, tables
+from pages.shared.charts import theme
+from pages.shared.computing import cache
+from pages.shared.state.selection import PageTensor
+from quantcore.errors import QuantError
+from quantcore.figures import short_scheme, size_curve
+from quantcore.layerwise import (
+    ERRORS,
+    Plan,
+    WeightRow,
+    Traits,
+    check_size,
+    groups_of,
+    minimum_of,
+    picture,
+    plan,
+    trade_off,
+    traits,
+)
+from quantcore.wording import count, printable
+
+_COMPONENT = st.components.v2.component(
+    "quantscope_layers",
+    html='<div class="qs-layers"></div>',
+    css=picture.STYLE,
+    js=Path(__file__).with_name("layers.js").read_text(encoding="utf-8"),
+    isolate_styles=False,
+)
+DRAWN = 400  # rows in the picture
+LISTED = 50  # reasons
+MAPPED = 1 << 24  # elements; larger weights have no maps here
+
+
+def layers(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> None:
+    """Draw the picture of all that is known, what is estimated and what is left alone.
+
+    Args:
+        taken: the scheme of each weight within the budget, if any.
+    """
+    rows = [row for row in found.rows if row.cells]
+    if not rows:
+        messages.warning("No weight of this checkpoint can be quantized; the reasons are below.")
+        return
+    guessed = sum(row.name not in found.table.rows for row in rows)
+    said = [picture.caption(rows, found.table.schemes, taken)]
+    tensors = found.opened.checkpoint.tensors
+    if not all(tensors[row.name].layout.is_plain for row in rows):
+        said.append("This checkpoint is quantized already: errors are against the values that it stores.")
+    if order.by_harm:
+        said.append("Sorted by the first scheme.")
+    if guessed:
+        said.append(f"{count(guessed, 'weight')} estimated from some rows, ± half of the 95 % interval, until the exact numbers replace them.")
+    if len(rows) > DRAWN:
+        said.append(f"The first {DRAWN:,} weights are drawn; the table to download has all.")
+    st.caption(" ".join([*said, "Click a cell to see why it loses that much."]))
+    shown = order.sort(rows)[:DRAWN]
+    chosen = controls.chosen_cell(found.table.schemes, rows)
+
+    def picked() -> None:
+        if place := st.session_state["sn_picture"].picked:
+            row, column = map(int, place)
+            controls.choose(shown[row].name, found.table.schemes[column])
+
+    data = {"table": picture.layers(shown, found.table.schemes, order.by_kind, chosen, taken), "chosen": st.session_state.get(controls.TENSOR) or ""}
+    _COMPONENT(key="sn_picture", data=data, on_picked_change=picked)
+
+
+def live(found: SharedTable, order: WeightOrder) -> None:
+    """Draw what is known so far; clicks do nothing."""
+    rows = order.sort([row for row in found.rows if row.cells])[:DRAWN]
+    table = picture.layers(rows, found.table.schemes, order.by_kind)
+    st.html(f'<style>{picture.STYLE}</style><div class="qs-layers" data-live>{table}</div>')
+
+
+def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> None:
+    """List the weights that are not measured and what the imatrix has, and draw the downloads."""
+    alone = [row for row in found.rows if row.reason]
+    broken = [row for row in alone if row.reason.startswith("can't be read")]
+    if broken:
+        messages.warning(f"{count(len(broken), 'tensor')} can't be read. The first: {broken[0].name} {broken[0].reason}")
+    measured = [row for row in found.table.ordered if row.cells]
+    with st.container(horizontal=True):
+        with st.popover(f"{count(len(alone), 'tensor')} not measured", disabled=not alone):
+            _listed([f"{row.name} {row.reason}" for row in alone])
+        if found.imatrix is not None:
+            with st.popover(f"imatrix: {sum(map(_has_entry, measured)):,} of {count(len(measured), 'weight')}"):
+                _listed([f"{row.name}: {row.coverage or 'has an entry'}" for row in sorted(measured, key=_has_entry)])
+        if found.table.is_finished:
+            make = partial(picture.document, order.sort(measured), found.table.schemes, order.by_kind, taken)
+            st.download_button("Picture (HTML)", make, "sensitivity.html", "text/html", on_click="ignore")
+            frame = pd.DataFrame(found.table.as_rows())
+            tables.downloads(frame, frame[["tensor", "scheme", "sqnr_db", "mse", "bits_per_weight"]], "sensitivity")
+
+
+def _has_entry(row: WeightRow) -> bool:
+    return any(not math.isnan(cell.output_error) for cell in row.cells)
+
+
+def _listed(lines: Sequence[str]) -> None:
+    st.markdown("\n".join(f"- {messages.plain(printable(line, 400))}" for line in lines[:LISTED]))
+    if len(lines) > LISTED:
+        st.caption(f"{len(lines) - LISTED:,} more; the table to download has all.")
+
+
+def cell(found: SharedTable) -> None:
+    """Draw the cell that was clicked, or the one with the lowest SQNR: why it loses that much, and its maps."""
+    chosen = controls.chosen_cell(found.table.schemes, [row for row in found.rows if row.cells])
+    if chosen is None:
+        return
+    row, at = chosen
+    scheme, held = found.schemes[at], found.opened.checkpoint.tensors[row.name]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("Why this one", anchor=False)
+        st.button("Open in Checkpoint", on_click=_open, args=(row.name,), type="tertiary", help="This weight as it is stored, down to the bits")
+    st.markdown(f"**{messages.plain(row.name)}** under `{found.table.schemes[at]}`: {messages.plain(row.cells[at].said)}.")
+    if row.cells[at].problem:
+        return
+    if row.elements > MAPPED:
+        st.caption(f"A weight of more than {MAPPED:,} elements has no maps here; Checkpoint shows its rows.")
+        return
+    tensor = PageTensor(f"{found.opened.key} {held.name}", held.name, held.shape, lambda: held.read().numpy(), stored=held.dtype)
+    of_values = cache.cached_small(tensor, "traits", lambda: traits(torch.from_numpy(cache.values(tensor))))
+    st.markdown(messages.plain(why(of_values, row, at)))
+    maps = st.container(gap="xxsmall")
+    view, shown = four_maps.controls(tensor, scheme, cache.report(tensor, scheme), maps)
+    four_maps.draw(maps, tensor, cache.result(tensor, scheme), view, shown)
+
+
+def why(found: Traits, row: WeightRow, at: int) -> str:
+    """Say what about the values of a weight matters for its error; each sentence is true of every weight."""
+    cell = row.cells[at]
+    outliers = (
+        f"No column is an outlier: in none of {found.columns:,} is max |x| above 3 times that of the median column."
+        if not found.outlier_columns
+        else f"{count(found.outlier_columns, 'outlier column')} of {found.columns:,} (max |x| above 3 times that of the median "
+        f"column); the largest is column {found.largest_column:,}."
+    )
+    said = [outliers]
+    if not math.isnan(found.kurtosis):
+        said.append(f"Kurtosis {found.kurtosis:#.3g} (normal distribution: 3).")
+    if not math.isnan(found.peak):
+        said.append(f"The largest |x| is {found.peak:.3g} times the RMS.")
+    if cell.clipped is not None:
+        part = f" ({100 * cell.clipped / row.elements:.2g} %)" if cell.clipped else ""
+        said.append(f"Clipped: {cell.clipped:,} of {count(row.elements, 'element')}{part}.")
+    return " ".join(said)
+
+
+def _open(name: str) -> None:
+    """Open a weight on the page Checkpoint (a callback)."""
+    if not st.session_state.get(SLOTS[""]):
+        st.session_state[SLOTS[""]] = f"{opening.EXAMPLE}{controls.EXAMPLE}"
+    opening.show_tensor("sensitivity", opening.IMATRIX_KEYS | controls.KEYS, {TENSOR: name})
+
+
+def budget_asked(found: SharedTable) -> Budget:
+    """Draw the budget and return it; say, from headers alone, if nothing fits."""
+    elements = sum(row.elements for row in found.outlined.ordered)
+    own = controls.budget(elements, found.imatrix is not None)
+    try:
+        check_size(found.outlined, own.size, minimum_of(own.minimum))
+    except QuantError as reason:
+        messages.error(str(reason))
+    return own
+
+
+def best(found: SharedTable, own: Budget) -> Plan | None:
+    """Return the choice within the budget if something fits, once everything is measured."""
+    if not found.table.is_finished:
+        return None
+    make = lambda: plan(found.table, own.size, own.error, minimum=minimum_of(own.minimum))  # noqa: E731
+    try:
+        return cache.cached_small(cache.CacheKey(found.key), f"plan {own}", make)
+    except QuantError:  # nothing fits, as `budget_asked` says, or the table has no such error, as `budget` says
+        return None
+
+
+def budget(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
+    """Draw the choice within the budget and the curve, once everything is measured."""
+    if not found.table.is_finished:
+        st.caption("The choice needs the exact errors of all weights.")
+        return
+    error, minimum = own.error, own.minimum if chosen else ""
+    make = lambda: trade_off(found.table, error, minimum_of(minimum))  # noqa: E731
+    try:
+        curve = cache.cached_small(cache.CacheKey(found.key), f"curve {error} {minimum}", make)
+    except QuantError as reason:
+        messages.error(str(reason))
+        return
+    if chosen is not None:
+        st.markdown(messages.plain(f"{chosen.said}; the error is {ERRORS[error]}."))
+    left, right = st.columns([3, 2])
+    with left:
+        ring = None if chosen is None else (chosen.num_bytes, chosen.error)
+        figure = size_curve(curve.best, curve.uniform, ring, label=ERRORS[error], theme=theme())
+        charts.draw(figure, theme=None, key="sn_curve")
+        st.caption("One scheme for all: weights that it does not fit, or that must have more bits, stay as they are stored.")
+    if chosen is not None:
+        with right:
+            _table(found, chosen)
+
+
+def _table(found: SharedTable, chosen: Plan) -> None:
+    frame = pd.DataFrame(
+        {"Group": printable(name, 200), "Scheme": short_scheme(chosen.schemes[rows[0].name]), "Weights": len(rows), "Elements": sum(row.elements for row in rows)}
+        for name, rows in groups_of(found.table).items()
+    )
+    config: dict[str, Any] = {name: st.column_config.NumberColumn(format="localized") for name in ("Weights", "Elements")}
+    st.dataframe(frame, hide_index=True, height=360, column_config=config | {"Group": st.column_config.TextColumn(width="medium")})
+    each = pd.DataFrame(list(chosen.schemes.items()), columns=["tensor", "scheme"])
+    tables.downloads(each, each, "schemes")
