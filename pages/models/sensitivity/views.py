@@ -28,8 +28,8 @@ from quantcore.figures import short_scheme, size_curve
 from quantcore.layerwise import (
     ERRORS,
     Plan,
-    WeightRow,
     Traits,
+    WeightRow,
     check_size,
     groups_of,
     minimum_of,
