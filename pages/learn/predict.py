@@ -83,8 +83,7 @@ def mark(
     step: str, result: qc.Quantized, places: list[tuple[int, ...]], typed: list[str]
 ) -> list[grade.Mark]:
     """Mark the answers."""
-    markers = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
-    return markers[step](result, places, typed)
+    return material.MARKERS[step](result, places, typed)
 
 
 def answers(what: str, under: bool) -> DeltaGenerator:
@@ -113,12 +112,6 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, un
                 f"- {messages.plain(name)}, your answer {messages.plain(m.typed)}. **{m.kind.capitalize()}.** "
                 f"{messages.plain(m.sentence)}"
             )
-
-
-def forget_element(asked: str) -> None:
-    """Forget the chosen element when the question changes."""
-    if st.session_state.setdefault(ASKED, asked) != asked:
-        st.session_state[ASKED], st.session_state[CELL] = asked, ""
 
 
 def score(key: str) -> None:
@@ -197,7 +190,9 @@ if chosen is not None:
         )
         title = f"row {row} of {rows}" if step == "codes" else str(tensor.shape)
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
-        forget_element(f"{step} {tensor.key} {row}")
+        asked = f"{step} {tensor.key} {row}"
+        if st.session_state.setdefault(ASKED, asked) != asked:  # another question: its element is not chosen yet
+            st.session_state[ASKED], st.session_state[CELL] = asked, ""
         under = step == "codes"
         with picture:
             cells.draw([cells.Table("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)

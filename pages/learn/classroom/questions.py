@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 import quantcore as qc
+from pages.learn.material import MARKERS
 from pages.serving.classroom import Question
 from quantcore.granularity import block_name
 from quantcore.mistakes import answers, first_of
@@ -28,7 +29,6 @@ CELLS = 6  # numbers asked for at once
 SIDE, WIDE = 8, 48  # rows and columns that a projector shows, and characters in a row
 SEARCHED = 64  # elements of a block among which they are chosen
 DIGITS = 3  # significant digits of a scale
-MARKERS = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
 NAMES = {"codes": "code", "scale": "scale", "zero_point": "zero point"}
 
 
