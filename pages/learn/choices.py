@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -45,22 +46,16 @@ def choose(
 def bits() -> dict[Any, Change]:
     """Return integers of so many bits, signed or not as before."""
 
-    def to(n: int) -> Change:
-        def change(scheme: qc.Scheme) -> qc.Scheme:
-            before = scheme.format if isinstance(scheme.format, qc.IntFormat) else qc.INT4
-            return dataclasses.replace(scheme, format=dataclasses.replace(before, bits=n))
+    def to(scheme: qc.Scheme, n: int) -> qc.Scheme:
+        before = scheme.format if isinstance(scheme.format, qc.IntFormat) else qc.INT4
+        return dataclasses.replace(scheme, format=dataclasses.replace(before, bits=n))
 
-        return change
-
-    return {n: to(n) for n in BITS}
+    return {n: partial(to, n=n) for n in BITS}
 
 
 def symmetry() -> dict[Any, Change]:
     """Return symmetric and asymmetric."""
-    return {
-        "symmetric": lambda scheme: dataclasses.replace(scheme, symmetric=True),
-        "asymmetric": lambda scheme: dataclasses.replace(scheme, symmetric=False),
-    }
+    return {name: _with(symmetric=name == "symmetric") for name in ("symmetric", "asymmetric")}
 
 
 def granularities(shape: tuple[int, ...]) -> dict[Any, Change]:

@@ -7,12 +7,13 @@ import quantcore as qc
 from pages.learn import choices, frame, views
 from pages.maps import cells
 from pages.shared.computing import cache
+from pages.shared.state.selection import generated, of_values
 from quantcore import tensors
 from quantcore.figures import lessons
 
 VALUES = [0.9, -0.4, 2.0, -0.8, 0.1, 1.1]
-SPREAD = views.generated(tensors.Generated("laplace", (16, 16), 1))
-FEW, SCHEME = views.own("few", VALUES), qc.Scheme(qc.IntFormat(3))
+SPREAD = generated(tensors.Generated("laplace", (16, 16), 1))
+FEW, SCHEME = of_values(VALUES, "few"), qc.Scheme(qc.IntFormat(3))
 
 step = frame.head("error")
 words, picture = views.side_by_side(views.for_maps(3.2) if step == "yours" else (2, 3))

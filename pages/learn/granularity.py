@@ -10,8 +10,9 @@ from pages.learn.material import OUTLIER_ROW as X
 from pages.maps import cells
 from pages.shared.computing import cache
 from pages.shared.state import selection
+from pages.shared.state.selection import of_values
 
-TENSOR = views.own("outlier row", X)
+TENSOR = of_values(X, "outlier row")
 BITS = qc.INT4
 
 
@@ -39,11 +40,16 @@ def key_figures(result: qc.Quantized, report: qc.Report) -> None:
     )
 
 
+def tints(result: qc.Quantized) -> tuple[np.ndarray, np.ndarray]:
+    """Return the colors of the elements and of their scales: elements that share a scale have the same."""
+    numbers = np.arange(result.scale.numel()).reshape(result.scale.shape)
+    return cells.tints(blocks(result)), cells.tints(numbers)
+
+
 def coloured(granularity: qc.Granularity, key: str) -> None:
     """Draw the tensor, its scales and its codes; elements that share a scale have the same color."""
     result, report = found(granularity)
-    tint = cells.tints(blocks(result))
-    own = cells.tints(np.arange(result.scale.numel()).reshape(result.scale.shape))
+    tint, own = tints(result)
     tables = [
         cells.MarkedTable("x", X, tint, str(X.shape)),
         cells.MarkedTable("scale s", result.scale.numpy(), own, str(tuple(result.scale.shape))),
@@ -59,11 +65,11 @@ def coloured(granularity: qc.Granularity, key: str) -> None:
         key_figures(result, report)
 
 
-def broadcast(result: qc.Quantized, axis: int) -> None:
+def broadcast(axis: int) -> None:
     """Draw how maxima along an axis become scales, and how broadcasting repeats them."""
-    largest = np.abs(X).max(axis=1 - axis, keepdims=True)
-    tint, own = cells.tints(blocks(result)), cells.tints(np.arange(X.shape[axis]).reshape(largest.shape))
-    scale = result.scale.numpy()
+    result, report = found(qc.PerChannel(axis))
+    largest, scale = np.abs(X).max(axis=1 - axis, keepdims=True), result.scale.numpy()
+    tint, own = tints(result)
     tables = [
         cells.MarkedTable("x", X, tint, str(X.shape)),
         cells.MarkedTable("max|x|", largest, own, str(largest.shape)),
@@ -71,7 +77,10 @@ def broadcast(result: qc.Quantized, axis: int) -> None:
         cells.MarkedTable("s, broadcast", np.broadcast_to(scale, X.shape), tint, str(X.shape)),
         cells.MarkedTable("codes = round(x / s)", result.codes.numpy(), tint, str(X.shape)),
     ]
-    cells.draw(tables, f"learn_granularity_{axis}", fill=1)
+    with words:
+        key_figures(result, report)
+    with picture:
+        cells.draw(tables, f"learn_granularity_{axis}", fill=1)
 
 
 step = frame.head("granularity")
@@ -101,24 +110,18 @@ match step:
             "along the *other* axis; `keepdim` keeps that axis with length 1, so (4, 6) becomes (4, 1). In x / s, "
             "broadcasting repeats that column 6 times: every element is divided by the scale of its row."
         )
-        result, report = found(qc.PerChannel(0))
-        with words:
-            key_figures(result, report)
-        with picture:
-            broadcast(result, 0)
+        broadcast(0)
     case "columns":
-        result, report = found(qc.PerChannel(1))
-        gains = [r.sqnr_db - found(qc.PerTensor())[1].sqnr_db for r in (report, found(qc.PerChannel(0))[1])]
+        whole, by_row, by_column = (
+            found(kind)[1].sqnr_db for kind in (qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1))
+        )
         words.markdown(
             "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is repeated over the 4 rows. Every "
-            f"column contains a value of the large row, so one scale per column gains only {gains[0]:.1f} dB over "
-            f"per-tensor; one per row gains {gains[1]:.1f} dB. The right axis depends on the data: for the weights of "
+            f"column contains a value of the large row, so one scale per column gains only {by_column - whole:.1f} dB over "
+            f"per-tensor; one per row gains {by_row - whole:.1f} dB. The right axis depends on the data: for the weights of "
             "a linear layer it is usually that of the outputs, axis 0."
         )
-        with words:
-            key_figures(result, report)
-        with picture:
-            broadcast(result, 1)
+        broadcast(1)
     case "trap":
         words.markdown(
             "Broadcasting aligns shapes **from the right**: a scale of shape (n,) is read as (1, n), one per column. With "

@@ -47,10 +47,6 @@ def _path(points: Iterable[tuple[float, float]], kind: str) -> str:
     return f'<path class="{kind}" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in points)}"/>'
 
 
-def _dot(x: float, y: float) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>'
-
-
 def _cell(x: float, y: float, wide: float, high: float, kind: str, text: str = "", color: str = "") -> str:
     filled = f' style="fill:{color}"' if color else ""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" height="{high - 2:.1f}" rx="2"'
@@ -70,7 +66,7 @@ def _connected(x: list[float], scheme: qc.Scheme, low: float, high: float) -> It
     yield _path([(marks[0], 26), (marks[-1], 26)], "line")
     ends = zip(_across(np.array(x), low, high), _across(result.dequantized.numpy(), low, high), strict=True)
     for at, there in ends:
-        yield _path([(at, 70), (there, 27)], "dim") + _dot(at, 70)
+        yield _path([(at, 70), (there, 27)], "dim") + f'<circle cx="{at:.1f}" cy="70" r="3.5"/>'
 
 
 def _scale() -> Iterable[str]:

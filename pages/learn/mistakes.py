@@ -15,6 +15,7 @@ from pages.shared.large import is_large
 from pages.shared.state import choice
 from pages.sidebar import match_fields
 from quantcore.mistakes import CASES, OutcomePair, SourceLine, compare, lines
+from quantcore.wording import count
 
 FOUND = "_learn_found"  # the cells picked for each mistake and tensor
 SIDE = 8  # rows and columns used of the visitor's tensor
@@ -97,7 +98,7 @@ def find(comparison: OutcomePair, marks: np.ndarray, key: str, picked: int) -> N
             f"Which cells are wrong? Click them, then press *reveal*. {messages.plain(CASES[step].hint)}"
         )
         st.code("\n".join(map(nameless, lines(CASES[step])[0])), language="python", wrap_lines=True)
-        st.caption(f"{picked} cell{'s' * (picked != 1)} chosen.")
+        st.caption(f"{count(picked, 'cell')} chosen.")
     tables = [
         cells.MarkedTable("x", comparison.x.numpy(), marks, pick=True),
         *outcome_tables(comparison.wrong, marks, True),
@@ -130,12 +131,10 @@ def reveal(comparison: OutcomePair, marks: np.ndarray, summary: str) -> None:
 
 def result(wrong: np.ndarray, picked: frozenset[tuple[int, int]]) -> str:
     """Return a sentence on how many cells are wrong, and how many of them were found."""
-    count, found = int(wrong.sum()), sum(bool(wrong[place]) for place in picked)
-    wrong_cells = f"{count} of {wrong.size} cells {'is' if count == 1 else 'are'} wrong"
-    if not picked:
-        return wrong_cells
-    other = len(picked) - found
-    return f"{wrong_cells}; you found {found}, and marked {other} correct cell{'s' * (other != 1)}"
+    every, found = int(wrong.sum()), sum(bool(wrong[place]) for place in picked)
+    wrong_cells = f"{every} of {wrong.size} cells {'is' if every == 1 else 'are'} wrong"
+    more = f"; you found {found}, and marked {count(len(picked) - found, 'correct cell')}"
+    return wrong_cells + more if picked else wrong_cells
 
 
 step = frame.head("mistakes")

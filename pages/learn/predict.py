@@ -107,12 +107,6 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, un
             )
 
 
-def forget_element(asked: str) -> None:
-    """Forget the chosen element when the question changes."""
-    if st.session_state.setdefault(ASKED, asked) != asked:
-        st.session_state[ASKED], st.session_state[CELL] = asked, ""
-
-
 def score(key: str) -> None:
     """Draw how many answers are right, here and so far; kept only in this session."""
     all_marks: dict[str, list[grade.Mark]] = st.session_state[MARKS]
@@ -189,7 +183,9 @@ if chosen is not None:
         )
         title = f"row {row} of {rows}" if step == "codes" else str(tensor.shape)
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
-        forget_element(f"{step} {tensor.key} {row}")
+        asked = f"{step} {tensor.key} {row}"
+        if st.session_state.setdefault(ASKED, asked) != asked:  # another question: its element is not chosen yet
+            st.session_state[ASKED], st.session_state[CELL] = asked, ""
         under = step == "codes"
         with picture:
             cells.draw([cells.MarkedTable("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)

@@ -6,6 +6,7 @@ import quantcore as qc
 from pages.learn import choices, frame, views
 from pages.learn.material import READINGS
 from pages.shared.computing import cache
+from pages.shared.state.selection import of_values
 from quantcore.figures import lessons
 
 CHOSEN = 2  # the reading that the thermometer shows
@@ -20,7 +21,7 @@ if step != "yours":
         low = st.slider("Lowest mark", -40, 0, 0, 5, "%d °C", key="learn_scale_low", bind="query-params",
                         help="At most 0 °C: the range includes 0")  # fmt: skip
         high = st.slider("Highest mark", 5, 120, 100, 5, "%d °C", key="learn_scale_high", bind="query-params")
-    readings = views.own("readings", READINGS)
+    readings = of_values(READINGS, "readings")
 if step not in ("bits", "yours"):
     scheme = qc.Scheme(qc.IntFormat(bits, signed=False), False, range_setting=qc.Fixed(low, high))
     result, report = cache.result(readings, scheme), cache.report(readings, scheme)

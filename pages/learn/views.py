@@ -5,13 +5,13 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from pages.maps import arithmetic, component, four_maps
+from pages.maps.arithmetic import ElementArithmetic
 from pages.maps.picture import Picture
 from pages.maps.places import read_element
 from pages.shared import messages, tables
@@ -21,24 +21,12 @@ from pages.shared.large import is_large
 from pages.shared.state import selection
 from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
-from quantcore import tensors
 from quantcore.analysis import View
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
 # px left below maps: for the edge of the page, and for a caption, which is larger in large mode
 BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
-
-
-def own(key: str, values: Any) -> PageTensor:
-    """Make a lesson's own small tensor; ``key`` identifies its content."""
-    x = np.asarray(values, np.float32)
-    return PageTensor(f"lesson {key}", key, x.shape, lambda: x)
-
-
-def generated(spec: tensors.Generated) -> PageTensor:
-    """Make a lesson's own tensor by distribution and seed."""
-    return PageTensor(f"lesson {spec}", spec.distribution, spec.shape, lambda: tensors.generate(spec))
 
 
 def yours() -> tuple[PageTensor, qc.Scheme] | None:
@@ -95,8 +83,7 @@ def explore(
             + ("the one with the largest error." if default is None else "the one asked for."),
             **_BIND,
         )
-        index = _chosen(typed, tensor.shape, first)
-        shown = arithmetic.of(tensor, scheme, index)
+        shown = arithmetic.of(tensor, scheme, _chosen(typed, tensor.shape, first))
         trace = shown.trace
         st.markdown(f"**{shown.heading}**")
         own = {what: values[trace.block].item() for what, values in qc.encoding(result).items()}
@@ -107,11 +94,11 @@ def explore(
             narrow=True,
         )
     with picture:
-        draw_maps(f"learn_{name}_maps", tensor, scheme, index, key)
+        draw_maps(f"learn_{name}_maps", tensor, scheme, shown, key)
 
 
 def draw_maps(
-    key: str, tensor: PageTensor, scheme: qc.Scheme, index: tuple[int, ...], pick_into: str | None = None
+    key: str, tensor: PageTensor, scheme: qc.Scheme, shown: ElementArithmetic, pick_into: str
 ) -> None:
     """Draw the four maps of a tensor's first plane; a click writes the element to the key ``pick_into``."""
     view = View()
@@ -121,18 +108,17 @@ def draw_maps(
         data,
         view,
         identity=tensor.key,
-        element=index,
+        element=shown.trace.index,
         borders=True,
         numbers=True,
         theme=theme(),
         beneath=BELOW + bool(data.legend) * (CAPTION_LARGE if is_large() else CAPTION),
-        arithmetic=arithmetic.of(tensor, scheme, index) if pick_into else None,
+        arithmetic=shown,
         grey=tensor.is_image,
     )
 
     def picked(found: tuple[int, ...]) -> None:
-        if pick_into:
-            st.session_state[pick_into] = ", ".join(map(str, found))
+        st.session_state[pick_into] = ", ".join(map(str, found))
 
     component.four_maps(picture, key=key, on_pick=picked)
 

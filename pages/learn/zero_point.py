@@ -8,16 +8,16 @@ import quantcore as qc
 from pages.learn import choices, frame, views
 from pages.learn.material import RELU
 from pages.shared.computing import cache
-from pages.shared.state.selection import PageTensor
+from pages.shared.state.selection import PageTensor, generated, of_values
 from quantcore import tensors
 from quantcore.figures import lessons
 
 WEIGHTS = [-2.3, -1.4, -0.6, -0.1, 0.0, 0.3, 0.9, 1.7, 2.1]
 FAR = [2.0, 2.4, 2.5, 2.9, 3.3, 3.6, 4.0]
 KINDS = {
-    "1,024 values around 0 (normal)": views.generated(tensors.Generated("normal", (32, 32))),
-    "the same values after a ReLU": views.generated(tensors.Generated("relu", (32, 32))),
-    "seven values far from 0": views.own("far", FAR),
+    "1,024 values around 0 (normal)": generated(tensors.Generated("normal", (32, 32))),
+    "the same values after a ReLU": generated(tensors.Generated("relu", (32, 32))),
+    "seven values far from 0": of_values(FAR, "far"),
 }
 SYMMETRIC, ASYMMETRIC = qc.Scheme(qc.INT4), qc.Scheme(qc.INT4, False)
 SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
@@ -25,7 +25,7 @@ SCHEMES = {"symmetric": SYMMETRIC, "asymmetric": ASYMMETRIC}
 
 def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     """Draw values and their codes on a number line."""
-    result = cache.result(views.own(name, values), scheme)
+    result = cache.result(of_values(values, name), scheme)
     views.figure(lessons.rounding_line(result, **frame.plot_style()), f"learn_zero_point_{name}")
     return result
 
@@ -64,7 +64,7 @@ match step:
             views.figures(
                 ("scale", f"{float(result.scale):.4g}"),
                 ("codes below 0, never used", f"{unused} of {SYMMETRIC.format.available}"),
-                ("SQNR", qc.decibels(decibels(views.own("relu", RELU), SYMMETRIC))),
+                ("SQNR", qc.decibels(decibels(of_values(RELU, "relu"), SYMMETRIC))),
             )
     case "asymmetric":
         with words:

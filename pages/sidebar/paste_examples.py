@@ -7,7 +7,8 @@ import streamlit as st
 
 from pages.shared.cards import Card
 from pages.shared.charts import theme
-from pages.sidebar import tensor_controls
+from pages.shared.state import link
+from pages.sidebar.tensor_controls import PASTED
 from quantcore import figures, tensors
 
 
@@ -41,8 +42,8 @@ EXAMPLES = (
 def cards() -> tuple[Card, ...]:
     """Return a card for each example, which puts its text into the field."""
     return tuple(
-        Card(f"_paste_card_{place}", example.title, example.line, _picture(place, theme()), _paste, (place,))
-        for place, example in enumerate(EXAMPLES)
+        Card(f"_paste_card_{place}", title, line, _picture(place, theme()), link.put, ({PASTED: text},))
+        for place, (title, line, text) in enumerate(EXAMPLES)
     )
 
 
@@ -51,8 +52,3 @@ def _picture(place: int, theme: str) -> np.ndarray:
     x = tensors.parse(EXAMPLES[place].text)
     bound = float(np.abs(x).max())
     return figures.thumbnail(x, "diverging", (-bound, bound), theme)
-
-
-def _paste(place: int) -> None:
-    """Put the text into the field (a callback)."""
-    st.session_state[tensor_controls.PASTED] = EXAMPLES[place].text

@@ -7,9 +7,9 @@ import streamlit as st
 
 import quantcore as qc
 from pages.shared.computing import cache
-from pages.shared.state import choice
+from pages.shared.state import choice, link
 from pages.shared.state.selection import PageTensor
-from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANGES, RANK, load_preset, reset
+from pages.sidebar.scheme_state import DEFAULTS, PRESET, RANGES, RANK, load_preset
 from quantcore.conventions import CONVENTIONS
 from quantcore.formats import MAX_BITS, MAX_VALUES, METHODS, MIN_BITS
 from quantcore.numerics import MAX_SEED, WORDS
@@ -74,9 +74,8 @@ def _heading() -> None:
     """Draw the heading with the Reset button, and the choice of a preset."""
     row = st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center")
     row.subheader("Scheme", width="content")
-    row.button(
-        "Reset", on_click=reset, type="tertiary", help="Set every option of the scheme back to its default"
-    )
+    help_ = "Set every option of the scheme back to its default"
+    row.button("Reset", on_click=link.put, args=(DEFAULTS,), type="tertiary", help=help_)
     st.selectbox(
         "Preset",
         list(qc.PRESETS),

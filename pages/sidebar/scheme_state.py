@@ -38,11 +38,6 @@ PRESET = "_preset"
 TEXT, TEXT_ERROR = "_scheme_text", "_scheme_text_error"
 
 
-def reset() -> None:
-    """Set every option back to its default (a callback)."""
-    link.put(DEFAULTS)
-
-
 def apply_scheme(scheme: qc.Scheme) -> None:
     """Set the controls to a scheme (for callbacks).
 

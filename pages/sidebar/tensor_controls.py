@@ -3,14 +3,17 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
+import quantcore as qc
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state import choice, link
-from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
-from pages.sidebar import tensor_editor, uploads
+from pages.shared.state.selection import NoTensorYet, PageTensor, generated, of_values
+from pages.sidebar import uploads
 from quantcore import tensors
+from quantcore.wording import count
 
 DEFAULTS: dict[str, Any] = {
     "src": "generate",
@@ -25,11 +28,15 @@ DEFAULTS: dict[str, Any] = {
 PARAMETERS: dict[str, Any] = {
     f"{name}_{p.name}": float(p.default) for name, d in tensors.DISTRIBUTIONS.items() for p in d.parameters
 }
+NEW = generated(tensors.Generated())  # the tensor of a page that is opened without a link
 UPLOAD = "upload"  # the source with the file field
 PASTED, _EDITED = "_pasted", "_edited"
 _LINKED = "_pasted_linked"  # the tensor of a link, if it is too large to show as text
 # The last tensor from any source but the grid; that source; the tensor that the grid started from
 _SHOWN, _SOURCE, _START = "_tensor_shown", "_tensor_source", "_tensor_start"
+SIDE = 16  # rows and columns of the grid
+_GRID_BASE, _GRID_VERSION = "_grid_base", "_grid_version"
+_GRID_ROWS, _GRID_COLUMNS = "_grid_rows", "_grid_columns"
 
 
 def draw() -> PageTensor:
@@ -50,9 +57,8 @@ def draw() -> PageTensor:
 
 
 def _facts(tensor: PageTensor) -> str:
-    elements = tensor.elements
     dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
-    return f"shape {tensor.shape}, {elements:,} element{'s' * (elements != 1)}, {dtype}"
+    return f"shape {tensor.shape}, {count(tensor.elements, 'element')}, {dtype}"
 
 
 def _generated() -> PageTensor:
@@ -89,9 +95,7 @@ def _generated() -> PageTensor:
             chosen.append((p.name, float(value)))
     spec = tensors.Generated(name, tensors.parse_shape(shape), int(seed), tuple(chosen))
     link.carry(None, repr(spec))
-    code = f"x = qc.tensors.generate(qc.tensors.{spec})"
-    label = kinds[name].label
-    return PageTensor(f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), code)
+    return generated(spec)
 
 
 def _example() -> PageTensor:
@@ -151,52 +155,101 @@ def _parse(text: str) -> np.ndarray:
 def _edited() -> PageTensor:
     away = _EDITED not in st.session_state
     if away or link.went_to_another_tensor():
-        tensor_editor.restart()
+        for key in (_GRID_BASE, _GRID_ROWS, _GRID_COLUMNS):  # discard what was typed
+            st.session_state.pop(key, None)
         # the link may still hold the tensor of the previous source
         x = None if link.carries() else link.tensor_from_link()
         if away or x is None:
-            st.session_state[_START] = None if x is not None else st.session_state.get(_SHOWN) or _first()
+            st.session_state[_START] = None if x is not None else st.session_state.get(_SHOWN, NEW)
         start = st.session_state[_START]
-        st.session_state[_EDITED] = first_cells(cache.values(start)) if x is None else x
+        if x is None:  # the first rows and columns of the first plane, as many as fit the grid
+            values = cache.values(start)
+            plane = values.reshape(-1, *values.shape[-2:])[0] if values.ndim > 2 else values
+            x = np.array(plane[(slice(SIDE),) * plane.ndim], np.float32)
+        st.session_state[_EDITED] = x
     if st.session_state[_START] is not None:
         _source_note(st.session_state[_START])
-    st.session_state[_EDITED] = x = tensor_editor.draw(st.session_state[_EDITED])
+    st.session_state[_EDITED] = x = _grid(st.session_state[_EDITED])
     return _carried(of_values(x, "edited"))
 
 
-def first_cells(x: np.ndarray) -> np.ndarray:
-    """Return the part of a tensor that fits the grid: the first rows and columns of the first plane."""
-    plane = x.reshape(-1, *x.shape[-2:])[0] if x.ndim > 2 else x
-    return np.array(plane[(slice(tensor_editor.SIDE),) * plane.ndim], np.float32)
+def _grid(x: np.ndarray) -> np.ndarray:
+    """Draw an editor for x, of up to 16×16 elements, and return the edited values.
+
+    The widget stores edits relative to the frame it was given, so that frame stays the same until the editor
+    disappears (another source, another page) or its size changes; then it restarts from x.
+
+    Raises:
+        QuantError: a cell is empty or not a number, or x is too large.
+    """
+    rows, columns = x.reshape(-1, x.shape[-1]).shape if x.ndim else (1, 1)
+    if max(rows, columns) > SIDE or x.ndim > 2:
+        raise qc.QuantError(
+            f"The grid holds up to {SIDE}×{SIDE} elements, and this tensor has shape {x.shape}; paste it instead."
+        )
+    left, right = st.columns(2)
+    wanted = (
+        left.number_input("Rows", 1, SIDE, rows, key=_GRID_ROWS),
+        right.number_input("Columns", 1, SIDE, columns, key=_GRID_COLUMNS),
+    )
+    values = np.zeros(wanted, np.float32)
+    values[:rows, :columns] = x.reshape(rows, columns)[: wanted[0], : wanted[1]]
+    version = st.session_state.setdefault(_GRID_VERSION, 0)
+    base = st.session_state.get(_GRID_BASE)
+    if base is None or base.shape != wanted or f"_grid_{version}" not in st.session_state:
+        st.session_state[_GRID_VERSION] = version = version + 1
+        # as text: a numeric column silently reads 1e-3 as 13
+        exact = [[str(v).removesuffix(".0") for v in row] for row in values]
+        st.session_state[_GRID_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])
+    typed = st.data_editor(
+        base,
+        key=f"_grid_{version}",
+        num_rows="fixed",
+        height="content",
+        column_config=_columns(base),
+    )
+    return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
+
+
+def _columns(base: pd.DataFrame) -> dict[str, Any]:
+    """Make columns wide enough for their numbers: one too long for its column would lose its first digits."""
+    widths = {c: max(64, 18 + 7 * int(base[c].str.len().max())) for c in base.columns}
+    return {c: st.column_config.TextColumn(c, width=w, alignment="right") for c, w in widths.items()}
+
+
+def _number(typed: object, row: int, column: int) -> np.float32:
+    text, cell = str(typed or "").strip().replace("−", "-"), f"The cell in row {row}, column {column}"
+    if not text:
+        raise qc.QuantError(f"{cell} is empty; type a number.")
+    try:
+        value = float(text)
+    except ValueError:
+        raise qc.QuantError(
+            f"{cell} contains {text[:40]!r}, which is not a number; type one such as 0.5."
+        ) from None
+    if np.isfinite(value) and abs(value) > np.finfo(np.float32).max:
+        raise qc.QuantError(
+            f"{cell} is outside float32, whose largest value is 3.4e38; type a smaller number."
+        )
+    return np.float32(value)
 
 
 def _source_note(start: PageTensor) -> None:
     """Show which tensor the cells came from, and a button that returns to it."""
     part = ""
-    if len(start.shape) > 2 or any(n > tensor_editor.SIDE for n in start.shape):
-        part = "×".join(str(min(n, tensor_editor.SIDE)) for n in start.shape[-2:])
+    if len(start.shape) > 2 or any(n > SIDE for n in start.shape):
+        part = "×".join(str(min(n, SIDE)) for n in start.shape[-2:])
         part = f"the first {part} elements of " + ("the first plane of " if len(start.shape) > 2 else "")
     st.caption(f"Starts from {part}{messages.plain(start.name)}, shape {start.shape}.")
     short = start.name if len(start.name) <= 30 else "…" + start.name[-22:]  # fits into one or two lines
     st.button(
         f"Back to {messages.plain(short)}",
-        on_click=_go_back,
+        on_click=link.put,
+        args=({"src": st.session_state.get(_SOURCE, DEFAULTS["src"])},),
         key="_grid_back",
         width="stretch",
         help=f"Show {messages.plain(start.name)} again, without the edits",
     )
-
-
-def _go_back() -> None:
-    """Choose the source that was active before the grid (a callback)."""
-    st.session_state["src"] = st.session_state.get(_SOURCE, DEFAULTS["src"])
-
-
-def _first() -> PageTensor:
-    """Make the tensor of a page that is opened without a link."""
-    spec = tensors.Generated()
-    return PageTensor(f"generated {spec}", tensors.DISTRIBUTIONS[spec.distribution].label, spec.shape,
-                  lambda: tensors.generate(spec))  # fmt: skip
 
 
 def write(x: np.ndarray) -> str:

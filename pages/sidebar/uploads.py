@@ -61,9 +61,11 @@ def draw() -> PageTensor:
         NoTensorYet: there is no file.
         QuantError: the file or the tensor can't be read.
     """
-    file = _FIELD.content
-    if file is not None and link.from_history():
-        _want_from_link(file)
+    file, parameters = _FIELD.content, st.query_params
+    digest = parameters.get(link.DIGEST)
+    if file is not None and link.from_history() and digest not in (None, file.sha256):
+        # Back or Forward led to a link of another file
+        st.session_state[_WANTED] = WantedFile(parameters.get(link.FILE, ""), parameters.get(PICKED, ""), digest)
     _FIELD.draw(
         "File",
         type=[*tensors.EXTENSIONS, *tensors.IMAGES],
@@ -103,14 +105,6 @@ def _forget() -> None:
 
 
 _FIELD = FileField("_upload", _keep, lambda file: file.name, _forget)
-
-
-def _want_from_link(file: UploadedFile) -> None:
-    """Ask for the file of the link that Back or Forward led to, if it is not the uploaded one."""
-    parameters = st.query_params
-    if link.DIGEST in parameters and parameters[link.DIGEST] != file.sha256:
-        name, picked = parameters.get(link.FILE, ""), parameters.get(PICKED, "")
-        st.session_state[_WANTED] = WantedFile(name, picked, parameters[link.DIGEST])
 
 
 def _check_wanted(file: UploadedFile) -> None:

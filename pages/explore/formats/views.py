@@ -72,6 +72,8 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
     """Return one row of the table: properties of the format, and how x rounds in it."""
     numbers = np.unique(values(fmt))
     above = numbers[numbers > 0]
+    # the step from 1 to the next value
+    epsilon = fmt.epsilon if isinstance(fmt, qc.FloatFormat) else 1.0 if isinstance(fmt, qc.IntFormat) else math.nan
     own = {
         "format": name,
         "bits": fmt.bits,
@@ -80,17 +82,10 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
         "max": float(numbers[-1]),
         "lowest normal": fmt.min if isinstance(fmt, qc.FloatFormat) else math.nan,
         "smallest": float(above[0]) if len(above) else math.nan,
-        "epsilon": _epsilon(fmt),
+        "epsilon": epsilon,
     }
     rounded, code, note = rounds(fmt, x, rule)
     return own | {"rounds to": rounded, "error": x - rounded, "code": code, "note": note}
-
-
-def _epsilon(fmt: qc.Format) -> float:
-    """Return the step from 1 to the next value; NaN for a codebook."""
-    if isinstance(fmt, qc.IntFormat):
-        return 1.0
-    return fmt.epsilon if isinstance(fmt, qc.FloatFormat) else math.nan
 
 
 def rounds(fmt: qc.Format, x: float, rule: str) -> tuple[float, str, str]:
@@ -167,8 +162,15 @@ def grouped(fmt: qc.Format, code: int) -> str:
 def meaning(fmt: qc.Format, code: int) -> tuple[float | None, str]:
     """Return the value of a code and its formula; None and why, if the format does not have the code."""
     if isinstance(fmt, qc.FloatFormat):
-        fields = fmt.fields(code)
-        return fields.value, arithmetic(fmt, fields)
+        parts = fmt.fields(code)
+        minus, fraction = "-" if parts.sign else "", f"{parts.mantissa}/{1 << fmt.mantissa}"
+        formula = {
+            "nan": "NaN",
+            "infinity": f"{minus}infinity",
+            "normal": f"{minus}2^({parts.exponent} - {fmt.bias}) · (1 + {fraction}) = {parts.value:g}",
+        }
+        small = f"{minus}2^(1 - {fmt.bias}) · {fraction} = {parts.value:g} ({parts.kind})"
+        return parts.value, formula.get(parts.kind, small)
     if isinstance(fmt, qc.CodebookFormat):
         if code >= len(fmt.values):
             return None, f"the table has only {len(fmt.values)} entries"
@@ -180,19 +182,6 @@ def meaning(fmt: qc.Format, code: int) -> tuple[float | None, str]:
     if not fmt.qmin <= value <= fmt.qmax:
         return None, f"{value} is not in the format, which begins at {fmt.qmin}"
     return float(value), f"{' + '.join(map(str, on)) or '0'} = {value}"
-
-
-def arithmetic(fmt: qc.FloatFormat, parts: Any) -> str:
-    """Return the value of a code with its formula."""
-    minus = "-" if parts.sign else ""
-    if parts.kind == "nan":
-        return "NaN"
-    if parts.kind == "infinity":
-        return f"{minus}infinity"
-    fraction = f"{parts.mantissa}/{1 << fmt.mantissa}"
-    if parts.kind in ("subnormal", "zero"):
-        return f"{minus}2^(1 - {fmt.bias}) · {fraction} = {parts.value:g} ({parts.kind})"
-    return f"{minus}2^({parts.exponent} - {fmt.bias}) · (1 + {fraction}) = {parts.value:g}"
 
 
 def follow() -> None:

@@ -43,13 +43,6 @@ IMAGES = {
 TITLES = {name: kind.example.title for name, kind in KINDS.items()} | {name: image.title for name, image in IMAGES.items()}
 
 
-def reserve() -> DeltaGenerator:
-    """Reserve a place of fixed height for the findings, which are filled in after the maps are drawn."""
-    return st.container(
-        horizontal=True, wrap=False, gap="small", vertical_alignment="center", height=HEIGHT, border=False, key="findings"
-    )
-
-
 def shown(tensor: PageTensor, scheme: qc.Scheme) -> tuple[Box, ...]:
     """Return the boxes to outline: those of the finding shown for this tensor and scheme."""
     last = st.session_state.get(_SHOWN)

@@ -1,5 +1,7 @@
 """Explore: a tensor and its quantized form side by side."""
 
+from functools import partial
+
 import streamlit as st
 
 from pages.explore.quantize import findings, summary, tabs
@@ -9,26 +11,23 @@ from pages.shared.page_frame import page_frame
 from pages.shared.state import pinned
 from pages.sidebar import unsupported
 
+row = partial(st.container, horizontal=True, wrap=False, gap="small", vertical_alignment="center")
 with st.container(key="explore", gap="xxsmall"), page_frame(top=summary.scheme_line) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
-    if tensor is not None and scheme is not None:
-        result = unsupported.result(tensor, scheme)
-        if result is not None:
-            with frame.notes:
-                summary.library_line(scheme)
-            report = cache.report(tensor, scheme)
-            summary_place = st.container(key="summary")
-            findings_place = findings.reserve()
-            examples_place = st.container(
-                horizontal=True, wrap=False, gap="small", vertical_alignment="center", key="finding_examples"
-            )
-            maps_place = st.container(gap="xxsmall")
-            view, shown = four_maps.controls(tensor, scheme, report, maps_place)
-            reference = pinned.reference(tensor, scheme)
-            summary.draw(summary_place, tensor, result, report, shown.trace, reference)
-            four_maps.draw(maps_place, tensor, result, view, shown, findings.shown(tensor, scheme), reference)
-            # computed after the maps, so that these need not wait
-            findings.draw(findings_place, tensor, result, report)
-            with examples_place:
-                findings.examples()
-            tabs.draw(tensor, result, view, shown)
+    if tensor and scheme and (result := unsupported.result(tensor, scheme)):
+        with frame.notes:
+            summary.library_line(scheme)
+        report = cache.report(tensor, scheme)
+        summary_place = st.container(key="summary")
+        findings_place = row(height=findings.HEIGHT, border=False, key="findings")
+        examples_place = row(key="finding_examples")
+        maps_place = st.container(gap="xxsmall")
+        view, shown = four_maps.controls(tensor, scheme, report, maps_place)
+        reference = pinned.reference(tensor, scheme)
+        summary.draw(summary_place, tensor, result, report, shown.trace, reference)
+        four_maps.draw(maps_place, tensor, result, view, shown, findings.shown(tensor, scheme), reference)
+        # computed after the maps, so that these need not wait
+        findings.draw(findings_place, tensor, result, report)
+        with examples_place:
+            findings.examples()
+        tabs.draw(tensor, result, view, shown)

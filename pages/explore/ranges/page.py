@@ -16,26 +16,24 @@ with page_frame(
     "A narrow range clips the outermost elements; a wide one rounds all others more coarsely.",
 ) as frame:
     tensor, scheme = frame.chosen.tensor, frame.chosen.scheme
-    if tensor is not None and scheme is not None:
-        result = unsupported.result(tensor, scheme)
-        if result is not None:
-            block, place = views.choose_block(result)
-            bins = views.histogram(tensor, result, block)
-            bounds = qc.range_in_use(result, block)
-            if isinstance(scheme.range_setting, Search):
-                views.trials(tensor, result, block, bins, bounds)
+    if tensor and scheme and (result := unsupported.result(tensor, scheme)):
+        block, place = views.choose_block(result)
+        bins = views.histogram(tensor, result, block)
+        bounds = qc.range_in_use(result, block)
+        if isinstance(scheme.range_setting, Search):
+            views.trials(tensor, result, block, bins, bounds)
+        else:
+            views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
+            try:
+                found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
+            except qc.QuantError as error:
+                messages.error(str(error))
             else:
-                views.slider(bounds, (float(bins[1][0]), float(bins[1][-1])), scheme.symmetric)
-                try:
-                    found, curve = views.marks(tensor, scheme, block), views.curve(tensor, scheme, block)
-                except qc.QuantError as error:
-                    messages.error(str(error))
-                else:
-                    views.pictures(bins, found, bounds, scheme, curve)
-                    views.table(found, scheme)
-                    views.notes(tensor, scheme, block, curve)
-            report = cache.report(tensor, scheme)
-            maps_place = st.container(gap="xxsmall")
-            view, shown = four_maps.controls(tensor, scheme, report, maps_place)
-            four_maps.draw(maps_place, tensor, result, view, shown, views.outline(result, block))
-            views.buttons(place, result, block, shown.trace.index)
+                views.pictures(bins, found, bounds, scheme, curve)
+                views.table(found, scheme)
+                views.notes(tensor, scheme, block, curve)
+        report = cache.report(tensor, scheme)
+        maps_place = st.container(gap="xxsmall")
+        view, shown = four_maps.controls(tensor, scheme, report, maps_place)
+        four_maps.draw(maps_place, tensor, result, view, shown, views.outline(result, block))
+        views.buttons(place, result, block, shown.trace.index)

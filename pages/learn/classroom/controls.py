@@ -167,20 +167,16 @@ def _view(is_whole: bool) -> tuple[str, str]:
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return the questions, in the order of the lessons' steps; each links to its step."""
+    exercises = [(step, *material.exercise(SEED, qc.Scheme(qc.INT4), step)) for step in material.MARKERS]
+    seed = f"&learn_predict_seed={SEED}"
     return (
         _question("scale", "code", "codes", material.READINGS, "uint3 asymmetric fixed(0, 100)"),
         _question("zero_point", "asymmetric", "zero_point", material.RELU, "int4 asymmetric fixed(-1, 4.6)"),
         _question("granularity", "rows", "scale", material.OUTLIER_ROW, "int4 symmetric per_channel(0)"),
-        *(_exercise(step) for step in ("codes", "scale", "zero_point")),
+        *(_question("predict", step, step, x.load(), str(scheme), seed) for step, x, scheme in exercises),
     )
 
 
 def _question(lesson: str, step: str, asked: str, x: Any, scheme: str, more: str = "") -> Question:
     result = qc.apply(np.asarray(x, np.float32), qc.Scheme.parse(scheme))
     return ask_about(result, asked, lesson_link(lesson, step) + more)
-
-
-def _exercise(step: str) -> Question:
-    """Return the lesson's question as it is when its link is opened."""
-    tensor, scheme = material.exercise(SEED, qc.Scheme(qc.INT4), step)
-    return _question("predict", step, step, tensor.load(), str(scheme), f"&learn_predict_seed={SEED}")

@@ -83,7 +83,7 @@ def plan(seeded: bool = True) -> TrainingPlan | None:
 
 def is_of_weights() -> bool:
     """Tell whether the weights are shown, before `shows_weights` is drawn."""
-    return choice.before_drawn("train_view") == "weights"
+    return bool(choice.before_drawn("train_view") == "weights")
 
 
 def shows_weights() -> bool:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import streamlit as st
@@ -25,25 +25,20 @@ from quantcore.quantization import apply_quietly
 T = TypeVar("T")
 
 
-class Content(Protocol):
-    """What results are kept for: a tensor of the page, or a `CacheKey`."""
-
-    @property
-    def key(self) -> str:
-        """Names the content: equal keys, equal results."""
-
-    @property
-    def elements(self) -> int:
-        """How many floats it takes in memory."""
-
-
 @dataclass(frozen=True)
 class CacheKey:
-    """Content that is not a tensor of the page, such as a checkpoint or a part of one."""
+    """Content that is not a tensor of the page, such as a checkpoint or a part of one.
+
+    Attributes:
+        key: names the content: equal keys, equal results.
+        elements: how many floats it takes in memory.
+    """
 
     key: str
     elements: int = 1
 
+
+Content = PageTensor | CacheKey  # what results are kept for
 
 LARGE = 1 << 20  # elements; larger tensors and their results share the gate's memory with the tensors in work
 _SMALL_BYTES = 64_000_000  # for the results of all other tensors
@@ -56,39 +51,23 @@ turn.GATE.on_change.append(_large.make_room)
 
 
 def cached(
-    content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
+    content: Content,
+    what: str,
+    make: Callable[[], T],
+    need: float = needs.USUAL,
+    *,
+    long: bool = False,
+    small: bool = False,
 ) -> T:
     """Return ``make()``, computed once for this content and ``what``, when it is this run's turn.
 
     Args:
         need: memory that the run needs to work with the result, in multiples of the content; see `needs`.
         long: whether ``make`` takes seconds even for small content.
+        small: whether the result is small even for large content, so that large results do not displace it.
     """
-    return _cached(_large if content.elements > LARGE else _small, content, what, make, need, long)
-
-
-def cached_small(
-    content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
-) -> T:
-    """Return as `cached` a result that is small even for large content: no large ones displace it."""
-    return _cached(_small, content, what, make, need, long)
-
-
-def shared_record(content: Content, what: str, make: Callable[[], T]) -> T:
-    """Return as `cached_small` a record that work adds to: all visitors share it, and those who use it keep their
-    latest few even if the cache forgets it.
-    """
-    mine: OrderedDict[str, T] = st.session_state.setdefault(_SHARED, {}).setdefault(what, OrderedDict())
-    if content.key not in mine:
-        mine[content.key] = cached_small(content, what, make)
-    mine.move_to_end(content.key)
-    while len(mine) > _MOST_SHARED:
-        mine.popitem(last=False)
-    return mine[content.key]
-
-
-def _cached(cache: ByteCache, content: Content, what: str, make: Callable[[], T], need: float, long: bool) -> T:
     is_large, bytes_ = content.elements > LARGE, 4 * content.elements
+    cache = _large if is_large and not small else _small
     with turn.current() as own, ExitStack() as shown:
 
         def elsewhere() -> None:
@@ -111,6 +90,26 @@ def _cached(cache: ByteCache, content: Content, what: str, make: Callable[[], T]
                 None if cache is _large else min(3 * bytes_, _SMALL_BYTES // 64) + _RECORDS,
             ),
         )
+
+
+def cached_small(
+    content: Content, what: str, make: Callable[[], T], need: float = needs.USUAL, *, long: bool = False
+) -> T:
+    """Return as `cached` a small result."""
+    return cached(content, what, make, need, long=long, small=True)
+
+
+def shared_record(content: Content, what: str, make: Callable[[], T]) -> T:
+    """Return as `cached_small` a record that work adds to: all visitors share it, and those who use it keep their
+    latest few even if the cache forgets it.
+    """
+    mine: OrderedDict[str, T] = st.session_state.setdefault(_SHARED, {}).setdefault(what, OrderedDict())
+    if content.key not in mine:
+        mine[content.key] = cached_small(content, what, make)
+    mine.move_to_end(content.key)
+    while len(mine) > _MOST_SHARED:
+        mine.popitem(last=False)
+    return mine[content.key]
 
 
 @contextmanager

@@ -126,11 +126,11 @@ def named(key: str, names: Mapping[str, str]) -> Iterator[None]:
     value = next((value for value, name in names.items() if name == shown), shown)
     if context is None or value is None or value == shown:
         return
-    with context.session_state.query_params() as parameters:
-        if value == carried:  # the browser's address already has it
-            parameters.set_with_no_forward_msg(key, value)
-        else:
-            parameters.set_corrected_value(key, value, "string_value")
+    if value != carried:
+        write_bound(key, value)
+        return
+    with context.session_state.query_params() as parameters:  # the browser's address already has it
+        parameters.set_with_no_forward_msg(key, value)
 
 
 def write_bound(key: str, text: str) -> None:

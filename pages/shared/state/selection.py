@@ -50,9 +50,16 @@ class PageTensor:
         return math.prod(self.shape)
 
 
-def of_values(x: np.ndarray, title: str, **more: Any) -> PageTensor:
+def of_values(values: Any, title: str, **more: Any) -> PageTensor:
     """Make a tensor known only by its values; ``more``: its ``name``, ``stored`` and ``is_image``."""
+    x = np.asarray(values, np.float32)
     return PageTensor(f"values {tensors.content_hash(x)}", title, x.shape, lambda: x, **more)
+
+
+def generated(spec: tensors.Generated) -> PageTensor:
+    """Make a tensor by distribution and seed."""
+    label, code = tensors.DISTRIBUTIONS[spec.distribution].label, f"x = qc.tensors.generate(qc.tensors.{spec})"
+    return PageTensor(f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), code)
 
 
 @dataclass(frozen=True)

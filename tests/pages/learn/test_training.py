@@ -15,6 +15,7 @@ import quantcore as qc
 from pages.learn.ptq_or_qat import controls as training_choice
 from pages.learn.ptq_or_qat import run as training_runs
 from pages.shared import lesson_plan
+from pages.shared.computing.long_work import WorkStep
 from quantcore import training
 
 STEPS = ["network", "ptq", "rounding", "through", "qat", "scales", "curve", "choose"]
@@ -241,12 +242,13 @@ class Counted:
 def test_whatever_ends_the_script_ends_the_training() -> None:
     work = Counted()
 
-    def each(step: int) -> None:
+    def each(step: int) -> WorkStep:
         if step == 3:
             raise StopException  # what Streamlit raises when a visitor stops, moves a control or leaves
+        return WorkStep(step / 100, "")
 
     with pytest.raises(StopException):
-        training_runs.run(work, each, lambda step: (step / 100, ""), st.empty())
+        training_runs.run(work, each, st.empty())
     assert (work.steps, work.closed) == (3, True)
 
 
@@ -256,10 +258,15 @@ def test_a_training_that_fails_says_so() -> None:
         raise qc.QuantError("Training diverged.")
 
     seen: list[int] = []
-    assert training_runs.run(diverges, seen.append, lambda step: (1.0, ""), st.empty()) is False
+
+    def each(step: int) -> WorkStep:
+        seen.append(step)
+        return WorkStep(1.0, "")
+
+    assert training_runs.run(diverges, each, st.empty()) is False
     assert seen == [1]
     done = (step for step in (2, 3))
-    assert training_runs.run(lambda: done, seen.append, lambda step: (1.0, ""), st.empty()) is True
+    assert training_runs.run(lambda: done, each, st.empty()) is True
     assert seen == [1, 2, 3]
 
 
