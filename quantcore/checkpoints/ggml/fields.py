@@ -299,3 +299,8 @@ def nibbles(byte: int, run: int, runs: int = 1) -> BitPlane:
 def crumbs(byte: int, at: int = 0) -> BitPlane:
     """Return two runs of 32 bytes, each with 32 entries in bits 0-1, the next 32 in bits 2-3, and so on."""
     return BitPlane(byte, (Axis(2, 32), Axis(4, bits=2), Axis(32, 1)), 2, at)
+
+
+def nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> BitPlane:
+    """Return two entries per byte, the first in the low nibble: ``bits`` bits of each, from ``shift`` on."""
+    return BitPlane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)

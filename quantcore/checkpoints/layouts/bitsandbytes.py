@@ -16,7 +16,7 @@ Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backe
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -25,15 +25,7 @@ import torch
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.kinds import (
-    HIGH_FIRST,
-    LOW_FIRST,
-    Packed,
-    Repeated,
-    Reshaped,
-    Selected,
-    viewed,
-)
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, Repeated, Reshaped, Selected, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, words
@@ -151,9 +143,10 @@ def _nested_scale(state: State) -> Expression:
 
 def _rivals(layout: Layout) -> Iterator[Reading]:
     """Yield the other order of two codes in a byte."""
-    other = layout.with_field(CODES, order=LOW_FIRST)
-    other = other.changed(fields={**other.fields, TABLE: Selected(Numbers(layout.pieces[TABLE]), other.fields[CODES])})
-    yield nibbles(other, "lower", "readers that use the order of compressed-tensors, ModelOpt and MLX")
+    reading = nibbles(layout, "lower")
+    fields = reading.layout.fields
+    table = Selected(Numbers(layout.pieces[TABLE]), fields[CODES])
+    yield replace(reading, layout=layout.changed(fields={**fields, TABLE: table}))
 
 
 def _read_state(piece: StoredTensor) -> State:

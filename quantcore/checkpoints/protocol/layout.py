@@ -21,16 +21,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.protocol.fields import Field, Location, Place, Rows
 from quantcore.checkpoints.protocol.kinds import Reshaped, look_up_pairs
-from quantcore.checkpoints.protocol.record import (
-    CODES,
-    GROUP_INDEX,
-    MIN,
-    SCALE,
-    ZERO_POINT,
-    Q,
-    Record,
-    changed_field,
-)
+from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q, Record
 from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import run
@@ -187,8 +178,7 @@ class Layout(Record):
 
     def _in_blocks(self, role: str, rows: Rows) -> Tensor | None:
         if self.row_per_group:
-            turned = changed_field(self.fields[role], {"transposed": True})
-            return turned.read(rows)
+            return self.with_field(role, transposed=True).fields[role].read(rows)
         found = self._parameter(role, None if self.columns else rows)
         if found is None:
             return None
