@@ -195,14 +195,16 @@ def layout_of_int8(module: str, pieces: Pieces) -> Layout:
         )
     return Layout(
         f"{module}.weight", weight.shape, torch.float32, pieces, {CODES: Numbers(weight), SCALE: Numbers(scales)},
-        "bitsandbytes-int8", words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric"), INT8, PerChannel(0),
-        decoding="of_largest", refuse=partial(_refuse_permuted, module, pieces.get("weight_format")),
+        "bitsandbytes-int8", words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric"),
+        partial(_int8, module, pieces.get("weight_format")), PerChannel(0), decoding="of_largest",
     )  # fmt: skip
 
 
-def _refuse_permuted(module: str, order: StoredTensor | None) -> None:
-    if order is not None and order.num_bytes and any(order.bytes()):
-        raise QuantError(
-            f"{named(f'{module}.weight')} is stored in the order of tensor cores (weight_format "
-            f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
-        )
+def _int8(module: str, order: StoredTensor | None) -> Format | str:
+    """Return what a code is, or why codes in the order of tensor cores can't be read."""
+    if order is None or not order.num_bytes or not any(order.bytes()):
+        return INT8
+    return (
+        f"{named(f'{module}.weight')} is stored in the order of tensor cores (weight_format "
+        f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
+    )

@@ -132,11 +132,6 @@ class Layout(Record):
             QuantError: there are none, or they can't be read.
         """
         _ = self.element
-        return self._codes(rows)
-
-    def _codes(self, rows: Rows) -> Tensor:
-        if self.refuse is not None:
-            self.refuse()
         return self.fields[CODES].read(rows)
 
     def scale(self, rows: Rows = None) -> Tensor | None:
@@ -291,7 +286,7 @@ class Layout(Record):
     def _levels(self, rows: Rows, out: Tensor) -> Tensor:
         """Return the integers that codes are, or write what they stand for into ``out``."""
         if self.level is Q:
-            return self._codes(rows)
+            return self.fields[CODES].read(rows)
         codes, element = self.fields[CODES], self.element
         assert not isinstance(element, IntFormat)
         start = 0 if rows is None else rows.start * math.prod(self.shape[1:])
