@@ -23,7 +23,7 @@ from typing import cast
 import torch
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
-from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer
+from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, Repeated, Reshaped, Selected, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -32,7 +32,7 @@ from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import DTYPES, Deferred, Release, attempt
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, Let, Name
+from quantcore.expressions import Let, Name
 from quantcore.formats import CODEBOOKS, INT8, CodebookFormat, Format
 from quantcore.granularity import PerChannel, PerFlatGroup, Shape
 from quantcore.tensors import load_json
@@ -107,11 +107,13 @@ def _described(name: str, kind: str, nested: bool, pieces: Pieces) -> Layout:
     }  # fmt: skip
     if nested:
         fields |= _nested_fields(name, pieces, scale, state)
-    size = f"per_flat_group({state.blocksize})"
+    size, offset = f"per_flat_group({state.blocksize})", float(torch.tensor(state.nested_offset))
+    product = Name("nested_quant_map") * Name("nested_absmax")
+    outer = Let("s", product + offset, "the scale is itself quantized; nested_offset is added")
     return Layout(
         name, state.shape, state.dtype, pieces, fields,
         FORMAT, words(FORMAT, kind, size, "nested" * nested), partial(_element, table, kind), PerFlatGroup(state.blocksize),
-        is_symmetric=True, level=LEVEL, derived={SCALE: _nested_scale(state)} if nested else {}, rivals=_rivals,
+        is_symmetric=True, level=LEVEL, derived={SCALE: outer} if nested else {}, rivals=_rivals,
     )  # fmt: skip
 
 
@@ -133,12 +135,6 @@ def _nested_fields(name: str, pieces: Pieces, codes: Numbers, state: State) -> d
     if table.shape != (256,) or codes.piece.itemsize != 1:
         raise QuantError(f"{named(name)} has nested scales without a table of 256 numbers.")
     return {"nested_absmax": Repeated(largest, size, blocks), "nested_quant_map": Selected(table, codes)}
-
-
-def _nested_scale(state: State) -> Expression:
-    offset = float(torch.tensor(state.nested_offset))
-    found = Name("nested_quant_map") * Name("nested_absmax") + offset
-    return Let("s", found, "the scale is itself quantized; nested_offset is added")
 
 
 def _rivals(layout: Layout) -> Iterator[Reading]:
@@ -163,10 +159,7 @@ def _read_state(piece: StoredTensor) -> State:
         found = None
     if not isinstance(found, dict):
         raise QuantError(f"{named(piece.name)} is not a JSON object; the file is damaged.")
-    return _state(found, piece.name)
-
-
-def _state(found: Config, name: str) -> State:
+    name = piece.name
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
         raise QuantError(f"{named(name)} gives no shape of the weight; the file is damaged.")
