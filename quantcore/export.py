@@ -21,7 +21,6 @@ onnx.ai/onnx/operators/onnx__QuantizeLinear.html. Only `to_onnx` needs the packa
 
 import importlib
 import io
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -82,15 +81,6 @@ def to_csv(values: Tensor | np.ndarray[Any, Any]) -> str:
     return "".join(f"{','.join(number_texts(row))}\n" for row in rows)
 
 
-@dataclass(frozen=True)
-class QuantizeLinearInputs:
-    """The inputs of QuantizeLinear: parameters in a supported shape, and its attributes."""
-
-    scale: Tensor
-    zero_point: Tensor
-    attributes: dict[str, int]
-
-
 def to_onnx(result: Quantized) -> bytes:
     """Return an .onnx file with input x and outputs codes and dequantized, in the shape of x.
 
@@ -107,8 +97,10 @@ def to_onnx(result: Quantized) -> bytes:
     return _model(result, bits)
 
 
-def layout_of(result: Quantized) -> QuantizeLinearInputs:
+def inputs_of(result: Quantized) -> tuple[list[Tensor], dict[str, int]]:
     """Choose between one scale, scales along one axis, and blocks along one axis.
+
+    Returns scale and zero_point in a shape that QuantizeLinear supports, and its attributes.
 
     QuantizeLinear supports blocks along one axis only. Blocks along several axes become blocks along the
     longest one, with the parameters repeated along the others. Flat groups that are not boxes have their
@@ -118,18 +110,16 @@ def layout_of(result: Quantized) -> QuantizeLinearInputs:
     parameters = [result.scale, result.params.zero_point]
     if isinstance(result.scheme.granularity, PerFlatGroup):
         parameters, block = as_boxes(parameters, result.scheme.granularity.size, shape)
-    scale, zero_point = parameters
     cut = [i for i, (n, b) in enumerate(zip(shape, block, strict=True)) if b < n]
     if not cut:
-        return QuantizeLinearInputs(scale.reshape(()), zero_point.reshape(()), {})
+        return [p.reshape(()) for p in parameters], {}
     if len(cut) == 1 and block[cut[0]] == 1:
-        return QuantizeLinearInputs(scale.flatten(), zero_point.flatten(), {"axis": cut[0]})
+        return [p.flatten() for p in parameters], {"axis": cut[0]}
     axis = max(range(len(shape)), key=lambda i: block[i])
     # one parameter per element along every axis but the blocked one
-    grid = tuple(scale.shape[axis] if i == axis else n for i, n in enumerate(shape))
+    grid = tuple(parameters[0].shape[axis] if i == axis else n for i, n in enumerate(shape))
     repeated = tuple(1 if i == axis else b for i, b in enumerate(block))
-    scale, zero_point = (cells_of(t, grid, repeated) for t in parameters)
-    return QuantizeLinearInputs(scale, zero_point, {"axis": axis, "block_size": block[axis]})
+    return [cells_of(p, grid, repeated) for p in parameters], {"axis": axis, "block_size": block[axis]}
 
 
 def _type_bits(result: Quantized) -> int:
@@ -200,16 +190,15 @@ def _onnx(module: str) -> Any:
 
 def _model(result: Quantized, bits: int) -> bytes:
     helper, numpy_helper, proto = (_onnx(f"onnx.{name}") for name in ("helper", "numpy_helper", "onnx_pb"))
-    types, layout, shape = proto.TensorProto, layout_of(result), list(result.x.shape)
+    types, shape = proto.TensorProto, list(result.x.shape)
+    parameters, attributes = inputs_of(result)
+    scale, zero_point = (parameter.cpu().numpy() for parameter in parameters)
     sign = "" if result.scheme.format.signed else "U"
     kind, output = getattr(types, f"{sign}INT{bits}"), getattr(types, f"{sign}INT{max(bits, 8)}")
-    scale, zero_point = layout.scale.cpu().numpy(), layout.zero_point.cpu().numpy()
     quantized = "codes" if bits >= 8 else "quantized"
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], [quantized], **layout.attributes),
-        helper.make_node(
-            "DequantizeLinear", [quantized, "scale", "zero_point"], ["dequantized"], **layout.attributes
-        ),
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], [quantized], **attributes),
+        helper.make_node("DequantizeLinear", [quantized, "scale", "zero_point"], ["dequantized"], **attributes),
     ]
     if bits < 8:
         nodes.append(helper.make_node("Cast", [quantized], ["codes"], to=output))

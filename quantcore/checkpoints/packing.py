@@ -84,7 +84,8 @@ class PackingOrder:
         size = self.word_bits // 8
         if size == 1 or self.bits > 8:
             return self
-        codes = tuple(tuple(part for f in code for part in _bytes_of(f, size)) for code in self.codes)
+        in_order = (tuple(replace(f, word=f.word * size) for f in code) for code in self.codes)
+        codes = tuple(tuple(part for f in code for part in _cut(f, 8)) for code in in_order)
         total = self.words * size
         # the smallest period, so that planes are long
         while not self.in_parts and total % 2 == len(codes) % 2 == 0 and _repeats(codes, total // 2):
@@ -110,14 +111,14 @@ class PackingOrder:
         return tuple(found[bit] for bit in range(self.bits))
 
 
-def _bytes_of(f: Fragment, size: int) -> list[Fragment]:
-    """Cut a fragment at the borders of bytes; ``size``: bytes of a word."""
-    found, at = [], f.shift
-    while at < f.shift + f.width:
-        width = min(8 - at % 8, f.shift + f.width - at)
-        found.append(Fragment(f.word * size + at // 8, at % 8, width, f.low + at - f.shift))
-        at += width
-    return found
+def _cut(f: Fragment, width: int) -> tuple[Fragment, ...]:
+    """Cut a fragment where words of ``width`` bits end, each of which lies in the next."""
+    end, at, found = f.shift + f.width, f.shift, list[Fragment]()
+    while at < end:
+        taken = min(width - at % width, end - at)
+        found.append(Fragment(f.word + at // width, at % width, taken, f.low + at - f.shift))
+        at += taken
+    return tuple(found)
 
 
 def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
@@ -131,16 +132,8 @@ def _repeats(codes: tuple[tuple[Fragment, ...], ...], words: int) -> bool:
 def dense(bits: int, word_bits: int) -> PackingOrder:
     """Place codes one after another from the lowest bit; a code may continue in the next word."""
     period = math.lcm(bits, word_bits)
-    codes = []
-    for start in range(0, period, bits):
-        fragments, at = [], start
-        while at < start + bits:
-            word, shift = divmod(at, word_bits)
-            width = min(word_bits - shift, start + bits - at)
-            fragments.append(Fragment(word, shift, width, at - start))
-            at += width
-        codes.append(tuple(fragments))
-    return PackingOrder(bits, word_bits, period // word_bits, tuple(codes))
+    codes = tuple(_cut(Fragment(0, start, bits), word_bits) for start in range(0, period, bits))
+    return PackingOrder(bits, word_bits, period // word_bits, codes)
 
 
 @cache

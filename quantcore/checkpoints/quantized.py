@@ -90,7 +90,7 @@ def stored_of(layout: Layout, parameters: Parameters, groups: Tensor | None) -> 
     shift = parameters.zero_point if parameters.min is None else parameters.min
     zero = torch.zeros((), dtype=torch.int32)
     shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
-    files = dict.fromkeys(piece.file for piece in layout.pieces.values())
+    files = dict.fromkeys(piece.source.name for piece in layout.pieces.values())
     return Stored(
         torch.ones(()) if parameters.scale is None else parameters.scale,
         shift,

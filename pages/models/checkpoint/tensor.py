@@ -78,7 +78,7 @@ def _facts(
     bits = 8 * tensor.num_bytes / max(1, math.prod(tensor.shape))
     pieces = list(tensor.layout.pieces.values())
     stored = ", ".join(f"{p.name.rpartition('.')[2] or p.name} {p.dtype} {list(p.shape)}" for p in pieces)
-    names = dict.fromkeys(p.file for p in pieces)
+    names = dict.fromkeys(p.source.name for p in pieces)
     # bytes that a file holds in another form are named by it and what they are
     files = ", ".join(n for n in names if not any(n.startswith(f"{other}, ") for other in names))
     facts = [

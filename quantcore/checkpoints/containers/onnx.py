@@ -266,17 +266,3 @@ class _Model:
         given = tuple(own.get(name, f"{path}{name}" if name else "") for name in node.texts(1))
         made = tuple(self._unique(name, path, own) if name else "" for name in outputs)
         self.nodes.append(Node(op, DOMAINS.get(domain, domain), title, given, made, numbers))
-
-
-def producers(nodes: tuple[Node, ...]) -> dict[str, Node]:
-    """Return the node that makes each value."""
-    return {name: node for node in nodes for name in node.outputs if name}
-
-
-def consumers(nodes: tuple[Node, ...]) -> dict[str, list[Node]]:
-    """Return the nodes that use each value."""
-    found: dict[str, list[Node]] = {}
-    for node in nodes:
-        for name in node.inputs:
-            found.setdefault(name, []).append(node)
-    return found

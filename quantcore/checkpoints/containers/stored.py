@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -118,11 +117,6 @@ class StoredTensor:
     def in_memory(self) -> "StoredTensor":
         """Return the same tensor with its bytes in memory."""
         return replace(self, source=_Copy(self.source.name, self.bytes(), self.offset))
-
-    @cached_property
-    def file(self) -> str:
-        """The name of its file."""
-        return self.source.name
 
 
 Pieces = Mapping[str, StoredTensor]  # by the names that a format gives them

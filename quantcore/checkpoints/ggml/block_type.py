@@ -159,18 +159,13 @@ class BlockType:
                     f"The field {field.name!r} of {self.name} has shape {given.shape}; "
                     f"it must be ({blocks}, {field.count})."
                 )
-            self._check_fits(field, given)
+            if field.kind == "f" or not given.size:
+                continue
+            low = -(1 << field.bits - 1) if field.kind == "i" else -field.offset
+            high = low + (1 << field.bits) - 1
+            if bad := [n for n in (int(given.min()), int(given.max())) if not low <= n <= high]:
+                raise QuantError(f"The field {field.name!r} of {self.name} takes {low}..{high}, not {bad[0]}.")
         return blocks
-
-    def _check_fits(self, field: StructField, given: npt.NDArray[Any]) -> None:
-        if field.kind == "f" or not given.size:
-            return
-        low = -(1 << field.bits - 1) if field.kind == "i" else -field.offset
-        high = low + (1 << field.bits) - 1
-        least, most = int(given.min()), int(given.max())
-        if least < low or most > high:
-            bad = least if least < low else most
-            raise QuantError(f"The field {field.name!r} of {self.name} takes {low}..{high}, not {bad}.")
 
 
 def _computed(parameter: Expression, fields: Fields) -> Tensor:

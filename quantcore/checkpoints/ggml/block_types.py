@@ -6,7 +6,7 @@ IQ1_S and IQ1_M (shifted grids). TQ1_0 and TQ2_0 (three levels), MXFP4 and NVFP4
 """
 
 from quantcore.checkpoints.ggml.block_type import BlockType
-from quantcore.checkpoints.ggml.fields import Axis, BitPlane, StructField, crumbs, half, nibbles
+from quantcore.checkpoints.ggml.fields import Axis, BitPlane, StructField, crumbs, half, nibble_pairs, nibbles
 from quantcore.checkpoints.ggml.levels import (
     CODED,
     E4M3,
@@ -147,11 +147,6 @@ def _bytes(byte: int, count: int, at: int = 0) -> BitPlane:
     return BitPlane(byte, (Axis(count, 1),), 8, at)
 
 
-def _nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> BitPlane:
-    """Return two entries per byte, the first in the low nibble: ``bits`` bits of each, from ``shift`` on."""
-    return BitPlane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)
-
-
 def _sevens(byte: int, step: int) -> StructField:
     """Return four numbers of 7 bits in each of eight 32-bit words, ``step`` bytes apart."""
     return StructField("sign_index", 32, (BitPlane(byte, (Axis(8, step), Axis(4, bits=7)), 7, word=4),))
@@ -172,7 +167,7 @@ IQ4_XS = BlockType(
     (
         half("d", 0),
         StructField(
-            "scale_code", 8, (_nibble_pairs(4, 8), BitPlane(2, (Axis(2, 1), Axis(4, bits=2)), 2, at=4)),
+            "scale_code", 8, (nibble_pairs(4, 8), BitPlane(2, (Axis(2, 1), Axis(4, bits=2)), 2, at=4)),
             offset=32,
         ),
         StructField("codes", 256, (nibbles(8, 16, 8),)),
@@ -193,7 +188,7 @@ IQ2_XS = BlockType(
         half("d", 0),
         StructField("grid_index", 32, (BitPlane(2, (Axis(32, 2),), 9, word=2),)),
         StructField("sign_index", 32, (BitPlane(2, (Axis(32, 2),), 7, shift=9, word=2),)),
-        StructField("scale_code", 16, (_nibble_pairs(66, 16),)),
+        StructField("scale_code", 16, (nibble_pairs(66, 16),)),
     ),
     16, SignedGrid("IQ2_XS", "sign_index"), stepped(0.5, 1, 0.25),
 )  # fmt: skip
@@ -203,7 +198,7 @@ IQ2_S = BlockType(
         half("d", 0),
         StructField("grid_index", 32, (_bytes(2, 32), BitPlane(66, (Axis(8, 1), Axis(4, bits=2)), 2, at=8))),
         StructField("signs", 32, (_bytes(34, 32),)),
-        StructField("scale_code", 16, (_nibble_pairs(74, 16),)),
+        StructField("scale_code", 16, (nibble_pairs(74, 16),)),
     ),
     16, SignedGrid("IQ2_S", "signs"), stepped(0.5, 1, 0.25),
 )  # fmt: skip
@@ -218,7 +213,7 @@ IQ3_S = BlockType(
         half("d", 0),
         StructField("grid_index", 64, (_bytes(2, 64), BitPlane(66, (Axis(8, 1), Axis(8, bits=1)), 1, at=8))),
         StructField("signs", 32, (_bytes(74, 32),)),
-        StructField("scale_code", 8, (_nibble_pairs(106, 8),)),
+        StructField("scale_code", 8, (nibble_pairs(106, 8),)),
     ),
     32, SignedGrid("IQ3_S", "signs"), stepped(1, 2),
 )  # fmt: skip
@@ -238,8 +233,8 @@ IQ1_S = BlockType(
 IQ1_M = BlockType(
     "IQ1_M", 29, 256, 56,
     (
-        StructField("grid_index", 32, (_bytes(0, 32), _nibble_pairs(32, 32, bits=3, at=8))),
-        StructField("shift_sign", 32, (_nibble_pairs(32, 32, bits=1, shift=3),)),
+        StructField("grid_index", 32, (_bytes(0, 32), nibble_pairs(32, 32, bits=3, at=8))),
+        StructField("shift_sign", 32, (nibble_pairs(32, 32, bits=1, shift=3),)),
         StructField("scale_code", 16, (BitPlane(48, (Axis(4, 2), Axis(4, bits=3)), 3, word=2),)),
         StructField(
             "d", 1, tuple(BitPlane(49 + 2 * i, (Axis(1),), 4, at=4 * i, shift=4) for i in range(4)), "f"

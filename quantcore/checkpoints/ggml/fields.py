@@ -5,6 +5,7 @@ scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecut
 consecutive entries of a field are; a `StructField` is one kind of number, which the block holds once or often.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd, prod
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 _DTYPES = {size: np.dtype(f"<u{size}") for size in (1, 2, 4, 8)}
 Bytes = npt.NDArray[np.uint8]  # [blocks, bytes per block], contiguous
+_Axes = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
 _KINDS = {"u": "<u", "i": "<i", "f": "<f"}
 
 
@@ -70,7 +72,7 @@ class BitPlane:
     def _words(self, blocks: Bytes) -> npt.NDArray[Any]:
         """Return the words of all entries, one axis each, as a view of ``blocks``."""
         shape, strides = (tuple(getattr(axis, what) for axis in self.axes) for what in ("count", "bytes"))
-        return _view(blocks, shape, self.word, self.byte, strides)
+        return _view(blocks, self.word, self.byte, shape, strides)
 
     @cached_property
     def _shifts(self) -> npt.NDArray[Any]:
@@ -95,52 +97,48 @@ class BitPlane:
 
     def _read_lanes(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
         """Read consecutive bytes, up to eight at once, shifted and masked as one integer."""
-        lanes = self._lanes
-        source = _view(blocks, lanes.shape, lanes.size, self.byte, lanes.strides)
-        target = _view(stored, lanes.target_shape, lanes.size, self.first, lanes.target_strides)
+        size, held, into, mask, boxes = self._lanes
+        source = _view(blocks, size, self.byte, *held)
+        target = _view(stored, size, self.first, *into)
         if self.bits == 8:
             target[...] = source
             return
         source = np.ascontiguousarray(source)
-        for shift, box in lanes.boxes:
+        for shift, box in boxes:
             # bits shifted in from a neighboring byte are outside the mask
             moved = source >> shift if shift > 0 else source << -shift if shift else source
             if add:
-                target[box] |= moved & lanes.mask
+                target[box] |= moved & mask
             else:
-                np.bitwise_and(moved, lanes.mask, out=target[box])
+                np.bitwise_and(moved, mask, out=target[box])
 
     @cached_property
-    def _lanes(self) -> "_Lanes":
+    def _lanes(self) -> tuple[int, _Axes, _Axes, Any, list[tuple[int, tuple[slice, ...]]]]:
+        """How the plane is read in integers of some bytes.
+
+        Their size; shape and strides in blocks, and in the entries, both without the axis of blocks; the mask; and for
+        each shift to the right, where in the entries the shifted integers belong.
+        """
         *outer, last = self.axes
         size = gcd(last.count, 8)
+        width = last.count // size
         # the bytes themselves, without the axes that only shift them
         held = [Axis(1) if axis.bits else axis for axis in outer]
-        target_shape = (*(axis.count for axis in outer), last.count // size)
-        boxes = []
-        for index in np.ndindex(*(axis.count if axis.bits else 1 for axis in outer)):
-            shift = self.shift + sum(i * axis.bits for i, axis in zip(index, outer, strict=True)) - self.at
-            box = [
-                slice(i, i + 1) if axis.bits else slice(None) for i, axis in zip(index, outer, strict=True)
-            ]
-            boxes.append((shift, (slice(None), *box)))
-        return _Lanes(
-            size,
-            (*(axis.count for axis in held), last.count // size),
-            (*(axis.bytes for axis in held), size),
-            target_shape,
-            tuple(size * prod(target_shape[i + 1 :]) for i in range(len(target_shape))),
-            np.dtype(f"<u{size}").type(int.from_bytes(bytes([self._mask << self.at] * size), "little")),
-            tuple(boxes),
-        )
+        counts = (*(axis.count for axis in outer), width)
+        mask = np.dtype(f"<u{size}").type(int.from_bytes(bytes([self._mask << self.at] * size), "little"))
+        boxes = [
+            (self.shift - self.at + sum(i * axis.bits for i, axis in zip(index, outer, strict=True)), box)
+            for index, box in _inside(outer)
+        ]
+        of_bytes = (*(axis.count for axis in held), width), (*(axis.bytes for axis in held), size)
+        return size, of_bytes, (counts, _strides(counts, size)), mask, boxes
 
     def _read_table(self, blocks: Bytes, stored: Bytes, add: bool) -> None:
         """Read consecutive entries of a byte: all of them are looked up by the byte."""
         outer, lane = self.axes[:-1], self.axes[-1].count
         shape = tuple(axis.count for axis in outer)
-        source = _view(blocks, shape, 1, self.byte, tuple(axis.bytes for axis in outer))
-        strides = tuple(lane * prod(shape[i + 1 :]) for i in range(len(shape)))
-        target = _view(stored, shape, lane, self.first, strides)
+        source = _view(blocks, 1, self.byte, shape, tuple(axis.bytes for axis in outer))
+        target = _view(stored, lane, self.first, shape, _strides(shape, lane))
         found = np.take(self._entries_of_bytes, source, mode="clip")
         if add:
             target |= found
@@ -180,13 +178,8 @@ class BitPlane:
         part = (part >> part.dtype.type(self.at)) & part.dtype.type(2**self.bits - 1)
         shifted = part.astype(words.dtype) << self._shifts
         # one entry of each word at a time: an operation can write each word only once
-        inside = tuple(axis.count if axis.bits else 1 for axis in self.axes)
-        for index in np.ndindex(*inside):
-            here = tuple(
-                slice(i, i + 1) if axis.bits else slice(None)
-                for i, axis in zip(index, self.axes, strict=True)
-            )
-            words[:, *here] |= shifted[:, *here]
+        for _, box in _inside(self.axes):
+            words[box] |= shifted[box]
 
     def locate(self, entry: int) -> list[BitRange]:
         """Return where the plane's bits of one entry are; empty if it does not cover the entry."""
@@ -204,24 +197,20 @@ class BitPlane:
         return found
 
 
-@dataclass(frozen=True)
-class _Lanes:
-    """How a plane is read in integers of ``size`` bytes; shapes and strides without the axis of blocks.
+def _inside(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Yield each place of entries within a word, as indices of the axes, and the entries that have it, of all blocks."""
+    for index in np.ndindex(*(axis.count if axis.bits else 1 for axis in axes)):
+        box = [slice(i, i + 1) if axis.bits else slice(None) for i, axis in zip(index, axes, strict=True)]
+        yield index, (slice(None), *box)
 
-    ``boxes``: for each shift to the right, where in the target the shifted integers belong.
-    """
 
-    size: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    target_shape: tuple[int, ...]
-    target_strides: tuple[int, ...]
-    mask: Any
-    boxes: tuple[tuple[int, tuple[slice, ...]], ...]
+def _strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the strides of a row-major array with elements of ``size`` bytes."""
+    return tuple(size * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def _view(
-    array: npt.NDArray[Any], shape: tuple[int, ...], size: int, first: int, strides: tuple[int, ...]
+    array: npt.NDArray[Any], size: int, first: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> npt.NDArray[Any]:
     """View the memory of a contiguous array of rows as integers of ``size`` bytes, from byte ``first`` of each row."""
     if not len(array):
@@ -299,3 +288,8 @@ def nibbles(byte: int, run: int, runs: int = 1) -> BitPlane:
 def crumbs(byte: int, at: int = 0) -> BitPlane:
     """Return two runs of 32 bytes, each with 32 entries in bits 0-1, the next 32 in bits 2-3, and so on."""
     return BitPlane(byte, (Axis(2, 32), Axis(4, bits=2), Axis(32, 1)), 2, at)
+
+
+def nibble_pairs(byte: int, count: int, bits: int = 4, at: int = 0, shift: int = 0) -> BitPlane:
+    """Return two entries per byte, the first in the low nibble: ``bits`` bits of each, from ``shift`` on."""
+    return BitPlane(byte, (Axis(count // 2, 1), Axis(2, bits=4)), bits, at, shift=shift)

@@ -16,31 +16,23 @@ Source: bitsandbytes 95f9af30, bitsandbytes/functional.py (QuantState) and backe
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
 import torch
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
-from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer
+from quantcore.checkpoints.protocol.config import LENGTHS, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.kinds import (
-    HIGH_FIRST,
-    LOW_FIRST,
-    Packed,
-    Repeated,
-    Reshaped,
-    Selected,
-    viewed,
-)
+from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, Repeated, Reshaped, Selected, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, words
 from quantcore.checkpoints.protocol.release import DTYPES, Deferred, Release, attempt
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
-from quantcore.expressions import Expression, Let, Name
+from quantcore.expressions import Let, Name
 from quantcore.formats import CODEBOOKS, INT8, CodebookFormat, Format
 from quantcore.granularity import PerChannel, PerFlatGroup, Shape
 from quantcore.tensors import load_json
@@ -115,11 +107,13 @@ def _described(name: str, kind: str, nested: bool, pieces: Pieces) -> Layout:
     }  # fmt: skip
     if nested:
         fields |= _nested_fields(name, pieces, scale, state)
-    size = f"per_flat_group({state.blocksize})"
+    size, offset = f"per_flat_group({state.blocksize})", float(torch.tensor(state.nested_offset))
+    product = Name("nested_quant_map") * Name("nested_absmax")
+    outer = Let("s", product + offset, "the scale is itself quantized; nested_offset is added")
     return Layout(
         name, state.shape, state.dtype, pieces, fields,
         FORMAT, words(FORMAT, kind, size, "nested" * nested), partial(_element, table, kind), PerFlatGroup(state.blocksize),
-        is_symmetric=True, level=LEVEL, derived={SCALE: _nested_scale(state)} if nested else {}, rivals=_rivals,
+        is_symmetric=True, level=LEVEL, derived={SCALE: outer} if nested else {}, rivals=_rivals,
     )  # fmt: skip
 
 
@@ -143,17 +137,12 @@ def _nested_fields(name: str, pieces: Pieces, codes: Numbers, state: State) -> d
     return {"nested_absmax": Repeated(largest, size, blocks), "nested_quant_map": Selected(table, codes)}
 
 
-def _nested_scale(state: State) -> Expression:
-    offset = float(torch.tensor(state.nested_offset))
-    found = Name("nested_quant_map") * Name("nested_absmax") + offset
-    return Let("s", found, "the scale is itself quantized; nested_offset is added")
-
-
 def _rivals(layout: Layout) -> Iterator[Reading]:
     """Yield the other order of two codes in a byte."""
-    other = layout.with_field(CODES, order=LOW_FIRST)
-    other = other.changed(fields={**other.fields, TABLE: Selected(Numbers(layout.pieces[TABLE]), other.fields[CODES])})
-    yield nibbles(other, "lower", "readers that use the order of compressed-tensors, ModelOpt and MLX")
+    reading = nibbles(layout, "lower")
+    fields = reading.layout.fields
+    table = Selected(Numbers(layout.pieces[TABLE]), fields[CODES])
+    yield replace(reading, layout=layout.changed(fields={**fields, TABLE: table}))
 
 
 def _read_state(piece: StoredTensor) -> State:
@@ -170,10 +159,7 @@ def _read_state(piece: StoredTensor) -> State:
         found = None
     if not isinstance(found, dict):
         raise QuantError(f"{named(piece.name)} is not a JSON object; the file is damaged.")
-    return _state(found, piece.name)
-
-
-def _state(found: Config, name: str) -> State:
+    name = piece.name
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
         raise QuantError(f"{named(name)} gives no shape of the weight; the file is damaged.")
@@ -202,14 +188,16 @@ def layout_of_int8(module: str, pieces: Pieces) -> Layout:
         )
     return Layout(
         f"{module}.weight", weight.shape, torch.float32, pieces, {CODES: Numbers(weight), SCALE: Numbers(scales)},
-        "bitsandbytes-int8", words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric"), INT8, PerChannel(0),
-        decoding="of_largest", refuse=partial(_refuse_permuted, module, pieces.get("weight_format")),
+        "bitsandbytes-int8", words("bitsandbytes-int8", "int8", "per_channel(0)", "symmetric"),
+        partial(_int8, module, pieces.get("weight_format")), PerChannel(0), decoding="of_largest",
     )  # fmt: skip
 
 
-def _refuse_permuted(module: str, order: StoredTensor | None) -> None:
-    if order is not None and order.num_bytes and any(order.bytes()):
-        raise QuantError(
-            f"{named(f'{module}.weight')} is stored in the order of tensor cores (weight_format "
-            f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
-        )
+def _int8(module: str, order: StoredTensor | None) -> Format | str:
+    """Return what a code is, or why codes in the order of tensor cores can't be read."""
+    if order is None or not order.num_bytes or not any(order.bytes()):
+        return INT8
+    return (
+        f"{named(f'{module}.weight')} is stored in the order of tensor cores (weight_format "
+        f"{order.bytes()[0]}), which is not supported; save it again with bitsandbytes 0.43 or later."
+    )

@@ -16,7 +16,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.fields import Field, Numbers, Place, Rows
-from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, FieldView, Packed, viewed
+from quantcore.checkpoints.protocol.kinds import FieldView, Packed, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, Rearranged, e8m0_255, instead, nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, float_level, words
@@ -144,7 +144,7 @@ class BlockFloats:
                 instead("s", f"{theirs.capitalize()} by the global scale"),
             )  # fmt: skip
         if layout.element.bits == 4:
-            yield nibbles(layout.with_field(CODES, order=HIGH_FIRST), "upper", "readers that use bitsandbytes' order")
+            yield nibbles(layout, "upper")
         if self._is_e8m0(layout.fields[SCALE_CODE].piece):
             yield e8m0_255(self._with(layout, e8m0_nan=not self.e8m0_nan), not self.e8m0_nan)
         if self.transposes and len(layout.shape) == 3:

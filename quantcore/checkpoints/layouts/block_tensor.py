@@ -99,7 +99,7 @@ class BlockTensor:
         block, entry = divmod(flat, per_block)
         start = self.piece.offset + block * self.kind.num_bytes
         bits = tuple((start + b.byte, b.low + i) for b in bits_of(entry) for i in range(b.count))
-        return Place(self.piece.file, self.piece.name, bits)
+        return Place(self.piece.source.name, self.piece.name, bits)
 
     def encode(self, numbers: Mapping[str, Tensor]) -> bytes:
         """Return the bytes of the blocks.

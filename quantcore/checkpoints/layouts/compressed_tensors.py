@@ -18,16 +18,7 @@ from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
 from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
 from quantcore.checkpoints.layouts.pack_quantized import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
-from quantcore.checkpoints.protocol.config import (
-    LENGTHS,
-    Config,
-    Patterns,
-    flag,
-    group_size,
-    integer,
-    section,
-    text,
-)
+from quantcore.checkpoints.protocol.config import LENGTHS, Patterns, flag, group_size, integer, section, text
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.protocol.release import Deferred, Release, attempt
@@ -99,7 +90,7 @@ class Group:
         return (self.format, self.bits, self.kind, self.symmetric, self.strategy, self.group_size, self.block)
 
 
-def read_groups(config: Config) -> tuple[Group, ...]:
+def read_groups(config: Mapping[str, Any]) -> tuple[Group, ...]:
     """Return the groups of a quantization_config that quantize weights.
 
     Raises:

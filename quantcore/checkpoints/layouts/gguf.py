@@ -29,13 +29,12 @@ from quantcore.checkpoints.containers.gguf_header import VERSION_KEY
 from quantcore.checkpoints.containers.stored import StoredTensor
 from quantcore.checkpoints.ggml import (
     BLOCK_TYPES,
-    Axis,
-    BitPlane,
     BlockType,
     CodePart,
     Fields,
     Offset,
     e8m0_as_nan,
+    nibble_pairs,
 )
 from quantcore.checkpoints.layouts.block_floats import e8m0_nan
 from quantcore.checkpoints.layouts.block_tensor import BlockField, BlockTensor
@@ -197,8 +196,8 @@ def _adjacent_nibbles(kind: BlockType) -> tuple[Any, ...]:
     plane, *higher = codes.planes
     if plane.bits != 4 or len(plane.axes) != 3:
         return ()
-    other = BitPlane(plane.byte, (Axis(codes.count // 2, 1), Axis(2, bits=4)), 4)
-    return tuple(replace(f, planes=(other, *higher)) if f is codes else f for f in kind.fields)
+    adjacent = (nibble_pairs(plane.byte, codes.count), *higher)
+    return tuple(replace(f, planes=adjacent) if f is codes else f for f in kind.fields)
 
 
 @dataclass(frozen=True)

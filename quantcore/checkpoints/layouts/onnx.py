@@ -13,13 +13,14 @@ quantization tools.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 import torch
 
-from quantcore.checkpoints.containers.onnx import Node, OnnxGraph, OnnxType, consumers, producers
+from quantcore.checkpoints.containers.onnx import Node, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
 from quantcore.checkpoints.layouts import onnx_blocks
 from quantcore.checkpoints.layouts.onnx_blocks import codes_of
@@ -113,11 +114,16 @@ SCALED: dict[tuple[str, str], tuple[Places, ...]] = {
 
 def uses(graph: OnnxGraph) -> Iterator[Use]:
     """Yield each use of a stored tensor as codes, in the order of the nodes."""
-    edges = producers(graph.nodes), consumers(graph.nodes)
+    made_by = {name: node for node in graph.nodes for name in node.outputs if name}
+    used_by = defaultdict[str, list[Node]](list)
+    for node in graph.nodes:
+        for name in node.inputs:
+            used_by[name].append(node)
+    edges = made_by, used_by
     for node in graph.nodes:
         for use in _of_node(node, graph, edges):
             if use.weight not in graph.types and use.has_one_scale(graph):  # moved elements have other axes
-                use = replace(use, weight=_moved(use.weight, edges[0]))
+                use = replace(use, weight=_moved(use.weight, made_by))
             if use.weight in graph.types and use.scale:
                 yield use
 

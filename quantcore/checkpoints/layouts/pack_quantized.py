@@ -91,7 +91,8 @@ class PackQuantized:
         """Return the order in which ``n`` codes fill ``stored`` words."""
         new, old = dense(self.bits, 32), padded(self.bits, 32)
         if new.words_of(n) == old.words_of(n):
-            return old if _is_before(self.version, DENSE_SINCE) else new
+            found = re.match(r"(\d{1,9})\.(\d{1,9})", self.version)
+            return old if found and (int(found[1]), int(found[2])) < DENSE_SINCE else new
         return old if stored == old.words_of(n) else new
 
     def _scale(self, shape: Shape, piece: StoredTensor) -> Numbers:
@@ -155,8 +156,3 @@ def shape_of(packed: StoredTensor, stored: StoredTensor) -> Shape:
             "the file is damaged."
         )
     return shape
-
-
-def _is_before(version: str, since: tuple[int, int]) -> bool:
-    found = re.match(r"(\d{1,9})\.(\d{1,9})", version)
-    return bool(found) and (int(found[1]), int(found[2])) < since  # type: ignore[index]

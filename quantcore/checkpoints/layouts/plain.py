@@ -29,6 +29,7 @@ KNOWN: dict[tuple[str, ...], str] = {
     ("Qidxs",): "QuIP#: a lattice code with Hadamard transforms on both sides",
     ("dense_weights", "row_offsets"): "SpQR: codes in tiles, and sparse outliers",
 }
+_NO_CODES = ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 # quant_method of a config -> what it is
 METHODS = {
     "exl2": "EXL2 (ExLlamaV2)",
@@ -116,17 +117,13 @@ def find_unsupported(release: Release, readers: str) -> Iterator[Layout]:
     method = METHODS.get(release.method, "")
     said = f"quant_method {short(release.method, 60)}" + (f" ({method})" if method else "")
     for module, pieces in release.modules.items():
-        if any(_holds_codes(piece) for piece in pieces.values()):
+        # codes are integers of up to 32 bits, or small floats
+        if any(piece.shape and piece.dtype not in _NO_CODES for piece in pieces.values()):
             reason = (
                 f"The config says {said}, which is not supported, so {named(module)} can't be read; the supported "
                 f"methods are {readers}."
             )
             yield _refused(f"{module}.weight" if module else "weight", pieces, reason, said)
-
-
-def _holds_codes(piece: StoredTensor) -> bool:
-    """Tell whether a stored tensor may be codes: integers of up to 32 bits, or small floats."""
-    return bool(piece.shape) and piece.dtype not in ("F64", "F32", "F16", "BF16", "BOOL", "I64", "U64", "C64")
 
 
 def _refused(name: str, pieces: Pieces, reason: str, cause: str) -> Layout:

@@ -22,9 +22,9 @@ from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE,
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.protocol.config import LENGTHS, Config, flag, integer, lengths, section
 from quantcore.checkpoints.protocol.fields import Field, Numbers
-from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, LOW_FIRST, Packed, at_least_1d, viewed
+from quantcore.checkpoints.protocol.kinds import LOW_FIRST, Packed, at_least_1d, viewed
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.reading import Reading, nibbles
+from quantcore.checkpoints.protocol.reading import nibbles
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
 from quantcore.checkpoints.protocol.release import DTYPES, Release, attempt
 from quantcore.checkpoints.statement import named
@@ -176,13 +176,8 @@ def _int4(name: str, pieces: Pieces, data: Config) -> Layout:
     return Layout(
         name, (rows, columns), torch.float32, own, fields,
         "torchao", words("torchao", "int4", f"per_group({size})", "asymmetric"), INT4, PerGroup(size),
-        added=(ZERO_POINT, 1), row_per_group=True, rivals=_rivals,
+        added=(ZERO_POINT, 1), row_per_group=True, rivals=lambda layout: iter((nibbles(layout, "upper"),)),
     )  # fmt: skip
-
-
-def _rivals(layout: Layout) -> Iterator[Reading]:
-    """Yield the other order of two codes in a byte."""
-    yield nibbles(layout.with_field(CODES, order=HIGH_FIRST), "upper", "readers that use bitsandbytes' order")
 
 
 Maker = Callable[[str, Pieces, Config], Layout]

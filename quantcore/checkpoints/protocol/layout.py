@@ -21,16 +21,7 @@ from torch import Tensor
 
 from quantcore.checkpoints.protocol.fields import Field, Location, Place, Rows
 from quantcore.checkpoints.protocol.kinds import Reshaped, look_up_pairs
-from quantcore.checkpoints.protocol.record import (
-    CODES,
-    GROUP_INDEX,
-    MIN,
-    SCALE,
-    ZERO_POINT,
-    Q,
-    Record,
-    changed_field,
-)
+from quantcore.checkpoints.protocol.record import CODES, GROUP_INDEX, MIN, SCALE, ZERO_POINT, Q, Record
 from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
 from quantcore.expressions import run
@@ -141,11 +132,6 @@ class Layout(Record):
             QuantError: there are none, or they can't be read.
         """
         _ = self.element
-        return self._codes(rows)
-
-    def _codes(self, rows: Rows) -> Tensor:
-        if self.refuse is not None:
-            self.refuse()
         return self.fields[CODES].read(rows)
 
     def scale(self, rows: Rows = None) -> Tensor | None:
@@ -187,8 +173,7 @@ class Layout(Record):
 
     def _in_blocks(self, role: str, rows: Rows) -> Tensor | None:
         if self.row_per_group:
-            turned = changed_field(self.fields[role], {"transposed": True})
-            return turned.read(rows)
+            return self.with_field(role, transposed=True).fields[role].read(rows)
         found = self._parameter(role, None if self.columns else rows)
         if found is None:
             return None
@@ -301,7 +286,7 @@ class Layout(Record):
     def _levels(self, rows: Rows, out: Tensor) -> Tensor:
         """Return the integers that codes are, or write what they stand for into ``out``."""
         if self.level is Q:
-            return self._codes(rows)
+            return self.fields[CODES].read(rows)
         codes, element = self.fields[CODES], self.element
         assert not isinstance(element, IntFormat)
         start = 0 if rows is None else rows.start * math.prod(self.shape[1:])

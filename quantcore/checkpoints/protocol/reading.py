@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
-from quantcore.checkpoints.packing import PackingOrder
+from quantcore.checkpoints.packing import PackingOrder, dense, high_first
 from quantcore.checkpoints.protocol.fields import Rows
 from quantcore.expressions import text_of
 from quantcore.granularity import Shape
@@ -85,10 +85,13 @@ def in_order(layout: Any, reader: str) -> Reading:
     return Reading("g_idx_ignored", "group index ignored", reader, layout, sentence)
 
 
-def nibbles(layout: Any, half: str, readers: str) -> Reading:
+def nibbles(layout: Any, half: Literal["upper", "lower"]) -> Reading:
     """Return the reading of a layout that takes the first of two codes in a byte from the other half."""
+    other = layout.with_field("codes", order=high_first(4, 8) if half == "upper" else dense(4, 8))
+    users = "bitsandbytes' order" if half == "upper" else "the order of compressed-tensors, ModelOpt and MLX"
     before = f"Takes the even one of two elements from the {half} half of the byte"
-    return Reading("nibble_order", f"{half} half of a byte first", readers, layout, elsewhere(before))
+    name, reader = f"{half} half of a byte first", f"readers that use {users}"
+    return Reading("nibble_order", name, reader, other, elsewhere(before))
 
 
 def other_parts(layout: Any, order: PackingOrder, end: str, library: str) -> Reading:

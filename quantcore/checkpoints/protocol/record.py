@@ -113,7 +113,7 @@ class Record:
     are stored with a row per group. ``in_codes``: roles that codes are made of. ``symbols``: names in formulas.
     ``block_type``: of ggml. ``remarks``: what was decided against the config, or because no file says it; ``more``: what
     else, if it must be read; ``checks``: what the format's own parameters say; ``group_order``: of the columns, if the
-    format has a group index. ``refuse``: raises if only reading shows that codes can't be read. ``rivals``: yields other
+    format has a group index. ``rivals``: yields other
     readings of the same bytes; ``narrowed``: the dtype that readers round to, although the format defines float32.
     ``of_part``: the layout of a part of its stored tensor, where rows are ranges of bytes.
 
@@ -148,7 +148,6 @@ class Record:
     more: Callable[[Any], tuple[Statement, ...]] | None = None
     checks: Callable[[Any], Iterator[Statement]] | None = None
     group_order: GroupOrder | None = None
-    refuse: Callable[[], None] | None = None
     rivals: Callable[[Any], Iterator[Reading]] | None = None
     narrowed: torch.dtype | None = None
     block_type: str = ""

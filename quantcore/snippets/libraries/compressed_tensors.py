@@ -4,7 +4,7 @@ from quantcore.conventions import CONVENTIONS
 from quantcore.formats import FloatFormat
 from quantcore.granularity import PerBlock, PerChannel, PerGroup, PerTensor
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, axes_but, given_parameters, write
+from quantcore.snippets.libraries.recipe import PARAMETERS, Call, Recipe, given_parameters, write
 
 _AFFINE = """
 from compressed_tensors.quantization import QuantizationArgs
@@ -121,7 +121,7 @@ def _strategy(result: Quantized) -> tuple[str, str]:
     x, block = result.x, result.block
     match result.scheme.granularity:
         case PerChannel():
-            axes = axes_but(0, x.dim())
+            axes = tuple(range(1, x.dim()))
             ends = f"x.amin({axes}, keepdim=True), x.amax({axes}, keepdim=True)" if axes else "x, x"
             return 'strategy="channel"', f"low, high = {ends}"
         case PerGroup(size):

@@ -120,11 +120,6 @@ def given_parameters(
     return "\n".join(lines)
 
 
-def axes_but(axis: int, rank: int) -> tuple[int, ...]:
-    """Return every axis but one."""
-    return tuple(i for i in range(rank) if i != axis % rank)
-
-
 def why_no_call(convention: Convention) -> str:
     """Return why a convention has no call."""
     if convention.library in _NOT_INSTALLABLE:

@@ -13,7 +13,7 @@ import torch
 from parts import some
 
 import quantcore as qc
-from quantcore.export import layout_of, to_onnx
+from quantcore.export import inputs_of, to_onnx
 
 SHAPES = {
     (): ["per_tensor"],
@@ -195,6 +195,6 @@ def test_file_says_its_scheme():
     ],
 )
 def test_layout_is_the_shortest_that_quantizelinear_knows(shape, text, attributes, parameters):
-    layout = layout_of(qc.apply(sample(shape), qc.Scheme.parse(f"int8 {text}")))
-    assert layout.attributes == attributes
-    assert layout.scale.shape == layout.zero_point.shape == parameters
+    (scale, zero_point), found = inputs_of(qc.apply(sample(shape), qc.Scheme.parse(f"int8 {text}")))
+    assert found == attributes
+    assert scale.shape == zero_point.shape == parameters
