@@ -30,7 +30,6 @@ FEW = 8  # fewer scales than this can all be powers of two by chance
 ENOUGH = 64  # elements per code; with fewer, a code that never occurs means nothing
 FEW_BITS = 6  # of wider codes, those for the tails often never occur
 LONG = 32  # numbers in a row or column; fewer may be the same by chance
-SIDE_BY_SIDE = 8  # rows or columns of 0
 _LOOKS = 8  # numbers of a row or column that are compared first
 
 
@@ -289,11 +288,6 @@ class Flat:
     first: int
     zero: bool
     numbers: str
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether no sound weight has it, if its siblings have none."""
-        return not self.zero or self.longest >= SIDE_BY_SIDE
 
 
 class FlatLines:
