@@ -131,13 +131,7 @@ def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
         yield _unsorted(layout, found, int(falls.nonzero()[0, 0]) + 1, order)
     elif order.said and layout.blocks.grid[-1] > 1:
         words = "{has} columns in the order of {its} groups, although the config says {says}; the values are the same."
-        yield note(
-            layout,
-            "config_unused",
-            words,
-            says=order.option,
-            groups=layout.blocks.grid[-1],
-        )
+        yield note(layout, "config_unused", words, says=order.option, groups=layout.blocks.grid[-1])
 
 
 def _unsorted(layout: Layout, found: Tensor, at: int, order: GroupOrder) -> CheckpointFinding:
