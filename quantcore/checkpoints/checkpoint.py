@@ -145,7 +145,10 @@ def _containers(
         indices = [n for n in folder.names if INDEX.match(n)]
         files = [n for n in folder.names if _extension(n) in OPENERS]
         name = min(indices, key=_preference) if indices else None
-        files = _of_one_kind(files)
+        # releases often hold the same weights in files of two types
+        kinds = {_extension(n) for n in files}
+        first = next((kind for kind in OPENERS if kind in kinds), "")
+        files = [n for n in files if _extension(n) == first]
     else:
         files = [name]
     if name is not None and INDEX.match(name):
@@ -259,13 +262,6 @@ def _opener(name: str) -> Opener:
 
 def _extension(name: str) -> str:
     return os.path.splitext(name)[1].lower()
-
-
-def _of_one_kind(files: list[str]) -> list[str]:
-    """Return the files of the preferred type: releases often hold the same weights in two types."""
-    kinds = {_extension(name) for name in files}
-    first = next((kind for kind in OPENERS if kind in kinds), "")
-    return [name for name in files if _extension(name) == first]
 
 
 def _preference(index: str) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from quantcore.checkpoints.protocol.layout import Layout, Parameters
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import MOST_ELEMENTS
 from quantcore.checkpoints.statement import named
-from quantcore.conventions import TEXTBOOK, Convention
+from quantcore.conventions import TEXTBOOK
 from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, Granularity, PerBlock
 from quantcore.numerics import as_float32
@@ -48,57 +48,51 @@ def quantized_of(layout: Layout, original: Any, values: Callable[[], Tensor]) ->
             f"The original has shape {tuple(x.shape)}, but {named(layout.name)} has {layout.shape}; "
             "give the weight that it was quantized from."
         )
-    parameters = layout.parameters()
-    convention = convention_of(layout, parameters)
-    setting = stored_of(layout, parameters, layout.group_index())
+    groups = layout.group_index()
     granularity: Granularity = layout.granularity
-    if setting.group_index is not None:  # a group's columns are not adjacent: every element is a block
+    if groups is not None:  # a group's columns are not adjacent: every element is a block
         granularity = PerBlock((1,) * len(layout.shape))
-    scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
-    grid = Blocks.of(granularity, layout.shape).grid
-    params = QParams(*setting.parameters(grid, x.device))
-    return Quantized(x, scheme, codes, as_decoded(params, layout))
+    return _result_of(layout, layout.parameters(), groups, granularity, codes, x)
 
 
-def as_decoded(params: QParams, layout: Layout) -> QParams:
-    """Return the parameters with the number that the library dequantizes with instead of the scale, if any."""
-    if layout.decoding == "divided":
-        return replace(params, scale=1 / params.scale, inverse=params.scale)
-    if layout.decoding == "of_largest":
-        return replace(params, scale=params.scale * (1 / layout.element.symmetric_max), high=params.scale)
-    return params
-
-
-def convention_of(layout: Layout, parameters: Parameters) -> Convention:
-    """Return the convention that a weight's parameters follow."""
-    convention = TEXTBOOK.changed(decoding=layout.decoding)
-    if layout.rounds_each:
-        convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
-    if parameters.min is not None:
-        return convention.changed(zero_point_form="min", kernel="H")
-    if parameters.zero_point is not None and parameters.zero_point.is_floating_point():
-        return convention.changed(zero_point_form="float", kernel="C")
-    return convention
-
-
-def stored_of(layout: Layout, parameters: Parameters, groups: Tensor | None) -> Stored:
-    """Return a weight's parameters, for all or some of its rows, as a range setting.
+def _result_of(
+    layout: Layout,
+    parameters: Parameters,
+    groups: Tensor | None,
+    granularity: Granularity,
+    codes: Tensor,
+    x: Tensor,
+) -> Quantized:
+    """Return all or some rows of a weight as a result, with the convention that its parameters follow.
 
     Args:
         groups: the group of each column or element; None without a group index.
     """
+    convention = TEXTBOOK.changed(decoding=layout.decoding)
+    if layout.rounds_each:
+        convention = convention.changed(decoding_dtype=str(layout.dtype).removeprefix("torch."))
     shift = parameters.zero_point if parameters.min is None else parameters.min
-    zero = torch.zeros((), dtype=torch.int32)
-    shift = zero if shift is None else shift if shift.is_floating_point() else shift.to(torch.int32)
-    files = dict.fromkeys(piece.source.name for piece in layout.pieces.values())
-    return Stored(
+    if parameters.min is not None:
+        convention = convention.changed(zero_point_form="min", kernel="H")
+    elif shift is not None and shift.is_floating_point():
+        convention = convention.changed(zero_point_form="float", kernel="C")
+    shift = torch.zeros((), dtype=torch.int32) if shift is None else shift
+    setting = Stored(
         torch.ones(()) if parameters.scale is None else parameters.scale,
-        shift,
-        origin=f"{' '.join(files)}: {layout.name}",
+        shift if shift.is_floating_point() else shift.to(torch.int32),
+        origin=f"{' '.join(dict.fromkeys(piece.source.name for piece in layout.pieces.values()))}: {layout.name}",
         group_index=groups,
         owner=layout,
         num_bytes=layout.num_bytes,
     )
+    scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
+    params = QParams(*setting.parameters(Blocks.of(granularity, tuple(codes.shape)).grid, x.device))
+    # the number that the library dequantizes with instead of the scale, if any
+    if layout.decoding == "divided":
+        params = replace(params, scale=1 / params.scale, inverse=params.scale)
+    elif layout.decoding == "of_largest":
+        params = replace(params, scale=params.scale * (1 / layout.element.symmetric_max), high=params.scale)
+    return Quantized(x, scheme, codes, params)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,13 +227,7 @@ def _result(part: _Part) -> tuple[Quantized, Span]:
     layout = part.layout
     codes = part.cut(layout.codes(part.rows).to(layout.element.dtype))
     parameters, width, block = _parameters(part)
-    granularity = PerBlock((1, width))
-    convention = convention_of(layout, parameters)
-    setting = stored_of(layout, parameters, None)
-    scheme = Scheme(layout.element, layout.symmetric, granularity, setting, convention)
-    grid = (len(codes), -(-codes.shape[1] // width))
-    params = as_decoded(QParams(*setting.parameters(grid, codes.device)), layout)
-    result = Quantized(codes, scheme, codes, params)
+    result = _result_of(layout, parameters, None, PerBlock((1, width)), codes, codes)
     return replace(result, x=result.dequantized), block
 
 

@@ -18,7 +18,6 @@ from quantcore.wording import count, joined, short
 NAME = 120  # characters of a name that are shown
 Fact = int | float | str | tuple[int, ...]
 Facts = Mapping[str, Fact]
-NO_FACTS: Facts = {}
 LISTED = 8  # numbers of a list
 # said of one weight -> of several
 AGREEING = {

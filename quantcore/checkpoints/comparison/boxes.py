@@ -4,6 +4,7 @@ What two boxes differ in: the sums of `quantcore.analysis.sums` over finite valu
 """
 
 import heapq
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from torch import Tensor
 from quantcore.analysis import BoxSums, Sums, sums_of
 from quantcore.checkpoints.comparison.orders import AS_STORED, EXPLAINED, FAR, Orders
 from quantcore.checkpoints.comparison.pairing import Pair
-from quantcore.checkpoints.comparison.parts import Both, rows_of
+from quantcore.checkpoints.comparison.parts import rows_of
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.rows import results_in_order, rows_per_box
 from quantcore.errors import QuantError
@@ -140,7 +141,8 @@ def _places(found: BoxSums, start: int, columns: int) -> list[Block]:
 class PairComparison:
     """The comparison of one pair; what every box needs is read on construction.
 
-    ``boxes``: their number; ``rows``: of each, which depends on shapes alone; ``problem``: why it can't be read.
+    ``count``, ``width``: the rows that both sides can read, and elements per row; ``boxes``: their number; ``rows``: of
+    each, which depends on shapes alone; ``problem``: why it can't be read.
 
     Args:
         likely: row orders that are tried whatever the error.
@@ -154,14 +156,12 @@ class PairComparison:
         self._lock = threading.Lock()
         self._first: tuple[tuple[str, ...], dict[str, PairSums]] | None = None
         try:
-            x, y = (
-                rows_of(layout, part)
-                for layout, part in zip(layouts, (pair.original, pair.other), strict=True)
-            )
-            self.both = Both(x, y, pair.shape)
-            multiple = orders.multiple if pair.shape[:1] == (self.both.count,) else 1
-            self.rows = rows_per_box(self.both.count, self.both.width, multiple, CHUNK)
-            self.boxes = max(1, -(-self.both.count // self.rows))
+            self._sides = rows_of(layouts[0], pair.original), rows_of(layouts[1], pair.other)
+            self.count = min(side.count for side in self._sides)
+            self.width = math.prod(pair.shape) // self.count if self.count else 0
+            multiple = orders.multiple if pair.shape[:1] == (self.count,) else 1
+            self.rows = rows_per_box(self.count, self.width, multiple, CHUNK)
+            self.boxes = max(1, -(-self.count // self.rows))
         except QuantError as error:
             self.problem = str(error)
 
@@ -196,12 +196,22 @@ class PairComparison:
                 found[order] = others[order]
         return tuple(found), found
 
+    def _read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the values of some rows of both, float32 [lines, columns]; valid until this thread reads again."""
+        columns, found = self.pair.shape[-1] if len(self.pair.shape) > 1 else 0, []
+        for place, side in zip(("original", "other"), self._sides, strict=True):
+            times = side.count // self.count
+            out = scratch(place, ((stop - start) * times, side.width))
+            side.read(start * times, stop * times, out)
+            found.append(out.view(-1, columns) if columns else out.view(1, -1))
+        return found[0], found[1]
+
     def _sums(self, box: int, orders: tuple[str, ...]) -> dict[str, PairSums]:
         start = box * self.rows
-        stop = min(start + self.rows, self.both.count)
+        stop = min(start + self.rows, self.count)
         if stop <= start:
             return {order: PairSums() for order in orders}
-        x, y = self.both.read(start, stop)
+        x, y = self._read(start, stop)
         found = {}
         stored = y if len(self.pair.shape) > 1 else y.view(-1)
         for name in orders:
@@ -209,14 +219,14 @@ class PairComparison:
             if name != AS_STORED:
                 undone = self.orders.by_name[name].undo(stored, slice(start, stop))
                 values = undone.contiguous().view(y.shape)
-            found[name] = pair_sums(x, values, start * self.both.width)
+            found[name] = pair_sums(x, values, start * self.width)
         return found
 
 
 def in_order(
     tasks: Iterator[tuple[PairComparison, int]], threads: int
 ) -> Iterator[tuple[PairComparison, int, PairRecord]]:
-    """Compare boxes, several at the same time, and yield them with their results in order; of a pair that fails, the first.
+    """Compare boxes, several at the same time, and yield their results in order; of a pair that fails, the first.
 
     Args:
         tasks: each pair with the number of a box.

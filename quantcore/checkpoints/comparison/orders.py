@@ -140,11 +140,6 @@ class Orders:
     layout: Layout | None = None
 
     @property
-    def has_eights(self) -> bool:
-        """Whether the outputs divide into groups of eight, as AWQ packs them."""
-        return len(self.shape) == 2 and self.shape[0] % 8 == 0
-
-    @property
     def has_heads(self) -> bool:
         """Whether the rows divide into heads with an even number of rows each."""
         return self.heads > 0 and len(self.shape) <= 2 and self.shape[0] % (2 * self.heads) == 0
@@ -170,7 +165,7 @@ class Orders:
         found = [UNCHANGED]
         if len(self.shape) == 1:
             found += Order(PLUS_ONE, added=1), Order(MINUS_ONE, added=-1)
-        if self.has_eights:
+        if len(self.shape) == 2 and self.shape[0] % 8 == 0:  # in groups of eight outputs, as AWQ packs them
             layout = self.layout if self.layout is not None and self.layout.format_name == "awq" else None
             what = "rows" if layout is None else "codes"
             found += [Order(f"{what} {name}", inside, codes_of=layout) for name, inside in EIGHTS.items()]

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from quantcore.checkpoints.comparison.parts import Part
-from quantcore.checkpoints.comparison.sides import Key, Opened, Side, Unpaired, as_expert, translations
+from quantcore.checkpoints.comparison.sides import Key, Opened, Side, Unpaired, as_expert, sides
 from quantcore.checkpoints.statement import named
 from quantcore.granularity import Shape
 
@@ -103,9 +103,7 @@ class _Matching:
     """Pairs tensors in this order: equal names, experts of stacks, fused tensors, tied embeddings."""
 
     def __init__(self, original: Opened, other: Opened) -> None:
-        first, second = translations(original, other)
-        self.original = Side("original", original, first)
-        self.other = Side("other", other, second)
+        self.original, self.other = sides(original, other)
         self.found: list[Pair] = []
         self.unpaired: list[Unpaired] = []
         self.doubtful: list[tuple[str, str]] = []  # names match, but shapes don't
@@ -132,7 +130,7 @@ class _Matching:
 
     def _partner(self, name: str) -> str | None:
         """Return the original's tensor that matches a name; of several, preferably one of the same shape."""
-        keys = [k for k in self.other.translate.keys(name) if k in self.original.keys]
+        keys = [k for k in self.other.keys_of(name) if k in self.original.keys]
         names = [n for n in (self.original.keys[k] for k in keys) if n not in self.original.taken]
         shape = sorted(self.other.shapes[name])
         return next((n for n in names if sorted(self.original.shapes[n]) == shape), next(iter(names), None))
@@ -203,7 +201,7 @@ class _Matching:
         for name, shape in fine.shapes.items():
             if name in fine.taken:
                 continue
-            for key, expert in fine.translate.keys(name):
+            for key, expert in fine.keys_of(name):
                 stack = coarse.keys.get((key, None)) if expert is not None else None
                 if stack is None or expert is None:
                     continue
@@ -223,7 +221,7 @@ class _Matching:
             if match is None:
                 continue
             keys = [
-                coarse.translate.keys(f"{usual[: match.start()]}{part}{usual[match.end() :]}")
+                coarse.keys_of(f"{usual[: match.start()]}{part}{usual[match.end() :]}")
                 for part in FUSED[match[0]]
             ]
             if self._fused_whole(coarse, fine, name, shape, keys) or not _is_stack(name, shape):
@@ -292,7 +290,7 @@ class _Matching:
         if name in side.unreadable:
             return side.without(name)
         where = "The original" if opposite.name == "original" else "The other checkpoint"
-        for key in side.translate.keys(name):
+        for key in side.keys_of(name):
             if key in opposite.missing:
                 return Unpaired(side.name, name, "missing", f"{where} lacks it: {opposite.missing[key]}")
         if _is_buffer(side, name):
@@ -301,6 +299,6 @@ class _Matching:
         if name.endswith(_OF_ACTIVATIONS):
             reason = f"{named(name)} is an activation scale, which only some quantized checkpoints have."
             return Unpaired(side.name, name, "activations", reason)
-        others = [key for key, _ in side.translate.keys(name)[1:]]
+        others = [key for key, _ in side.keys_of(name)[1:]]
         instead = f" or {named(others[0])}" if others else ""
         return Unpaired(side.name, name, "absent", f"{where} has no {named(name)}{instead}.")

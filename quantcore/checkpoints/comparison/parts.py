@@ -13,7 +13,6 @@ from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ready, refuse_long
 from quantcore.granularity import Shape
-from quantcore.numerics import scratch
 
 
 @dataclass(frozen=True)
@@ -149,27 +148,3 @@ def _cut(piece: StoredTensor, start: int, stop: int, shape: Shape) -> StoredTens
     """Return some rows of axis 0 as a stored tensor of its own."""
     size = piece.num_bytes // piece.shape[0]
     return replace(piece, shape=shape, offset=piece.offset + start * size, num_bytes=(stop - start) * size)
-
-
-class Both:
-    """Two parts with the same elements, in rows that both can read.
-
-    ``count``: the number of rows; ``width``: elements per row; ``columns``: the length of the last axis, 0 for a vector.
-    """
-
-    def __init__(self, a: Rows, b: Rows, shape: Shape) -> None:
-        self.sides = (a, b)
-        self.count = min(a.count, b.count)
-        self.width = math.prod(shape) // self.count if self.count else 0
-        self.columns = shape[-1] if len(shape) > 1 else 0
-
-    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the values of some rows of both, float32 [lines, columns]; valid until this thread reads again."""
-        found = []
-        for place, side in zip(("original", "other"), self.sides, strict=True):
-            times = side.count // self.count
-            rows = (stop - start) * times
-            out = scratch(place, (rows, side.width))
-            side.read(start * times, stop * times, out)
-            found.append(out.view(-1, self.columns) if self.columns else out.view(1, -1))
-        return found[0], found[1]

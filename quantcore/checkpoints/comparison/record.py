@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from quantcore.analysis import decibels, sqnr_of
@@ -155,12 +156,8 @@ def metrics(sums: PairSums, shape: tuple[int, ...]) -> dict[str, Any]:
 def by_harm(results: "Iterable[TensorResult]", metric: str = "sqnr_db") -> "list[TensorResult]":
     """Return results with the most harm first: the lowest SQNR or cosine, or the largest error; undefined ones last."""
     sign = 1 if metric in ("sqnr_db", "cosine") else -1
-
-    def key(result: TensorResult) -> tuple[bool, float]:
-        value = getattr(result, metric)
-        return math.isnan(value), sign * value
-
-    return sorted(results, key=key)
+    harm = attrgetter(metric)
+    return sorted(results, key=lambda result: (math.isnan(harm(result)), sign * harm(result)))
 
 
 def summary(results: "Sequence[TensorResult]") -> str:

@@ -70,12 +70,32 @@ def is_gguf(checkpoint: Opened) -> bool:
 
 @dataclass
 class Side:
-    """The tensors of one side, by every name that the other side may use for them."""
+    """The tensors of one side, by every name that the other side may use for them.
+
+    ``gguf``: the names of GGUF if only the other side has these; ``prefixes``: with those that the other side has in their
+    place; ``taken``: the tensors that have a partner.
+    """
 
     name: SideName
     checkpoint: Opened
-    translate: "Translation"
+    gguf: GgufNames | None = None
+    prefixes: Sequence[tuple[str, str]] = ()
     taken: set[str] = field(default_factory=set)
+
+    def keys_of(self, name: str) -> list[Key]:
+        """Return the names that both sides may use for a tensor, the most likely first."""
+        names = dict.fromkeys((name, as_expert(name)))
+        found: list[Key] = [(n, None) for n in names]
+        if self.gguf is not None:
+            found += [key for n in names for key in self.gguf.of_name(n)]
+        for mine, common in self.prefixes:
+            found += [(common + n[len(mine) :], None) for n in names if n.startswith(mine)]
+        experts = [without_expert(key) for key, expert in found if expert is None]
+        # in transformers, a stack of experts is a parameter, not the weight of a module
+        found += [
+            *experts, *((key.removesuffix(".weight"), e) for key, e in experts if ".experts." in key)
+        ]  # fmt: skip
+        return list(dict.fromkeys(found))
 
     @cached_property
     def unreadable(self) -> dict[str, str]:
@@ -100,7 +120,7 @@ class Side:
         """The name of a tensor by each of its keys."""
         found: dict[Key, str] = {}
         for name in self.checkpoint.tensors:
-            for key in self.translate.keys(name):
+            for key in self.keys_of(name):
                 found.setdefault(key, name)
         return found
 
@@ -112,35 +132,13 @@ class Side:
             for name in problem.tensors:
                 logical = _OF_WEIGHT.sub(".weight", name)
                 if logical not in self.checkpoint.tensors:
-                    found |= dict.fromkeys(self.translate.keys(logical), problem.sentence)
+                    found |= dict.fromkeys(self.keys_of(logical), problem.sentence)
         return found
 
     def without(self, name: str) -> Unpaired:
         """Return why a tensor can't be read."""
         reason = f"{named(name)} can't be read: {self.unreadable[name]}"
         return Unpaired(self.name, name, "unreadable", reason)
-
-
-class Translation:
-    """Translates the names of one side to names that both sides have in common."""
-
-    def __init__(self, gguf: GgufNames | None, prefixes: Sequence[tuple[str, str]]) -> None:
-        self._gguf, self._prefixes = gguf, prefixes
-
-    def keys(self, name: str) -> list[Key]:
-        """Return the common names for a name, the most likely first."""
-        names = dict.fromkeys((name, as_expert(name)))
-        found: list[Key] = [(n, None) for n in names]
-        if self._gguf is not None:
-            found += [key for n in names for key in self._gguf.of_name(n)]
-        for mine, common in self._prefixes:
-            found += [(common + n[len(mine) :], None) for n in names if n.startswith(mine)]
-        experts = [without_expert(key) for key, expert in found if expert is None]
-        # in transformers, a stack of experts is a parameter, not the weight of a module
-        found += [
-            *experts, *((key.removesuffix(".weight"), e) for key, e in experts if ".experts." in key)
-        ]  # fmt: skip
-        return list(dict.fromkeys(found))
 
 
 def as_expert(name: str) -> str:
@@ -157,16 +155,15 @@ def as_expert(name: str) -> str:
     return _MIXTRAL.sub(lambda found: f"{found[1]}{_OF_MIXTRAL[found[2]]}", name)
 
 
-def translations(original: Opened, other: Opened) -> tuple[Translation, Translation]:
-    """Return the translation of the names of each side."""
+def sides(original: Opened, other: Opened) -> tuple[Side, Side]:
+    """Return the tensors of both sides, each by its names."""
     gguf = (is_gguf(original), is_gguf(other))
-    if gguf[0] != gguf[1]:
-        config = (original if gguf[0] else other).release.config
-        names = GgufNames.of(config.get("general.architecture"))
-        first, second = (Translation(None if own else names, ()) for own in gguf)
-        return first, second
-    prefixes = _prefixes(list(original.tensors), list(other.tensors))
-    return Translation(None, ()), Translation(None, prefixes)
+    if gguf[0] == gguf[1]:
+        prefixes = _prefixes(list(original.tensors), list(other.tensors))
+        return Side("original", original), Side("other", other, prefixes=prefixes)
+    names = GgufNames.of((original if gguf[0] else other).release.config.get("general.architecture"))
+    first, second = (None if own else names for own in gguf)
+    return Side("original", original, first), Side("other", other, second)
 
 
 def _prefixes(original: list[str], other: list[str]) -> list[tuple[str, str]]:

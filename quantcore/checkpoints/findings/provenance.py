@@ -46,13 +46,13 @@ class Provenance:
     symmetric: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with a count of 0 for each divisor."""
+        """Start with a count of 0 for what libraries divide max |w| by: 7, 7.5 and 8 for int4."""
         zero_point = None if self.layout.symmetric else self.layout.zero_point()
         # torchao stores zero points of 0 for symmetric weights, too
         self.symmetric = self.layout.symmetric or (
             self.layout.element.signed and (zero_point is None or not bool(zero_point.any()))
         )
-        self.divided = dict.fromkeys(self.divisors, 0)
+        self.divided = dict.fromkeys((float(self.top), self.top + 0.5, self.top + 1.0), 0)
 
     @classmethod
     def suits(cls, layout: Layout) -> bool:
@@ -74,11 +74,6 @@ class Provenance:
         """The largest code of a symmetric weight, minus the zero point: 7 for int4."""
         return (1 << (self.layout.element.bits - 1)) - 1
 
-    @property
-    def divisors(self) -> tuple[float, ...]:
-        """What libraries divide max |w| by: 7, 7.5 or 8 for int4."""
-        return float(self.top), self.top + 0.5, self.top + 1.0
-
     def add(self, box: Box) -> None:
         """Add the codes of some rows, and compare their scales with the original, if there is one."""
         wide = torch.int16 if self.layout.element.bits <= 8 else torch.int32
@@ -98,15 +93,13 @@ class Provenance:
         else:
             ratio = (high - low) / ((1 << self.layout.element.bits) - 1)
         self.dead += int(((parameters.scale == 0) & known).sum())
-        self.same += int((self._is_same(parameters.scale, ratio) & known).sum())
+        # whether a scale times the ratio is the same scale in its dtype
+        stored = TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
+        again = (parameters.scale * ratio).to(stored).to(torch.float32)
+        same = (again - parameters.scale).abs() <= parameters.scale.abs() * TOLERANCE["F32"]
+        self.same += int((same & known).sum())
         if box.source is not None:
             self.compare(box.original, box.rows, rounding_of(box.source.layout.dtype))
-
-    def _is_same(self, scale: Tensor, ratio: Tensor) -> Tensor:
-        """Tell whether a scale times ``ratio`` is the same scale in its dtype."""
-        stored = TORCH_DTYPES[self.layout.fields[SCALE].piece.dtype]
-        again = (scale * ratio).to(stored).to(torch.float32)
-        return (again - scale).abs() <= scale.abs() * TOLERANCE["F32"]
 
     def compare(self, original: Tensor, rows: slice, rounding: float) -> None:
         """Compare the scales of some rows with the weight before it was quantized.

@@ -55,14 +55,8 @@ class CheckpointFinding(Finding):
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, in which numbers that are not finite are strings."""
-        found: dict[str, Any] = {
-            "kind": self.kind,
-            "severity": self.severity,
-            "sentence": self.sentence,
-            "tensors": list(self.tensors),
-            "facts": plain(self.facts),
-            "rivals": list(self.rivals),
-        }
+        keys = ("kind", "severity", "sentence", "tensors", "facts", "rivals")
+        found = {key: plain(getattr(self, key)) for key in keys}
         if self.members:
             found["members"] = [{"tensors": list(m.tensors), "facts": plain(m.facts)} for m in self.members]
         return found

@@ -51,6 +51,7 @@ ADDS_ONE = (
 SAMPLE = 1 << 16  # elements that the spread is computed from
 PLACES = 8  # runs of rows that a sample of a quantized weight is taken from
 TRIMMED = 1e-3  # the largest values of a sample, which belong to `largest`
+SIDE_BY_SIDE = 8  # rows or columns of 0 that no sound weight has, if its siblings have none
 _LIKE = "{alive} of the {siblings} in other layers"
 
 
@@ -350,7 +351,9 @@ def _by_gap(logs: Sequence[float], weights: Sequence[float], least: float) -> se
 def of_flat(of_role: Mapping[str, Sequence[Flat]]) -> Iterator[CheckpointFinding]:
     """Yield what is wrong with the weights of one role, from what is flat in each, by name."""
     for name, found in of_role.items():
-        for lines in (each for each in found if each.is_damage):
+        for lines in found:
+            if lines.zero and lines.longest < SIDE_BY_SIDE:
+                continue
             others = [theirs for other, theirs in of_role.items() if other != name]
             alive = sum(all(each.axis != lines.axis for each in theirs) for theirs in others)
             if alive < max(SIBLINGS, 0.75 * len(others)):

@@ -30,7 +30,6 @@ FEW = 8  # fewer scales than this can all be powers of two by chance
 ENOUGH = 64  # elements per code; with fewer, a code that never occurs means nothing
 FEW_BITS = 6  # of wider codes, those for the tails often never occur
 LONG = 32  # numbers in a row or column; fewer may be the same by chance
-SIDE_BY_SIDE = 8  # rows or columns of 0
 _LOOKS = 8  # numbers of a row or column that are compared first
 
 
@@ -132,13 +131,7 @@ def of_group_index(layout: Layout) -> Iterator[CheckpointFinding]:
         yield _unsorted(layout, found, int(falls.nonzero()[0, 0]) + 1, order)
     elif order.said and layout.blocks.grid[-1] > 1:
         words = "{has} columns in the order of {its} groups, although the config says {says}; the values are the same."
-        yield note(
-            layout,
-            "config_unused",
-            words,
-            says=order.option,
-            groups=layout.blocks.grid[-1],
-        )
+        yield note(layout, "config_unused", words, says=order.option, groups=layout.blocks.grid[-1])
 
 
 def _unsorted(layout: Layout, found: Tensor, at: int, order: GroupOrder) -> CheckpointFinding:
@@ -289,11 +282,6 @@ class Flat:
     first: int
     zero: bool
     numbers: str
-
-    @property
-    def is_damage(self) -> bool:
-        """Whether no sound weight has it, if its siblings have none."""
-        return not self.zero or self.longest >= SIDE_BY_SIDE
 
 
 class FlatLines:

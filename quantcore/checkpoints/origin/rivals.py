@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -98,7 +99,8 @@ def rivals(
     found = tuple(readings(layout, heads))
     counted = _counted(layout, tuple(reading.layout for reading in found), span)
     made = (_rival(r, layout, here, span, n) for r, n in zip(found, counted, strict=True))
-    return tuple(rival for rival in made if _differs(rival, here))
+    equal = partial(np.array_equal, here.value, equal_nan=True)
+    return tuple(r for r in made if r.differing != 0 or not (r.value is None or equal(r.value)))
 
 
 def window(shape: tuple[int, ...], index: tuple[int, ...]) -> slice:
@@ -141,9 +143,3 @@ def _counted(layout: Layout, others: tuple[Layout, ...], rows: slice) -> list[in
 def _at_once(shape: tuple[int, ...]) -> int:
     """Return how many rows are counted at once."""
     return max(1, COUNTED // prod(shape[1:]))
-
-
-def _differs(rival: Rival, here: Origin) -> bool:
-    if rival.differing is None or rival.differing:
-        return True
-    return rival.value is not None and not np.array_equal(rival.value, here.value, equal_nan=True)

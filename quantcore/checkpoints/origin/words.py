@@ -126,46 +126,39 @@ def _(field: Numbers, word: int) -> Sequence[Bit]:
 
 
 @owners.register
-def _(field: Packed, word: int) -> Sequence[Bit]:
-    return [Bit() if index is None else Bit(index_text(index), at) for index, at in _codes_in(field, word)]
-
-
-@owners.register
 def _(field: FieldView, word: int) -> Sequence[Bit]:
     return owners(field.field, word)
 
 
 @owners.register
 def _(field: Reshaped, word: int) -> Sequence[Bit]:
-    if not isinstance(field.field, Packed):
-        return owners(field.field, word)
-    found = []
-    for index, at in _codes_in(field.field, word):
-        if index is None:
-            found.append(Bit())
-        else:
-            flat = int(np.ravel_multi_index(index, field.field.shape))
-            found.append(Bit(index_text(np.unravel_index(flat, field.shape)), at))
-    return found
+    inner = field.field
+    return _codes_in(inner, word, field.shape) if isinstance(inner, Packed) else owners(inner, word)
 
 
-def _codes_in(field: Packed, word: int) -> list[tuple[Index | None, int]]:
-    """Return the code that each bit of a word belongs to, None if there is none, and the bit's position in it."""
+@owners.register
+def _(field: Packed, word: int) -> Sequence[Bit]:
+    return _codes_in(field, word, field.shape)
+
+
+def _codes_in(field: Packed, word: int, shape: Index) -> list[Bit]:
+    """Return the code that each bit of a word belongs to, by its index in ``shape``."""
     order, axis = field.order, field.axis % len(field.shape)
     stored = [int(i) for i in np.unravel_index(word, field.piece.shape)]
     at = stored[::-1] if field.transposed else stored
     n = field.shape[axis]
     period, inside = divmod(at[axis], order.words)
-    found: list[tuple[Index | None, int]] = [(None, 0)] * order.word_bits
+    found = [Bit()] * order.word_bits
     for number, fragments in enumerate(order.codes):
         element = number * order.periods(n) + period if order.in_parts else period * order.count + number
         if element >= n:
             continue
         index = tuple(element if i == axis else k for i, k in enumerate(at))
+        owner = index_text(np.unravel_index(np.ravel_multi_index(index, field.shape), shape))
         for part in fragments:
             if part.word == inside:
                 for i in range(part.width):
-                    found[part.shift + i] = (index, part.low + i)
+                    found[part.shift + i] = Bit(owner, part.low + i)
     return found
 
 

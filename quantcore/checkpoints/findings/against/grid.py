@@ -133,11 +133,6 @@ def _half_rounding(sizes: Tensor) -> Tensor:
     return (_SUBNORMAL / sizes.clamp(min=_SUBNORMAL)).add_(_HALF)
 
 
-def has_min(layout: Layout) -> bool:
-    """Tell whether something is added that the scale does not multiply."""
-    return layout.parameters(slice(0, 1)).min is not None  # some formats store a min as the zero point
-
-
 def rounding_of(dtype: torch.dtype) -> float:
     """Return the relative rounding error of a float dtype; 0 of integers."""
     return float(torch.finfo(dtype).eps) / 2 if dtype.is_floating_point else 0.0
@@ -285,7 +280,9 @@ class Roundings:
             if way.count <= max(_FEW, _UNEXPLAINED * inner):
                 margin = max(_LONE / rows, _MOVED * way.count / inner, _OF_BOUND * moved if way.afterwards else 0.0)
                 places = tuple(p for p in way.places if p.excess > margin)
-                return Nearest(way.tolerance, margin, places, way.count, self._in_few_columns(way))
+                columns = {place.column % self._width for place in way.places}
+                few = len(way.places) > _PER_COLUMN and len(columns) * _PER_COLUMN <= len(way.places)
+                return Nearest(way.tolerance, margin, places, way.count, few)
         return None
 
     @property
@@ -293,10 +290,6 @@ class Roundings:
         """The number of columns of a matrix, or of those in a stack; a convolution's kernels are columns, too."""
         shape = self._layout.shape
         return shape[-1] if shape[-1] >= _WIDE else math.prod(shape[1:])
-
-    def _in_few_columns(self, way: _Arithmetic) -> bool:
-        columns = {place.column % self._width for place in way.places}
-        return len(way.places) > _PER_COLUMN and len(columns) * _PER_COLUMN <= len(way.places)
 
     def _of_original(self, e: Elements) -> Tensor:
         half = _half_unit(e.x, self._dtype) / e.scale.abs() / e.step

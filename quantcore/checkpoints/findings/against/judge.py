@@ -65,18 +65,17 @@ def cause_of(suspect: Suspect) -> Cause | None:
     """Return the simplest hypothesis that explains the error; None if none does."""
     few = replace(suspect, most=FEW)
     likely = [h for h in LOCAL if any(few.explains(e.fit) for e in h(few))]
-    found = _found(suspect, likely, suspect.explains)
-    if not found and not few.in_place:
-        found = _found(suspect, GLOBAL, suspect.explains)
-    if not found:
-        return next(iter(numbers.codes_of_another(suspect)), None) if suspect.is_far else None
-    return _simplest(found)
+    cause = _simplest(_found(suspect, likely, suspect.explains))
+    if cause is None and not few.in_place:
+        cause = _simplest(_found(suspect, GLOBAL, suspect.explains))
+    if cause is None and suspect.is_far:
+        cause = next(numbers.codes_of_another(suspect), None)
+    return cause
 
 
 def cause_of_places(suspect: Suspect) -> Cause | None:
     """Return the hypothesis that explains why some rows or columns are far from the original."""
-    found = _found(suspect, OF_PLACES, suspect.improves)
-    return _simplest(found) if found else None
+    return _simplest(_found(suspect, OF_PLACES, suspect.improves))
 
 
 def _found(
@@ -85,10 +84,10 @@ def _found(
     return [e for hypothesis in hypotheses for e in hypothesis(suspect) if is_enough(e.fit)]
 
 
-def _simplest(found: Sequence[Cause]) -> Cause:
-    best = min(e.fit.relative for e in found)
+def _simplest(found: Sequence[Cause]) -> Cause | None:
+    best = min((e.fit.relative for e in found), default=0.0)
     near = [e for e in found if e.fit.relative <= _CLOSE * best + 1e-7]
-    return min(near, key=lambda e: (e.complexity, e.fit.relative))
+    return min(near, key=lambda e: (e.complexity, e.fit.relative), default=None)
 
 
 def judge(

@@ -17,7 +17,6 @@ from quantcore.checkpoints.findings.against.grid import (
     Elements,
     Nearest,
     Roundings,
-    has_min,
     rounding_of,
     sums_by_run,
     width_of,
@@ -66,7 +65,8 @@ class Measure:
         """Prepare what every box needs."""
         self.grid = CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
         self.width = math.prod(self.layout.shape[1:])
-        self.has_min = self.grid is not None and has_min(self.layout)
+        # whether something is added that the scale does not multiply; some formats store a min as the zero point
+        self.has_min = self.grid is not None and self.layout.parameters(slice(0, 1)).min is not None
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
         self.roundings = Roundings(self.layout, self.source.layout.dtype) if self.grid else None
         self.leak: CheckpointFinding | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,38 +31,33 @@ def transposed(s: Suspect) -> Iterator[Cause]:
     yield s.explained("transposed", "{is} the transpose of the original's: transposed back", s.fit(turned, step))
 
 
-def codes_in_words(s: Suspect) -> Iterator[Cause]:
-    """Yield what is left if codes of a row, not scales, are in another order within words or blocks."""
-    yield from _swapped(s, 1, "columns")
-
-
-def rows_of_words(s: Suspect) -> Iterator[Cause]:
-    """Yield what is left if codes of a column, not scales, are in another order within words."""
-    yield from _swapped(s, 0, "rows")
-
-
-def _swapped(s: Suspect, axis: int, name: str) -> Iterator[Cause]:
+def _swapped(s: Suspect, axis: int) -> Iterator[Cause]:
+    """Yield what is left if codes along an axis, not scales, are in another order within words or blocks."""
     if s.grid is None:
         return
     for order, places in _runs(s.y.shape[axis]):
         for with_zeros in (False, True) if axis == 0 and ZERO_POINT in s.layout.fields else (False,):
             values = s.values.index_select(axis, places)
             shift = s.offset.index_select(axis, places) * s.scales if with_zeros else s.shift
-            yield _of_codes(s, order, name, with_zeros, s.fit(s.scales * values + shift))
+            yield _of_codes(s, order, axis, with_zeros, s.fit(s.scales * values + shift))
 
 
-def _of_codes(s: Suspect, order: str, axis: str, with_zeros: bool, fit: Residual) -> Cause:
-    facts = {"order": order, "axis": axis, "which": "codes and zero points" if with_zeros else "codes"}
+def _of_codes(s: Suspect, order: str, axis: int, with_zeros: bool, fit: Residual) -> Cause:
+    name = "columns" if axis else "rows"
+    facts = {"order": order, "axis": name, "which": "codes and zero points" if with_zeros else "codes"}
     if order in EIGHTS:
-        kind, facts["of"] = "awq_order", "output channels" if axis == "rows" else "columns"
+        kind, facts["of"] = "awq_order", "columns" if axis else "output channels"
         words = "{has} the {which} of {its} {of} permuted {order} in each group of eight, but not the scales"
         reason = ": a packer or reader forgot AWQ's interleave" * (s.layout.format_name == "awq")
     else:
-        swapped = order == "swapped in pairs" and _share_bytes(s.layout, 1 if axis == "columns" else 0)
+        swapped = order == "swapped in pairs" and _share_bytes(s.layout, axis)
         kind = "nibbles_swapped" if swapped else "codes_permuted"
         words = "{has} the {which} of {its} {axis} {order}, but not the scales"
         reason = ": the two codes of each byte are swapped" * swapped
     return s.explained(kind, f"{words}{reason}; in the right order", fit, 1, **facts)
+
+
+codes_in_words, rows_of_words = partial(_swapped, axis=1), partial(_swapped, axis=0)
 
 
 def _share_bytes(layout: Layout, axis: int) -> bool:

@@ -11,12 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.checkpoints.comparison.orders import Order
-from quantcore.checkpoints.findings.against.grid import (
-    FLOAT_ROOM,
-    KEPT,
-    Nearest,
-    nearest_power,
-)
+from quantcore.checkpoints.findings.against.grid import FLOAT_ROOM, KEPT, Nearest, nearest_power
 from quantcore.checkpoints.findings.against.measure import RUNS, Measure
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, note
 from quantcore.checkpoints.findings.walk import Box

@@ -9,7 +9,7 @@ from releases import release
 
 from quantcore.checkpoints import open_checkpoint
 from quantcore.checkpoints.comparison import CheckpointComparison, pair_up
-from quantcore.checkpoints.comparison.sides import _prefixes, _tails, is_gguf, translations
+from quantcore.checkpoints.comparison.sides import _prefixes, _tails, is_gguf, sides
 
 L = "model.layers.0"
 
@@ -242,9 +242,9 @@ def test_which_side_has_the_names_of_llama_cpp(opened, tmp_path):
     assert [is_gguf(c) for c in (plain, blocks, gguf)] == [False, True, True]
     assert paired(plain, gguf) == ({"output.weight": "lm_head.weight"}, {})
     for one, two, mine in ((plain, gguf, 0), (gguf, plain, 1)):
-        both = translations(one, two)
-        assert both[1 - mine].keys("output.weight") == [("output.weight", None)]
-        assert ("output.weight", None) in both[mine].keys("lm_head.weight")
+        both = sides(one, two)
+        assert both[1 - mine].keys_of("output.weight") == [("output.weight", None)]
+        assert ("output.weight", None) in both[mine].keys_of("lm_head.weight")
 
 
 def test_orders_of_a_pair(opened, monkeypatch):
