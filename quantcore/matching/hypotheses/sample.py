@@ -268,11 +268,7 @@ def _zero_points(
 ) -> list[Tensor]:
     """Return the possible zero_points: the given ones, of either sign, or else 0 and inferred ones."""
     if known is not None:
-        in_grid = (
-            known.reshape(()).expand(scale.shape)
-            if known.numel() == 1
-            else on_grid(known, tuple(scale.shape))
-        )
+        in_grid = on_grid(known, tuple(scale.shape), shared=True)
         if in_grid is None or bool((in_grid % 1 != 0).any()):
             return []
         return [in_grid, -in_grid] if bool(in_grid.any()) else [in_grid]
