@@ -1,7 +1,6 @@
 """The command line: ``python -m quantcore check PATH``, ``compare A B``, ``sensitivity PATH``."""
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -130,31 +129,17 @@ def _compare(options: argparse.Namespace) -> int:
             return _not_opened(f"{label}: {reason}")
     torch.set_num_threads(1)  # parallel across tensors, not within them
     comparison = CheckpointComparison(*opened)
-    shows_progress, shown = sys.stderr.isatty(), -1
-    for step in comparison.steps(threads=max(1, options.threads)):
-        part = 100 * step.done // max(1, step.total)
-        if shows_progress and part > shown:
-            print(f"\r{part} % of {megabytes(step.total)}", end="", file=sys.stderr, flush=True)
-            shown = part
-    if shows_progress:
-        print("\r" + " " * 40, end="\r", file=sys.stderr)
-    results = by_harm(comparison.results(step.state))
+    *_, last = command.with_progress(comparison.steps(threads=max(1, options.threads)))
+    results = by_harm(comparison.results(last.state))
     alone = [u for u in comparison.pairing.unpaired if u.is_weight]
     low = [r for r in results if options.min_sqnr is not None and r.sqnr_db < options.min_sqnr]
     if options.json:
         _print_comparison_json(options, comparison, results)
     elif options.csv:
-        _print_csv(results)
+        print(command.csv_of([result.as_row() for result in results]), end="")
     else:
         _print_comparison(options, comparison, opened, results, low)
     return WRONG if alone or low or any(r.problem for r in results) else SOUND
-
-
-def _print_csv(results: Sequence[TensorResult]) -> None:
-    rows = [result.as_row() for result in results]
-    writer = csv.DictWriter(sys.stdout, list(rows[0]) if rows else ["tensor"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
 
 
 def _print_comparison_json(

@@ -32,10 +32,6 @@ class FindingExample:
         """Return the tensor's values, float32."""
         return parse(self.tensor) if isinstance(self.tensor, str) else generate(self.tensor)
 
-    def parsed(self) -> Scheme:
-        """Return the scheme."""
-        return Scheme.parse(self.scheme)
-
 
 @dataclass(frozen=True)
 class Kind:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from quantcore.analysis import sqnr_of
 from quantcore.conventions import TEXTBOOK
@@ -193,53 +192,34 @@ def clips_too_little(context: Context) -> Iterator[Finding]:
 )
 def codes_unused(context: Context) -> Iterator[Finding]:
     """Find a fixed or given range that is much wider than the data: most codes are never used."""
-    found = _codes_unused if context.scheme.format.has_zero_point else _values_unused
-    return found(context)
-
-
-def _codes_unused(context: Context) -> Iterator[Finding]:
-    if not isinstance(context.scheme.range_setting, Fixed | Given):
+    fmt, report = context.scheme.format, context.report
+    if not isinstance(context.scheme.range_setting, Fixed | Given) or report.clipped:
         return
-    codes, fmt = context.result.codes, context.fmt
-    low, high = (int(v) for v in torch.aminmax(codes))
-    reached = high - low + 1
-    if reached >= UNUSED * fmt.available or context.report.clipped:
+    facts: dict[str, Any] = {}
+    low: float
+    high: float
+    if isinstance(fmt, IntFormat):
+        low, high = (int(v) for v in torch.aminmax(context.result.codes))
+        reached, every = high - low + 1, fmt.available
+        used = f"code {low}" if low == high else f"codes {low}..{high}"
+        of = f"{fmt.qmin}..{fmt.qmax}"
+    else:
+        values = context.values
+        counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
+        low, high = (float(v) for v in torch.aminmax(fmt.table[counts > 0]))
+        reached, every = int(((values >= low) & (values <= high)).sum()), len(values)
+        used = f"the value {number(low)}" if low == high else f"values between {number(low)} and {number(high)}"
+        of = f"{fmt} ({number(float(values[0]))}..{number(float(values[-1]))})"
+        facts = {"low": low + 0.0, "high": high + 0.0, "reached": reached, "codes": every}
+    if reached >= UNUSED * every:
         return
     best = context.best([context.changed(range_setting=MIN_MAX)], UNUSED_DB)
     if best is None:
         return
     least, most = context.bounds
     yield codes_unused.finding(
-        f"Only {f'code {low}' if low == high else f'codes {low}..{high}'} of {fmt.qmin}..{fmt.qmax} {'occurs' if low == high else 'occur'}: the range is wider than the data, which lie "
+        f"Only {used} of {of} {'occurs' if low == high else 'occur'}: the range is wider than the data, which lie "
         f"between {number(least)} and {number(most)}.",
         **context.fixed_by(best),
-        facts={"low": low, "high": high, "least": least, "most": most},
+        facts={"low": low, "high": high, "least": least, "most": most, **facts},
     )
-
-
-def _values_unused(context: Context) -> Iterator[Finding]:
-    if not isinstance(context.scheme.range_setting, Fixed | Given) or context.report.clipped:
-        return
-    fmt, values, used = context.table_format, context.values, _values_used(context)
-    low, high = float(used.amin()), float(used.amax())
-    reached = int(((values >= low) & (values <= high)).sum())
-    if reached >= UNUSED * len(values):
-        return
-    best = context.best([context.changed(range_setting=MIN_MAX)], UNUSED_DB)
-    if best is None:
-        return
-    least, most = context.bounds
-    occur = f"Only the value {number(low)}" if low == high else f"Only values between {number(low)} and {number(high)}"
-    yield codes_unused.finding(
-        f"{occur} of {fmt} ({number(float(values[0]))}..{number(float(values[-1]))}) {'occurs' if low == high else 'occur'}: "
-        f"the range is wider than the data, which lie between {number(least)} and {number(most)}.",
-        **context.fixed_by(best),
-        facts={"low": low + 0.0, "high": high + 0.0, "reached": reached, "codes": len(values), "least": least, "most": most},
-    )  # fmt: skip
-
-
-def _values_used(context: Context) -> Tensor:
-    """Return the values whose codes occur."""
-    fmt = context.table_format
-    counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
-    return fmt.table[counts > 0]

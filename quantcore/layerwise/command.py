@@ -9,9 +9,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,6 +23,7 @@ from quantcore.layerwise.run import USUAL, outline, schemes_of, sensitivity
 from quantcore.layerwise.table import Table, by_harm, merged
 from quantcore.wording import count, megabytes, short
 
+Measuring = TypeVar("Measuring", bound=Any)  # a step with ``done`` and ``total``, in bytes
 SHOWN = 20  # weights that are printed
 _EVERY = 5.0  # seconds between two states of the file of --json
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
@@ -107,21 +108,37 @@ def _measure(options: argparse.Namespace) -> Table:
     table = _table_in(options.json) if options.resume else None
     torch.set_num_threads(1)  # parallel across weights, not within them
     steps = sensitivity(checkpoint, schemes, imatrix, table, (int(part[1]), int(part[2])), max(1, options.threads), options.sample)
-    shows, shown, was_estimate, due = sys.stderr.isatty(), -1, False, 0.0
-    for step in steps:
+    was_estimate, due = False, 0.0
+    for step in with_progress(steps):
         if was_estimate and not step.is_estimate:
             _print_estimates(step.table)
         was_estimate = step.is_estimate
         if options.json and time.monotonic() >= due:
             _replace(options.json, _as_json(step.table))
             due = time.monotonic() + _EVERY
+    return step.table
+
+
+def with_progress(steps: Iterable[Measuring]) -> Iterator[Measuring]:
+    """Yield the steps, and say on a terminal how many of their bytes are done, ``done`` of ``total``."""
+    shows, shown = sys.stderr.isatty(), -1
+    for step in steps:
         percent = 100 * step.done // max(1, step.total)
         if shows and percent > shown:
             print(f"\r{percent} % of {megabytes(step.total)}", end="", file=sys.stderr, flush=True)
             shown = percent
+        yield step
     if shows:
         print("\r" + " " * 40, end="\r", file=sys.stderr)
-    return step.table
+
+
+def csv_of(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return lines of a table of tensors as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return out.getvalue()
 
 
 def _table_in(file: str) -> Table:
@@ -182,11 +199,7 @@ def _write(options: argparse.Namespace, table: Table, chosen: Plan | None) -> No
         rows = [row for row in table.ordered if row.cells]
         _replace(options.html, picture.document(rows, table.schemes, taken=chosen.schemes if chosen else None))
     if options.csv:
-        lines, out = table.as_rows(), io.StringIO()
-        writer = csv.DictWriter(out, list(lines[0]) if lines else ["tensor"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-        _replace(options.csv, out.getvalue())
+        _replace(options.csv, csv_of(table.as_rows()))
 
 
 def _print(table: Table, chosen: Plan | None) -> None:

@@ -15,7 +15,7 @@ from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import LIKELY, Corruption, reproduce
 from quantcore.matching.hypotheses.scoring import Hypothesis
-from quantcore.matching.inputs import scale_note, zero_point_note
+from quantcore.matching.inputs import parameter_note
 from quantcore.matching.reasons import explain
 from quantcore.matching.record import Candidate
 from quantcore.notation import write_call
@@ -95,9 +95,11 @@ class Evaluator:
 
     def _add(self, found: Hypothesis, params: QParams, differing: int, codes: bytes) -> None:
         numbers = (params.scale.numpy().tobytes(), params.zero_point.to(torch.float32).numpy().tobytes())
-        notes = [] if self.scale is None else [scale_note(self.scale, params.scale)]
-        notes += [] if self.zero_point is None else [zero_point_note(self.zero_point, params.zero_point)]
-        agrees, told = self.scale is None or not notes[0], tuple(filter(None, notes))
+        notes = [
+            "" if given is None else parameter_note(what, given, getattr(params, what))
+            for what, given in (("scale", self.scale), ("zero_point", self.zero_point))
+        ]
+        told, agrees = tuple(filter(None, notes)), not notes[0]
         self.evaluations.append(
             EvaluatedScheme(found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt)
         )

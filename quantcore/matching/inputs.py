@@ -116,11 +116,13 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
     return torch.from_numpy(numbers)
 
 
-def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
+def on_grid(values: Tensor, grid: Shape, shared: bool = False) -> Tensor | None:
     """Return given parameters in block form for a grid of blocks; None if they are not one per block.
 
-    Axes with one block may be left out; a flat list is in row-major order.
+    Axes with one block may be left out; a flat list is in row-major order. ``shared``: one may be that of all blocks.
     """
+    if shared and values.numel() == 1:
+        return values.reshape(()).expand(grid)
     if values.numel() != math.prod(grid):
         return None
     thin = tuple(n for n in values.shape if n > 1)
@@ -129,44 +131,24 @@ def on_grid(values: Tensor, grid: Shape) -> Tensor | None:
     return None
 
 
-def scale_note(given: Tensor, found: Tensor) -> str:
-    """Return how a given scale differs from a scheme's; empty if they are equal bit for bit."""
-    in_grid = on_grid(given, tuple(found.shape))
-    if in_grid is None:
-        return _other_granularity("scale", given, found)
-    if torch.equal(in_grid, found):
-        return ""
-    if torch.equal(in_grid, torch.reciprocal(found)) or torch.equal(torch.reciprocal(in_grid), found):
-        return "the given scale is the inverse, 1/s"
-    return _difference("scale", in_grid, found)
-
-
-def zero_point_note(given: Tensor, found: Tensor) -> str:
-    """Return how a given zero_point differs from a scheme's; empty if they are equal."""
+def parameter_note(what: str, given: Tensor, found: Tensor) -> str:
+    """Return how a given "scale" or "zero_point" differs from a scheme's; empty if they are equal bit for bit."""
     found = found.to(torch.float32)
-    in_grid = (
-        given.reshape(()).expand(found.shape) if given.numel() == 1 else on_grid(given, tuple(found.shape))
-    )
-    if in_grid is None:
-        return _other_granularity("zero_point", given, found)
-    if torch.equal(in_grid, found):
+    own = on_grid(given, tuple(found.shape), shared=what == "zero_point")
+    if own is None:
+        values, blocks = count(given.numel(), "value"), count(found.numel(), "block")
+        return f"the given {what} has another granularity: {values} for {blocks}"
+    if torch.equal(own, found):
         return ""
-    if torch.equal(in_grid, -found):
+    if what == "zero_point" and torch.equal(own, -found):
         return "the given zero_point has the opposite sign, like AIMET's offset"
-    return _difference("zero_point", in_grid, found)
-
-
-def _other_granularity(what: str, given: Tensor, found: Tensor) -> str:
-    values, blocks = count(given.numel(), "value"), count(found.numel(), "block")
-    return f"the given {what} has another granularity: {values} for {blocks}"
-
-
-def _difference(what: str, given: Tensor, found: Tensor) -> str:
-    wrong = given != found
+    if what == "scale" and (torch.equal(own, found.reciprocal()) or torch.equal(own.reciprocal(), found)):
+        return "the given scale is the inverse, 1/s"
+    wrong = own != found
     if wrong.numel() == 1:
-        return f"the given {what} differs: {given.item():.9g} instead of {found.item():.9g}"
+        return f"the given {what} differs: {own.item():.9g} instead of {found.item():.9g}"
     at = tuple(int(i) for i in wrong.nonzero()[0])
     return (
         f"the given {what} differs in {int(wrong.sum()):,} of {wrong.numel():,} blocks, first in block {at}: "
-        f"{given[at]:.9g} instead of {found[at]:.9g}"
+        f"{own[at]:.9g} instead of {found[at]:.9g}"
     )

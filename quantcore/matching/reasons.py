@@ -22,7 +22,7 @@ from quantcore.matching.hypotheses.corruption import (
     mistaken_zero_point,
 )
 from quantcore.matching.record import DifferingCode
-from quantcore.qparams import choose_qparams
+from quantcore.qparams import choose_qparams, wrap
 from quantcore.scheme import Scheme
 
 MOST_CELLS = 20  # listed one by one
@@ -135,7 +135,8 @@ def reason(e: DifferingElement) -> tuple[str, str]:
     if not np.isfinite(e.value):
         return "not finite", f"{value}, which can't be rounded to an integer"
     gives = f"{value} gives {_integer(e.unclamped)}" + (f" with z = {e.z:g}" if e.added else "")
-    if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == _wrapped(int(e.unclamped), fmt):
+    low_bits = int(wrap(torch.tensor(e.unclamped, dtype=torch.float64), fmt))
+    if not fmt.qmin <= e.unclamped <= fmt.qmax and e.got == low_bits:
         return "wrapped", f"{gives}, whose lowest {fmt.bits} bits are {e.got}"
     if e.unclamped <= fmt.qmin and e.got == fmt.qmin + 1 and not e.lowest_used:
         return "narrow range", f"{gives}; none of the given codes is {fmt.qmin}, the lowest code of {fmt}"
@@ -149,12 +150,6 @@ def reason(e: DifferingElement) -> tuple[str, str]:
             f"{value}; {e.got} is not {name} code ({fmt.qmin} to {fmt.qmax})",
         )
     return _rounded(e, value) or _parameters(e, value)
-
-
-def _wrapped(value: int, fmt: IntFormat) -> int:
-    """Return the number that the lowest bits of ``value`` represent."""
-    low = value % (1 << fmt.bits)
-    return low - (1 << fmt.bits) if low > fmt.qmax else low  # never for an unsigned format
 
 
 def _rounded(e: DifferingElement, value: str) -> tuple[str, str] | None:

@@ -61,32 +61,6 @@ class Mistake:
     zero_point_of: Callable[[Cell], Values] = _nothing
 
 
-def _where(holds: Callable[[Cell], bool], pairs: Callable[[Cell], Values]) -> Callable[[Cell], Values]:
-    """Return the values of cells for which something holds; none for others."""
-    return lambda c: pairs(c) if holds(c) else ()
-
-
-def _symmetric(c: Cell) -> bool:
-    return c.t.scheme.symmetric
-
-
-def _asymmetric(c: Cell) -> bool:
-    return not c.t.scheme.symmetric
-
-
-def _finite(c: Cell) -> bool:
-    return math.isfinite(c.t.shifted)
-
-
-def _of_low(c: Cell) -> bool:
-    """Tell whether the zero point is that of low."""
-    return c.has_steps and not c.t.scheme.symmetric
-
-
-def _has_steps(c: Cell) -> bool:
-    return c.has_steps
-
-
 def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
     """Return the code with another rule for rounding; ``verb``: empty for rules that differ in ties only."""
 
@@ -105,34 +79,34 @@ def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
 
 def _low_rounded(rule: Callable[[float], int]) -> Callable[[Cell], Values]:
     """Return the zero point with low / s rounded in one direction."""
-    return _where(_of_low, lambda c: [(
+    return lambda c: [(
         c.fmt.qmin - rule(c.steps), f"{before_rounding(c.steps)} was rounded to {rule(c.steps)}. {c.how_zero_point}"
-    )])  # fmt: skip
+    )] if c.of_low else ()  # fmt: skip
 
 
 def _shifted_by(
     factor: float, said: str, holds: Callable[[Cell], bool] = lambda c: True
 ) -> Callable[[Cell], Values]:
     """Return the code with a multiple of the zero point; whoever errs so may leave out the clamp too."""
-    return _where(lambda c: bool(c.t.zero_point) and holds(c), lambda c: [
+    return lambda c: [
         (fit(c.nearest + factor * c.t.zero_point),
          f"The zero point {signed(c.t.zero_point)} {said}: {number(c.nearest)} + {signed(c.t.zero_point)}.")
         for fit in (c.fit, float)
-    ])  # fmt: skip
+    ] if c.t.zero_point and holds(c) else ()  # fmt: skip
 
 
 _ALL = (
     Mistake(
         "symmetry", "symmetry", "range", lesson=("zero_point", "choose"),
         scale_of=lambda c: [
-            (s, f"This scheme is {'symmetric' if _symmetric(c) else 'asymmetric'}.")
-            for s in c.scale_with(c.elements, symmetric=_asymmetric(c))
+            (s, f"This scheme is {'symmetric' if c.symmetric else 'asymmetric'}.")
+            for s in c.scale_with(c.elements, symmetric=not c.symmetric)
         ],
-        zero_point_of=_where(_symmetric, lambda c: [(
+        zero_point_of=lambda c: [(
             0 if c.t.zero_point else c.count // 2,
             ("Symmetric codes are centered on 0" if c.fmt.signed else f"Symmetric unsigned codes are centered on {c.fmt.middle}")
             + f": the zero point is {number(c.t.zero_point)}.",
-        )]),
+        )] if c.symmetric else (),
     ),
     Mistake(
         "min_max", "range", "range", lesson=("error", "clipping"),
@@ -148,13 +122,13 @@ _ALL = (
     ),
     Mistake(
         "sign_of_low", "sign of low", "range", lesson=("zero_point", "asymmetric"),
-        scale_of=_where(_asymmetric, lambda c: [
+        scale_of=lambda c: [
             ((c.high + c.low) / (c.count - 1), "low must be subtracted from high, not added.")
-        ]),
-        zero_point_of=_where(_of_low, lambda c: [
+        ] if not c.symmetric else (),
+        zero_point_of=lambda c: [
             (fit(c.fmt.qmin + round(c.steps)), f"low / s must be subtracted. {c.how_zero_point}")
             for fit in (c.clamped, float)
-        ]),
+        ] if c.of_low else (),
     ),
     Mistake(
         "toward_zero", "rounding", "rounding", "rounded toward zero", "Values are rounded toward zero",
@@ -181,63 +155,65 @@ _ALL = (
         "The zero point has the opposite sign", ("zero_point", ""),
         zero_point=torch.neg,
         code_of=_shifted_by(-1.0, "was subtracted; it must be added"),
-        zero_point_of=_where(_has_steps, lambda c: [(-c.t.zero_point, f"The sign is wrong. {c.how_zero_point}")]),
+        zero_point_of=lambda c: [
+            (-c.t.zero_point, f"The sign is wrong. {c.how_zero_point}")
+        ] if c.has_steps else (),
     ),
     Mistake(
         "zero_point_left_out", "zero point forgotten", "zero point", "asymmetric scale, zero_point omitted",
         "The scale is asymmetric, but the zero point is omitted", ("mistakes", "zero-point-left-at-zero"),
-        zero_point=torch.zeros_like, code_of=_shifted_by(0.0, "is missing", _asymmetric),
+        zero_point=torch.zeros_like, code_of=_shifted_by(0.0, "is missing", lambda c: not c.symmetric),
     ),
     Mistake(
         "middle_left_out", "zero point forgotten", "zero point",
         "unsigned codes for a symmetric range, zero_point omitted",
         "The codes are unsigned, but the zero point that shifts a symmetric range is omitted",
         ("mistakes", "negatives-lost"),
-        zero_point=torch.zeros_like, code_of=_shifted_by(0.0, "is missing", _symmetric),
+        zero_point=torch.zeros_like, code_of=_shifted_by(0.0, "is missing", lambda c: c.symmetric),
     ),
     Mistake(
         "unclamped", "not clamped", "overflow", "not clamped: codes outside the format kept",
         "Codes are not clamped: some lie outside the format", ("mistakes", "cast-without-clamp"),
         fit=lambda values, fmt: values,
-        code_of=_where(_finite, lambda c: [(c.t.shifted, f"{c.outside}, so the code must be {c.t.code}.")]),
-        zero_point_of=_where(_of_low, lambda c: [
+        code_of=lambda c: [(c.t.shifted, f"{c.outside}, so the code must be {c.t.code}.")] if c.finite else (),
+        zero_point_of=lambda c: [
             (c.fmt.qmin - round(c.steps), f"It is clamped to {c.fmt.qmin}..{c.fmt.qmax}.")
-        ]),
+        ] if c.of_low else (),
     ),
     Mistake(
         "wrapped", "wrapped", "overflow", "cast without a clamp: codes out of range wrapped around",
         "The cast has no clamp: codes out of range wrap around", ("mistakes", "cast-without-clamp"),
         {"overflow": "wrap"}, fit=lambda values, fmt: wrap(values, fmt).to(values.dtype),
-        code_of=_where(_finite, lambda c: [(
+        code_of=lambda c: [(
             c.wrapped(c.t.shifted),
             f"{c.outside}. This scheme clamps it to {number(c.clamped(c.t.shifted))}; it does not wrap.",
-        )]),
+        )] if c.finite else (),
     ),
     Mistake(
         "saturated", "clamped", "overflow", lesson=("scale", "range"),
-        code_of=_where(_finite, lambda c: [
+        code_of=lambda c: [
             (c.clamped(c.t.shifted), f"{c.outside}. This scheme wraps it to {number(c.wrapped(c.t.shifted))}.")
-        ]),
+        ] if c.finite else (),
     ),
     Mistake(
         "lowest_code_forgotten", "lowest code forgotten", "zero point", lesson=("zero_point", "asymmetric"),
-        zero_point_of=_where(_has_steps, lambda c: [
+        zero_point_of=lambda c: [
             (sign * round(c.steps), f"low must get the lowest code, {c.fmt.qmin}. {c.how_zero_point}") for sign in (-1, 1)
-        ]),
+        ] if c.has_steps else (),
     ),
     Mistake(
         "other_format", "codes of another format", "overflow", lesson=("mistakes", "clamp-of-another-type"),
-        code_of=_where(_finite, lambda c: [(
+        code_of=lambda c: [(
             min(max(c.t.shifted, c.other.qmin), c.other.qmax),
             f"That is clamped to {c.other.qmin}..{c.other.qmax}, the codes of {c.other}; "
             f"the codes of {c.fmt} are {c.fmt.qmin}..{c.fmt.qmax}.",
-        )]),
+        )] if c.finite else (),
         scale_of=lambda c: [
             (s, f"{c.fmt} has the codes {c.fmt.qmin}..{c.fmt.qmax}.") for s in c.scale_with(c.elements, format=c.other)
         ],
-        zero_point_of=_where(_has_steps, lambda c: [
+        zero_point_of=lambda c: [
             (c.t.zero_point + c.other.qmin - c.fmt.qmin, f"That is the zero point of {c.other}. {c.how_zero_point}")
-        ]),
+        ] if c.has_steps else (),
     ),
     Mistake(
         "sign_of_x", "sign of x", "x", lesson=("scale", "code"),
@@ -269,29 +245,31 @@ _ALL = (
             (c.size / (c.count // 2),
              f"Divided by {c.count // 2}; the highest code is the zero point + {number(c.fmt.qmax - c.t.zero_point)}."),
             (c.size / (c.count - 1), "max|x| covers half of the codes, not all of them."),
-        ] if _symmetric(c) else [(c.span / c.count, f"{c.count} codes have {c.count - 1} steps between them.")],
+        ] if c.symmetric else [(c.span / c.count, f"{c.count} codes have {c.count - 1} steps between them.")],
     ),
     Mistake(
         "absolute_value", "absolute value", "range", lesson=("zero_point", "symmetric"),
-        scale_of=_where(lambda c: _symmetric(c) and -c.low > c.high, lambda c: [
+        scale_of=lambda c: [
             (c.high / (c.count // 2 - 1), f"max x was used, but |{number(c.low)}| is larger.")
-        ]),
+        ] if c.symmetric and -c.low > c.high else (),
     ),
     Mistake(
         "low_forgotten", "low forgotten", "range", lesson=("zero_point", "asymmetric"),
-        scale_of=_where(_asymmetric, lambda c: [(c.high / (c.count - 1), "The range starts at low, not at 0.")]),
+        scale_of=lambda c: [
+            (c.high / (c.count - 1), "The range starts at low, not at 0.")
+        ] if not c.symmetric else (),
     ),
     Mistake(
         "zero_left_out", "zero left out", "range", lesson=("zero_point", "zero"),
-        scale_of=_where(lambda c: _asymmetric(c) and not c.low <= 0 <= c.high, lambda c: [
+        scale_of=lambda c: [
             (c.span / (c.count - 1), "The range is widened to include 0.")
-        ]),
+        ] if not c.symmetric and not c.low <= 0 <= c.high else (),
     ),
     Mistake(
         "inverse", "inverse", "scale", lesson=("scale", "marks"),
-        scale_of=_where(lambda c: bool(c.t.scale), lambda c: [
+        scale_of=lambda c: [
             (1 / c.t.scale, "That is 1 / s, the number of steps per unit of x.")
-        ]),
+        ] if c.t.scale else (),
     ),
     Mistake(
         "not_divided", "not divided", "scale", lesson=("scale", "marks"),
@@ -309,10 +287,10 @@ _ALL = (
         "narrow", "narrow range", "overflow", "clamped to the narrow range", "Codes are clamped to the narrow range",
         ("scale", "range"),
         fit=lambda values, fmt: values.clamp(fmt.qmin + 1, fmt.qmax),
-        code_of=_where(lambda c: _finite(c) and c.fmt.signed and _symmetric(c), lambda c: [(
+        code_of=lambda c: [(
             max(c.clamped(c.t.shifted), c.fmt.qmin + 1),
             f"The narrow range leaves out the lowest code, {c.fmt.qmin}; {c.fmt} has it.",
-        )]),
+        )] if c.finite and c.fmt.signed and c.symmetric else (),
     ),
     Mistake(
         "scale_float16", "float16", "scale", "scale rounded to float16", "The scale is rounded to float16",

@@ -102,6 +102,21 @@ class Cell:
         return 1 << self.fmt.bits
 
     @property
+    def symmetric(self) -> bool:
+        """Whether the scheme is symmetric."""
+        return self.t.scheme.symmetric
+
+    @property
+    def finite(self) -> bool:
+        """Whether the code before the clamp is a number."""
+        return math.isfinite(self.t.shifted)
+
+    @property
+    def of_low(self) -> bool:
+        """Whether the zero point is that of low."""
+        return self.has_steps and not self.symmetric
+
+    @property
     def has_steps(self) -> bool:
         """Whether there is a range and a scale to divide its low by."""
         return self.t.low is not None and bool(self.t.scale)

@@ -78,12 +78,12 @@ def test_the_link_of_a_loaded_example_shows_it_again(app: Any, kind: str) -> Non
     app.expect_scheme(DEFAULT)
     open_examples(app)
     app.button(EXAMPLES[kind].title)
-    scheme = str(EXAMPLES[kind].parsed())
+    scheme = str(qc.Scheme.parse(EXAMPLES[kind].scheme))
     expect(app.input("_scheme_text")).to_have_value(scheme)
     app.rest()
     app.expect_scheme(scheme)
     x = app.map("x")
-    finding = qc.diagnose(qc.apply(EXAMPLES[kind].load(), EXAMPLES[kind].parsed()))[0]
+    finding = qc.diagnose(qc.apply(EXAMPLES[kind].load(), qc.Scheme.parse(EXAMPLES[kind].scheme)))[0]
     expect(app.page.get_by_text(finding.sentence[:60])).to_be_visible()
     other = app.beside(app.page.url)
     other.expect_scheme(scheme)
@@ -101,7 +101,7 @@ def test_examples_are_offered_above_the_maps(app: Any) -> None:
     app.wait("document.querySelector('.qs-maps').getBoundingClientRect().bottom <= innerHeight")
     for kind in ("wrapped", "zero_block", "wrapped"):  # also one that was clicked before
         row.filter(has_text=EXAMPLES[kind].title).click()
-        app.expect_scheme(str(EXAMPLES[kind].parsed()))
+        app.expect_scheme(str(qc.Scheme.parse(EXAMPLES[kind].scheme)))
     row.filter(has_text=IMAGES["image"].title).click()
     app.expect_scheme(str(qc.Scheme.parse(IMAGES["image"].scheme)))
     app.expect_parameter("ex", IMAGES["image"].tensor)

@@ -167,4 +167,4 @@ def load(kind: str) -> None:
         state |= {"src": "paste", "_pasted": example.tensor}
     link.put(state)
     st.session_state[scheme_state.RANK] = example.load().ndim
-    scheme_state.change_to(example.parsed())
+    scheme_state.change_to(qc.Scheme.parse(example.scheme))

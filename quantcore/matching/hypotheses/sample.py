@@ -246,21 +246,8 @@ def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tenso
 
 def write_given(scale: Tensor, zero_point: Tensor) -> Given:
     """Return the setting with these parameters, plain numbers for one block; they read back as the same float32."""
-    return Given(_written(scale), _written(zero_point.to(torch.int64)))
-
-
-def _written(values: Tensor) -> Any:
-    if values.numel() == 1:
-        return _number(values.reshape(()).numpy()[()])
-    return _nested(values.numpy())
-
-
-def _nested(values: Any) -> Any:
-    return tuple(map(_nested, values)) if values.ndim else _number(values[()])
-
-
-def _number(value: Any) -> int | float:
-    return int(value) if value.dtype.kind == "i" else float(str(value))
+    s, z = (p.reshape(()) if p.numel() == 1 else p for p in (scale, zero_point.to(torch.int64)))
+    return Given(s.numpy().astype(str).astype(np.float64), z)
 
 
 def _zero_points(
@@ -268,11 +255,7 @@ def _zero_points(
 ) -> list[Tensor]:
     """Return the possible zero_points: the given ones, of either sign, or else 0 and inferred ones."""
     if known is not None:
-        in_grid = (
-            known.reshape(()).expand(scale.shape)
-            if known.numel() == 1
-            else on_grid(known, tuple(scale.shape))
-        )
+        in_grid = on_grid(known, tuple(scale.shape), shared=True)
         if in_grid is None or bool((in_grid % 1 != 0).any()):
             return []
         return [in_grid, -in_grid] if bool(in_grid.any()) else [in_grid]

@@ -52,10 +52,10 @@ def maps(at: AppTest) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_example_loads_shows_and_fixes(kind: str) -> None:
     example = EXAMPLES[kind]
-    x, scheme = example.load(), str(example.parsed())
+    x, scheme = example.load(), str(qc.Scheme.parse(example.scheme))
     at = press(opened(cell="1, 1", rows="0:4"), f"_finding_example_{kind}")
     drawn = qc.Scheme.parse(widget(at, "_scheme_text").value)
-    np.testing.assert_array_equal(qc.apply(x, drawn).codes, qc.apply(x, example.parsed()).codes)
+    np.testing.assert_array_equal(qc.apply(x, drawn).codes, qc.apply(x, qc.Scheme.parse(example.scheme)).codes)
     finding = qc.diagnose(qc.apply(x, drawn))[0]  # the axis is written out
     assert finding.kind == kind
     assert any(finding.sentence in text for text in texts(at))
@@ -136,7 +136,7 @@ def test_every_kind_links_to_a_step_that_exists() -> None:
 
 def test_every_finding_has_its_lesson_beside_it() -> None:
     at = press(opened(), "_finding_example_negatives_lost")
-    found = qc.diagnose(qc.apply(EXAMPLES["negatives_lost"].load(), EXAMPLES["negatives_lost"].parsed()))
+    found = qc.diagnose(qc.apply(EXAMPLES["negatives_lost"].load(), qc.Scheme.parse(EXAMPLES["negatives_lost"].scheme)))
     links = [e.proto for e in at.get("page_link") if e.proto.label == "Lesson"]
     assert [link.page for link in links] == [
         "learn-" + KINDS[f.kind].lesson[0].replace("_", "-") for f in found

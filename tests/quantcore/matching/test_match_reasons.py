@@ -29,9 +29,10 @@ from quantcore.matching.hypotheses.corruption import changed
 from quantcore.matching.hypotheses.sample import inferred, with_given_scale
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.hypotheses.search_space import granularities
-from quantcore.matching.inputs import on_grid, read_codes, read_parameter, scale_note, zero_point_note
-from quantcore.matching.reasons import DifferingElement, _bounds_of, _scale_words, _wrapped, explain, reason
+from quantcore.matching.inputs import on_grid, parameter_note, read_codes, read_parameter
+from quantcore.matching.reasons import DifferingElement, _bounds_of, _scale_words, explain, reason
 from quantcore.notation import write_call
+from quantcore.qparams import wrap
 
 F = np.float32
 FORMULAS = {
@@ -413,7 +414,7 @@ def test_how_given_parameters_differ():
         (torch.tensor(0.5), two, "the given scale has another granularity: 1 value for 2 blocks"),
         (two, torch.tensor([[0.5]]), "the given scale has another granularity: 2 values for 1 block"),
     ):  # fmt: skip
-        assert scale_note(given, found) == words
+        assert parameter_note("scale", given, found) == words
     z = torch.tensor([[3], [-4]], dtype=torch.int32)
     opposite = "the given zero_point has the opposite sign, like AIMET's offset"
     for given, found, words in (
@@ -425,7 +426,7 @@ def test_how_given_parameters_differ():
         (torch.tensor(-3.0), torch.tensor([[3], [3]]), opposite),
         (torch.ones(3), z, "the given zero_point has another granularity: 3 values for 2 blocks"),
     ):  # fmt: skip
-        assert zero_point_note(given, found) == words
+        assert parameter_note("zero_point", given, found) == words
 
 
 @pytest.mark.parametrize(
@@ -582,9 +583,9 @@ def test_scales_between_bounds(x, low, high, words):
 
 def test_lowest_bits():
     for code in range(-700, 700, 3):
-        assert _wrapped(code, qc.Scheme.parse("int8").format) == int(np.array(code).astype(np.int8))
-        assert _wrapped(code, qc.Scheme.parse("uint8").format) == code % 256
-        assert _wrapped(code, qc.Scheme.parse("int8n").format) == int(np.array(code).astype(np.int8))
+        assert int(wrap(torch.tensor(float(code)), qc.Scheme.parse("int8").format)) == int(np.array(code).astype(np.int8))
+        assert int(wrap(torch.tensor(float(code)), qc.Scheme.parse("uint8").format)) == code % 256
+        assert int(wrap(torch.tensor(float(code)), qc.Scheme.parse("int8n").format)) == int(np.array(code).astype(np.int8))
 
 
 def test_as_many_cells_as_are_listed_and_counted():
