@@ -12,7 +12,6 @@ from quantcore.analysis.metrics import (
     report,
     sqnr,
 )
-from quantcore.analysis.planes import Span, View, element, place
 from quantcore.analysis.range_comparison import RangeMark, range_in_use, range_marks
 from quantcore.analysis.range_curves import RangeCurve, SearchCurve, range_curve, search_curve
 from quantcore.analysis.sums import (
@@ -27,5 +26,17 @@ from quantcore.analysis.sums import (
 )
 from quantcore.analysis.sweep import Row, default_schemes, frontier, sweep, sweep_rows
 from quantcore.analysis.tree import Leaf, Tile, tiles
-from quantcore.analysis.views import MAPS, MAX_CELLS, Cells, MapData, box_of_blocks, map_data, step_of
+from quantcore.analysis.views import (
+    MAPS,
+    MAX_CELLS,
+    Cells,
+    MapData,
+    Span,
+    View,
+    box_of_blocks,
+    element,
+    map_data,
+    place,
+    step_of,
+)
 from quantcore.analysis.windows import in_tensor, joined, value_data

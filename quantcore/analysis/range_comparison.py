@@ -113,10 +113,8 @@ def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> Rang
     total = clipped = lows = highs = widths = power = 0.0
     for group in blocks.block_groups:
         measure = BlockErrors(group, scheme)
-        low, high = setting(group, Task(scheme.format, scheme.symmetric, measure, len(group)))
-        if isinstance(
-            setting, HalfQuadratic
-        ):  # it moves the zero_point, which a range alone does not describe
+        low, high = setting(group, Task(scheme.format, scheme.symmetric, measure.search, len(group)))
+        if isinstance(setting, HalfQuadratic):  # moves the zero_point, which a range does not describe
             moved = report(apply_quietly(group, dataclasses.replace(scheme, granularity=PerChannel(0))))
             total, clipped = total + moved.sse, clipped + moved.clipped
         else:

@@ -167,15 +167,14 @@ def widths_of(low: Tensor, high: Tensor, scheme: Scheme) -> Tensor:
 class SearchCurve:
     """The result of each trial, in the order of the search.
 
-    ``tried``: what a trial divides by ``divisor`` to get 1/s, in ggml's names; ``scales``: the magnitude of
-    the trial's scale; ``errors``: Σ w·(x - x̂)² of a group, or Σ w·|x - x̂|, with float32 scales; ``best``:
-    the number of groups whose search ended with the trial. Scales and errors are means over the ``measured``
-    groups, out of ``groups`` in all. ``weights``: the formula of w.
+    ``tried``: what a trial divides by `Search.DIVISOR` to get 1/s, in ggml's names; ``scales``: the magnitude
+    of the trial's scale; ``errors``: Σ w·(x - x̂)² of a group, or Σ w·|x - x̂|, with float32 scales;
+    ``best``: the number of groups whose search ended with the trial. Scales and errors are means over the
+    ``measured`` groups, out of ``groups`` in all. ``weights``: the formula of w.
     """
 
     setting: Search
     tried: tuple[str, ...]
-    divisor: str
     weights: str
     scales: Array
     errors: Array
@@ -211,7 +210,7 @@ def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> Sea
     )
     weights = WEIGHTS[setting.weighting.name].formula
     tried = tuple(trial.tried for trial in trials)
-    return SearchCurve(setting, tried, setting.DIVISOR, weights, scales, errors, best, count, len(numbers))
+    return SearchCurve(setting, tried, weights, scales, errors, best, count, len(numbers))
 
 
 def _mean(values: npt.NDArray[np.float32]) -> float:

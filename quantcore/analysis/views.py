@@ -6,28 +6,19 @@ shows one of them: the maps of the original, codes and dequantized values show t
 the worst error is always visible. All numbers given for a cell belong to the element that its map shows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from quantcore.analysis.planes import (
-    Plane,
-    Span,
-    View,
-    axes_of,
-    drawn_plane,
-    element,
-    extreme,
-    extreme_difference,
-    place,
-    span_of,
-)
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, Shape, as_boxes
+from quantcore.numerics import CHUNK
+from quantcore.qparams import Dequantizer, unscale
 from quantcore.quantization import Quantized
 
 # This module is the public `qc.views`
@@ -35,9 +26,101 @@ __all__ = [
     "MAPS", "MAX_CELLS", "Cells", "MapData", "View", "borders_of", "box_of_blocks", "element", "map_data", "place", "step_of",
 ]  # fmt: skip
 
+Span = tuple[int, int]
+Places = tuple[Tensor, Tensor]
+Place = TypeVar("Place", int, str)
 MAX_CELLS = 256
 MAPS = ("x", "codes", "dequantized", "error")
 MAX_BORDERS = 64  # lines along one axis; more would blur to grey
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of a tensor that is shown.
+
+    ``axes``: the axes drawn downward and across, by default the last two; ``index``: the plane's index along
+    the other axes, in order; ``rows``, ``columns``: (start, stop) of the part shown, None for all. A tensor
+    of rank 1 is drawn as one row, of rank 0 as one cell.
+    """
+
+    axes: Span | None = None
+    index: tuple[int, ...] = ()
+    rows: Span | None = None
+    columns: Span | None = None
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Two axes of a result: views of its tensors, parameters per block, and the extent of a block."""
+
+    x: Tensor
+    codes: Tensor
+    scale: Tensor
+    zero_point: Tensor
+    block: Span
+    table: Tensor | None
+    kept: Dequantizer
+
+    def values(self, codes: Tensor) -> Tensor:
+        """Return the values of codes before zero_point and scale, float32."""
+        return codes.to(torch.float32) if self.table is None else self.table[codes.to(torch.int64)]
+
+    def dequantized(self, codes: Tensor, pick: Callable[[Tensor], Tensor]) -> Tensor:
+        """x̂ for some codes; ``pick`` selects their parameters from block form."""
+        zero_point = pick(self.zero_point.to(torch.float32))
+        return unscale(self.values(codes), pick(self.scale), zero_point, self.kept.at(pick))
+
+
+def element(view: View, shape: tuple[int, ...], row: Place, column: Place) -> tuple[int | Place, ...]:
+    """Return the index in the tensor of the element at (row, column) of the plane.
+
+    >>> element(View(index=(5,)), (8, 16, 16), "row", "column")
+    (5, 'row', 'column')
+    """
+    if len(shape) < 2:
+        return (column,)[: len(shape)]
+    down, across = axes_of(view, len(shape))
+    others = iter(view.index or (0,) * (len(shape) - 2))
+    return tuple(row if i == down else column if i == across else next(others) for i in range(len(shape)))
+
+
+def place(view: View, index: tuple[int, ...]) -> Span | None:
+    """Return (row, column) of an element in the plane, or None if it is in another plane."""
+    if len(index) < 2:
+        return (0, index[0] if index else 0)
+    down, across = axes_of(view, len(index))
+    row, column = index[down], index[across]
+    return (row, column) if element(view, index, row, column) == index else None
+
+
+def axes_of(view: View, rank: int) -> Span:
+    """Return the axes drawn downward and across.
+
+    Raises:
+        QuantError: they are not two different axes of the tensor.
+    """
+    down, across = view.axes or (rank - 2, rank - 1)
+    if not (0 <= down < rank and 0 <= across < rank and down != across):
+        raise QuantError(
+            f"The view's axes {(down, across)} are not two different axes of a tensor of rank {rank}."
+        )
+    return down, across
+
+
+def span_of(span: Span | None, length: int, what: str) -> Span:
+    """Return (start, stop) of the part shown: all of ``length`` if ``span`` is None.
+
+    Raises:
+        QuantError: the span is empty or not within ``length``.
+    """
+    if span is None:
+        return 0, length
+    start, stop = span
+    if not 0 <= start < stop <= length:
+        raise QuantError(
+            f"The {what} {start}:{stop} are not within 0:{length}; give a start below a stop, both inside."
+        )
+    return start, stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,15 +221,25 @@ def map_data(
     rows, columns = span_of(view.rows, height, "rows"), span_of(view.columns, width, "columns")
     step = step or step_of(rows, columns)
     if step == (1, 1):
-        places = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
-        largest = worst = _cells(plane, *torch.meshgrid(*places, indexing="ij"))
+        every = (torch.arange(*span, device=plane.x.device) for span in (rows, columns))
+        largest = worst = _cells(plane, *torch.meshgrid(*every, indexing="ij"))
     else:
-        largest, worst = (_cells(plane, *places) for places in extreme(plane, rows, columns, step))
+
+        def both(part: Span) -> tuple[Tensor, Tensor]:
+            return plane.x[slice(*part), slice(*columns)].abs(), _error_size(plane, part, columns)
+
+        places = extreme_of(both, rows, columns, step, plane.x.device)
+        largest, worst = (_cells(plane, *at) for at in places)
     other = None
     if against is not None:
         plane_of_other = _plane(against, view)
+
+        def difference(part: Span) -> tuple[Tensor]:
+            return ((_error_size(plane, part, columns) - _error_size(plane_of_other, part, columns)).abs_(),)
+
         if step != (1, 1):
-            worst = _cells(plane, *extreme_difference(plane, plane_of_other, rows, columns, step))
+            (farthest,) = extreme_of(difference, rows, columns, step, plane.x.device)
+            worst = _cells(plane, *farthest)
         row, column = (torch.from_numpy(i).to(plane.x.device, torch.int64) for i in (worst.row, worst.column))
         other = _cells(plane_of_other, row, column).dequantized
     parameters = (plane.scale.cpu().numpy(), plane.zero_point.cpu().numpy())
@@ -196,24 +289,74 @@ def box_of_blocks(result: Quantized) -> Shape:
 
 def _plane(result: Quantized, view: View) -> Plane:
     x, codes, scale, zero_point = result.x, result.codes, result.scale, result.params.zero_point
-    shape, block = tuple(x.shape), result.block
-    number = (
-        scale if result.dequantizer.number is None else result.dequantizer.number
-    )  # or a placeholder that is not read
+    shape, block, dequantizer = tuple(x.shape), result.block, result.dequantizer
+    number = scale if dequantizer.number is None else dequantizer.number  # or a placeholder that is not read
     if isinstance(result.scheme.granularity, PerFlatGroup):
         (scale, zero_point, number), block = as_boxes((scale, zero_point, number), block[0], shape)
     tensors = [x, codes, scale, zero_point, number]
     if x.dim() < 2:
-        return drawn_plane([t.reshape(1, -1) for t in tensors], (1, block[0] if block else 1), result)
-    down, across = axes_of(view, x.dim())
-    others = [i for i in range(x.dim()) if i not in (down, across)]
-    index = view.index or (0,) * len(others)
-    if len(index) != len(others) or any(not 0 <= n < shape[i] for n, i in zip(index, others, strict=True)):
-        raise QuantError(
-            f"The view's index {index} is not on the axes {others} of a tensor of shape {shape}."
-        )
-    at: dict[int, int] = dict(zip(others, index, strict=True))
-    cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
-    cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
-    parts = [t[cut if t is x or t is codes else cut_grid] for t in tensors]
-    return drawn_plane([p.T for p in parts] if down > across else parts, (block[down], block[across]), result)
+        parts, extent = [t.reshape(1, -1) for t in tensors], (1, block[0] if block else 1)
+    else:
+        down, across = axes_of(view, x.dim())
+        others = [i for i in range(x.dim()) if i not in (down, across)]
+        index = view.index or (0,) * len(others)
+        inside = (0 <= n < shape[i] for n, i in zip(index, others, strict=True))
+        if len(index) != len(others) or not all(inside):
+            raise QuantError(
+                f"The view's index {index} is not on the axes {others} of a tensor of shape {shape}."
+            )
+        at: dict[int, int] = dict(zip(others, index, strict=True))
+        cut = tuple(at.get(i, slice(None)) for i in range(x.dim()))
+        cut_grid = tuple(at[i] // block[i] if i in at else slice(None) for i in range(x.dim()))
+        parts = [t[cut if t is x or t is codes else cut_grid] for t in tensors]
+        parts, extent = [p.T for p in parts] if down > across else parts, (block[down], block[across])
+    x, codes, scale, zero_point, number = parts
+    kept = dequantizer.at(lambda _: number)
+    return Plane(x, codes, scale, zero_point, extent, result.scheme.format.table, kept)
+
+
+def extreme_of(
+    sizes: Callable[[Span], tuple[Tensor, ...]],
+    rows: Span,
+    columns: Span,
+    step: Span,
+    device: torch.device,
+) -> list[Places]:
+    """Return where each size is largest in each box; ``sizes`` computes sizes such as |x| for some rows."""
+    down = torch.arange(rows[0], rows[1], step[0], device=device)
+    across = torch.arange(columns[0], columns[1], step[1], device=device)
+    band = max(1, CHUNK // ((columns[1] - columns[0]) * step[0]))  # height in cells
+    found: list[list[Tensor]] = []
+    for first in range(0, len(down), band):
+        part = (rows[0] + first * step[0], min(rows[0] + (first + band) * step[0], rows[1]))
+        found.append([_largest(size, step) for size in sizes(part)])
+    inside = [torch.cat(parts) for parts in zip(*found, strict=True)]
+    return [(down[:, None] + i // step[1], across + i % step[1]) for i in inside]
+
+
+def _largest(size: Tensor, step: Span) -> Tensor:
+    """Return where the largest element of each box of ``step`` elements is, in row-major order."""
+    short = (-size.shape[0] % step[0], -size.shape[1] % step[1])
+    if any(short):  # padding with -1, below any |x|, is never the largest
+        size = torch.nn.functional.pad(size, (0, short[1], 0, short[0]), value=-1.0)
+    # the largest of each column of a box, then the column that contains the largest of all, then its row: the
+    # only pass over all elements runs along rows, in memory order
+    bands = size.view(-1, step[0], size.shape[1])
+    across = torch.arange(0, size.shape[1], step[1], device=size.device)
+    column = bands.amax(1).view(len(bands), -1, step[1]).argmax(-1)
+    row = bands.gather(2, (across + column)[:, None].expand(-1, step[0], -1)).mT.contiguous().argmax(-1)
+    return row * step[1] + column
+
+
+def _error_size(plane: Plane, rows: Span, columns: Span) -> Tensor:
+    """|x - x̂| in a part of the plane."""
+    box = (slice(*rows), slice(*columns))
+    row = torch.arange(*rows, device=plane.x.device) // plane.block[0]
+    column = torch.arange(*columns, device=plane.x.device) // plane.block[1]
+
+    def gathered(parameters: Tensor) -> Tensor:
+        # an axis with a single block broadcasts; gathering for every element is expensive
+        part = parameters.index_select(0, row) if parameters.shape[0] > 1 else parameters
+        return part.index_select(1, column) if part.shape[1] > 1 else part
+
+    return plane.dequantized(plane.codes[box], gathered).sub_(plane.x[box]).abs_()

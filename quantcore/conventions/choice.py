@@ -99,11 +99,6 @@ class SchemeFacts:
         return KERNELS[self.rules.coding.kernel].inverse
 
     @property
-    def stored_as_values(self) -> bool:
-        """Whether the scales are quantized to the values of a small float or codebook."""
-        return self.stored is not None and not self.stored.has_zero_point
-
-    @property
     def stored_exactly(self) -> bool:
         """Whether the scales are powers of two and stored exactly."""
         return (
@@ -112,11 +107,6 @@ class SchemeFacts:
             and self.rules.scale.is_power
             and (self.stored is None or (isinstance(self.stored, FloatFormat) and self.stored.exponent == 8))
         )
-
-    @property
-    def smallest_given(self) -> float:
-        """The smallest of the given scales; infinity if none are given."""
-        return min(self.scales, default=math.inf)
 
     @property
     def exact_inverse(self) -> bool:

@@ -71,7 +71,7 @@ class Expression:
     @property
     def children(self) -> tuple["Expression", ...]:
         """The expressions that it is made of."""
-        return ()
+        return tuple(part for part in vars(self).values() if isinstance(part, Expression))
 
     def __add__(self, other: "Expression | float") -> "Expression":
         return ADD(self, other)
@@ -137,11 +137,6 @@ class Let(Expression):
     note: str = ""
     after: tuple[Expression, ...] = ()
 
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        """What is named."""
-        return (self.of,)
-
 
 @dataclass(frozen=True, eq=False)
 class Where(Expression):
@@ -151,11 +146,6 @@ class Where(Expression):
     value: int
     then: Expression
     otherwise: Expression
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        """The number that decides, and both results."""
-        return (self.test, self.then, self.otherwise)
 
 
 def chain(expression: Expression) -> tuple[Applied, ...]:

@@ -178,10 +178,10 @@ def _visible(edges: Array, values: Array) -> tuple[float, float]:
 
 def _marks(values: Array, shown: Array, theme: str) -> list[dict[str, Any]]:
     """Return the shaded representable range, and its values as lines if there are few."""
-    few = shown if len(shown) <= MAX_LINES else []
+    few = shown.tolist() if len(shown) <= MAX_LINES else []
     line = {"color": LINE[theme], "width": 1}
     shade = band_at("x", float(values[0]), float(values[-1]), LINE[theme])
-    return [shade, *(line_at("x", float(value), line, opacity=0.75) for value in few)]
+    return [shade, *(line_at("x", value, line, opacity=0.75) for value in few)]
 
 
 def _rug(shown: Array, theme: str) -> list[go.Scatter]:

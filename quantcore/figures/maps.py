@@ -97,7 +97,13 @@ def maps(
         grey: draw the values as the grey levels of an image, 0 black and 255 white, with square cells.
     """
     view = view or View()
-    looks = {"numbers": numbers, "borders": borders, "columns": columns, "theme": theme, "grey": grey}
+    looks: dict[str, Any] = {
+        "numbers": numbers,
+        "borders": borders,
+        "columns": columns,
+        "theme": theme,
+        "grey": grey,
+    }
     shape = tuple(result.x.shape)
     return drawn_maps(map_data(result, view, against), result.scheme.format, shape, view, **looks)
 
@@ -135,7 +141,7 @@ def drawn_maps(
         )
         axis = str(i + 1) if i else ""
         bar = color_bar(across, y=sum(down) / 2, len=down[1] - down[0])  # as high as its map
-        own = {"z": data.map(name), "name": text, "colorbar": bar}
+        own: dict[str, Any] = {"z": data.map(name), "name": text, "colorbar": bar}
         own |= {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} | shared | colors[name]
         traces.append(own | _hover(data, data.of(name), shape, view))
         if few:

@@ -171,7 +171,7 @@ def _escaped(text: str) -> str:
 def search_error(curve: SearchCurve, *, theme: str = "light") -> go.Figure:
     """Return the weighted error of each trial of a search; markers show how many groups chose a trial."""
     places = np.arange(1, len(curve.tried) + 1)
-    divided = [t if t[:1].isalpha() else f"1/s = {t} / {curve.divisor}" for t in curve.tried]
+    divided = [t if t[:1].isalpha() else f"1/s = {t} / {curve.setting.DIVISOR}" for t in curve.tried]
     data = np.stack([np.array(divided, object), curve.scales, curve.best], axis=-1)
     hover = "trial %{x}: %{customdata[0]}<br>scale %{customdata[1]:.6~g}<br>weighted error %{y:.6~g}"
     line = go.Scatter(

@@ -128,7 +128,7 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
         if not isinstance(setting, MinMax):
             _check_finite(x, *found, who)
             rows = to_blocks(values, region.block)
-            task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme), blocks.count)
+            task = Task(scheme.format, scheme.symmetric, BlockErrors(rows, scheme).search, blocks.count)
             found = setting(rows, task)
         elif of_scale.symmetric_scale == "signed_amax":
             found = first_extreme(values, region.block, *found)

@@ -196,16 +196,8 @@ def _reach(coding: Coding, errors: "BlockErrors") -> Range:
     if not isinstance(fmt, IntFormat):
         table = torch.nan_to_num(fmt.table, nan=0.0, posinf=0.0, neginf=0.0)
         codes = [int(table.argmin()), int(table.argmax())]
-    bounds = [
-        decode(
-            torch.tensor(c).expand_as(coding.scale),
-            *coding[1:],
-            torch.empty_like(coding.scale),
-            fmt,
-            errors.dequantizer,
-        )
-        for c in codes
-    ]
+    each = (torch.tensor(code).expand_as(coding.scale) for code in codes)
+    bounds = [decode(c, *coding[1:], torch.empty_like(coding.scale), fmt, errors.dequantizer) for c in each]
     return torch.minimum(*bounds), torch.maximum(*bounds)
 
 
@@ -217,9 +209,8 @@ def _best(errors: "BlockErrors", low: Tensor, high: Tensor, anchor: Tensor, frac
     error = torch.zeros(len(k), dtype=torch.float64, device=low.device)
     unsure = (torch.bincount(row, minlength=len(low))[row] > 1).nonzero().reshape(-1)
     # the fused kernel takes one scale
-    together = (
-        1 if KERNELS[errors.convention.coding.kernel].fused else max(1, CHUNK // errors.blocks.shape[1])
-    )
+    fused = KERNELS[errors.convention.coding.kernel].fused
+    together = 1 if fused else max(1, CHUNK // errors.blocks.shape[1])
     for pairs in torch.split(unsure, together) if len(unsure) else ():
         at, fraction = row[pairs], fractions[k[pairs]]
         error[pairs] = errors.of(at)(*(_shrunk(bound[at], anchor[at], fraction) for bound in (low, high)))
@@ -268,7 +259,7 @@ class Parts(NamedTuple):
 
 
 class BlockErrors:
-    """The `range_setting.protocol.SquaredError` of blocks, float32 of shape (blocks, elements per block).
+    """The squared error of blocks, float32 of shape (blocks, elements per block), under ranges.
 
     ``convention``: the convention for the scheme's granularity. ``dequantizer``: how it dequantizes.
     Scales stay float32 even if the scheme quantizes them, since that needs the scales of all blocks.

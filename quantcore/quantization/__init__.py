@@ -1,7 +1,13 @@
 """Quantize a tensor by a scheme: codes and dequantized values."""
 
-from quantcore.quantization.codes import approximations, codes_of, dequantize, dequantize_with, quantize
+from quantcore.quantization.codes import (
+    approximations,
+    codes_of,
+    dequantize,
+    dequantize_with,
+    may_leave_integers,
+    quantize,
+)
 from quantcore.quantization.fit import fit_scheme
-from quantcore.quantization.overflow import may_leave_integers
 from quantcore.quantization.quantized import Quantized, apply, apply_quietly, encoding, parameters_of
 from quantcore.quantization.walk import coded_with, convention_of, unclamped

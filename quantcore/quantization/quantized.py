@@ -13,8 +13,7 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Blocks
 from quantcore.numerics import as_float32
 from quantcore.qparams import Dequantizer, QParams, check_stored, dequantizer_of, find_qparams
-from quantcore.quantization.codes import codes_with, dequantize, dequantize_with
-from quantcore.quantization.overflow import lowest_codes
+from quantcore.quantization.codes import codes_with, dequantize, dequantize_with, lowest_codes
 from quantcore.quantization.walk import inverse_of_levels
 from quantcore.range_setting import MaxScale, Search
 from quantcore.scheme import Scheme, check_supported, with_importance

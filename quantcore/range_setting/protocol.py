@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -14,31 +14,17 @@ from quantcore.numerics import CHUNK
 Range = tuple[Tensor, Tensor]
 
 
-class SquaredError(Protocol):
-    """Measures ranges of blocks by quantizing them as the scheme does."""
-
-    def __call__(self, low: Tensor, high: Tensor) -> Tensor:
-        """Return the summed squared error of every block, float64."""
-
-    def search(self, low: Tensor, high: Tensor, anchor: Tensor, fractions: Tensor) -> Range:
-        """Return, for every block, the first range anchor + (bound - anchor)·fraction with the least error.
-
-        ``low``, ``high``, ``anchor``: one number per block. ``fractions``: descending from 1, where the range is
-        exactly (low, high).
-        """
-
-
 @dataclass(frozen=True)
 class Task:
     """What a range setting needs to know about the scheme.
 
-    ``squared_error``: measures ranges of the blocks passed in; None if not needed. ``blocks``: the number of
-    blocks in the tensor; a range setting receives only some of them at a time.
+    ``search``: finds ranges of least squared error of the blocks passed in, see `BlockErrors.search`; None if not
+    needed. ``blocks``: how many the tensor has; a range setting receives only some of them at a time.
     """
 
     format: Format
     symmetric: bool
-    squared_error: SquaredError | None = None
+    search: Callable[[Tensor, Tensor, Tensor, Tensor], Range] | None = None
     blocks: int = 0
 
 

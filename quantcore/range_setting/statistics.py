@@ -54,11 +54,11 @@ class MinMse(RangeSetting):
 
     def __call__(self, blocks: Tensor, task: Task) -> Range:
         """Return (low, high), one number per block."""
-        assert task.squared_error is not None
+        assert task.search is not None
         low, high = blocks.amin(-1), blocks.amax(-1)
         anchor = torch.zeros_like(low) if task.symmetric else torch.zeros_like(low).clamp(low, high)
         fractions = 1 - torch.arange(self.candidates, device=low.device) / self.candidates
-        return task.squared_error.search(low, high, anchor, fractions)
+        return task.search(low, high, anchor, fractions)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,10 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
-
-class _Pauses:
-    """How many threads are pausing the collector, and whether it was enabled before."""
-
-    def __init__(self) -> None:
-        self.lock, self.count, self.was_enabled = threading.Lock(), 0, False
-
-
-_pauses = _Pauses()
+# how many threads are pausing the collector, and whether it was enabled before
+_pauses = SimpleNamespace(lock=threading.Lock(), count=0, was_enabled=False)
 
 
 @contextmanager

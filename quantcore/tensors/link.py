@@ -32,8 +32,20 @@ def encode(x: npt.NDArray[np.float32]) -> str:
     Raises:
         QuantError: ``x`` is not float32, is empty, or is too large for a link.
     """
-    text = _encode(x)
-    if text is None or len(text) > MAX_LINK_CHARS:
+    if x.dtype != np.float32:
+        raise QuantError(
+            f"x has dtype {x.dtype}; a link carries float32, so convert it: x.astype('float32')."
+        )
+    if x.size == 0:
+        raise QuantError(f"x has no elements, shape {shape_text(x.shape)}; give at least one number.")
+    text = ""
+    if x.size <= MAX_LINK_ELEMENTS and x.ndim <= MAX_RANK:
+        header = struct.pack(f"<B{x.ndim}I", x.ndim, *x.shape)
+        planes = np.ascontiguousarray(x.reshape(-1), dtype="<f4").view(np.uint8).reshape(-1, 4).T
+        packed = zlib.compress(header + planes.tobytes(), level=9)
+        checked = struct.pack("<I", zlib.crc32(packed)) + packed
+        text = f"{_VERSION}.{base64.urlsafe_b64encode(checked).decode().rstrip('=')}"
+    if not 0 < len(text) <= MAX_LINK_CHARS:
         raise QuantError(
             f"A tensor of shape {shape_text(x.shape)} is too large for a link of {MAX_LINK_CHARS:,} "
             "characters; save it as a file."
@@ -43,10 +55,10 @@ def encode(x: npt.NDArray[np.float32]) -> str:
 
 def fits_link(x: npt.NDArray[Any]) -> bool:
     """Return whether `encode` can write ``x``; large tensors are not compressed to find out."""
-    if x.dtype != np.float32 or x.size == 0:
+    try:
+        return bool(encode(x))
+    except QuantError:
         return False
-    text = _encode(x)
-    return text is not None and len(text) <= MAX_LINK_CHARS
 
 
 def decode(text: str) -> npt.NDArray[np.float32]:
@@ -68,23 +80,6 @@ def decode(text: str) -> npt.NDArray[np.float32]:
     shape, elements = _split(_inflate(_from_base64(body)))
     planes = np.frombuffer(elements, dtype=np.uint8).reshape(4, math.prod(shape))
     return np.ascontiguousarray(planes.T).view("<f4").astype(np.float32).reshape(shape)
-
-
-def _encode(x: npt.NDArray[Any]) -> str | None:
-    """Return the text, however long, or None if it is certainly too long."""
-    if x.dtype != np.float32:
-        raise QuantError(
-            f"x has dtype {x.dtype}; a link carries float32, so convert it: x.astype('float32')."
-        )
-    if x.size == 0:
-        raise QuantError(f"x has no elements, shape {shape_text(x.shape)}; give at least one number.")
-    if x.size > MAX_LINK_ELEMENTS or x.ndim > MAX_RANK:
-        return None
-    header = struct.pack(f"<B{x.ndim}I", x.ndim, *x.shape)
-    planes = np.ascontiguousarray(x.reshape(-1), dtype="<f4").view(np.uint8).reshape(-1, 4).T
-    packed = zlib.compress(header + planes.tobytes(), level=9)
-    checked = struct.pack("<I", zlib.crc32(packed)) + packed
-    return f"{_VERSION}.{base64.urlsafe_b64encode(checked).decode().rstrip('=')}"
 
 
 def _from_base64(body: str) -> bytes:

@@ -1,5 +1,6 @@
 """How the scale is computed from the range, which is changed first, and how it is stored."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -151,7 +152,8 @@ def _inverse_matters(facts: SchemeFacts) -> bool:
         used = facts.inverts or facts.rules.decoding.decoding == "divided"
         # 1/s of a stored scale is computed
         return facts.symmetric and facts.ranged and used and facts.stored is None
-    return facts.inverts and facts.stored_as_values and not facts.stored_in_units
+    as_values = facts.stored is not None and not facts.stored.has_zero_point  # of a small float or codebook
+    return facts.inverts and as_values and not facts.stored_in_units
 
 
 def _divisor(facts: SchemeFacts) -> str:
@@ -331,6 +333,6 @@ class StorageStage(Stage):
         lambda facts: (
             f"x is divided by {exactly(facts.rules.storage.min_divisor)} where the scale is smaller"
         ),
-        lambda facts: facts.ranged or facts.smallest_given < facts.rules.storage.min_divisor,
+        lambda facts: facts.ranged or min(facts.scales, default=math.inf) < facts.rules.storage.min_divisor,
         _KIND,
     )

@@ -17,19 +17,3 @@ from quantcore.figures.lessons.training import (
     slope,
     slopes,
 )
-
-__all__ = [
-    "METHOD_NAMES",
-    "Slopes",
-    "accuracy_against_bits",
-    "accuracy_over_epochs",
-    "clipping_against_rounding",
-    "digit_images",
-    "error_against_x",
-    "error_bars",
-    "error_curve",
-    "rounding_line",
-    "slope",
-    "slopes",
-    "thermometer",
-]

@@ -68,7 +68,9 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedPara
         blocks = _by_block(x, granularity)
         for setting, symmetric in itertools.product(map(Percentile, PERCENTILES), (True, False)):
             scheme = Scheme(INT8, symmetric, granularity, setting)
-            low, high = setting(blocks, Task(INT8, symmetric, BlockErrors(blocks, scheme), len(blocks)))
+            low, high = setting(
+                blocks, Task(INT8, symmetric, BlockErrors(blocks, scheme).search, len(blocks))
+            )
             for fmt in formats:
                 found = parameters(low, high, symmetric, fmt, TEXTBOOK)
                 s, z = (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore.quantization import overflow as casts
+from quantcore.quantization import codes as casts
 
 NAN_CODES = {"zero": 0, "qmin": -128, "qmax": 127, "undefined": 0}
 # float32 numbers around the limits of 32 and 64 bits
