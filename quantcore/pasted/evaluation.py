@@ -9,7 +9,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -136,17 +136,31 @@ Names = ChainMap[str, Val]  # of a function, a class or an instance, then of wha
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """What the code is given: the tensor, float32, and what stands for a scale, zero point and bits it does not
-    compute. ``flags``: values of boolean parameters of functions that nobody calls, by name; ``end``: the processor
-    time of this thread at which every evaluation ends."""
+    """Parsed code and what it is given: the tensor ``x``, float32, and what stands for what it does not compute.
 
+    ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean parameters of
+    functions that nobody calls, by name; ``end``: the processor time of this thread at which every evaluation ends.
+    """
+
+    text: str
+    tree: ast.Module
     x: Tensor
-    scale: float
-    zero_point: int
-    bits: int = 8
-    numpy: bool = False
+    handed: tuple[float, int] | None = None
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
+
+    @cached_property
+    def numpy(self) -> bool:
+        """Whether it is a NumPy array, because the code names only NumPy."""
+        names_torch = re.search(r"\b(torch|F)\.\w", self.text)
+        return bool(re.search(r"\b(np|numpy)\b", self.text)) and not names_torch
+
+    @cached_property
+    def parameters(self) -> tuple[float, int]:
+        """The scale and zero point."""
+        low, high = min(float(self.x.min()), 0.0), max(float(self.x.max()), 0.0)
+        scale = (high - low) / 255 or 1.0
+        return self.handed or (scale, round(-128 - low / scale))
 
 
 class Row(tuple[Val, ...]):
@@ -183,11 +197,12 @@ class Evaluation:
     def free(self, name: str) -> Val | None:
         """Return what stands for a name that the code does not define: the tensor, or what it is given."""
         if name not in self.bound and name not in BUILTINS:
-            given, second = self.given, any(v.op == "input" for v in self.bound.values())
+            scale, zero_point = self.given.parameters
+            second = any(v.op == "input" for v in self.bound.values())
             if _SCALE.fullmatch(name):
-                value: Any = np.float32(given.scale) if given.numpy else torch.tensor(given.scale)
+                value: Any = np.float32(scale) if self.given.numpy else torch.tensor(scale)
             elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
-                value = given.zero_point if _ZERO.fullmatch(name) else given.bits
+                value = zero_point if _ZERO.fullmatch(name) else 8
             elif _NO_TENSOR.fullmatch(name) or (second and not _SECOND.fullmatch(name)):
                 return None
             else:

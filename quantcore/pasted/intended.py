@@ -61,7 +61,7 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
     """Evaluate again, along the same branches, with other results at some places."""
     branches: dict[int, Override] = {v.index: v.value for v in walk.vals if v.op == "branch"}
-    return evaluate(walk.tree, walk.given, branches | overrides)
+    return evaluate(walk.given, branches | overrides)
 
 
 def _seen(chain: Chain, tried: Chain | None) -> Seen:
@@ -154,14 +154,15 @@ def _granularity(scale: Tensor) -> Granularity:
     return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
 
 
-def confirmed(q: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
+def confirmed(q: Quantizer, found: list[CodeFinding], walks: dict[str, Walk]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
-    ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
+    ``walks``: the evaluations on the probes.
     """
+    ordinary = walks["positive"], walks["negative"]
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
     try:
-        if not places or all(_repairs(q, *each, places) for each in zip(q.chains, walks, strict=False)):
+        if not places or all(_repairs(q, *each, places) for each in zip(q.ordinary, ordinary, strict=True)):
             return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,12 +12,12 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
-from quantcore.pasted.evaluation import numbers
+from quantcore.pasted.evaluation import CodeInputs, numbers
 from quantcore.pasted.intended import intended, of_each
 from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
-from quantcore.pasted.walk import Walk, evaluate, given
+from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized
 
 _FEWEST = 1 << 8  # elements of the smallest block that is tried
@@ -165,11 +165,8 @@ def _evaluated(
 ) -> tuple[Walk, list[Tensor]]:
     """Evaluate the code on the largest block of the tensor that it can be evaluated on, and where that is."""
     block, places = block_of(x, most)
-    own = given(block.contiguous(), text, flags)
-    if handed is not None:
-        own = replace(own, scale=handed[0], zero_point=handed[1])
     try:
-        return evaluate(parse(text)[1], own), places
+        return evaluate(CodeInputs(*parse(text), block.contiguous(), handed, flags)), places
     except OverLimitError:
         if block.numel() <= _FEWEST:
             raise

@@ -107,8 +107,8 @@ def _depends(clamp: Val) -> bool:
 class Quantizer(Chain):
     """A quantizer on the first ordinary tensor, and what it shows on others.
 
-    ``chains``: the same one on each ordinary tensor; ``place``: the lines that tell it from others;
-    ``flags``: the boolean parameters that lead to it; ``special``: it on the special tensors that it can be found on;
+    ``on``: the same one on each probe that shows it, by name; ``ordinary``: on those of both signs; ``place``: the lines that tell it from others;
+    ``flags``: the boolean parameters that lead to it;
     ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes
     are clamped to, before a cast.
 
@@ -125,14 +125,13 @@ class Quantizer(Chain):
     rounding and zero point.
     """
 
-    def __init__(
-        self, chains: list[Chain], place: Place, flags: Flags, special: dict[str, Chain], seen: Seen
-    ):
+    def __init__(self, on: dict[str, Chain], place: Place, flags: Flags, seen: Seen):
         """Describe it on all tensors; ``seen``: its rule and its ends."""
-        super().__init__(*chains[0].way)
-        self.chains, self.place, self.flags, self.special = chains, place, flags, special
+        super().__init__(*on["positive"].way)
+        self.on, self.place, self.flags = on, place, flags
+        self.ordinary = [on["positive"], on["negative"]]
         self.rule, self.ends = seen
-        tried = [*chains, *(c for n, c in special.items() if n == "outlier")]
+        tried = [chain for name, chain in on.items() if name in ("positive", "negative", "outlier")]
         self.kind, ratio, self.multiplied, self.axis = _form(tried)
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
@@ -148,7 +147,7 @@ class Quantizer(Chain):
         self.bounds = self.limits if low is None or high is None else (low, high)
         known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1 and bool(self.zero.isfinite())
         self.zero_point = float(self.zero) if known else None
-        self.one_sided = all(bool((c.x >= 0).all()) for c in chains)
+        self.one_sided = all(bool((c.x >= 0).all()) for c in self.ordinary)
         inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
         self.kernel = ("BD" if inverse else "AC")[bool(self.early)]
         self.divided = _divided(self)
