@@ -116,13 +116,8 @@ def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
             raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
     setting: RangeSetting = MIN_MAX if q.percent is None else Percentile(q.percent)
-    return Scheme(
-        fmt,
-        symmetric,
-        _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape)),
-        setting,
-        kernel,
-    )
+    granularity = _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape))
+    return Scheme(fmt, symmetric, granularity, setting, kernel)
 
 
 def _format(q: Quantizer, symmetric: bool) -> IntFormat:
