@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, shape_of
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, require, shape_of
 from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed, cast
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
@@ -241,8 +241,8 @@ class Evaluation:
 
     def compute(self, run: Callable[[], Any], op: str, args: Vals, name: str = "", bound: float = 1) -> Val:
         """Compute a result of at most ``bound`` elements, and note it."""
-        if not bound <= bounds.MOST_ELEMENTS:
-            raise StopError(f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
+        few = bound <= bounds.MOST_ELEMENTS
+        require(few, f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
         try:
             with np.errstate(all="ignore"):
                 found = run()
@@ -261,9 +261,8 @@ class Evaluation:
             items = [self._noted(item, op, args, name) for item in found]
             return self.note(kind(items), "pack", tuple(items), name)
         is_array = isinstance(found, ARRAYS)
-        large = is_array and found.ndim > bounds.MOST_AXES
-        if isinstance(found, complex) or large or (is_array and str(found.dtype).endswith(_NOT_REAL)):
-            raise StopError("a result here is not a tensor of real numbers")
+        fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
+        require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
         self.budget.spend(elements=math.prod(found.shape) if is_array else 0)
         val = self.note(found, op, args, name)
         if name in _OWN_DATA and is_array and found.ndim:
@@ -290,16 +289,14 @@ class Evaluation:
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
-        if not isinstance(value, Tensor | np.ndarray) or not value.ndim:
-            raise StopError("this can't be looped over")
+        require(isinstance(value, Tensor | np.ndarray) and value.ndim > 0, "this can't be looped over")
         self.budget.spend(steps=len(value))
         return [self.note(item, "getitem", (val,)) for item in value]
 
     def item(self, val: Val, index: Any, vals: Vals) -> Val:
         """Return a value at an index, which was made from ``vals``."""
         value = val.value
-        if not isinstance(value, list | tuple | Tensor | np.ndarray):
-            raise StopError("this can't be indexed")
+        require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
         bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
@@ -328,11 +325,11 @@ class Evaluation:
             other = next((n for n in kw if n not in KEYWORDS), "these arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
-        if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
-            raise StopError("a number is given as a type here")
+        # a bound would take it for a size
+        require(not isinstance(named.get("dtype"), NUMBERS), "a number is given as a type here")
         values = [*given, *named.values()]
-        if len({isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}) > 1:
-            raise StopError("torch tensors and NumPy arrays are mixed here")
+        libraries = {isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}
+        require(len(libraries) < 2, "torch tensors and NumPy arrays are mixed here")
         bounds.check_integers(call.op, values)
         if call.op == "library":
             self.library.append((self.budget.line, call.name))
@@ -343,8 +340,7 @@ class Evaluation:
         """Call one of Python's own functions that are not computed on numbers alone."""
         if name in ("print", "super"):
             return self.note(Allowed(name, None) if name == "super" else None)
-        if not kw.keys() <= {"strict"} or not args or len(args) > 64:
-            raise StopError(f"this `{name}` is not evaluated")
+        require(kw.keys() <= {"strict"} and 0 < len(args) <= 64, f"this `{name}` is not evaluated")
         if name == "len":
             return self.compute(lambda: len(args[0].value), "size", ())
         if name == "range":
