@@ -36,6 +36,12 @@ class StopError(Exception):
         self.why, self.refused = why, refused
 
 
+def require(holds: bool, why: str, *, refused: bool = True) -> None:
+    """Stop a statement unless something holds."""
+    if not holds:
+        raise StopError(why, refused=refused)
+
+
 @dataclass
 class Allowance:
     """What is left of an evaluation's steps, elements and time; ``line``: where it is."""
@@ -78,8 +84,8 @@ def check_integers(op: str, values: list[Any]) -> None:
     if all(isinstance(value, int) for value in values):
         a, b = (*values[:1], *values[-1:], 0, 0)[:2]
         bits = {"pow": a.bit_length() * b, "shift": a.bit_length() + b, "round": a.bit_length() + 4 * abs(b)}
-        if bits.get(op, a.bit_length() + b.bit_length()) > MOST_BITS:
-            raise StopError(f"an integer here would have more than {MOST_BITS:,} bits")
+        few = bits.get(op, a.bit_length() + b.bit_length()) <= MOST_BITS
+        require(few, f"an integer here would have more than {MOST_BITS:,} bits")
     elif any(isinstance(n, int) and n.bit_length() > 64 for n in flat(values)):
         raise StopError("an integer here has more than 64 bits")
 
@@ -116,8 +122,8 @@ def product(values: list[Any]) -> float:
     """Bound a matrix product."""
     shapes = [shape_of(value) for value in values[:2]]
     inner = max(shapes[0][-1], 1) if all(shapes) and shapes else 1
-    if crossed(values) // inner > MOST_PRODUCTS:
-        raise StopError(f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
+    few = crossed(values) // inner <= MOST_PRODUCTS
+    require(few, f"a matrix product here would take more than {MOST_PRODUCTS:,} multiplications")
     return crossed(values) / inner**2
 
 
@@ -125,12 +131,11 @@ def numbers_in(values: Iterable[Any]) -> list[float]:
     """Return the numbers in arguments that give sizes, also those in lists and in small arrays."""
     found: list[float] = []
     for value in flat(values):
-        if isinstance(value, ARRAYS) and math.prod(value.shape) > MOST_AXES:
-            raise StopError("a tensor gives sizes here")
+        require(math.prod(shape_of(value)) <= MOST_AXES, "a tensor gives sizes here")
         each = value.reshape(-1).tolist() if isinstance(value, ARRAYS) else [value]
         found += [n for n in each if isinstance(n, int | float)]
-    if not all(abs(n) <= 2**62 for n in found) or len(found) > MOST_AXES:
-        raise StopError("a shape here is larger than a tensor can be")
+    few = all(abs(n) <= 2**62 for n in found) and len(found) <= MOST_AXES
+    require(few, "a shape here is larger than a tensor can be")
     return found
 
 
@@ -141,15 +146,13 @@ def sizes(values: list[Any]) -> float:
 
 def repeated(values: list[Any]) -> float:
     """Bound the first argument, repeated so many times along each axis."""
-    if len(values) < 2:  # a tensor alone gives the number of times
-        raise StopError("a tensor gives sizes here")
+    require(len(values) > 1, "a tensor gives sizes here")  # a tensor alone gives the number of times
     return crossed(values[:1]) * sizes(values[1:])
 
 
 def expanded(values: list[Any]) -> float:
     """Bound the first argument, broadcast to these sizes."""
-    if not values or not isinstance(values[0], ARRAYS):
-        raise StopError("only tensors are expanded")
+    require(bool(values) and isinstance(values[0], ARRAYS), "only tensors are expanded")
     return broadcast([values[0].shape, [max(int(n), 1) for n in numbers_in(values[1:])]])
 
 
@@ -163,8 +166,8 @@ def indexed(values: list[Any]) -> int:
     """Bound the first argument at an index."""
     shape, index = tuple(values[0].shape), values[1]
     parts = index if isinstance(index, tuple) else (index,)
-    if any(not isinstance(item, int) for p in parts if isinstance(p, list | tuple) for item in p):
-        raise StopError("a list of anything but integers is no index here")
+    listed = [item for p in parts if isinstance(p, list | tuple) for item in p]
+    require(all(isinstance(item, int) for item in listed), "a list of anything but integers is no index here")
     chosen = [shape_of(p) for p in parts if isinstance(p, (*ARRAYS, list, tuple)) and not is_mask(p)]
     rest = sorted(shape)[len(chosen) :]  # an array of integers takes the place of an axis
     return broadcast(chosen) * math.prod(rest) if chosen else math.prod(shape)

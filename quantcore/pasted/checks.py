@@ -77,8 +77,8 @@ def _unclamped(q: Quantizer, limits: tuple[int, int], cast: Val) -> Iterator[Cod
     """Yield a cast without a clamp, on a tensor where a code does not fit."""
     kind, zero = q.kind, q.zero_point
     # a scale that does not depend on the tensor does not follow its outliers either
-    fixed = kind in ("given", "handed") and "outlier" in q.special
-    tried = [*q.chains, q.special["outlier"]] if fixed else q.chains
+    fixed = kind in ("given", "handed") and "outlier" in q.on
+    tried = [*q.ordinary, q.on["outlier"]] if fixed else q.ordinary
     uncast = (c.cast.flow.numbers.flatten() for c in tried if c.cast and c.cast.flow)
     codes = torch.cat(list(uncast)).trunc().nan_to_num(0.0)
     low, high = float(codes.min()), float(codes.max())
@@ -147,7 +147,7 @@ def _asymmetric_zero(q: Quantizer) -> Iterator[CodeFinding]:
     if step is None or q.bounds is None or q.kind != "span":
         return  # with percentiles, the lower one takes the place of the minimum
     (low, high), offs, negated = q.bounds, list[torch.Tensor](), True
-    for chain in q.chains:
+    for chain in q.ordinary:
         lowest = block_extremes(chain.x, chain.scale if chain.factor.numel() > 1 else chain.factor)[0]
         right = low - lowest / chain.scale
         zero = chain.zero.broadcast_to(right.shape)
@@ -169,7 +169,7 @@ def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
         if not zero.varies or zero.handed:
             continue
         cut = next((a for a in zero.ancestors() if a.index not in scale and _drops_fraction(a)), None)
-        whole = all(c.codes[i].other.is_integral for c in q.chains if len(c.codes) > i)
+        whole = all(c.codes[i].other.is_integral for c in q.ordinary if len(c.codes) > i)
         early = step in q.early
         if cut is not None:
             yield q.found("zero-point-not-rounded", zero.line or cut.line, where="by its conversion")
@@ -211,7 +211,7 @@ def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
 def _way_back(q: Quantizer) -> str:
     """Return which mistake gives the dequantized values, within rounding on all tensors; empty for none."""
     left: list[str] | None = None
-    for chain in q.chains:
+    for chain in q.ordinary:
         if chain.end is None:
             return ""
         codes, end = chain.codes[-1].numbers, chain.end.numbers
@@ -237,8 +237,7 @@ def _way_back(q: Quantizer) -> str:
 
 def check_special(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
-    special = q.special
-    for step in special["one-sided"].zeros if "one-sided" in special else ():
+    for step in q.on["one-sided"].zeros if "one-sided" in q.on else ():
         for a in step.other.ancestors():
             if a.op == "cast" and a.limits and a.args and a.varies and a.bits <= SMALL // 2:
                 before = a.args[0].numbers.trunc()
@@ -246,11 +245,11 @@ def check_special(q: Quantizer) -> Iterator[CodeFinding]:
                     yield q.found("zero-point-not-clamped", step.added_line, dtype=a.dtype)
     if q.kind in ("given", "handed"):
         return
-    empty = [special[name].factor for name in ("zeros", "constant") if name in special]
+    empty = [q.on[name].factor for name in ("zeros", "constant") if name in q.on]
     if any(bool((factor.eq(0) | ~factor.isfinite()).any()) for factor in empty):
         name = "The scale" if q.kind == "unknown" else q.formula
         yield q.found("zero-scale", q.divided.line, scale=name)
-    for val in special["subnormal"].scale_nodes if "subnormal" in special else ():
+    for val in q.on["subnormal"].scale_nodes if "subnormal" in q.on else ():
         half = val.op == "cast" and val.dtype.endswith("float16")
         if half and bool((val.numbers.eq(0) & val.args[0].numbers.ne(0)).any()):
             yield q.found("scale-in-float16", val.line)

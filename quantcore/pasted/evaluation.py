@@ -9,7 +9,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, shape_of
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, require, shape_of
 from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed, cast
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
@@ -136,17 +136,31 @@ Names = ChainMap[str, Val]  # of a function, a class or an instance, then of wha
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """What the code is given: the tensor, float32, and what stands for a scale, zero point and bits it does not
-    compute. ``flags``: values of boolean parameters of functions that nobody calls, by name; ``end``: the processor
-    time of this thread at which every evaluation ends."""
+    """Parsed code and what it is given: the tensor ``x``, float32, and what stands for what it does not compute.
 
+    ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean parameters of
+    functions that nobody calls, by name; ``end``: the processor time of this thread at which every evaluation ends.
+    """
+
+    text: str
+    tree: ast.Module
     x: Tensor
-    scale: float
-    zero_point: int
-    bits: int = 8
-    numpy: bool = False
+    handed: tuple[float, int] | None = None
     flags: tuple[tuple[str, bool], ...] = ()
     end: float = math.inf
+
+    @cached_property
+    def numpy(self) -> bool:
+        """Whether it is a NumPy array, because the code names only NumPy."""
+        names_torch = re.search(r"\b(torch|F)\.\w", self.text)
+        return bool(re.search(r"\b(np|numpy)\b", self.text)) and not names_torch
+
+    @cached_property
+    def parameters(self) -> tuple[float, int]:
+        """The scale and zero point."""
+        low, high = min(float(self.x.min()), 0.0), max(float(self.x.max()), 0.0)
+        scale = (high - low) / 255 or 1.0
+        return self.handed or (scale, round(-128 - low / scale))
 
 
 class Row(tuple[Val, ...]):
@@ -183,11 +197,12 @@ class Evaluation:
     def free(self, name: str) -> Val | None:
         """Return what stands for a name that the code does not define: the tensor, or what it is given."""
         if name not in self.bound and name not in BUILTINS:
-            given, second = self.given, any(v.op == "input" for v in self.bound.values())
+            scale, zero_point = self.given.parameters
+            second = any(v.op == "input" for v in self.bound.values())
             if _SCALE.fullmatch(name):
-                value: Any = np.float32(given.scale) if given.numpy else torch.tensor(given.scale)
+                value: Any = np.float32(scale) if self.given.numpy else torch.tensor(scale)
             elif _ZERO.fullmatch(name) or _BITS.fullmatch(name):
-                value = given.zero_point if _ZERO.fullmatch(name) else given.bits
+                value = zero_point if _ZERO.fullmatch(name) else 8
             elif _NO_TENSOR.fullmatch(name) or (second and not _SECOND.fullmatch(name)):
                 return None
             else:
@@ -226,8 +241,8 @@ class Evaluation:
 
     def compute(self, run: Callable[[], Any], op: str, args: Vals, name: str = "", bound: float = 1) -> Val:
         """Compute a result of at most ``bound`` elements, and note it."""
-        if not bound <= bounds.MOST_ELEMENTS:
-            raise StopError(f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
+        few = bound <= bounds.MOST_ELEMENTS
+        require(few, f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
         try:
             with np.errstate(all="ignore"):
                 found = run()
@@ -246,9 +261,8 @@ class Evaluation:
             items = [self._noted(item, op, args, name) for item in found]
             return self.note(kind(items), "pack", tuple(items), name)
         is_array = isinstance(found, ARRAYS)
-        large = is_array and found.ndim > bounds.MOST_AXES
-        if isinstance(found, complex) or large or (is_array and str(found.dtype).endswith(_NOT_REAL)):
-            raise StopError("a result here is not a tensor of real numbers")
+        fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
+        require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
         self.budget.spend(elements=math.prod(found.shape) if is_array else 0)
         val = self.note(found, op, args, name)
         if name in _OWN_DATA and is_array and found.ndim:
@@ -275,16 +289,14 @@ class Evaluation:
         value = val.value
         if isinstance(value, list | tuple):
             return list(value)
-        if not isinstance(value, Tensor | np.ndarray) or not value.ndim:
-            raise StopError("this can't be looped over")
+        require(isinstance(value, Tensor | np.ndarray) and value.ndim > 0, "this can't be looped over")
         self.budget.spend(steps=len(value))
         return [self.note(item, "getitem", (val,)) for item in value]
 
     def item(self, val: Val, index: Any, vals: Vals) -> Val:
         """Return a value at an index, which was made from ``vals``."""
         value = val.value
-        if not isinstance(value, list | tuple | Tensor | np.ndarray):
-            raise StopError("this can't be indexed")
+        require(isinstance(value, list | tuple | Tensor | np.ndarray), "this can't be indexed")
         bound = bounds.indexed([value, index]) if isinstance(value, ARRAYS) else 1
         return self.compute(lambda: value[index], "getitem", (val, *vals), "[]", bound)
 
@@ -313,11 +325,11 @@ class Evaluation:
             other = next((n for n in kw if n not in KEYWORDS), "these arguments")
             raise StopError(f"`{call.name}` with {other[:40]} is not evaluated")
         given, named = [self.raw(a) for a in args], {n: self.raw(v) for n, v in kw.items()}
-        if isinstance(named.get("dtype"), NUMBERS):  # a bound would take it for a size
-            raise StopError("a number is given as a type here")
+        # a bound would take it for a size
+        require(not isinstance(named.get("dtype"), NUMBERS), "a number is given as a type here")
         values = [*given, *named.values()]
-        if len({isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}) > 1:
-            raise StopError("torch tensors and NumPy arrays are mixed here")
+        libraries = {isinstance(a, Tensor) for a in flat(values) if isinstance(a, ARRAYS)}
+        require(len(libraries) < 2, "torch tensors and NumPy arrays are mixed here")
         bounds.check_integers(call.op, values)
         if call.op == "library":
             self.library.append((self.budget.line, call.name))
@@ -328,8 +340,7 @@ class Evaluation:
         """Call one of Python's own functions that are not computed on numbers alone."""
         if name in ("print", "super"):
             return self.note(Allowed(name, None) if name == "super" else None)
-        if not kw.keys() <= {"strict"} or not args or len(args) > 64:
-            raise StopError(f"this `{name}` is not evaluated")
+        require(kw.keys() <= {"strict"} and 0 < len(args) <= 64, f"this `{name}` is not evaluated")
         if name == "len":
             return self.compute(lambda: len(args[0].value), "size", ())
         if name == "range":

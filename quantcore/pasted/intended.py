@@ -61,7 +61,7 @@ def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
 def _again(walk: Walk, overrides: dict[int, Override]) -> Walk:
     """Evaluate again, along the same branches, with other results at some places."""
     branches: dict[int, Override] = {v.index: v.value for v in walk.vals if v.op == "branch"}
-    return evaluate(walk.tree, walk.given, branches | overrides)
+    return evaluate(walk.given, branches | overrides)
 
 
 def _seen(chain: Chain, tried: Chain | None) -> Seen:
@@ -116,13 +116,8 @@ def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
             raise QuantError(f"The code has several scales or a zero point that no scheme gives, {_NONE}")
         return Scheme(fmt, zero == 0, PER_TENSOR, Given(float(chain.factor), round(zero)), kernel)
     setting: RangeSetting = MIN_MAX if q.percent is None else Percentile(q.percent)
-    return Scheme(
-        fmt,
-        symmetric,
-        _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape)),
-        setting,
-        kernel,
-    )
+    granularity = _granularity(scale_of(chain, q.multiplied, q.axis).reshape(shape))
+    return Scheme(fmt, symmetric, granularity, setting, kernel)
 
 
 def _format(q: Quantizer, symmetric: bool) -> IntFormat:
@@ -154,14 +149,15 @@ def _granularity(scale: Tensor) -> Granularity:
     return PerBlock(tuple(-1 if whole else e for e, whole in zip(extents, full, strict=True)))
 
 
-def confirmed(q: Quantizer, found: list[CodeFinding], walks: list[Walk]) -> list[CodeFinding]:
+def confirmed(q: Quantizer, found: list[CodeFinding], walks: dict[str, Walk]) -> list[CodeFinding]:
     """Return the findings; those whose repair does not give the intended codes are no longer certain.
 
-    ``walks``: the evaluations with each of the case's quantizers, or with the first of them.
+    ``walks``: the evaluations on the probes.
     """
+    ordinary = walks["positive"], walks["negative"]
     places = {KINDS[f.kind].repair for f in found if f.certain} - {""}
     try:
-        if not places or all(_repairs(q, *each, places) for each in zip(q.chains, walks, strict=False)):
+        if not places or all(_repairs(q, *each, places) for each in zip(q.ordinary, ordinary, strict=True)):
             return found
     except (QuantError, RuntimeError):
         return found  # no scheme gives such codes: the finding rests on what was measured

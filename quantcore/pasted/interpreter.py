@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask
+from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask, require
 from quantcore.pasted.evaluation import Evaluation, Names, Row, Val, Vals
 from quantcore.pasted.names import (
     ABBREVIATED,
@@ -141,9 +141,9 @@ class Interpreter(Evaluation):
             return tuple(p for p, _ in parts), tuple(v for _, vals in parts for v in vals)
         if isinstance(node, ast.Slice):
             ends = [self.evaluate(e, names) if e else Val(None) for e in (node.lower, node.upper, node.step)]
-            if not all(e.value is None or isinstance(e.value, int) for e in ends):
-                raise StopError("a slice here has ends that are no integers")
-            return slice(*(e.value for e in ends)), tuple(e for e in ends if e.value is not None)
+            given = tuple(e for e in ends if e.value is not None)
+            require(all(isinstance(e.value, int) for e in given), "a slice here has ends that are no integers")
+            return slice(*(e.value for e in ends)), given
         val = self.evaluate(node, names)
         return (val.value if val.value is Ellipsis else self.raw(val)), (val,)
 
@@ -191,11 +191,11 @@ class Interpreter(Evaluation):
 
     def _called(self, node: ast.Call, names: Names) -> Val:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name and name not in BUILTINS and name not in names:
-            raise StopError(f"`{ast.unparse(node)[:60]}` is not recognized")
+        known = not name or name in BUILTINS or name in names
+        require(known, f"`{ast.unparse(node)[:60]}` is not recognized")
         func = self.evaluate(node.func, names)
-        if any(k.arg is None for k in node.keywords) or len(node.args) > 64:
-            raise StopError("`**` in a call is not evaluated")
+        named = all(k.arg is not None for k in node.keywords)
+        require(named and len(node.args) <= 64, "`**` in a call is not evaluated")
         args = [self.evaluate(a, names) for a in node.args]
         kw = {str(k.arg): self.evaluate(k.value, names) for k in node.keywords}
         self.budget.line = node.lineno
@@ -240,11 +240,10 @@ class Interpreter(Evaluation):
         node, parameters = function.node, function.parameters
         self.entered.add(node)
         found = function.defaults | dict(zip(parameters, args, strict=False)) | kw
-        starred = node.args.vararg or node.args.kwarg
-        if starred or len(args) > len(parameters) or found.keys() != set(parameters):
-            raise StopError("the arguments of this call are not those of the function", refused=False)
-        if self.depth >= bounds.MOST_CALLS:
-            raise StopError(f"more than {bounds.MOST_CALLS} calls are nested here")
+        fits = not (node.args.vararg or node.args.kwarg or len(args) > len(parameters))
+        fits &= found.keys() == set(parameters)
+        require(fits, "the arguments of this call are not those of the function", refused=False)
+        require(self.depth < bounds.MOST_CALLS, f"more than {bounds.MOST_CALLS} calls are nested here")
         names = self.space(function.names)
         names.update(found)
         self.depth += 1
@@ -292,8 +291,7 @@ class Interpreter(Evaluation):
             case ast.With(items=items, body=body) if {ast.unparse(i) for i in items} <= _HARMLESS:
                 self._block(body, names)
             case ast.Assert(test=test):
-                if not self.truth(self.evaluate(test, names)):
-                    raise StopError("this assertion fails", refused=False)
+                require(self.truth(self.evaluate(test, names)), "this assertion fails", refused=False)
             case ast.Import() | ast.ImportFrom():
                 self._import(node, names)
             case ast.FunctionDef() | ast.ClassDef():
@@ -319,8 +317,7 @@ class Interpreter(Evaluation):
         marks = [ast.unparse(mark) for mark in node.decorator_list]
         if isinstance(node, ast.ClassDef):
             marks += [ast.unparse(base) for base in (*node.bases, *(k.value for k in node.keywords))]
-        if not set(marks) <= _HARMLESS:
-            raise StopError("this decorator or base is not evaluated")
+        require(set(marks) <= _HARMLESS, "this decorator or base is not evaluated")
         if isinstance(node, ast.FunctionDef):
             made = Function(node, names, self._defaults(node.args, names), "staticmethod" in marks)
             names[node.name] = self.note(made)
@@ -349,14 +346,14 @@ class Interpreter(Evaluation):
                 self.assigned.append((target.lineno, name, value))
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 items = self.items(value)
-                if len(items) != len(parts):
-                    raise StopError(f"{len(parts)} names are given {len(items)} values", refused=False)
+                fits = len(items) == len(parts)
+                require(fits, f"{len(parts)} names are given {len(items)} values", refused=False)
                 for part, item in zip(parts, items, strict=True):
                     self.assign(part, item, names)
             case ast.Attribute(value=base, attr=name) if not name.startswith("__"):
                 owner = self.evaluate(base, names).value
-                if not isinstance(owner, Class) or not owner.is_instance:
-                    raise StopError("attributes are only set on the code's own objects")
+                own = isinstance(owner, Class) and owner.is_instance
+                require(own, "attributes are only set on the code's own objects")
                 owner.names[name] = value
             case ast.Subscript(value=base):
                 self._set_item(self.evaluate(base, names), *self._index(target.slice, names), value)
@@ -368,10 +365,10 @@ class Interpreter(Evaluation):
         if isinstance(items, list) and isinstance(index, int) and -len(items) <= index < len(items):
             items[index] = value
             return
-        if not isinstance(items, Tensor | np.ndarray) or not isinstance(value.value, NUMBERS):
-            raise StopError("only elements of tensors are set")
-        if indexed([items, index]) > bounds.MOST_ELEMENTS:
-            raise StopError(f"more than {bounds.MOST_ELEMENTS:,} elements are set here")
+        numbers = isinstance(items, Tensor | np.ndarray) and isinstance(value.value, NUMBERS)
+        require(numbers, "only elements of tensors are set")
+        few = indexed([items, index]) <= bounds.MOST_ELEMENTS
+        require(few, f"more than {bounds.MOST_ELEMENTS:,} elements are set here")
         op = "mask" if any(is_mask(v.value) for v in vals) else "setitem"
         args = (owner, value, *vals)
         self.overwrite(owner, lambda x: x.__setitem__(index, value.value), op, args, "an assignment")

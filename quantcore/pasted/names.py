@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import StopError, numbers_in, sizes, usual
+from quantcore.pasted.bounds import numbers_in, require, sizes, usual
 
 _OPERATIONS = {  # what the trace calls them
     "round": "round floor ceil trunc fix rint around",
@@ -104,8 +104,8 @@ def cast(x: Any, dtype: Any) -> Any:
     where C leaves it undefined.
     """
     if isinstance(x, Tensor):
-        if not isinstance(dtype, torch.dtype) or dtype.is_complex:
-            raise StopError("a tensor is converted here to what is not a type of numbers")
+        real = isinstance(dtype, torch.dtype) and not dtype.is_complex
+        require(real, "a tensor is converted here to what is not a type of numbers")
         if x.is_floating_point() and not dtype.is_floating_point and dtype != torch.bool:
             x = torch.nan_to_num(x.double()).clamp(-(2.0**62), 2.0**62).to(torch.int64)
         return x.to(dtype)
@@ -115,17 +115,9 @@ def cast(x: Any, dtype: Any) -> Any:
     return x.astype(target)[()]
 
 
-def _drawn(name: str, numpy: bool) -> Callable[..., Any]:
-    """Return a function that draws random numbers, the same in each evaluation."""
-    how = torch.randn if name.startswith("randn") else torch.rand
-
-    def draw(*args: Any, **kw: Any) -> Any:
-        like = name.endswith("like")
-        shape = args[0].shape if like else tuple(map(int, numbers_in([*args, *kw.values()])))
-        found = how(shape, generator=torch.Generator().manual_seed(0))
-        return found.double().numpy() if numpy else found
-
-    return draw
+def _drawn(how: Callable[..., Tensor], *sizes: Any) -> Tensor:
+    """Return random numbers, the same in each evaluation."""
+    return how(tuple(map(int, numbers_in(sizes))), generator=torch.Generator().manual_seed(0))
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
@@ -135,8 +127,7 @@ def _tensor(value: Any, dtype: Any = None) -> Tensor:
 
 def _array(value: Any, dtype: Any = None) -> Any:
     found = np.array(value, dtype=dtype)
-    if found.dtype.kind not in "biuf":
-        raise StopError("an array of anything but numbers is not evaluated")
+    require(found.dtype.kind in "biuf", "an array of anything but numbers is not evaluated")
     return found
 
 
@@ -158,11 +149,12 @@ def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Allowed]:
     return {n: Allowed(n, run, _most(run)) for n, run in runs.items()}
 
 
-_random = {n: _drawn(n, False) for n in ("rand", "randn", "rand_like", "randn_like")}
 # torch.empty would show what was in memory before
 _TORCH = _calls(
-    torch, **_random, empty=torch.zeros, empty_like=torch.zeros_like, tensor=_tensor,
-    as_tensor=_tensor, numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
+    torch, empty=torch.zeros, empty_like=torch.zeros_like, tensor=_tensor, as_tensor=_tensor, iinfo=torch.iinfo,
+    finfo=torch.finfo, numel=lambda x: x.numel(), manual_seed=lambda n: None,
+    rand=lambda *sizes, **kw: _drawn(torch.rand, *sizes, *kw.values()), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
+    randn=lambda *sizes, **kw: _drawn(torch.randn, *sizes, *kw.values()), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
 )  # fmt: skip
 _NUMPY = _calls(
     np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo,
@@ -175,11 +167,10 @@ _TYPES = {
 }  # fmt: skip
 _NUMPY_NAMES = "float16 float32 float64 int8 uint8 int16 uint16 int32 uint32 int64"
 _NUMPY_TYPES = {name: getattr(np, name) for name in _NUMPY_NAMES.split()}
-_ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
-    "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "dtype": lambda x: x.dtype, "data": lambda x: x,
-    "T": lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
-}  # fmt: skip
-_SHARED = {n: Allowed(n, run, 0) for n, run in _ATTRIBUTES.items()}
+_SHARED = {name: Allowed(name, attribute, 0) for name, attribute in dict[str, Callable[[Any], Any]](
+    shape=lambda x: tuple(x.shape), ndim=lambda x: x.ndim, dtype=lambda x: x.dtype, data=lambda x: x,
+    T=lambda x: x.swapaxes(0, 1) if x.ndim == 2 else x,
+).items()}  # fmt: skip
 _LIMITS = ("min", "max", "bits", "eps", "tiny")
 METHODS: dict[str, dict[str, Allowed]] = {  # by the type of their owner
     "tensor": {
@@ -210,8 +201,10 @@ _torch = _module(
 )  # fmt: skip
 _numpy = _module(
     "numpy", _NUMPY, _NUMPY_TYPES, newaxis=None, ndarray=np.ndarray,
-    random=_module("numpy.random", {n: Allowed(n, _drawn(n, True)) for n in ("rand", "random", "randn")},
-                   seed=_TORCH["manual_seed"]),
+    random=_module("numpy.random", {
+        name: Allowed(name, lambda *sizes, n=n, **kw: _TORCH[n].run(*sizes, **kw).double().numpy())
+        for name, n in (("rand", "rand"), ("random", "rand"), ("randn", "randn"))
+    }, seed=_TORCH["manual_seed"]),
     linalg=_module("numpy.linalg", norm=Allowed("norm", np.linalg.norm)),
 )  # fmt: skip
 _ON_ONE = ("floor", "ceil", "trunc", "sqrt", "log2", "log", "exp")

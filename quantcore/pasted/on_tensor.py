@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,12 +12,12 @@ from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.numerics import as_float32
 from quantcore.pasted.bounds import NUMBERS, OverLimitError
-from quantcore.pasted.evaluation import numbers
+from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import intended, of_each
 from quantcore.pasted.quantizer import MOST, Flags, by_place
 from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
-from quantcore.pasted.walk import Walk, evaluate, given
+from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized
 
 _FEWEST = 1 << 8  # elements of the smallest block that is tried
@@ -165,11 +165,8 @@ def _evaluated(
 ) -> tuple[Walk, list[Tensor]]:
     """Evaluate the code on the largest block of the tensor that it can be evaluated on, and where that is."""
     block, places = block_of(x, most)
-    own = given(block.contiguous(), text, flags)
-    if handed is not None:
-        own = replace(own, scale=handed[0], zero_point=handed[1])
     try:
-        return evaluate(parse(text)[1], own), places
+        return evaluate(CodeInputs(*parse(text), block.contiguous(), handed, flags)), places
     except OverLimitError:
         if block.numel() <= _FEWEST:
             raise
@@ -178,20 +175,16 @@ def _evaluated(
 
 def _lines(walk: Walk, x: Tensor, element: tuple[int, ...]) -> Iterator[LineValue]:
     """Yield what each line assigned, the last time it ran."""
-    last = {(line, name): val.value for line, name, val in walk.assigned}
-    for (line, name), value in sorted(last.items(), key=lambda pair: pair[0][0]):
-        if isinstance(value, NUMBERS) and numbers(value).numel():
-            values = numbers(value)
-            dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
-            low, high = float(values.min()), float(values.max())
-            yield LineValue(line, name, tuple(values.shape), dtype, low, high, _picked(values, x, element))
-
-
-def _picked(values: Tensor, x: Tensor, element: tuple[int, ...]) -> float | None:
-    """Return the value that belongs to an element of x; None if there is none."""
-    try:
-        same = values.numel() == x.numel()
-        found = (values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element]
-    except (RuntimeError, IndexError):
-        return None
-    return float(found) if found.ndim == 0 else None
+    last = {(line, name): val for line, name, val in walk.assigned}
+    for (line, name), val in sorted(last.items(), key=lambda pair: pair[0][0]):
+        if not isinstance(val.value, NUMBERS) or not val.numbers.numel():
+            continue
+        values, dtype = val.numbers, val.dtype or type(val.value).__name__
+        try:
+            same = values.numel() == x.numel()
+            one = (values.reshape(x.shape) if same else values.broadcast_to(x.shape))[element]
+            picked = None if one.ndim else float(one)
+        except (RuntimeError, IndexError):  # no value belongs to the element
+            picked = None
+        low, high = float(values.min()), float(values.max())
+        yield LineValue(line, name, tuple(values.shape), dtype, low, high, picked)

@@ -74,7 +74,9 @@ class Chain:
             self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
-        self.clamp = next((s for s in reversed(clamps) if not _depends(s)), None)
+        # what a clamp puts in the place of elements is a number
+        fixed = [s for s in clamps if not any(a.varies and a is not s.flow and not is_mask(a.value) for a in s.args)]
+        self.clamp = fixed[-1] if fixed else None
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
         self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
@@ -99,18 +101,12 @@ def _is_half(step: Val, rounding: Val) -> bool:
     return step.index < rounding.index and bool((by <= 1).all() if each else (by == 0.5).all())
 
 
-def _depends(clamp: Val) -> bool:
-    """Tell whether what a clamp puts in the place of elements depends on the tensor."""
-    return any(a.varies and a is not clamp.flow and not is_mask(a.value) for a in clamp.args)
-
-
 class Quantizer(Chain):
     """A quantizer on the first ordinary tensor, and what it shows on others.
 
-    ``chains``: the same one on each ordinary tensor; ``place``: the lines that tell it from others;
-    ``flags``: the boolean parameters that lead to it; ``special``: it on the special tensors that it can be found on;
-    ``rule``: how it rounds, a key of `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes
-    are clamped to, before a cast.
+    ``on``: the same one on each probe that shows it, by name; ``ordinary``: on those of both signs; ``place``: the
+    lines that tell it from others; ``flags``: the boolean parameters that lead to it; ``rule``: how it rounds, a key of
+    `quantcore.pasted.intended.RULES`, "" for another rule; ``ends``: what its codes are clamped to, before a cast.
 
     ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
     without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
@@ -120,40 +116,37 @@ class Quantizer(Chain):
     one that scales the data; ``reduced``: the last reduction that it comes from.
 
     ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the clamp, or
-    else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is quantized
-    never has negative values; ``kernel``: the letter of the convention's kernel that has the code's order of division,
-    rounding and zero point.
+    else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is quantized never has
+    negative values; ``kernel``: the letter of the convention's kernel with this order of division, rounding and zero
+    point.
     """
 
-    def __init__(
-        self, chains: list[Chain], place: Place, flags: Flags, special: dict[str, Chain], seen: Seen
-    ):
+    def __init__(self, on: dict[str, Chain], place: Place, flags: Flags, seen: Seen):
         """Describe it on all tensors; ``seen``: its rule and its ends."""
-        super().__init__(*chains[0].way)
-        self.chains, self.place, self.flags, self.special = chains, place, flags, special
+        super().__init__(*on["positive"].way)
+        self.on, self.place, self.flags = on, place, flags
+        self.ordinary = [on["positive"], on["negative"]]
         self.rule, self.ends = seen
-        tried = [*chains, *(c for n, c in special.items() if n == "outlier")]
+        tried = [chain for name, chain in on.items() if name in ("positive", "negative", "outlier")]
         self.kind, ratio, self.multiplied, self.axis = _form(tried)
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        percents = [
+        percents = (
             float(a.value) * (100 if "quantile" in n.name else 1)
-            for n in self.quantiles
-            for a in n.args[1:2]
-            if "percentile" in self.kind and isinstance(a.value, int | float)
-        ]
-        self.percent = max(percents, default=None)
+            for n in self.quantiles for a in n.args[1:2] if isinstance(a.value, int | float)
+        )  # fmt: skip
+        self.percent = max(percents, default=None) if "percentile" in self.kind else None
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
         known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1 and bool(self.zero.isfinite())
         self.zero_point = float(self.zero) if known else None
-        self.one_sided = all(bool((c.x >= 0).all()) for c in chains)
+        self.one_sided = all(bool((c.x >= 0).all()) for c in self.ordinary)
         inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
         self.kernel = ("BD" if inverse else "AC")[bool(self.early)]
         self.divided = _divided(self)
-        reductions = [n for n in self.scale_nodes if n.op == "reduce" and n.varies]
-        self.reduced = reductions[-1] if reductions else self.divided
+        reductions = (n for n in reversed(self.scale_nodes) if n.op == "reduce" and n.varies)
+        self.reduced = next(reductions, self.divided)
         name = self.data.name if self.data.op == "input" and len(self.data.name) < 20 else "x"
         plain = self.kind in ("max", "signed percentile") or self.one_sided
         self.extreme = f"max({name})" if plain else f"max|{name}|"
@@ -255,34 +248,27 @@ def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def by_place(vals: list[Val]) -> dict[tuple[int, ...], Chain]:
-    """Return an evaluation's quantizers by the lines of their rounding, stored codes and dequantized values."""
-    found: dict[tuple[int, ...], Chain] = {}
-    for chain in _chains(vals):
-        if 1 < chain.x.numel() <= MOST:
-            end = chain.end.line if chain.end else 0
-            key: tuple[int, ...] = (chain.round.line, chain.codes[-1].line, end)
+def by_place(vals: list[Val]) -> dict[Place, Chain]:
+    """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by the lines
+    of their rounding, stored codes and dequantized values."""
+    found: dict[Place, Chain] = {}
+    room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in v.args}
+    for val in vals:
+        if not val.data or id(val) in goes_on or not isinstance(val.value, ARRAYS):
+            continue
+        way = [val]
+        while way[-1].flow is not None:
+            way.append(way[-1].flow)
+        room -= len(way)
+        if room < 0:
+            break
+        for chain in _along(way[::-1]):
+            key: Place = (chain.round.line, chain.codes[-1].line, chain.end.line if chain.end else 0)
             while key in found:
                 key = (*key, 0)
-            if len(key) < MOST_QUANTIZERS:
+            if 1 < chain.x.numel() <= MOST and len(key) < MOST_QUANTIZERS:
                 found[key] = chain
     return found
-
-
-def _chains(vals: list[Val]) -> Iterator[Chain]:
-    """Yield one or more quantizers for each end of the tensor's ways through an evaluation."""
-    room = _MOST_STEPS
-    goes_on = {id(a) for v in vals if v.data for a in v.args}
-    for val in vals:
-        if val.data and id(val) not in goes_on and isinstance(val.value, ARRAYS):
-            way, one = list[Val](), val
-            while one is not None:
-                way.append(one)
-                one = one.flow  # type: ignore[assignment]
-            room -= len(way)
-            if room < 0:
-                return
-            yield from _along(way[::-1])
 
 
 def _along(way: list[Val]) -> Iterator[Chain]:

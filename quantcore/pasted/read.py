@@ -8,6 +8,7 @@ import torch
 
 from quantcore.pasted import bounds
 from quantcore.pasted.checks import check_codes, check_dequantize, check_special
+from quantcore.pasted.evaluation import CodeInputs
 from quantcore.pasted.intended import RULES, confirmed, seen
 from quantcore.pasted.kinds import CodeFinding, finding
 from quantcore.pasted.quantizer import SCALINGS, Quantizer, between, by_place
@@ -76,48 +77,45 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     """
     text, tree = parse(text)
     found: list[CodeFinding] = []
-    cases: dict[tuple[object, ...], Quantizer] = {}  # two variants, or turns of a loop, may lead to the same one
+    # by what tells them apart: two variants, or turns of a loop, may lead to the same one
+    quantizers: dict[tuple[object, ...], Quantizer] = {}
     end = time.thread_time() + bounds.SECONDS_IN_ALL
-    probed = list(probe(tree, text, shape, end))
-    for ordinary, special in probed:
-        for q in _cases(ordinary, special):
+    probed = list(probe(CodeInputs(text, tree, torch.zeros(1), end=end), shape))
+    for walks in probed:
+        for q in _quantizers(walks):
             key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
-            if key not in cases and time.thread_time() <= end:
-                # in the second, the largest magnitude is negative
-                codes = confirmed(q, list(check_codes(q)), ordinary[:2])
+            if key not in quantizers and time.thread_time() <= end:
+                codes = confirmed(q, list(check_codes(q)), walks)
                 more = [*codes, *check_dequantize(q), *check_special(q)]
-                found += [replace(f, quantizer=len(cases)) for f in more]
-                cases[key] = q
-    first = probed[0][0][0]
-    for line, name in dict.fromkeys(w for ordinary, _ in probed for w in ordinary[0].written):
+                found += [replace(f, quantizer=len(quantizers)) for f in more]
+                quantizers[key] = q
+    for line, name in dict.fromkeys(written for walks in probed for written in walks["positive"].written):
         clamp = name.startswith("clamp") or name == "an assignment"
         what = "This clamp" if clamp else f"{name.capitalize()} here"
-        found.append(replace(finding("clamp-in-place", line, what=what), quantizer=0 if cases else None))
-    kept: dict[tuple[str, int], CodeFinding] = {}
+        found.append(replace(finding("clamp-in-place", line, what=what), quantizer=0 if quantizers else None))
     # of a kind and line the first one that is certain, if there is one
-    for f in sorted(found, key=lambda f: not f.certain):
-        kept.setdefault((f.kind, f.line), f)
-    lines = text.split("\n")
+    found.sort(key=lambda f: not f.certain)
+    kept = {(f.kind, f.line): f for f in reversed(found)}
+    lines, first = text.split("\n"), probed[0]["positive"]
     findings = [replace(f, source=lines[f.line - 1].strip()[:200]) for f in kept.values()]
     return CodeReading(
         text,
         tuple(sorted(findings, key=lambda f: (f.line, not f.certain, f.kind))),
-        tuple(dict.fromkeys(part for q in cases.values() for part in _parts(q))),
+        tuple(dict.fromkeys(part for q in quantizers.values() for part in _parts(q))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
-        tuple(cases.values()),
+        tuple(quantizers.values()),
     )
 
 
-def _cases(ordinary: list[Walk], special: dict[str, Walk]) -> Iterator[Quantizer]:
+def _quantizers(walks: dict[str, Walk]) -> Iterator[Quantizer]:
     """Yield the code's quantizers, each on all ordinary tensors and on the special ones that show it."""
-    found = [by_place(w.vals) for w in ordinary]
-    others = {name: by_place(w.vals) for name, w in special.items()}
-    results = seen(ordinary[0], found[0])
-    for key in found[0]:
-        if all(key in f for f in found):
-            also = {name: by[key] for name, by in others.items() if key in by}
-            yield Quantizer([f[key] for f in found], key, ordinary[0].given.flags, also, results[key])
+    found = {name: by_place(walk.vals) for name, walk in walks.items()}
+    first = walks["positive"]
+    for place, seen_at in seen(first, found["positive"]).items():
+        on = {name: chains[place] for name, chains in found.items() if place in chains}
+        if "negative" in on:
+            yield Quantizer(on, place, first.given.flags, seen_at)
 
 
 def _parts(q: Quantizer) -> Iterator[str]:

@@ -32,15 +32,11 @@ def parse(text: str) -> tuple[str, ast.Module]:
             f"The code has {count(len(text), 'character')} in {count(text.count(chr(10)) + 1, 'line')}; the limit is "
             f"{MAX_CHARS:,} characters and {MAX_LINES} lines. Paste only the lines that quantize."
         )
-    try:
-        text = text.encode("utf-8").decode("utf-8")
-    except UnicodeEncodeError:
-        raise QuantError(
-            "The text contains an incomplete Unicode character; paste it as plain text."
-        ) from None
     text = _plain(text)
     try:
         tree = ast.parse(text)
+    except UnicodeEncodeError:
+        raise QuantError("The text contains an incomplete Unicode character; paste it as plain text.") from None
     except SyntaxError as error:
         place = f"Line {error.lineno}: this" if error.lineno else "The text"
         raise QuantError(
@@ -58,9 +54,9 @@ def _limit(tree: ast.Module) -> None:
     for _ in range(MAX_DEPTH + 1):
         nodes += len(level)
         if nodes > MAX_NODES:
-            more = f"more than {MAX_NODES:,} syntax nodes"
             raise QuantError(
-                f"The code is too long: {more}; paste only the lines that quantize, without tables."
+                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, without "
+                "tables."
             )
         line = next((node.lineno for node in level if isinstance(node, ast.stmt | ast.expr)), line)
         level = [child for node in level for child in ast.iter_child_nodes(node)]

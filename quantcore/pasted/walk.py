@@ -4,7 +4,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,14 +26,13 @@ class Walk(Interpreter):
     """One evaluation of the code. ``flags``: the boolean parameters of functions that nobody calls; ``made``: what the
     last of these returned, by name."""
 
-    tree: ast.Module = field(kw_only=True)
     flags: set[str] = field(default_factory=set)
     made: dict[str, Val] = field(default_factory=dict)
 
     def run(self) -> None:
         """Run the code, then what it only defines; what can't be evaluated goes to ``unread``."""
         names = self.space()
-        for node in self.tree.body:
+        for node in self.given.tree.body:
             if not self._attempt(self.statement, node, names):
                 stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
                 names.update({n.id: UNREAD for n in stored})
@@ -98,69 +97,54 @@ class Walk(Interpreter):
         return found
 
 
-def evaluate(tree: ast.Module, given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
+def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
     """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations."""
-    walk = Walk(given, overrides=overrides or {}, tree=tree)
+    walk = Walk(given, overrides=overrides or {})
     walk.budget.end = min(walk.budget.end, given.end)
     walk.run()
     return walk
 
 
-def given(x: Tensor, text: str, flags: tuple[tuple[str, bool], ...] = (), end: float = math.inf) -> CodeInputs:
-    """Return a tensor with int8 asymmetric's scale and zero point, for NumPy if only that is named."""
-    low, high = min(float(x.min()), 0.0), max(float(x.max()), 0.0)
-    scale = (high - low) / 255 or 1.0
-    numpy = bool(re.search(r"\b(np|numpy)\b", text)) and not re.search(r"\b(torch|F)\.\w", text)
-    return CodeInputs(x, scale, round(-128 - low / scale), numpy=numpy, flags=flags, end=end)
-
-
-def ordinary(shape: tuple[int, ...]) -> list[Tensor]:
-    """Return two tensors of both signs, whose largest magnitude is positive first, then negative."""
-    generator = torch.Generator().manual_seed(7)
-    found = [torch.randn(shape, generator=generator) for _ in range(2)]
-    for x, end in zip(found, (5.3, -7.1), strict=True):
-        x.view(-1)[9] = end
-    return found
-
-
-def special(shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """Return tensors on which mistakes show that an ordinary one hides, by name."""
-    generator = torch.Generator().manual_seed(8)
-    outlier = torch.randn(shape, generator=generator)
-    outlier.view(-1)[3], outlier.view(-1)[70 % outlier.numel()] = 1e4, -1e4
+def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which mistakes
+    show that ordinary ones hide."""
+    generator, special = (torch.Generator().manual_seed(seed) for seed in (7, 8))
+    positive, negative = (torch.randn(shape, generator=generator) for _ in range(2))
+    outlier, size = torch.randn(shape, generator=special), math.prod(shape)
+    positive.view(-1)[9 % size], negative.view(-1)[9 % size] = 5.3, -7.1
+    outlier.view(-1)[3 % size], outlier.view(-1)[70 % size] = 1e4, -1e4
     return {
+        "positive": positive,
+        "negative": negative,
         "zeros": torch.zeros(shape),
         "constant": torch.full(shape, 1.5),
-        "one-sided": 5 + torch.rand(shape, generator=generator),
+        "one-sided": 5 + torch.rand(shape, generator=special),
         "outlier": outlier,
-        "subnormal": 1e-40 * torch.randn(shape, generator=generator),
+        "subnormal": 1e-40 * torch.randn(shape, generator=special),
     }
 
 
-def probe(
-    tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float
-) -> Iterator[tuple[list[Walk], dict[str, Walk]]]:
-    """Yield the evaluations on the ordinary tensors and on the special ones, once more for each value of each boolean
-    parameter of a function that nobody calls.
+def probe(given: CodeInputs, also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
+    """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that nobody
+    calls.
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.
     """
-    first = _fitting(tree, text, also, end)
-    shape = tuple(first.given.x.shape)
-    for flags in [(), *(((name, value),) for name in sorted(first.flags)[:3] for value in (False, True))]:
-        more = ordinary(shape)[0 if flags else 1 :]
-        walks = [*([] if flags else [first]), *(evaluate(tree, given(x, text, flags, end)) for x in more)]
-        yield walks, {n: evaluate(tree, given(x, text, flags, end)) for n, x in special(shape).items()}
+    first = _fitting(given, also)
+    tensors = probes(tuple(first.given.x.shape))
+    yield {n: evaluate(replace(given, x=x)) if n != "positive" else first for n, x in tensors.items()}
+    for flags in [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]:
+        yield {n: evaluate(replace(given, x=x, flags=flags)) for n, x in tensors.items()}
 
 
-def _fitting(tree: ast.Module, text: str, also: tuple[int, ...] | None, end: float) -> Walk:
+def _fitting(given: CodeInputs, also: tuple[int, ...] | None) -> Walk:
     """Return the evaluation on a tensor of the shape on which most of the code can be evaluated."""
     walks: list[Walk] = []
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
         try:
-            walks.append(evaluate(tree, given(ordinary(shape)[0], text, (), end)))
+            walks.append(evaluate(replace(given, x=probes(shape)["positive"])))
         except OverLimitError:
             if shape == SMALL or walks:
                 raise

@@ -14,7 +14,7 @@ from quantcore.mistakes import CASES as MISTAKES
 from quantcore.mistakes import lines, run
 from quantcore.pasted import KINDS, MOST, intended, show_code
 from quantcore.pasted.on_tensor import block_of
-from quantcore.pasted.walk import evaluate, ordinary
+from quantcore.pasted.walk import evaluate, probes
 
 read = functools.cache(qc.read_code)  # what several tests read
 MARK = re.compile(r"  #! (\S+)")
@@ -455,10 +455,10 @@ def test_the_line_of_code_nested_too_deeply(nested, before):
 def test_a_mistake_is_certain_because_its_repair_gives_the_right_codes(name, scheme, monkeypatch):
     """Without the repair, the codes stay wrong, and the finding is a note."""
     text, expected = marked(code_snippets.WRONG[name])
-    codes, x = [], ordinary((64, 64))[0]  # first those that show how it rounds
+    codes, x = [], probes((64, 64))["positive"]  # first those that show how it rounds
 
-    def spied(tree, given, overrides):
-        walk = evaluate(tree, given, overrides)
+    def spied(given, overrides):
+        walk = evaluate(given, overrides)
         codes.append({tuple(v.value.shape): v.value for v in walk.vals if isinstance(v.value, torch.Tensor) and v.op in ("cast", "clamp")})
         return walk
 

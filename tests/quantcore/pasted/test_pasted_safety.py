@@ -146,7 +146,7 @@ def test_hostile_code_is_one_sentence_within_a_second(one_thread):
 
 def walked(text, x=None, numpy=False):
     x = torch.linspace(-1, 1, 64).reshape(8, 8) if x is None else x
-    return evaluate(parse(text)[1], CodeInputs(x, 0.1, 0, numpy=numpy))
+    return evaluate(CodeInputs(*parse(text + "  # numpy" * numpy), x, (0.1, 0)))
 
 
 @pytest.mark.parametrize("text", ["x.clamp_(-0.1, 0.1)", "x[x > 0] = 0", "x[0] = 5", "x /= 2", "y = x.view(-1)\ny[0] = 9", "x.data.mul_(0)", "x.T.zero_()"])
