@@ -1,4 +1,4 @@
-"""The lessons' own tensors that a class is asked about too, and how answers are marked."""
+"""The lessons' own tensors that a class is asked about too, and what is asked for."""
 
 import dataclasses
 
@@ -6,16 +6,14 @@ import numpy as np
 
 import quantcore as qc
 from pages.shared.state.selection import PageTensor, of_values
-from quantcore.prediction import grade, practice
+from quantcore.prediction import practice
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]  # °C
 RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
 _ROWS = ["0.11 -0.32 0.05 0.27 -0.14 0.21", "0.40 0.18 -0.35 0.02 0.33 -0.29", "9.60 -4.10 7.20 2.50 -8.80 5.30",
          "-0.06 0.24 0.37 -0.19 0.12 -0.41"]  # fmt: skip
 OUTLIER_ROW = np.array([row.split() for row in _ROWS], np.float32)
-
-# what is asked for -> how answers to it are marked
-MARKERS = {"codes": grade.mark_codes, "scale": grade.mark_scales, "zero_point": grade.mark_zero_points}
+ASKED = ("codes", "scale", "zero_point")
 
 
 def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[PageTensor, qc.Scheme]:

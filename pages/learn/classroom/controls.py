@@ -167,7 +167,7 @@ def _view(is_whole: bool) -> tuple[str, str]:
 @functools.cache
 def questions() -> tuple[Question, ...]:
     """Return the questions, in the order of the lessons' steps; each links to its step."""
-    exercises = [(step, *material.exercise(SEED, qc.Scheme(qc.INT4), step)) for step in material.MARKERS]
+    exercises = [(step, *material.exercise(SEED, qc.Scheme(qc.INT4), step)) for step in material.ASKED]
     seed = f"&learn_predict_seed={SEED}"
     return (
         _question("scale", "code", "codes", material.READINGS, "uint3 asymmetric fixed(0, 100)"),

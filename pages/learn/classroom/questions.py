@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 import quantcore as qc
-from pages.learn.material import MARKERS
 from pages.serving.classroom import Question
 from quantcore.granularity import block_name
 from quantcore.mistakes import answers, right, traced
