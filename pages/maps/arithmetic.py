@@ -72,16 +72,12 @@ def once(tensor: Tensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Element
     """
     result, worst = cache.result(tensor, scheme), cache.report(tensor, scheme).max_abs_error_index
     trace = qc.trace(result, element)
-    block, lines = block_name(trace.bounds, tensor.shape), tuple(_lines(result, trace))
-    return ElementArithmetic(trace, block, trace.index == worst, lines)
-
-
-def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
-    own = qc.encoding(result)
-    if not own:
-        return aligned(trace.steps())
-    numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
-    return [f"as {result.scheme.convention.library} reports it: {numbers}", *aligned(trace.steps())]
+    lines, own = aligned(trace.steps()), qc.encoding(result)
+    if own:
+        numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
+        lines.insert(0, f"as {result.scheme.convention.library} reports it: {numbers}")
+    block = block_name(trace.bounds, tensor.shape)
+    return ElementArithmetic(trace, block, trace.index == worst, tuple(lines))
 
 
 def draw(shown: ElementArithmetic) -> None:

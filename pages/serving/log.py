@@ -53,16 +53,14 @@ def configure() -> None:
 
 def announce() -> None:
     """Say where the pages are, once they can be opened; Streamlit's own message would come before, and ask a web service."""
-    if config._server_mode == "starlette-app":  # else uvicorn started the app, and says it
-        log.info("The pages are at %s", server_util.get_url(_address()))
-
-
-def _address() -> str:
-    """Return the host at which a browser on this machine, or the one that a setting names, finds the app."""
+    if config._server_mode != "starlette-app":  # uvicorn started the app, and says it
+        return
     if config.is_manually_set("browser.serverAddress"):
-        return str(config.get_option("browser.serverAddress"))
-    address = server_util.get_display_address(config.get_option("server.address") or "localhost")
-    return f"[{address}]" if ":" in address else address
+        address = str(config.get_option("browser.serverAddress"))
+    else:  # where a browser on this machine finds the app
+        address = server_util.get_display_address(config.get_option("server.address") or "localhost")
+        address = f"[{address}]" if ":" in address else address
+    log.info("The pages are at %s", server_util.get_url(address))
 
 
 def run() -> str:

@@ -163,20 +163,14 @@ def _inside(word: Word) -> str:
 def _line(line: Line, kinds: Mapping[str, int]) -> str:
     known = f"<span class='m'><b>{_text(line.name)}</b></span>"
     parts = [part for part in dict.fromkeys((line.formula, line.numbers)) if part != line.result]
-    steps = "".join(f"{_formula(part, kinds)} = " for part in parts)
+    steps = ""
+    for part in parts:  # names of stored numbers are marked like the numbers
+        words = re.split(r"([A-Za-z_]\w*)", part)
+        marks = (f"<span class='own k{kinds[w] % _KINDS}'>{_text(w)}</span>" if w in kinds else _text(w) for w in words)
+        steps += f"{''.join(marks)} = "
     note = f" <span class='dim'>({_text(line.note)})</span>" if line.note else ""
     body = f"<div><span class='m'>{steps}<span class='result'>{_text(line.result)}</span></span>{note}</div>"
     return f"<div class='qs-cell-line'>{known}{body}</div>"
-
-
-def _formula(formula: str, kinds: Mapping[str, int]) -> str:
-    """Mark the names of stored numbers in a formula like the numbers."""
-    parts = re.split(r"([A-Za-z_]\w*)", formula)
-    marked = (
-        f"<span class='own k{kinds[part] % _KINDS}'>{_text(part)}</span>" if part in kinds else _text(part)
-        for part in parts
-    )
-    return "".join(marked)
 
 
 def rivals(
@@ -201,21 +195,16 @@ def _rival(origin: Origin, rival: Rival, finding: CheckpointFinding | None, shap
         value = f"<code>{rival.origin.result}</code>"
     else:
         value = f"<code class='other'>≠ {rival.origin.result}</code>"
+    counted = ""
+    if rival.differing is not None:
+        rows = rival.rows  # named if not all rows were counted
+        where = "" if not shape or rows == slice(0, shape[0]) else f" in rows {rows.start:,}–{rows.stop - 1:,}"
+        counted = f"{rival.differing:,} of {rival.counted:,} elements{where} differ."
     sentence = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
     return (
         f"<tr><td>{_text(rival.name)}</td><td class='n'>{value}</td><td>{_text(rival.difference)} "
-        f"<span class='dim'>Read this way by {_text(rival.reader)}. {_counted(rival, shape)}</span>{sentence}</td></tr>"
+        f"<span class='dim'>Read this way by {_text(rival.reader)}. {counted}</span>{sentence}</td></tr>"
     )
-
-
-def _counted(rival: Rival, shape: tuple[int, ...]) -> str:
-    """Say how many elements differ, and in which rows if not all rows were counted."""
-    if rival.differing is None:
-        return ""
-    rows = rival.rows
-    whole = not shape or rows == slice(0, shape[0])
-    where = "" if whole else f" in rows {rows.start:,}–{rows.stop - 1:,}"
-    return f"{rival.differing:,} of {rival.counted:,} elements{where} differ."
 
 
 def _text(text: str) -> str:

@@ -3,6 +3,7 @@
 import html
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -34,8 +35,12 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> 
         raise qc.QuantError(f"{there}; go back and choose one from the table.")
     shape = tensor.shape
     line = st.container()
-    with st.container(key="ck_found"):
-        _findings(opened, original, name)
+    with st.container(key="ck_found"):  # what a check has found in this tensor
+        found = findings.known(opened, original)
+        for finding in found.of.get(name, ()):
+            findings.sentence(finding)
+        if name in found.checked and not found.of.get(name):
+            st.markdown(":small[:green[:material/check_circle:] Checked: nothing found.]")
     why = st.empty()
     shown = controls.part_of(shape, worst=original is not None)
     was, note = _partner(opened, tensor, original, shown.at)
@@ -45,7 +50,10 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> 
         with why.container(key="ck_why"):
             st.markdown(messages.plain(maps.why.sentence))
     maps_and_origin(opened, original, tensor, shown, maps)
-    for sentence in filter(None, (note, *_notes(tensor))):
+    notes = [note] if note else []
+    with suppress(qc.QuantError):  # reported where the values are read
+        notes += tensor.notes()
+    for sentence in notes:
         st.caption(messages.plain(sentence))
 
 
@@ -163,19 +171,3 @@ def _maps(
         whole=tensor.shape,
     )
     component.four_maps(picture, key="ck_maps", on_pick=pick, on_region=controls.region)
-
-
-def _notes(tensor: CheckpointTensor) -> list[str]:
-    try:
-        return list(tensor.notes())
-    except qc.QuantError:  # reported where the values are read
-        return []
-
-
-def _findings(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> None:
-    """Draw what a check has found in this tensor."""
-    found = findings.known(opened, original)
-    for finding in found.of.get(name, ()):
-        findings.sentence(finding)
-    if name in found.checked and not found.of.get(name):
-        st.markdown(":small[:green[:material/check_circle:] Checked: nothing found.]")

@@ -51,7 +51,14 @@ class UploadedFiles:
             help=f"All files of one checkpoint: shards with their index and config.json, or a GGUF file with any splits. Up to "
             f"{upload_limit() >> 20} MB each; {', '.join(files.EXTENSIONS)}. Nothing in them is ever executed.",
         ):
-            self._open_unless_others_are_asked_for(before)
+            # what was just uploaded is opened, unless the link asks for other files than those uploaded before
+            asked = self._linked()
+            mine = not asked or asked in (st.session_state.get(self._own), files.text_of(before))
+            if self._field.problem:
+                if not self._is_chosen():
+                    st.session_state[self._address] = UPLOAD
+            elif mine or not self._is_chosen():
+                self._use(self._held())
         # The link carries widget values, so names and digests have a widget, hidden by CSS
         st.text_input("Uploaded files", key=self._asked, bind="query-params", label_visibility="collapsed")
         held = self._held()
@@ -121,16 +128,6 @@ class UploadedFiles:
                 raise QuantError(f"Two files are named {short(name, 120)}; remove one.")
             held[name] = old if old.sha256 in asked else new
         return held
-
-    def _open_unless_others_are_asked_for(self, before: dict[str, str]) -> None:
-        """Open what was just uploaded, unless the link asks for files other than those uploaded ``before``."""
-        asked = self._linked()
-        mine = not asked or asked in (st.session_state.get(self._own), files.text_of(before))
-        if self._field.problem:
-            if not self._is_chosen():
-                st.session_state[self._address] = UPLOAD
-        elif mine or not self._is_chosen():
-            self._use(self._held())
 
     def _linked(self) -> str:
         """Return what the link asks for, as text."""

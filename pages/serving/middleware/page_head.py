@@ -111,22 +111,16 @@ def tags(title: str, scope: Scope) -> bytes:
     """
     named = {"description": DESCRIPTION, "twitter:card": "summary_large_image"}
     graph = {"type": "website", "site_name": "Quantscope", "title": title, "description": DESCRIPTION}
-    at = _address(scope)
-    if at:
+    hosts = Headers(scope=scope).getlist("host")
+    # where visitors find the app: at browser.serverAddress, if it is set, else where this request found it
+    place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
+    if place is not None:
+        port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"
+        base = config.get_option("server.baseUrlPath").strip("/")
+        at = f"{scope['scheme']}://{place.name}{port}/{base}".rstrip("/")
         width, height = map(str, SIZE)
         graph |= {"image": f"{at}/{PICTURE_NAME}", "image:alt": ALTERNATIVE}
         graph |= {"image:width": width, "image:height": height}
     named_tags = [f'<meta name="{key}" content="{html.escape(text)}">' for key, text in named.items()]
     graph_tags = [f'<meta property="og:{key}" content="{html.escape(text)}">' for key, text in graph.items()]
     return "".join(named_tags + graph_tags).encode()
-
-
-def _address(scope: Scope) -> str:
-    """Return the app's address: `browser.serverAddress`, if set, else that of this request; else ""."""
-    hosts = Headers(scope=scope).getlist("host")
-    place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
-    if place is None:
-        return ""
-    port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"
-    base = config.get_option("server.baseUrlPath").strip("/")
-    return f"{scope['scheme']}://{place.name}{port}/{base}".rstrip("/")
