@@ -1,8 +1,8 @@
 """The arithmetic of one element, from x to its error, as lines of text with the numbers filled in.
 
-The maps request that of the element under the pointer while the pointer moves. A route answers, not a run of the
-page: nothing is drawn again, and a run that a key press starts does not wait for it. The server keeps nothing for the
-elements that a pointer passes over.
+The maps request that of the element under the pointer while the pointer moves. A route answers, not a run of
+the page: nothing is drawn again, and a run that a key press starts does not wait for it. The server keeps
+nothing for the elements that a pointer passes over.
 """
 
 import re

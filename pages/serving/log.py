@@ -5,8 +5,6 @@ Tracebacks are reduced to the class of the error and the calls that led to it: m
 
 import contextlib
 import logging
-import re
-import secrets
 import traceback
 from typing import Any
 
@@ -20,7 +18,6 @@ from pages.serving.metrics import FAILURES
 FRAMES = 8  # calls that are logged for an error, the last ones before it
 REQUEST_ID = "x-request-id"
 NO_REQUEST = "-"  # for work that no visitor asked for, such as the warm-up
-_KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")
 
 log = logging.getLogger("quantscope")
 
@@ -83,11 +80,6 @@ def where(error: BaseException) -> str:
     )
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{type(error).__name__}{f' at {calls}' if calls else ''}{notes}"
-
-
-def new_request_id(given: str) -> str:
-    """Return the id that a proxy gave to a request, or a new one."""
-    return given if _KNOWN_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 def report_failure(error: Exception) -> bool:

@@ -35,11 +35,7 @@ COLUMNS = [
 
 
 def picture(
-    frame: pd.DataFrame,
-    metric: str,
-    own: qc.Scheme | None,
-    live: bool = False,
-    limit: float | None = None,
+    frame: pd.DataFrame, metric: str, own: qc.Scheme | None, live: bool = False, limit: float | None = None
 ) -> None:
     """Draw the Pareto plot; a click opens the point's scheme in Explore.
 
@@ -106,7 +102,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 
 def rows_table(frame: pd.DataFrame) -> None:
-    """Draw the table, and the buttons that download it with every metric; selected rows are shown as error maps."""
+    """Draw the table and the buttons that download it with every metric; selected rows get error maps."""
     shown, sqnr = tables.sqnr_column(frame[COLUMNS], "sqnr_db", tables.label("sqnr_db"))
     st.dataframe(
         shown,
@@ -155,9 +151,8 @@ def maps(tensor: Tensor, frame: pd.DataFrame) -> None:
     with st.container(horizontal=True):
         for place, (name, text) in enumerate(chosen.items()):
             label = f"Open {name}" if len(name) < 50 else f"Open {name[:49]}…"
-            st.button(
-                label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"Open {text} in Explore"
-            )
+            hint = f"Open {text} in Explore"
+            st.button(label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=hint)
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     figure = cache.cached(tensor, f"error maps {list(results)} {theme()}", make)

@@ -25,7 +25,7 @@ from quantcore.analysis import (
     sums_of,
     value_data,
 )
-from quantcore.checkpoints import CheckpointTensor, RowLoss, row_loss
+from quantcore.checkpoints import CheckpointTensor, RowLoss, plane_shape, row_loss
 from quantcore.quantization import Quantized
 
 BAND = 1 << 21  # elements read at once
@@ -60,10 +60,9 @@ class _FinishedBands:
 class Maps:
     """What the maps of a part of a tensor need.
 
-    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized,
-    None if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest
-    |error|; ``why``: what the row with the largest error lost, None if nothing is lost, or
-    it is not finite.
+    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are
+    dequantized, None if there are no codes; ``errors``: None without an original; ``worst``: the element with the
+    largest |error|; ``why``: what the row with the largest error lost, None if that is 0 or not finite.
     """
 
     key: str
@@ -145,7 +144,7 @@ def _read(
         del window
         if len(parts.bands) % _TRIM == 0:
             memory.give_back()
-        yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
+        yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {plane_shape(shown.shape)[0]:,}")
 
 
 def sqnr(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> dict[str, float]:

@@ -106,7 +106,8 @@ def _treemap(opened: OpenCheckpoint, every: list[Entry], lost: dict[str, float] 
     if st.session_state.get(_FAILED):
         charts.draw(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
     else:
-        alt = f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}"  # for screen readers
+        # for screen readers
+        alt = f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}"
         first = [tile for tile in drawn if tile.parent == 0]
         parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
         _COMPONENT(

@@ -1,6 +1,6 @@
-"""What an address leads to (a shipped example, a path in the operator's folder, an allowed URL), and open checkpoints.
+"""What an address leads to: a shipped example, a path in the operator's folder, or an allowed URL.
 
-Their handles are shared by all visitors, and the latest few are kept.
+The handles of open checkpoints are shared by all visitors, and the latest few are kept.
 """
 
 import hashlib
@@ -109,14 +109,15 @@ def location_of(address: str, root: Path | None) -> CheckpointLocation:
     if _SCHEME.match(address):
         state = f"{address} {int(time.monotonic() // AGAIN)}"
         title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
-        return CheckpointLocation(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
+        locate = partial(remote.locate, remote.current(), address)
+        return CheckpointLocation(state, title, locate, is_remote=True)
     if root is None:
         raise QuantError("This server does not open paths; upload the files instead.")
     return _local(*models_folder.confined(root, address), address)
 
 
 def _local(folder: LocalFolder, name: str | None, address: str) -> CheckpointLocation:
-    """Return a place on this machine; its state has size, time and inode of each file, and links are not followed."""
+    """Return a place here; its state has size, time and inode of each file, and links are not followed."""
     try:
         with os.scandir(folder.path) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]

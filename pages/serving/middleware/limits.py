@@ -107,7 +107,9 @@ class UploadLimits:
         """Return a sentence if the server can't hold so many bytes, else an empty text."""
         if held <= self.total_mb * MB:
             return ""
-        return "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
+        return (
+            "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
+        )
 
 
 @dataclass(eq=False)
@@ -166,8 +168,8 @@ class Limits:
         elif scope["type"] == "http" and (length := _length(scope)) > MAX_LINK:
             REFUSED.labels("links").inc()
             problem = (
-                f"This link is too long: it has {length:,} characters after the server's name, and at most {MAX_LINK:,} "
-                "can be opened. Open Quantscope without it, and paste or upload the tensor there."
+                f"This link is too long: it has {length:,} characters after the server's name, and at most "
+                f"{MAX_LINK:,} can be opened. Open Quantscope without it, and paste or upload the tensor there."
             )
             await PlainTextResponse(problem, 414)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"].endswith(CLOSED):

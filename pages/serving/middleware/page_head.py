@@ -1,7 +1,7 @@
 """Our scripts, and what previews of a link show, in the head of every page that the server sends.
 
-Chats and social networks take title, description and picture of a link from there, since their programs run no
-scripts (the Open Graph protocol, ogp.me, and X's cards).
+Chats and social networks take title, description and picture of a link from there, since their programs run
+no scripts (the Open Graph protocol, ogp.me, and X's cards).
 """
 
 import html
@@ -68,9 +68,12 @@ class Pages:
 
         async def send_with_scripts(message: Message) -> None:
             nonlocal start
-            if message["type"] == "http.response.start" and _is_streamlits(message["headers"]):
-                start = message
-                return
+            if message["type"] == "http.response.start":
+                names = [name for name, _ in message["headers"]]
+                # a page of Streamlit's; one that has a policy of its own is complete
+                if (b"content-type", HTML) in message["headers"] and POLICY not in names:
+                    start = message
+                    return
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
                 opening = self.opens(scope["path"].rpartition("/")[2], query)
@@ -90,11 +93,6 @@ class Pages:
             return
         asked = [(name, value) for name, value in scope["headers"] if name not in CONDITIONS]
         await self.app({**scope, "headers": asked}, receive, send_with_scripts)
-
-
-def _is_streamlits(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Tell whether a response is a page of Streamlit's; one that has a policy of its own is complete."""
-    return (b"content-type", HTML) in headers and all(name != POLICY for name, _ in headers)
 
 
 async def picture(request: Request) -> FileResponse:

@@ -152,11 +152,8 @@ class HubFolder(ListedFolder):
             page = self.client.text(url, MAX_LIST)
             entries = load_json(_text(page.data), "The list of files")
             for entry in entries if isinstance(entries, list) else []:
-                if (
-                    isinstance(entry, dict)
-                    and entry.get("type") == "file"
-                    and isinstance(entry.get("path"), str)
-                ):
+                is_file = isinstance(entry, dict) and entry.get("type") == "file"
+                if is_file and isinstance(entry.get("path"), str):
                     yield entry["path"], entry.get("size", -1)
             if not page.next:
                 return

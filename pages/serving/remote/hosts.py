@@ -134,9 +134,8 @@ def parse_hosts(text: str) -> Hosts:
             elif scheme.lower() in found:
                 found[scheme.lower()].add(host_of(name.rstrip("/")))
             else:
-                raise QuantError(
-                    f"{short(word, 120)} does not begin with {', '.join(f'{s}://' for s in SCHEMES)}."
-                )
+                prefixes = ", ".join(f"{each}://" for each in SCHEMES)
+                raise QuantError(f"{short(word, 120)} does not begin with {prefixes}.")
         except QuantError as error:
             raise SettingError(f"{PREFIX}MODEL_HOSTS can't be used: {error}") from None
     for scheme in (HUB, BUCKETS):

@@ -112,10 +112,8 @@ class TensorStore:
                 except FileNotFoundError:
                     raise self._missing() from None
                 if len(content) != record.size or hashlib.sha256(content).hexdigest() != record.sha256:
-                    raise QuantError(
-                        "The shared tensor of this link is damaged (its SHA-256 differs) and was not opened; "
-                        f"{_AGAIN}"
-                    )
+                    damaged = "is damaged (its SHA-256 differs) and was not opened"
+                    raise QuantError(f"The shared tensor of this link {damaged}; {_AGAIN}")
                 x = read_tensor(content, address + CONTENT, "x", limit + _HEADER)
                 with self._guard:
                     self._shown[known] = x

@@ -169,11 +169,6 @@ class ByteCache:
         with self._changed:
             return sum(group.bytes for group in self._groups.values())
 
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._changed:
-            self._groups.clear()
-
     def _pending(self, key: tuple[str, str]) -> bool:
         """Tell whether a result is known, or being computed."""
         with self._changed:
