@@ -1,8 +1,8 @@
 """The arithmetic of one element, from x to its error, as lines of text with the numbers filled in.
 
-The maps request that of the element under the pointer while the pointer moves. A route answers, not a run of the
-page: nothing is drawn again, and a run that a key press starts does not wait for it. The server keeps nothing for the
-elements that a pointer passes over.
+The maps request that of the element under the pointer while the pointer moves. A route answers, not a run of
+the page: nothing is drawn again, and a run that a key press starts does not wait for it. The server keeps
+nothing for the elements that a pointer passes over.
 """
 
 import re
@@ -72,16 +72,12 @@ def once(tensor: PageTensor, scheme: qc.Scheme, element: tuple[int, ...]) -> Ele
     """
     result, worst = cache.result(tensor, scheme), cache.report(tensor, scheme).max_abs_error_index
     trace = qc.trace(result, element)
-    block, lines = block_name(trace.bounds, tensor.shape), tuple(_lines(result, trace))
-    return ElementArithmetic(trace, block, trace.index == worst, lines)
-
-
-def _lines(result: qc.Quantized, trace: qc.Trace) -> list[str]:
-    own = qc.encoding(result)
-    if not own:
-        return aligned(trace.steps())
-    numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
-    return [f"as {result.scheme.convention.library} reports it: {numbers}", *aligned(trace.steps())]
+    lines, own = aligned(trace.steps()), qc.encoding(result)
+    if own:
+        numbers = ", ".join(f"{what} {values[trace.block].item():.7g}" for what, values in own.items())
+        lines.insert(0, f"as {result.scheme.convention.library} reports it: {numbers}")
+    block = block_name(trace.bounds, tensor.shape)
+    return ElementArithmetic(trace, block, trace.index == worst, tuple(lines))
 
 
 def draw(shown: ElementArithmetic) -> None:

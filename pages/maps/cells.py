@@ -104,8 +104,8 @@ def _data(table: MarkedTable) -> dict[str, Any]:
 
 
 def _texts(values: np.ndarray, beside: np.ndarray) -> list[list[str]]:
-    """Write a table's numbers with equally many decimals: as many as needed, up to four digits for the largest
-    number, also of the table ``beside``.
+    """Write a table's numbers with equally many decimals: as many as needed, up to four digits for the
+    largest number, also of the table ``beside``.
     """
     if values.dtype.kind != "f":
         return [[str(v) for v in row] for row in values]

@@ -50,7 +50,7 @@ def four_maps(
 
     Args:
         on_pick: called with the index of an element when its cell is clicked.
-        on_region: called with rows and columns when a box is dragged on an overview, if it shows another part then.
+        on_region: called with rows and columns when a box is dragged on an overview, if that does anything.
     """
     data = picture.data
     if st.session_state.get(_FAILED):

@@ -35,9 +35,12 @@ def controls(
     view = None
     try:
         view = _view_controls(shape, worst)
-        chosen = _chosen(shape, worst, place)
     except qc.QuantError as error:
         messages.error(str(error), place)
+    try:
+        chosen = worst if view is None else read_element(st.session_state["cell"], shape) or worst
+    except qc.QuantError as error:
+        messages.warning(f"{error} Element {worst} is shown instead.", place)
     return view, arithmetic.of(tensor, scheme, chosen)
 
 
@@ -102,15 +105,6 @@ def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> Non
     st.session_state.update({"rows": span_text(rows), "cols": span_text(columns)})
 
 
-def _chosen(shape: tuple[int, ...], worst: tuple[int, ...], place: DeltaGenerator) -> tuple[int, ...]:
-    """Return the chosen element; if there is no such element, warn and return the worst."""
-    try:
-        return read_element(st.session_state["cell"], shape) or worst
-    except qc.QuantError as error:
-        messages.warning(f"{error} Element {worst} is shown instead.", place)
-        return worst
-
-
 def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
     """Draw the controls under the maps: overlays, element, visible part."""
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
@@ -129,18 +123,18 @@ def _view_controls(shape: tuple[int, ...], worst: tuple[int, ...]) -> View:
             width=180,
             bind="query-params",
         )
-        spans = []
+        spans = {}
         for name, key in (("Rows", "rows"), ("Columns", "cols")):
             hint = f"{name} to show, such as 0:16; empty: all."
-            spans.append(
-                (st.text_input(name, key=key, placeholder="all", help=hint, width=170, bind="query-params"), name)
+            spans[name] = st.text_input(
+                name, key=key, placeholder="all", help=hint, width=170, bind="query-params"
             )
         hint = "Show the elements around the largest |error|"
         st.button("Go to worst", on_click=_go_to_worst, args=(shape, worst), help=hint)
-        if any(typed for typed, _ in spans):
+        if any(spans.values()):
             st.button("Show all", on_click=region, args=(None, None))
         axes, index = _axes(shape)
-    rows, columns = (read_span(*span) for span in spans)
+    rows, columns = (read_span(typed, name) for name, typed in spans.items())
     return View(axes=axes, index=index, rows=rows, columns=columns)
 
 

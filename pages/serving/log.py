@@ -5,8 +5,6 @@ Tracebacks are reduced to the class of the error and the calls that led to it: m
 
 import contextlib
 import logging
-import re
-import secrets
 import traceback
 from typing import Any
 
@@ -20,7 +18,6 @@ from pages.serving.metrics import FAILURES
 FRAMES = 8  # calls that are logged for an error, the last ones before it
 REQUEST_ID = "x-request-id"
 NO_REQUEST = "-"  # for work that no visitor asked for, such as the warm-up
-_KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")
 
 log = logging.getLogger("quantscope")
 
@@ -53,16 +50,14 @@ def configure() -> None:
 
 def announce() -> None:
     """Say where the pages are, once they can be opened; Streamlit's own message would come before, and ask a web service."""
-    if config._server_mode == "starlette-app":  # else uvicorn started the app, and says it
-        log.info("The pages are at %s", server_util.get_url(_address()))
-
-
-def _address() -> str:
-    """Return the host at which a browser on this machine, or the one that a setting names, finds the app."""
+    if config._server_mode != "starlette-app":  # uvicorn started the app, and says it
+        return
     if config.is_manually_set("browser.serverAddress"):
-        return str(config.get_option("browser.serverAddress"))
-    address = server_util.get_display_address(config.get_option("server.address") or "localhost")
-    return f"[{address}]" if ":" in address else address
+        address = str(config.get_option("browser.serverAddress"))
+    else:  # where a browser on this machine finds the app
+        address = server_util.get_display_address(config.get_option("server.address") or "localhost")
+        address = f"[{address}]" if ":" in address else address
+    log.info("The pages are at %s", server_util.get_url(address))
 
 
 def run() -> str:
@@ -85,11 +80,6 @@ def where(error: BaseException) -> str:
     )
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{type(error).__name__}{f' at {calls}' if calls else ''}{notes}"
-
-
-def new_request_id(given: str) -> str:
-    """Return the id that a proxy gave to a request, or a new one."""
-    return given if _KNOWN_ID.fullmatch(given) else secrets.token_hex(8)
 
 
 def report_failure(error: Exception) -> bool:

@@ -11,12 +11,12 @@ import tomllib
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from google.protobuf.message import DecodeError
 from prometheus_client import Counter, Gauge, Histogram, Info, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -73,20 +73,20 @@ def serve(address: str, token: str = "") -> None:
             "the token that readers must send."
         )
     try:
-        _Threads.address_family = socket.getaddrinfo(host, int(port))[0][0]
-        httpd = make_server(host, int(port), _guarded(make_wsgi_app(), token), _Threads, _Silent)
+
+        class Server(ThreadingWSGIServer):
+            address_family = socket.getaddrinfo(host, int(port))[0][0]
+
+        httpd = make_server(host, int(port), _guarded(make_wsgi_app(), token), Server, _Silent)
     except (ValueError, OverflowError, OSError) as error:
         raise SettingError(
             f"{PREFIX}METRICS is {address[:60]!r}, where the metrics can't be served ({error}); it must be a free port, "
             "or an address of this machine and a port, such as 9100 or 127.0.0.1:9100."
         ) from error
     threading.Thread(target=httpd.serve_forever, daemon=True).start()
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    _BUILD.info({"version": project["version"], "streamlit": version("streamlit"), "torch": version("torch")})
-
-
-class _Threads(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    own = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+    _BUILD.info({"version": own, "streamlit": version("streamlit"), "torch": version("torch")})
 
 
 class _Silent(WSGIRequestHandler):

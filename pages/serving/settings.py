@@ -101,24 +101,18 @@ def read(environment: Mapping[str, str]) -> Settings:
 def _checked(name: str, text: str, limits: Mapping[str, Any]) -> float | str:
     """Return the value of a variable."""
     if "unit" in limits:
-        return _number_of(name, text, limits)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if limits["low"] <= value <= limits["high"]:  # NaN is not in the range either
+            return value
+        span = f"{limits['unit']} from {limits['low']:g} to {limits['high']:g}"
+        raise SettingError(f"{name} is {text[:40]!r}; it must be a number of {span}.")
     if "pattern" in limits and not re.fullmatch(limits["pattern"], text):
         shown = "not valid" if limits.get("secret") else repr(text[:40])
         raise SettingError(f"{name} is {shown}; it must be {limits['words']}.")
     return text
-
-
-def _number_of(name: str, text: str, limits: Mapping[str, Any]) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not limits["low"] <= value <= limits["high"]:  # NaN is not in the range either
-        raise SettingError(
-            f"{name} is {text[:40]!r}; it must be a number of {limits['unit']} from {limits['low']:g} to "
-            f"{limits['high']:g}."
-        )
-    return value
 
 
 @functools.cache

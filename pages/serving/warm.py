@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 import streamlit as st
 from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.Block_pb2 import Block
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import Runtime, get_instance
 from streamlit.runtime.session_manager import SessionClient
@@ -41,14 +40,11 @@ class Visitor(SessionClient):
         if msg.WhichOneof("type") == "navigation":
             self.pages = {page.page_script_hash: page.url_pathname for page in msg.navigation.app_pages}
         elif msg.WhichOneof("type") == "delta" and msg.delta.WhichOneof("type") == "add_block":
-            self._see(msg.delta.add_block)
-
-    def _see(self, block: Block) -> None:
-        tabs, label = block.tab_container, block.tab.label
-        if tabs.query_param_key:
-            self._tab_key, self._first_tab = tabs.query_param_key, tabs.default_tab_label
-        elif self._tab_key and label and label != self._first_tab:
-            self.tabs.append(urlencode({self._tab_key: label}))
+            tabs, label = msg.delta.add_block.tab_container, msg.delta.add_block.tab.label
+            if tabs.query_param_key:
+                self._tab_key, self._first_tab = tabs.query_param_key, tabs.default_tab_label
+            elif self._tab_key and label and label != self._first_tab:
+                self.tabs.append(urlencode({self._tab_key: label}))
 
 
 async def warm_up(only_first: bool = False) -> None:

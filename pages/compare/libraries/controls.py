@@ -7,6 +7,7 @@ import streamlit as st
 import quantcore as qc
 from pages.shared.state import link
 from pages.sidebar import scheme_state, tensor_controls
+from quantcore import tensors
 
 KEYS = {"lib_a", "lib_b"}
 _DIFFER = ("onnxruntime", "aimet.Quantize")  # they differ on the default tensor
@@ -18,7 +19,6 @@ class LibraryExample(NamedTuple):
 
     title: str
     tensor: str
-    rank: int
     scheme: str
     a: str
     b: str
@@ -28,7 +28,6 @@ EXAMPLES = (
     LibraryExample(
         "x = 2.25, s = 0.3: a tie decided by one ulp",
         "2.25",
-        1,
         "int8 given(0.3)",
         "onnxruntime",
         "torch.fake_quantize",
@@ -36,7 +35,6 @@ EXAMPLES = (
     LibraryExample(
         "Ties with a zero point of 1",
         "0.125 0.375 -0.125",
-        1,
         "int8 asymmetric given(0.25, zero_point=1)",
         "onnxruntime",
         "compressed_tensors",
@@ -44,16 +42,14 @@ EXAMPLES = (
     LibraryExample(
         "4 × 4, symmetric int8: divide by 127 or 127.5?",
         "-1.1258 -1.1524 -0.2506 -0.4339\n0.8487 0.692 -0.316 -2.1152\n0.3223 -1.2633 0.35 0.3081\n0.1198 1.2377 1.1168 -0.2473",
-        2,
         "int8 symmetric",
         "onnxruntime",
         "torchao",
     ),
-    LibraryExample("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", 1, "int8 symmetric", "onnxruntime", "torchao"),
+    LibraryExample("A constant row of -2.5", "-2.5 -2.5 -2.5 -2.5", "int8 symmetric", "onnxruntime", "torchao"),
     LibraryExample(
         "A group from 10.5 to 14 at 4 bits: must the range include 0?",
         "10.5 11 11.5 12 12.5 13 13.5 14",
-        1,
         "uint4 asymmetric per_group(8)",
         "torchao",
         "hqq",
@@ -96,6 +92,7 @@ def _load() -> None:
     if place is None:
         return
     example = EXAMPLES[place]
-    link.put({"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: example.rank})
+    rank = tensors.parse(example.tensor).ndim
+    link.put({"src": "paste", tensor_controls.PASTED: example.tensor, scheme_state.RANK: rank})
     scheme_state.apply_scheme(qc.Scheme.parse(example.scheme))
     st.session_state.update({"lib_a": example.a, "lib_b": example.b})

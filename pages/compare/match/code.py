@@ -1,6 +1,7 @@
 """Code pasted into Match, evaluated by an interpreter of our own: its mistakes by line, and what they do to the tensor."""
 
 import html
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,12 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
     if not text or not text.strip():
         cards.draw(_cards())
         return
-    reading = _read(text, tensor)
+    if tensor is None:
+        reading = qc.read_code(text)
+    else:  # once it is this run's turn
+        shape = tuple(tensor.shape) if tensor.elements <= MOST else None
+        make = partial(qc.read_code, text, shape)
+        reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
     if reading.mistakes or reading.findings:
         with right:
             _source(reading)
@@ -73,14 +79,6 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
                 _finding(finding)
     if tensor is not None:
         _on_tensor(reading, tensor, scheme)
-
-
-def _read(text: str, tensor: PageTensor | None) -> qc.CodeReading:
-    """Return what is found in the code, once it is this run's turn."""
-    if tensor is None:
-        return qc.read_code(text)
-    shape = tuple(tensor.shape) if tensor.elements <= MOST else None
-    return cache.cached_small(tensor, f"code {text}", lambda: qc.read_code(text, shape), needs.USUAL, long=True)
 
 
 def _cards() -> list[cards.Card]:

@@ -62,7 +62,12 @@ def draw(place: Any, beside: Any) -> Inputs | None:
         _carry(_CODES_IN_LINK, None)
         return None
     key = f"{codes.shape} {tensors.content_hash(codes)} {scale.strip()} {zero_point.strip()}"
-    _carry_codes(codes, key)
+    known = st.session_state.get("_match_encoded")
+    if known is None or known[0] != key:
+        packed = _packed(codes)
+        encoded = tensors.encode(packed) if packed is not None and tensors.fits_link(packed) else None
+        st.session_state["_match_encoded"] = known = (key, encoded)
+    _carry(_CODES_IN_LINK, known[1])
     return Inputs(codes, _parameter(scale, "scale"), _parameter(zero_point, "zero point"), key)
 
 
@@ -154,15 +159,6 @@ def _from_link() -> None:
         _FIELD.put((codes, "from the link"))
     else:
         st.session_state[TEXT] = write(codes)
-
-
-def _carry_codes(codes: np.ndarray, key: str) -> None:
-    known = st.session_state.get("_match_encoded")
-    if known is None or known[0] != key:
-        packed = _packed(codes)
-        text = tensors.encode(packed) if packed is not None and tensors.fits_link(packed) else None
-        st.session_state["_match_encoded"] = known = (key, text)
-    _carry(_CODES_IN_LINK, known[1])
 
 
 def _packed(codes: np.ndarray) -> np.ndarray | None:

@@ -63,7 +63,16 @@ def summary(matches: qc.Matches, tensor: PageTensor, fraction: float) -> None:
 def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:
     """Draw the candidates, one per row; return the selected one."""
     shown = matches.candidates[:MOST_ROWS]
-    frame = pd.DataFrame([_row(c, len(tensor.shape)) for c in shown])
+    frame = pd.DataFrame(
+        {
+            "Codes that differ": f"{each.differing:,}" if each.differing else "none",
+            "What went wrong": str(each.corruption),
+            "Rules": rules(each.scheme, len(tensor.shape)),
+            "Scale, zero point": "; ".join(each.notes),
+            "Libraries": ", ".join(_libraries(each)),
+        }
+        for each in shown
+    )
     frame = frame.loc[:, [(frame[name] != "").any() for name in frame]]  # without empty columns
     event: Any = st.dataframe(
         frame,
@@ -80,17 +89,6 @@ def table(matches: qc.Matches, tensor: PageTensor) -> Candidate:
         st.caption(f"The first {MOST_ROWS} of {len(matches.candidates)} candidates.")
     rows = event.selection.rows
     return shown[rows[0] if rows and rows[0] < len(shown) else 0]
-
-
-def _row(candidate: Candidate, rank: int) -> dict[str, str]:
-    scheme = candidate.scheme
-    return {
-        "Codes that differ": "none" if candidate.differing == 0 else f"{candidate.differing:,}",
-        "What went wrong": str(candidate.corruption),
-        "Rules": rules(scheme, rank),
-        "Scale, zero point": "; ".join(candidate.notes),
-        "Libraries": ", ".join(_libraries(candidate)),
-    }
 
 
 def detail(candidate: Candidate, tensor: PageTensor, codes: np.ndarray, chosen: qc.Scheme | None) -> None:

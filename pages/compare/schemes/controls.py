@@ -119,7 +119,13 @@ def _chosen() -> list[qc.Scheme]:
     )
     chosen = [
         column.multiselect(
-            label, options, DEFAULTS[key], key=key, help=text, accept_new_options=label != "Symmetry", bind="query-params"
+            label,
+            options,
+            DEFAULTS[key],
+            key=key,
+            help=text,
+            accept_new_options=options is not SYMMETRIES,
+            bind="query-params",
         )
         for column, (label, options), key, text in zip(columns, labels.items(), _CHOICES, helps, strict=True)
     ]

@@ -47,30 +47,31 @@ def run(tensor: PageTensor, schemes: list[qc.Scheme], draw: Callable[[pd.DataFra
     Args:
         draw: draws the rows so far; called now and then, each drawing replaces the last one.
     """
-    found, missing = known(tensor), _missing(tensor, schemes)
-    if not missing:
+    found = known(tensor)
+
+    def missing() -> list[qc.Scheme]:
+        return [scheme for scheme in schemes if scheme not in found]
+
+    left = len(missing())
+    if not left:
         return
-    place, work = st.empty(), LongWork("sw", f"sweep {tensor.key}", tensor.elements * len(missing) <= AT_ONCE)
-    if work.starts(place, f"Compute {len(missing):,} {'more' if found else 'schemes'}"):
+    place, work = st.empty(), LongWork("sw", f"sweep {tensor.key}", tensor.elements * left <= AT_ONCE)
+    if work.starts(place, f"Compute {left:,} {'more' if found else 'schemes'}"):
         threads = turn.threads(4 * tensor.elements, needs.SWEEP_THREAD)
         work.run(
             place,
-            lambda: _compute(tensor, schemes, threads),
+            lambda: _compute(tensor, found, missing(), threads),
             tensor,
             1 + threads * needs.SWEEP_THREAD,
-            useless=lambda: not _missing(tensor, schemes),
+            useless=lambda: not missing(),
             draw=lambda: draw(table(found, schemes)),
         )
 
 
-def _missing(tensor: PageTensor, schemes: list[qc.Scheme]) -> list[qc.Scheme]:
-    found = known(tensor)
-    return [scheme for scheme in schemes if scheme not in found]
-
-
-def _compute(tensor: PageTensor, schemes: list[qc.Scheme], threads: int) -> Generator[WorkStep, None, None]:
+def _compute(
+    tensor: PageTensor, found: Known, missing: list[qc.Scheme], threads: int
+) -> Generator[WorkStep, None, None]:
     """Compute the missing rows."""
-    found, missing = known(tensor), _missing(tensor, schemes)
     with closing(qc.sweep_rows(cache.values(tensor), missing, threads)) as computing:
         for count, row in enumerate(computing, 1):
             found[row.scheme] = row

@@ -35,11 +35,7 @@ COLUMNS = [
 
 
 def picture(
-    frame: pd.DataFrame,
-    metric: str,
-    own: qc.Scheme | None,
-    live: bool = False,
-    limit: float | None = None,
+    frame: pd.DataFrame, metric: str, own: qc.Scheme | None, live: bool = False, limit: float | None = None
 ) -> None:
     """Draw the Pareto plot; a click opens the point's scheme in Explore.
 
@@ -66,16 +62,8 @@ def use(text: str) -> None:
         st.session_state[PROBLEM] = f"{text} can't be opened in Explore: {error}"
 
 
-def best_under(frame: pd.DataFrame, metric: str, limit: float) -> pd.Series | None:
-    """Return the best row by ``metric`` with at most ``limit`` bits per element; None if there is none."""
-    known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
-    # ties go to fewer bits
-    ordered = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True])
-    return ordered.iloc[0] if len(ordered) else None
-
-
 def limited(frame: pd.DataFrame, metric: str) -> float:
-    """Draw the limit on bits per element and the best scheme within it; return the limit."""
+    """Draw the limit on bits per element and the best scheme by ``metric`` within it; return the limit."""
     left, middle, right = st.columns([2, 4, 1.5], vertical_alignment="center")
     limit = left.slider(
         "Bits per element, at most",
@@ -87,10 +75,12 @@ def limited(frame: pd.DataFrame, metric: str) -> float:
         bind="query-params",
         help="Including scales and zero points.",
     )
-    best = best_under(frame, metric, limit)
-    if best is None:
+    known = frame[(frame["refused"] == "") & (frame["bits_per_element"] <= limit) & frame[metric].notna()]
+    if not len(known):
         middle.markdown(f"No scheme to compare at {limit:g} or fewer bits per element.")
         return float(limit)
+    # ties go to fewer bits
+    best = known.sort_values([metric, "bits_per_element"], ascending=[AXES[metric][1] < 0, True]).iloc[0]
     label, value = AXES[metric][0], best[metric]
     written = f"SQNR {value:.2f} dB" if metric == "sqnr_db" else f"{label} {value:.4g}"
     middle.markdown(
@@ -112,7 +102,7 @@ def filtered(frame: pd.DataFrame, metric: str, words: str, best: bool) -> pd.Dat
 
 
 def rows_table(frame: pd.DataFrame) -> None:
-    """Draw the table, and the buttons that download it with every metric; selected rows are shown as error maps."""
+    """Draw the table and the buttons that download it with every metric; selected rows get error maps."""
     shown, sqnr = tables.sqnr_column(frame[COLUMNS], "sqnr_db", tables.label("sqnr_db"))
     st.dataframe(
         shown,
@@ -161,9 +151,8 @@ def maps(tensor: PageTensor, frame: pd.DataFrame) -> None:
     with st.container(horizontal=True):
         for place, (name, text) in enumerate(chosen.items()):
             label = f"Open {name}" if len(name) < 50 else f"Open {name[:49]}…"
-            st.button(
-                label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=f"Open {text} in Explore"
-            )
+            hint = f"Open {text} in Explore"
+            st.button(label, key=f"_sw_open_{place}", on_click=use, args=(text,), help=hint)
     results = {name: cache.result(tensor, qc.Scheme.parse(text)) for name, text in chosen.items()}
     make = partial(figures.error_maps, results, theme=theme())
     figure = cache.cached(tensor, f"error maps {list(results)} {theme()}", make)

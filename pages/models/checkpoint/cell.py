@@ -1,5 +1,6 @@
 """Where a cell of a checkpoint comes from: its bits in the file, its arithmetic, how others read the same bytes, a script."""
 
+from contextlib import suppress
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -34,21 +35,14 @@ def draw(
     except qc.QuantError as error:
         messages.error(str(error))
         return
+    value = None
+    with suppress(qc.QuantError):  # reported where the original is shown
+        other = partner(opened, original, name, origin.index[:-2])
+        value = None if other is None else other.tensor.origin(other.index(origin.index)).value
     st.html(_STYLE)
-    st.html(cell_markup.heading(origin, _in_original(opened, name, origin, original)))
+    st.html(cell_markup.heading(origin, value))
     st.html(cell_markup.panel(origin, _rivals(opened, tensor, origin)))
     _script(origin)
-
-
-def _in_original(
-    opened: OpenCheckpoint, name: str, origin: Origin, original: OpenCheckpoint | None
-) -> float | None:
-    """Return the value of the element in the original; None if it has no such element."""
-    try:
-        other = partner(opened, original, name, origin.index[:-2])
-        return None if other is None else other.tensor.origin(other.index(origin.index)).value
-    except qc.QuantError:  # reported where the original is shown
-        return None
 
 
 def _rivals(opened: OpenCheckpoint, tensor: CheckpointTensor, origin: Origin) -> str:

@@ -122,17 +122,14 @@ def _block_dump(numbers: Sequence[StoredNumber]) -> Iterable[str]:
     where = f"{_text(_inside(word))}, {word.dtype} of {len(word.data)} bytes, byte {word.offset:,} (0x{word.offset:x})"
     rows = []
     for start in range(0, len(word.data), _ROW):
-        stop = min(start + _ROW, len(word.data))
-        cells = "".join(_byte(word, byte, own.get(byte)) for byte in range(start, stop))
+        cells = ""
+        for byte in range(start, min(start + _ROW, len(word.data))):
+            kind = f" class='own k{own[byte] % _KINDS}'" if byte in own else ""
+            bits = word.bits[8 * byte : 8 * byte + 8]
+            title = "; ".join(_owner(bits, low, high) for high, low in _runs(bits))
+            cells += f"<td{kind} title='+{byte:02x}: {_text(title)}'>{word.data[byte]:02x}</td>"
         rows.append(f"<tr><th class='dim'>+{start:02x}</th>{cells}</tr>")
     yield f"<div class='dim'>{where}</div><table class='qs-cell-dump'>{''.join(rows)}</table>"
-
-
-def _byte(word: Word, byte: int, k: int | None) -> str:
-    kind = "" if k is None else f" class='own k{k % _KINDS}'"
-    bits = word.bits[8 * byte : 8 * byte + 8]
-    title = "; ".join(_owner(bits, low, high) for high, low in _runs(bits))
-    return f"<td{kind} title='+{byte:02x}: {_text(title)}'>{word.data[byte]:02x}</td>"
 
 
 def _block_byte(word: Word, byte: int, k: int) -> str:
@@ -163,59 +160,43 @@ def _inside(word: Word) -> str:
 def _line(line: Line, kinds: Mapping[str, int]) -> str:
     known = f"<span class='m'><b>{_text(line.name)}</b></span>"
     parts = [part for part in dict.fromkeys((line.formula, line.numbers)) if part != line.result]
-    steps = "".join(f"{_formula(part, kinds)} = " for part in parts)
+    steps = ""
+    for part in parts:
+        for word in re.split(r"([A-Za-z_]\w*)", part):  # names of stored numbers are marked like the numbers
+            mark = f"<span class='own k{kinds[word] % _KINDS}'>{_text(word)}</span>" if word in kinds else ""
+            steps += mark or _text(word)
+        steps += " = "
     note = f" <span class='dim'>({_text(line.note)})</span>" if line.note else ""
     body = f"<div><span class='m'>{steps}<span class='result'>{_text(line.result)}</span></span>{note}</div>"
     return f"<div class='qs-cell-line'>{known}{body}</div>"
 
 
-def _formula(formula: str, kinds: Mapping[str, int]) -> str:
-    """Mark the names of stored numbers in a formula like the numbers."""
-    parts = re.split(r"([A-Za-z_]\w*)", formula)
-    marked = (
-        f"<span class='own k{kinds[part] % _KINDS}'>{_text(part)}</span>" if part in kinds else _text(part)
-        for part in parts
-    )
-    return "".join(marked)
-
-
 def rivals(
-    origin: Origin,
-    found: Sequence[Rival],
-    findings: Mapping[str, CheckpointFinding],
-    shape: tuple[int, ...],
+    origin: Origin, found: Sequence[Rival], findings: Mapping[str, CheckpointFinding], shape: tuple[int, ...]
 ) -> str:
     """Write a table of the readings, this one first."""
     if not found:
         return "<div class='dim'>No other known reading gives this element a different value.</div>"
-    mine = f"<tr><td><b>this reading</b></td><td class='n'><code><b>{origin.result}</b></code></td><td></td></tr>"
-    rows = "".join(_rival(origin, rival, findings.get(rival.key), shape) for rival in found)
-    head = "<tr><th>Rival readings</th><th class='n'>Value</th><th>What they do</th></tr>"
-    return f"<table class='qs-cell-rivals'>{head}{mine}{rows}</table>"
-
-
-def _rival(origin: Origin, rival: Rival, finding: CheckpointFinding | None, shape: tuple[int, ...]) -> str:
-    if rival.origin is None:
-        value = "<span class='dim'>no element</span>"
-    elif rival.origin.result == origin.result:
-        value = f"<code>{rival.origin.result}</code>"
-    else:
-        value = f"<code class='other'>≠ {rival.origin.result}</code>"
-    sentence = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
-    return (
-        f"<tr><td>{_text(rival.name)}</td><td class='n'>{value}</td><td>{_text(rival.difference)} "
-        f"<span class='dim'>Read this way by {_text(rival.reader)}. {_counted(rival, shape)}</span>{sentence}</td></tr>"
-    )
-
-
-def _counted(rival: Rival, shape: tuple[int, ...]) -> str:
-    """Say how many elements differ, and in which rows if not all rows were counted."""
-    if rival.differing is None:
-        return ""
-    rows = rival.rows
-    whole = not shape or rows == slice(0, shape[0])
-    where = "" if whole else f" in rows {rows.start:,}–{rows.stop - 1:,}"
-    return f"{rival.differing:,} of {rival.counted:,} elements{where} differ."
+    mine = f"<td class='n'><code><b>{origin.result}</b></code></td><td></td>"
+    lines = [
+        "<tr><th>Rival readings</th><th class='n'>Value</th><th>What they do</th></tr>",
+        f"<tr><td><b>this reading</b></td>{mine}</tr>",
+    ]
+    for rival in found:
+        value, counted, finding = "<span class='dim'>no element</span>", "", findings.get(rival.key)
+        if rival.origin is not None:
+            kind, sign = (" class='other'", "≠ ") if rival.origin.result != origin.result else ("", "")
+            value = f"<code{kind}>{sign}{rival.origin.result}</code>"
+        if rival.differing is not None:
+            rows, where = rival.rows, ""
+            if shape and rows != slice(0, shape[0]):
+                where = f" in rows {rows.start:,}–{rows.stop - 1:,}"
+            counted = f"{rival.differing:,} of {rival.counted:,} elements{where} differ."
+        sentence = f"<span class='finding'>{_text(finding.sentence)}</span>" if finding else ""
+        reader = f"<span class='dim'>Read this way by {_text(rival.reader)}. {counted}</span>"
+        cells = f"<td>{_text(rival.name)}</td><td class='n'>{value}</td>"
+        lines.append(f"<tr>{cells}<td>{_text(rival.difference)} {reader}{sentence}</td></tr>")
+    return f"<table class='qs-cell-rivals'>{''.join(lines)}</table>"
 
 
 def _text(text: str) -> str:

@@ -1,7 +1,7 @@
 """Which part of a checkpoint is shown: the parameters of the link, and what a visitor types."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import streamlit as st
@@ -79,17 +79,6 @@ class ShownPart:
     shape: tuple[int, ...]
     closed: bool = False
 
-    @property
-    def height(self) -> int:
-        """Rows of the plane."""
-        return plane_shape(self.shape)[0]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all rows and columns of the plane are shown."""
-        height, width = plane_shape(self.shape)
-        return self.rows == (0, height) and self.columns == (0, width)
-
 
 def region(rows: tuple[int, int] | None, columns: tuple[int, int] | None) -> None:
     """Show some rows and columns; None: all (a callback)."""
@@ -121,15 +110,14 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
     Args:
         worst: whether the element with the largest error is chosen if the visitor chooses none.
     """
-    (height, width), lead = plane_shape(shape), dict(enumerate(shape[:-2]))
-    first_rows, origin = _default_rows(shape, None), (0,) * len(lead)
+    (height, width), lead, usual = plane_shape(shape), dict(enumerate(shape[:-2])), whole_of(shape)
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
             "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", bind="query-params"
         )
         st.checkbox("Numbers", True, key=NUMBERS, help="Show numbers in the cells where they fit", bind="query-params")
-        usual = ALL if first_rows == (0, height) else span_text(first_rows)
-        rows = _field("Rows", ROWS, usual, "Rows to show, such as 0:256; `all` shows all.")
+        first = ALL if usual.rows == (0, height) else span_text(usual.rows)
+        rows = _field("Rows", ROWS, first, "Rows to show, such as 0:256; `all` shows all.")
         columns = _field("Columns", COLUMNS, ALL, "Columns to show, such as 0:256; empty shows all.")
         hint = "Index of a cell; click one to fill it in."
         if worst:
@@ -138,18 +126,19 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
         at = ""
         if lead:
             label, hint = f"Slice along {axes_text(lead)}", "For example, the expert of a stack."
-            at = _field(label, AT, index_text(origin), hint, 300)
+            at = _field(label, AT, index_text(usual.at), hint, 300)
         steps = st.container(horizontal=True, width="content", gap="small")
     closed, all_rows = chosen.strip().lower() == NONE, rows.strip().lower() == ALL
     cell = _tried(lambda: read_element(chosen, shape) if chosen and not closed else None, None)
     usual_rows = (0, height) if all_rows else _default_rows(shape, cell)
-    shown = ShownPart(
-        _tried(lambda: read_slice(at, lead) or (origin if cell is None else cell[: len(lead)]), origin),
-        _tried(lambda: _span("" if all_rows else rows, "Rows", height, usual_rows), first_rows),
-        _tried(lambda: _span(columns, "Columns", width, (0, width)), (0, width)),
-        cell,
-        shape,
-        closed,
+    usual_at = usual.at if cell is None else cell[: len(lead)]
+    shown = replace(
+        usual,
+        at=_tried(lambda: read_slice(at, lead) or usual_at, usual.at),
+        rows=_tried(lambda: _span("" if all_rows else rows, "Rows", height, usual_rows), usual.rows),
+        columns=_tried(lambda: _span(columns, "Columns", width, usual.columns), usual.columns),
+        cell=cell,
+        closed=closed,
     )
     with steps:
         _step_buttons(shown)
@@ -162,8 +151,8 @@ def _field(label: str, key: str, placeholder: str, hint: str, width: int = 190) 
 
 def _step_buttons(shown: ShownPart) -> None:
     """Draw the buttons that show other rows, or everything."""
-    (start, stop), height = shown.rows, shown.height
-    size = stop - start
+    (start, stop), plane = shown.rows, plane_shape(shown.shape)
+    size, height = stop - start, plane[0]
     if size < height:
         before, after = max(0, start - size), min(height, stop + size)
         for which, icon, rows, off in (
@@ -179,7 +168,7 @@ def _step_buttons(shown: ShownPart) -> None:
                 help=f"The rows {which} these",
                 key=f"_ck_{which}",
             )
-    if not shown.is_whole:
+    if (shown.rows, shown.columns) != tuple((0, n) for n in plane):
         hint = "Show all rows and columns; where a cell stands for several elements, it shows the most extreme one"
         st.button("Show all", on_click=region, args=(None, None), help=hint)
 

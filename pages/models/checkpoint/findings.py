@@ -119,8 +119,23 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None) -> None:
     st.caption(_status(len(known.checked), len(checkpoint.tensors), known.complete, every))
     for finding in [f for f in every if checkpoint.tensors.keys().isdisjoint(f.tensors)][:WITHOUT]:
         sentence(finding)
-    if every:
-        _list(opened, every[:FINDINGS])
+    rows = every[:FINDINGS]
+    frame = pd.DataFrame(
+        {
+            "severity": [f.severity for f in rows],
+            "tensors": [len(f.tensors) for f in rows],
+            "sentence": [printable(f.sentence, 1000) for f in rows],
+        }
+    )
+    config = {
+        "severity": st.column_config.TextColumn("Severity", width=80),
+        "tensors": st.column_config.NumberColumn("Tensors", width=60),
+        "sentence": st.column_config.TextColumn("Finding", width=1040),
+    }
+    targets = [(f, next((name for name in f.tensors if name in checkpoint.tensors), "")) for f in rows]
+    if rows:
+        with tables.filling("ck_findings", len(rows)):
+            tables.clickable(frame, _FOUND, targets, _open, height="stretch", column_config=config)
     if len(every) > FINDINGS:
         st.caption(f"The first {FINDINGS:,} of {len(every):,}, worst first.")
 
@@ -137,31 +152,6 @@ def _status(checked: int, total: int, complete: bool, every: list[CheckpointFind
         return f"No tensor has been checked yet; in the headers: {found or 'nothing found'}.{click}"
     left = f"{total - checked:,} not yet" if checked < total else "not yet compared with each other"
     return f"{checked:,} of {count(total, 'tensor')} checked, {left}. So far: {found or 'nothing found'}.{click}"
-
-
-def _list(opened: OpenCheckpoint, every: list[CheckpointFinding]) -> None:
-    tensors = opened.checkpoint.tensors
-    targets = [next((name for name in f.tensors if name in tensors), "") for f in every]
-    frame = pd.DataFrame(
-        {
-            "severity": [f.severity for f in every],
-            "tensors": [len(f.tensors) for f in every],
-            "sentence": [printable(f.sentence, 1000) for f in every],
-        }
-    )
-    with tables.filling("ck_findings", len(frame)):
-        tables.clickable(
-            frame,
-            _FOUND,
-            list(zip(every, targets, strict=True)),
-            _open,
-            height="stretch",
-            column_config={
-                "severity": st.column_config.TextColumn("Severity", width=80),
-                "tensors": st.column_config.NumberColumn("Tensors", width=60),
-                "sentence": st.column_config.TextColumn("Finding", width=1040),
-            },
-        )
 
 
 def _open(target: tuple[CheckpointFinding, str]) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 import streamlit as st
 
 from pages.models import opening
-from pages.models.checkpoint import PAGE, controls, example, findings, tensor, views
+from pages.models.checkpoint import PAGE, controls, findings, tensor, views
 from pages.models.opening import OpenCheckpoint
 from pages.shared.page_frame import page_frame
 from pages.shared.state import choice, link
@@ -29,7 +29,7 @@ with page_frame(top=top):
     opened, original = found[""], found["original"]
     if opened is None:
         st.html(f'<p class="qs-title" aria-hidden="true">{PAGE.heading}</p>')
-        example.draw()
+        tensor.example()
     else:
         is_open = bool(st.session_state.get(controls.TENSOR, st.query_params.get(controls.TENSOR)))
         with st.container(

@@ -1,7 +1,7 @@
 """The maps of a part of a checkpoint's tensor, read in bands of rows; kept for all visitors, by the checkpoint's content."""
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import torch
@@ -25,7 +25,7 @@ from quantcore.analysis import (
     sums_of,
     value_data,
 )
-from quantcore.checkpoints import CheckpointTensor, RowLoss, Window, row_loss
+from quantcore.checkpoints import CheckpointTensor, RowLoss, plane_shape, row_loss
 from quantcore.quantization import Quantized
 
 BAND = 1 << 21  # elements read at once
@@ -60,9 +60,9 @@ class _FinishedBands:
 class Maps:
     """What the maps of a part of a tensor need.
 
-    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are dequantized,
-    None if there are no codes; ``errors``: None without an original; ``worst``: the element with the largest
-    |error|; ``why``: what the row with the largest error lost, None if nothing is lost.
+    ``key``: identifies the contents; ``format_of``: one row of them, for the format and how codes are
+    dequantized, None if there are no codes; ``errors``: None without an original; ``worst``: the element with the
+    largest |error|; ``why``: what the row with the largest error lost, None if that is 0 or not finite.
     """
 
     key: str
@@ -104,8 +104,13 @@ def maps(
         data = joined(done) if len(done) > 1 else done[0]
         if original is None:
             return Maps(key, data, row)
-        worst = element(View(index=shown.at), shown.shape, *divmod(parts.sums.worst_at, parts.width))
-        return Maps(key, data, row, parts.sums, worst, _why(tensor, original, shown, parts))
+        sums, why = parts.sums, None
+        worst = element(View(index=shown.at), shown.shape, *divmod(sums.worst_at, parts.width))
+        if 0 < sums.ee < math.inf:
+            span = parts.row, parts.row + 1
+            lossy = tensor.window(span, shown.at).against(original.rows(*span))
+            why = row_loss(lossy, sums.xx, sums.ee)
+        return Maps(key, data, row, sums, worst, why)
 
     return cache.cached_small(content, what, make, _NEED)
 
@@ -115,13 +120,22 @@ def _read(
 ) -> Generator[WorkStep, None, None]:
     """Read the bands of rows that are missing."""
     (first, last), step = shown.rows, step_of(shown.rows, shown.columns)
-    for start, stop in _bands(shown, step[0]):
+    width = max(1, shown.shape[-1] if shown.shape else 1)
+    most = BAND if len(shown.shape) < 3 else 8 * BAND  # some stacks are read by whole experts
+    rows = max(1, most // (width * step[0])) * step[0]  # a multiple of the rows of a cell
+    for start in range(first, last, rows):
+        stop = min(start + rows, last)
         if start in parts.bands:
             continue
         window = tensor.window((start, stop), shown.at)
         if original is not None:
             window = window.against(original.rows(start, stop))
-        parts.bands[start] = _map(window, shown, (start, stop), step)
+        if window.result is None:
+            data = value_data(window.values, window.original, window.row, None, shown.columns, step)
+        else:
+            data = map_data(window.result, View(columns=shown.columns), step=step)
+            data = in_tensor(data, window.row, window.block, window.original is not None)
+        parts.bands[start] = data
         if window.original is not None:
             # as the library returns them; the maps show them before that rounding
             dtype, values = tensor.layout.dtype, window.values
@@ -130,32 +144,7 @@ def _read(
         del window
         if len(parts.bands) % _TRIM == 0:
             memory.give_back()
-        yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {shown.height:,}")
-
-
-def _why(tensor: CheckpointTensor, original: Partner, shown: ShownPart, parts: _FinishedBands) -> RowLoss | None:
-    """Return what the row with the largest error lost; None if nothing is lost, or it is not finite."""
-    if not 0 < parts.sums.ee < math.inf:
-        return None
-    span = parts.row, parts.row + 1
-    window = tensor.window(span, shown.at).against(original.rows(*span))
-    return row_loss(window, parts.sums.xx, parts.sums.ee)
-
-
-def _bands(shown: ShownPart, multiple: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of the rows to read at once: a multiple of the rows of a cell."""
-    width = max(1, shown.shape[-1] if shown.shape else 1)
-    most = BAND if len(shown.shape) < 3 else 8 * BAND  # some stacks are read by whole experts
-    rows = max(1, most // (width * multiple)) * multiple
-    for start in range(*shown.rows, rows):
-        yield start, min(start + rows, shown.rows[1])
-
-
-def _map(window: Window, shown: ShownPart, rows: tuple[int, int], step: tuple[int, int]) -> MapData:
-    if window.result is None:
-        return value_data(window.values, window.original, window.row, None, shown.columns, step)
-    data = map_data(window.result, View(columns=shown.columns), step=step)
-    return in_tensor(data, window.row, window.block, window.original is not None)
+        yield WorkStep((stop - first) / (last - first), f"Reading row {stop:,} of {plane_shape(shown.shape)[0]:,}")
 
 
 def sqnr(opened: OpenCheckpoint, original: OpenCheckpoint, place: DeltaGenerator) -> dict[str, float]:

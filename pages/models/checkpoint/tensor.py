@@ -3,6 +3,7 @@
 import html
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -14,12 +15,15 @@ from pages.maps import component
 from pages.maps.picture import Picture
 from pages.models.checkpoint import cell, controls, findings, run
 from pages.models.checkpoint.controls import ShownPart
-from pages.models.opening import OpenCheckpoint, Partner, pairs_of, partner
-from pages.shared import charts, messages
+from pages.models.opening import OpenCheckpoint, Partner, examples, pairs_of, partner
+from pages.shared import cards, charts, messages
 from pages.shared.charts import theme
 from quantcore.analysis import View
-from quantcore.checkpoints import CheckpointTensor
+from quantcore.checkpoints import CheckpointTensor, plane_shape
 from quantcore.wording import megabytes, printable, short
+
+EXAMPLE = "minilm-gptq"
+EXAMPLE_TENSOR = examples.EXAMPLE_CARDS[EXAMPLE].tensor
 
 
 def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> None:
@@ -34,8 +38,12 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> 
         raise qc.QuantError(f"{there}; go back and choose one from the table.")
     shape = tensor.shape
     line = st.container()
-    with st.container(key="ck_found"):
-        _findings(opened, original, name)
+    with st.container(key="ck_found"):  # what a check has found in this tensor
+        found = findings.known(opened, original)
+        for finding in found.of.get(name, ()):
+            findings.sentence(finding)
+        if name in found.checked and not found.of.get(name):
+            st.markdown(":small[:green[:material/check_circle:] Checked: nothing found.]")
     why = st.empty()
     shown = controls.part_of(shape, worst=original is not None)
     was, note = _partner(opened, tensor, original, shown.at)
@@ -45,7 +53,10 @@ def draw(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> 
         with why.container(key="ck_why"):
             st.markdown(messages.plain(maps.why.sentence))
     maps_and_origin(opened, original, tensor, shown, maps)
-    for sentence in filter(None, (note, *_notes(tensor))):
+    notes = [note] if note else []
+    with suppress(qc.QuantError):  # reported where the values are read
+        notes += tensor.notes()
+    for sentence in notes:
         st.caption(messages.plain(sentence))
 
 
@@ -81,22 +92,20 @@ def _facts(
     names = dict.fromkeys(p.source.name for p in pieces)
     # bytes that a file holds in another form are named by it and what they are
     files = ", ".join(n for n in names if not any(n.startswith(f"{other}, ") for other in names))
-    facts = [
-        (shape, "Shape"),
+    facts = [(shape, "Shape")]
+    if maps is not None and maps.errors is not None:
+        sums, rows = maps.errors, shown.rows
+        where = "" if rows == (0, plane_shape(shown.shape)[0]) else f" in rows {rows[0]:,}–{rows[1] - 1:,}"
+        error = f"SQNR {qc.decibels(sums.sqnr_db)}, MSE {sums.ee / sums.count:.3g}, max |error| {sums.worst:.3g}{where}"
+        hint = f"Against the original, with the values rounded to {tensor.dtype} as the library returns them"
+        facts.append((error, hint))
+    hint = "The dtype that the library dequantizes to; the maps show float32 before that rounding"
+    facts += [
         (tensor.storage, f"How it is stored: {stored}"),
-        (
-            f"read as {tensor.dtype}",
-            "The dtype that the library dequantizes to; the maps show float32 before that rounding",
-        ),
+        (f"read as {tensor.dtype}", hint),
         (f"{megabytes(tensor.num_bytes)}, {bits:.4g} bits per weight", "Codes and all their parameters"),
         (files, "Where it is stored"),
     ]
-    if maps is not None and maps.errors is not None:
-        sums, rows = maps.errors, shown.rows
-        where = "" if rows == (0, shown.height) else f" in rows {rows[0]:,}–{rows[1] - 1:,}"
-        error = f"SQNR {qc.decibels(sums.sqnr_db)}, MSE {sums.ee / sums.count:.3g}, max |error| {sums.worst:.3g}{where}"
-        hint = f"Against the original, with the values rounded to {tensor.dtype} as the library returns them"
-        facts.insert(1, (error, hint))
     cells = "".join(
         f'<span title="{html.escape(printable(hint, 1000))}">{html.escape(printable(text))}</span>'
         for text, hint in facts
@@ -165,17 +174,29 @@ def _maps(
     component.four_maps(picture, key="ck_maps", on_pick=pick, on_region=controls.region)
 
 
-def _notes(tensor: CheckpointTensor) -> list[str]:
-    try:
-        return list(tensor.notes())
-    except qc.QuantError:  # reported where the values are read
-        return []
+def example() -> None:
+    """Draw cards of all examples, and below them the worst element of one, before a checkpoint is opened.
+
+    Raises:
+        QuantError: the example can't be read.
+    """
+    cards.draw(examples.cards())
+    opened, original = examples.open_pair(EXAMPLE)
+    held = opened.checkpoint.tensors[EXAMPLE_TENSOR]
+    was = partner(opened, original, EXAMPLE_TENSOR, ())
+    assert was is not None  # a shipped example
+    told, place = st.container(horizontal=True, vertical_alignment="center", key="ck_example"), st.empty()
+    shown = controls.whole_of(held.shape)
+    maps = run.maps(opened, held, was, shown, place)
+    with told:
+        why = messages.plain(maps.why.sentence if maps and maps.why else "")
+        name, storage = messages.plain(EXAMPLE_TENSOR), messages.plain(held.storage)
+        st.markdown(f"**{name}**, {storage}. {why}", width="stretch")
+        st.button("Open", on_click=_open_example, help="With all tensors and controls")
+    maps_and_origin(opened, original, held, shown, maps, _open_example)
 
 
-def _findings(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str) -> None:
-    """Draw what a check has found in this tensor."""
-    found = findings.known(opened, original)
-    for finding in found.of.get(name, ()):
-        findings.sentence(finding)
-    if name in found.checked and not found.of.get(name):
-        st.markdown(":small[:green[:material/check_circle:] Checked: nothing found.]")
+def _open_example(index: tuple[int, ...] | None = None) -> None:
+    """Open the example at a cell (a callback)."""
+    examples.choose(EXAMPLE)
+    controls.open_tensor(EXAMPLE_TENSOR, index)

@@ -94,7 +94,10 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
     identity = f"{opened.key} {theme()} {hashlib.sha256(colored.encode()).hexdigest()}"
 
     def make() -> str:
-        lines = {tile.leaf: _details(every[tile.leaf]) for tile in drawn if tile.leaf is not None}
+        lines = {}
+        for at, entry in ((tile.leaf, every[tile.leaf]) for tile in drawn if tile.leaf is not None):
+            bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
+            lines[at] = f"{_shape(entry)}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
         title, unit = PurePath(opened.title).name or opened.title, "" if lost is None else "SQNR (dB)"
         figure = figures.treemap(drawn, leaves(), lines, title=title, values=lost, unit=unit, theme=theme())
         return str(figure.to_json())
@@ -103,13 +106,17 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
     if st.session_state.get(_FAILED):
         charts.draw(go.Figure(json.loads(figure)), theme=None, key="ck_treemap_chart")
     else:
+        # for screen readers
+        alt = f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}"
+        first = [tile for tile in drawn if tile.parent == 0]
+        parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
         _COMPONENT(
             key=_TREEMAP,
             data={
                 "figure": charts.sized_data(figure),
                 "picks": [tile.leaf is not None or tile.folded for tile in drawn],
                 "key": f"{identity} {is_large()}",
-                "alt": _words(drawn),
+                "alt": f"{alt}: {parts}. The table lists them all.",
                 "base": base(),
             },
             on_picked_change=partial(_pick, every, drawn),
@@ -121,20 +128,8 @@ def _treemap(opened: OpenCheckpoint, every: list[ListedTensor], lost: dict[str, 
         st.caption(f"{hidden:,} tensors are grouped into shared tiles; {hint}.")
 
 
-def _details(entry: ListedTensor) -> str:
-    bits = "" if entry.problem else f", {entry.bits:.4g} bits per weight"
-    return f"{_shape(entry)}\n{printable(entry.storage)}\n{megabytes(entry.num_bytes)}{bits}"
-
-
 def _shape(entry: ListedTensor) -> str:
     return " × ".join(map(str, entry.shape)) or "scalar"
-
-
-def _words(drawn: list[Tile]) -> str:
-    """Describe the treemap for screen readers."""
-    first = [tile for tile in drawn if tile.parent == 0]
-    parts = ", ".join(f"{printable(tile.label, 60)} {megabytes(tile.size)}" for tile in first[:8])
-    return f"Treemap of {count(drawn[0].leaves, 'tensor')}, {megabytes(drawn[0].size)}: {parts}. The table lists them all."
 
 
 def _pick(every: list[ListedTensor], drawn: list[Tile]) -> None:

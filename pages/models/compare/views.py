@@ -62,7 +62,13 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         if found.comparison.pairing.unpaired:
             _remarks(known, found.comparison.pairing.unpaired)
         return
-    st.markdown(messages.plain(summary(known) + _pointers(known)))
+    counts = {
+        "compared with a different row order or a shift undone": sum(r.order != "as stored" for r in known),
+        "compared without their NaN or infinite elements": sum(any(r.nonfinite.values()) for r in known),
+        "not compared": sum(bool(r.problem) for r in known),
+    }
+    told = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for what, n in counts.items() if n]
+    st.markdown(messages.plain(summary(known) + (f" {'; '.join(told)}: see Remarks." if told else "")))
     rows = rows_of(known, chosen)
     if not rows.empty:
         charts.clickable(_harm(rows, chosen), CHART, tuple(rows.head(DRAWN)["place"]), _open)
@@ -78,17 +84,6 @@ def results(found: SharedComparison, chosen: Chosen) -> None:
         _remarks(known, found.comparison.pairing.unpaired)
     frame = rows.drop(columns="place")
     tables.downloads(frame, frame[SHOWN], "comparison", head)
-
-
-def _pointers(known: Sequence[TensorResult]) -> str:
-    """Say how many tensors were reordered or shifted, have elements left out, or are not compared."""
-    counts = {
-        "compared with a different row order or a shift undone": sum(r.order != "as stored" for r in known),
-        "compared without their NaN or infinite elements": sum(any(r.nonfinite.values()) for r in known),
-        "not compared": sum(bool(r.problem) for r in known),
-    }
-    found = [f"{count(n, 'tensor')} {'is' if n == 1 else 'are'} {what}" for what, n in counts.items() if n]
-    return f" {'; '.join(found)}: see Remarks." if found else ""
 
 
 def live(found: SharedComparison, chosen: Chosen) -> None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from streamlit.delta_generator import DeltaGenerator
@@ -130,8 +131,8 @@ def pairs_of(opened: OpenCheckpoint, original: OpenCheckpoint, name: str) -> lis
 class Partner:
     """The plane of the original that a plane of a tensor was made from.
 
-    ``key``: identifies it, for caches; ``tensor``, ``at``: where it is; ``order``: the order of its rows in the
-    checkpoint, if that is different.
+    ``key``: identifies it, for caches; ``tensor``, ``at``: where it is; ``order``: the order of its rows in
+    the checkpoint, if that is different.
     """
 
     key: str
@@ -177,14 +178,8 @@ def partner(opened: OpenCheckpoint, original: OpenCheckpoint | None, name: str, 
         place = place if pair.original.index is None else (pair.original.index, *place)
         shape = opened.checkpoint.tensors[name].shape
         if plane_shape(found.shape) == plane_shape(shape) and len(place) == max(0, len(found.shape) - 2):
-            key = f"{original.key} {found.name} {place}"
-            return Partner(key, found, place, _order(opened, original, found.name, name))
+            content = cache.CacheKey(f"order {original.key} | {opened.key} {found.name} {name}", 1 << 18)
+            make = partial(row_order, original.checkpoint, opened.checkpoint, found.name, name)
+            order = cache.cached_small(content, "order", make)
+            return Partner(f"{original.key} {found.name} {place}", found, place, order)
     return None
-
-
-def _order(opened: OpenCheckpoint, original: OpenCheckpoint, was: str, name: str) -> Order | None:
-    def make() -> tuple[Order | None]:
-        return (row_order(original.checkpoint, opened.checkpoint, was, name),)
-
-    content = cache.CacheKey(f"order {original.key} | {opened.key} {was} {name}", 1 << 18)
-    return cache.cached_small(content, "order", make)[0]

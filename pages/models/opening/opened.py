@@ -1,6 +1,6 @@
-"""What an address leads to (a shipped example, a path in the operator's folder, an allowed URL), and open checkpoints.
+"""What an address leads to: a shipped example, a path in the operator's folder, or an allowed URL.
 
-Their handles are shared by all visitors, and the latest few are kept.
+The handles of open checkpoints are shared by all visitors, and the latest few are kept.
 """
 
 import hashlib
@@ -100,41 +100,32 @@ def location_of(address: str, root: Path | None) -> CheckpointLocation:
         QuantError: nothing is there, or it is not allowed.
     """
     if address.startswith(EXAMPLE):
-        return _example(address.removeprefix(EXAMPLE))
+        name = address.removeprefix(EXAMPLE)
+        path = EXAMPLES.get(name)
+        if path is None:
+            raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
+        folder, file = (LocalFolder(path), None) if path.is_dir() else (LocalFolder(path.parent), path.name)
+        return _local(folder, file, name)
     if _SCHEME.match(address):
-        return _url(address)
+        state = f"{address} {int(time.monotonic() // AGAIN)}"
+        title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
+        locate = partial(remote.locate, remote.current(), address)
+        return CheckpointLocation(state, title, locate, is_remote=True)
     if root is None:
         raise QuantError("This server does not open paths; upload the files instead.")
     return _local(*models_folder.confined(root, address), address)
 
 
-def _url(address: str) -> CheckpointLocation:
-    state = f"{address} {int(time.monotonic() // AGAIN)}"
-    title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
-    return CheckpointLocation(state, title, partial(remote.locate, remote.current(), address), is_remote=True)
-
-
-def _example(name: str) -> CheckpointLocation:
-    path = EXAMPLES.get(name)
-    if path is None:
-        raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
-    folder, file = (LocalFolder(path), None) if path.is_dir() else (LocalFolder(path.parent), path.name)
-    return _local(folder, file, name)
-
-
 def _local(folder: LocalFolder, name: str | None, address: str) -> CheckpointLocation:
-    title = address.rstrip("/").rpartition("/")[2]
-    return CheckpointLocation(repr((str(folder.path), name, _files(folder.path))), title, lambda: (folder, name))
-
-
-def _files(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Return name, size, modification time and inode of each file in a folder; links are not followed."""
+    """Return a place here; its state has size, time and inode of each file, and links are not followed."""
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(folder.path) as entries:
             found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
     except OSError:
         raise NotFound("The folder can't be read; choose another.") from None
-    return sorted((name, info.st_size, info.st_mtime_ns, info.st_ino) for name, info in found)
+    files = sorted((each, info.st_size, info.st_mtime_ns, info.st_ino) for each, info in found)
+    title = address.rstrip("/").rpartition("/")[2]
+    return CheckpointLocation(repr((str(folder.path), name, files)), title, lambda: (folder, name))
 
 
 def opened(where: str, title: str, locate: Callable[[], Located], progress: Progress) -> OpenCheckpoint:

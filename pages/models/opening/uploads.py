@@ -1,24 +1,37 @@
 """Checkpoints from uploaded files, which are kept for the whole session; the link carries their names and digests."""
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 import streamlit as st
 
-from pages.models.opening import files
-from pages.models.opening.files import CheckpointFile
 from pages.models.opening.opened import OpenCheckpoint, Progress, opened
 from pages.serving.settings import upload_limit
 from pages.shared import messages
 from pages.shared.state.file_field import FileField
-from quantcore.checkpoints import MemoryFolder
+from quantcore.checkpoints import OPENERS, MemoryFolder, is_inside
 from quantcore.errors import QuantError
-from quantcore.wording import short
+from quantcore.wording import joined, printable, short
 
 UPLOAD = "upload:"  # prefix of the address of uploaded files
+MAX_FILES = 500
+MAX_NAME = 255  # characters
+EXTENSIONS = (*OPENERS, ".json")
+_SEPARATOR = "/"  # no file name contains it
+_FILE = re.compile(r"([0-9a-f]{64}):([^/\\]{1,255})")
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """An uploaded file: its content, and the content's SHA-256 in hex."""
+
+    data: bytes = field(repr=False)
+    sha256: str
 
 
 class NotUploaded(Exception):
@@ -36,7 +49,7 @@ class UploadedFiles:
     def __init__(self, address: str, asked: str) -> None:
         self._address, self._asked = address, asked
         self._own, self._open = f"_{address}_own", f"_{address}_opened"
-        self._field = FileField(f"_{address}_upload", self._read, files.names_of, self._forget)
+        self._field = FileField(f"_{address}_upload", self._read, names_of, self._forget)
 
     def draw(self) -> list[str]:
         """Draw the file field; return the address that opens the uploaded files, if there are any.
@@ -49,9 +62,16 @@ class UploadedFiles:
             accept_multiple_files=True,
             # no types: Streamlit would reject other files with an error of its own; here they get a sentence
             help=f"All files of one checkpoint: shards with their index and config.json, or a GGUF file with any splits. Up to "
-            f"{upload_limit() >> 20} MB each; {', '.join(files.EXTENSIONS)}. Nothing in them is ever executed.",
+            f"{upload_limit() >> 20} MB each; {', '.join(EXTENSIONS)}. Nothing in them is ever executed.",
         ):
-            self._open_unless_others_are_asked_for(before)
+            # what was just uploaded is opened, unless the link asks for others than those uploaded before
+            asked = self._linked()
+            mine = not asked or asked in (st.session_state.get(self._own), text_of(before))
+            if self._field.problem:
+                if not self._is_chosen():
+                    st.session_state[self._address] = UPLOAD
+            elif mine or not self._is_chosen():
+                self._use(self._held())
         # The link carries widget values, so names and digests have a widget, hidden by CSS
         st.text_input("Uploaded files", key=self._asked, bind="query-params", label_visibility="collapsed")
         held = self._held()
@@ -67,12 +87,12 @@ class UploadedFiles:
         if self._field.problem:
             raise QuantError(self._field.problem)
         held, text = self._held(), st.session_state.get(self._asked) or ""
-        asked = files.parse(text)
+        asked = parse(text)
         if not asked:
             raise NotUploaded("There are no files yet: upload the files of a checkpoint.")
-        content = files.wanted_of(held, asked)
+        content = wanted_of(held, asked)
         if content is None:
-            raise NotUploaded(files.request(held, asked))
+            raise NotUploaded(request(held, asked))
         known: tuple[str, OpenCheckpoint] | None = st.session_state.get(self._open)
         if known is None or known[0] != text:
             title = next(iter(asked)) if len(asked) == 1 else f"{len(asked)} uploaded files"
@@ -83,13 +103,13 @@ class UploadedFiles:
 
     def named(self) -> str:
         """Return the names and digests of the files that the link asks for."""
-        return files.named(self._asked_for())
+        return named(self._asked_for())
 
     def offer_own(self) -> None:
         """Draw a button that opens the uploaded files instead of those that the link asks for."""
         held = self._held()
         if held:
-            label = f"Open {files.names_of(held)}"
+            label = f"Open {names_of(held)}"
             st.button(messages.plain(label), on_click=partial(self._use, held), key=f"_{self._address}_other")
 
     def _held(self) -> dict[str, CheckpointFile]:
@@ -102,15 +122,15 @@ class UploadedFiles:
         Of files with the same name, one that the link asks for is preferred.
 
         Raises:
-            QuantError: there are too many, one is too large or not a file of a checkpoint, or two have one name.
+            QuantError: they are too many, one is too large or of no checkpoint, or two have the same name.
         """
         st.session_state.pop(self._open, None)
         held, asked = dict[str, CheckpointFile](), set(self._asked_for().values())
-        if len(given) > files.MAX_FILES:
-            raise QuantError(f"There are {len(given):,} files; upload at most {files.MAX_FILES}.")
+        if len(given) > MAX_FILES:
+            raise QuantError(f"There are {len(given):,} files; upload at most {MAX_FILES}.")
         for file in given:
             name = PurePath(file.name).name
-            files.check_name(name)
+            check_name(name)
             data = file.getvalue()
             if len(data) > upload_limit():
                 most = f"{upload_limit() >> 20} MB"
@@ -122,16 +142,6 @@ class UploadedFiles:
             held[name] = old if old.sha256 in asked else new
         return held
 
-    def _open_unless_others_are_asked_for(self, before: dict[str, str]) -> None:
-        """Open what was just uploaded, unless the link asks for files other than those uploaded ``before``."""
-        asked = self._linked()
-        mine = not asked or asked in (st.session_state.get(self._own), files.text_of(before))
-        if self._field.problem:
-            if not self._is_chosen():
-                st.session_state[self._address] = UPLOAD
-        elif mine or not self._is_chosen():
-            self._use(self._held())
-
     def _linked(self) -> str:
         """Return what the link asks for, as text."""
         return str(st.session_state.get(self._asked, st.query_params.get(self._asked, "")) or "")
@@ -139,7 +149,7 @@ class UploadedFiles:
     def _asked_for(self) -> dict[str, str]:
         """Return the files that the link asks for; none if its list is damaged, which `open` reports."""
         try:
-            return files.parse(self._linked())
+            return parse(self._linked())
         except QuantError:
             return {}
 
@@ -149,7 +159,7 @@ class UploadedFiles:
 
     def _use(self, held: dict[str, CheckpointFile]) -> None:
         """Open these files, and make the link ask for them."""
-        st.session_state[self._own] = st.session_state[self._asked] = files.text_of(_digests(held))
+        st.session_state[self._own] = st.session_state[self._asked] = text_of(_digests(held))
         st.session_state[self._address] = _address_of(held)
 
     def _forget(self) -> None:
@@ -163,8 +173,83 @@ class UploadedFiles:
 
 
 def _address_of(held: dict[str, CheckpointFile]) -> str:
-    return f"{UPLOAD}{files.names_of(held)}"
+    return f"{UPLOAD}{names_of(held)}"
 
 
 def _digests(held: dict[str, CheckpointFile]) -> dict[str, str]:
     return {name: file.sha256 for name, file in held.items()}
+
+
+def check_name(name: str) -> None:
+    """Check the name of an uploaded file.
+
+    Raises:
+        QuantError: a file of a checkpoint can't have this name.
+    """
+    if not is_inside(name) or _SEPARATOR in name or len(name) > MAX_NAME or not name.isprintable():
+        raise QuantError(f"{short(name, 120)} is not a plain file name; rename the file.")
+    if not name.lower().endswith(EXTENSIONS):
+        raise QuantError(
+            f"{short(name, 120)} is not a file of a checkpoint; upload {', '.join(EXTENSIONS)} files."
+        )
+
+
+def text_of(files: Mapping[str, str]) -> str:
+    """Return the text by which a link asks for files (name -> SHA-256)."""
+    return _SEPARATOR.join(f"{digest}:{name}" for name, digest in sorted(files.items()))
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the files that a link asks for: name -> SHA-256.
+
+    Raises:
+        QuantError: the text is not one that `text_of` writes.
+    """
+    found: dict[str, str] = {}
+    for part in text.split(_SEPARATOR) if text else []:
+        match = _FILE.fullmatch(part)
+        if match is None or match[2] in found or not is_inside(match[2]) or len(found) == MAX_FILES:
+            raise QuantError(
+                "The link's list of uploaded files is damaged; ask the sender for the link again."
+            )
+        found[match[2]] = match[1]
+    return found
+
+
+def wanted_of(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> dict[str, bytes] | None:
+    """Return the content of the files that a link asks for, by the names that it gives them; None if one is missing."""
+    by_digest = {file.sha256: file.data for file in held.values()}
+    if not set(wanted.values()) <= set(by_digest):
+        return None
+    return {name: by_digest[digest] for name, digest in wanted.items()}
+
+
+def request(held: Mapping[str, CheckpointFile], wanted: Mapping[str, str]) -> str:
+    """Return a sentence that asks for a link's missing files and names any others that were uploaded."""
+    there = {file.sha256 for file in held.values()}
+    missing = {name: digest for name, digest in wanted.items() if digest not in there}
+    others = {name: file.sha256 for name, file in held.items() if file.sha256 not in wanted.values()}
+    what = "it" if len(wanted) == 1 else "them"
+    what = what if len(missing) == len(wanted) else f"{named(missing)} too"
+    asked = f"This link shows {named(wanted)}, which it does not carry: upload {what}"
+    if not others:
+        return f"{asked}."
+    same = sorted(set(others) & set(missing))
+    if same:
+        one = len(same) == 1
+        has = "has the same name, but is another file" if one else "have the same names, but are other files"
+        return f"{asked}. The uploaded {named({name: others[name] for name in same})} {has}."
+    return f"{asked}. The uploaded {named(others)} {'is another file' if len(others) == 1 else 'are other files'}."
+
+
+def named(files: Mapping[str, str], most: int = 3) -> str:
+    """Return the names of the first ``most`` files with the start of their digests, and how many more there are."""
+    shown = [f"{printable(name, 80)} (SHA-256 {digest[:12]}…)" for name, digest in list(files.items())[:most]]
+    rest = len(files) - len(shown)
+    return joined([*shown, f"{rest:,} more"] if rest else shown)
+
+
+def names_of(held: Mapping[str, CheckpointFile]) -> str:
+    """Return a short text for files: the first one with tensors, and how many others there are."""
+    names = sorted(held, key=lambda name: (name.lower().endswith(".json"), name))
+    return printable(names[0], 80) + (f" and {len(names) - 1} more" if len(names) > 1 else "")

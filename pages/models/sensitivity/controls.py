@@ -83,13 +83,6 @@ def choose(tensor: str, scheme: str) -> None:
     st.session_state.update({TENSOR: tensor, SCHEME: scheme} | dict.fromkeys(("cell", "rows", "cols", "at"), ""))
 
 
-def keep_cell() -> None:
-    """Draw the fields that carry the chosen cell in the link; the page hides them."""
-    with st.container(key="sn_hidden"):
-        for key in (TENSOR, SCHEME):
-            st.text_input(key, key=key, bind="query-params", max_chars=4000)
-
-
 @dataclass(frozen=True)
 class Budget:
     """What schemes are chosen for: at most ``size`` bytes, the summed ``error``, and the least bits by name, as text."""

@@ -18,7 +18,9 @@ with page_frame(
         opened = opening.choose()
     with right:
         imatrix = opening.choose("imatrix", "imatrix (optional)")
-    controls.keep_cell()
+    with st.container(key="sn_hidden"):  # carries the chosen cell in the link; CSS hides it
+        for key in (controls.TENSOR, controls.SCHEME):
+            st.text_input(key, key=key, bind="query-params", max_chars=4000)
     if opened is None:
         st.caption("An example, until you open a checkpoint: CHGNet, a model of 136 tensors.")
         opened = opening.location_of(f"{opening.EXAMPLE}{controls.EXAMPLE}", None).open()

@@ -192,7 +192,7 @@ def best(found: SharedTable, own: Budget) -> Plan | None:
     make = lambda: plan(found.table, own.size, own.error, minimum=minimum_of(own.minimum))  # noqa: E731
     try:
         return cache.cached_small(cache.CacheKey(found.key), f"plan {own}", make)
-    except QuantError:  # nothing fits, as `budget_asked` says, or the table has no such error, as `budget` says
+    except QuantError:  # nothing fits, as `budget_asked` says, or the table lacks the error, as `budget` says
         return None
 
 
@@ -217,16 +217,19 @@ def budget(found: SharedTable, chosen: Plan | None, own: Budget) -> None:
         charts.draw(figure, theme=None, key="sn_curve")
         st.caption("One scheme for all: weights that it does not fit, or that must have more bits, stay as they are stored.")
     if chosen is not None:
+        frame = pd.DataFrame(
+            {
+                "Group": printable(name, 200),
+                "Scheme": short_scheme(chosen.schemes[rows[0].name]),
+                "Weights": len(rows),
+                "Elements": sum(row.elements for row in rows),
+            }
+            for name, rows in groups_of(found.table).items()
+        )
+        number = st.column_config.NumberColumn(format="localized")
+        group = st.column_config.TextColumn(width="medium")
+        config: dict[str, Any] = {"Group": group, "Weights": number, "Elements": number}
+        each = pd.DataFrame(list(chosen.schemes.items()), columns=["tensor", "scheme"])
         with right:
-            _table(found, chosen)
-
-
-def _table(found: SharedTable, chosen: Plan) -> None:
-    frame = pd.DataFrame(
-        {"Group": printable(name, 200), "Scheme": short_scheme(chosen.schemes[rows[0].name]), "Weights": len(rows), "Elements": sum(row.elements for row in rows)}
-        for name, rows in groups_of(found.table).items()
-    )
-    config: dict[str, Any] = {name: st.column_config.NumberColumn(format="localized") for name in ("Weights", "Elements")}
-    st.dataframe(frame, hide_index=True, height=360, column_config=config | {"Group": st.column_config.TextColumn(width="medium")})
-    each = pd.DataFrame(list(chosen.schemes.items()), columns=["tensor", "scheme"])
-    tables.downloads(each, each, "schemes")
+            st.dataframe(frame, hide_index=True, height=360, column_config=config)
+            tables.downloads(each, each, "schemes")

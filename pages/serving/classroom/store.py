@@ -57,7 +57,7 @@ def code_of(text: str) -> str:
 
 
 def viewing(secret: str) -> str:
-    """Return the key of the projector's link, which reads as the presenter's secret does and steers nothing."""
+    """Return the key of the projector's link, which reads like the presenter's secret and steers nothing."""
     return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
 

@@ -71,7 +71,10 @@ class UploadLimits:
     async def receive(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an upload on to ``app``, or respond with why not."""
         session = scope["path"].partition(ROUTE)[2].partition("/")[0]
-        upload = _ArrivingUpload(self, receive, session, _announced(scope))
+        length = dict(scope["headers"]).get(b"content-length", b"")
+        # an upload of a missing or malformed length may be as long as any
+        announced = int(length) if length.isdigit() and len(length) < 16 else upload_limit()
+        upload = _ArrivingUpload(self, receive, session, announced)
         if not get_instance().is_active_session(upload.session):
             await app(scope, receive, send)  # which refuses it unread
             return
@@ -104,7 +107,9 @@ class UploadLimits:
         """Return a sentence if the server can't hold so many bytes, else an empty text."""
         if held <= self.total_mb * MB:
             return ""
-        return "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
+        return (
+            "The server holds as many files as it can: try again in a few minutes, or upload a smaller one."
+        )
 
 
 @dataclass(eq=False)
@@ -136,12 +141,6 @@ class _ArrivingUpload:
         return {"type": "http.disconnect"} if self.problem else message
 
 
-def _announced(scope: Scope) -> int:
-    """Return the length that a request announces; the limit of one file if that is missing or malformed."""
-    length = dict(scope["headers"]).get(b"content-length", b"")
-    return int(length) if length.isdigit() and len(length) < 16 else upload_limit()
-
-
 def _stored() -> dict[str, int]:
     """Return the bytes of the files that each session holds."""
     storage = list(get_instance().uploaded_file_mgr.file_storage.items())  # type: ignore[attr-defined]
@@ -168,7 +167,11 @@ class Limits:
             await self._websocket(scope, receive, send)
         elif scope["type"] == "http" and (length := _length(scope)) > MAX_LINK:
             REFUSED.labels("links").inc()
-            await PlainTextResponse(_too_long(length), 414)(scope, receive, send)
+            problem = (
+                f"This link is too long: it has {length:,} characters after the server's name, and at most "
+                f"{MAX_LINK:,} can be opened. Open Quantscope without it, and paste or upload the tensor there."
+            )
+            await PlainTextResponse(problem, 414)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"].endswith(CLOSED):
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "PUT" and ROUTE in scope["path"]:
@@ -195,10 +198,3 @@ def _length(scope: Scope) -> int:
     """Count the characters of a request's path and parameters."""
     parameters = scope["query_string"]
     return len(scope.get("raw_path") or scope["path"]) + len(parameters) + bool(parameters)
-
-
-def _too_long(length: int) -> str:
-    return (
-        f"This link is too long: it has {length:,} characters after the server's name, and at most {MAX_LINK:,} can be "
-        "opened. Open Quantscope without it, and paste or upload the tensor there."
-    )

@@ -1,7 +1,7 @@
 """Our scripts, and what previews of a link show, in the head of every page that the server sends.
 
-Chats and social networks take title, description and picture of a link from there, since their programs run no
-scripts (the Open Graph protocol, ogp.me, and X's cards).
+Chats and social networks take title, description and picture of a link from there, since their programs run
+no scripts (the Open Graph protocol, ogp.me, and X's cards).
 """
 
 import html
@@ -68,9 +68,12 @@ class Pages:
 
         async def send_with_scripts(message: Message) -> None:
             nonlocal start
-            if message["type"] == "http.response.start" and _is_streamlits(message["headers"]):
-                start = message
-                return
+            if message["type"] == "http.response.start":
+                names = [name for name, _ in message["headers"]]
+                # a page of Streamlit's; one that has a policy of its own is complete
+                if (b"content-type", HTML) in message["headers"] and POLICY not in names:
+                    start = message
+                    return
             if start is not None:
                 query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
                 opening = self.opens(scope["path"].rpartition("/")[2], query)
@@ -92,11 +95,6 @@ class Pages:
         await self.app({**scope, "headers": asked}, receive, send_with_scripts)
 
 
-def _is_streamlits(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Tell whether a response is a page of Streamlit's; one that has a policy of its own is complete."""
-    return (b"content-type", HTML) in headers and all(name != POLICY for name, _ in headers)
-
-
 async def picture(request: Request) -> FileResponse:
     """Return the response of the route to the picture."""
     return FileResponse(PICTURE, headers={"cache-control": "public, max-age=86400"})
@@ -111,22 +109,16 @@ def tags(title: str, scope: Scope) -> bytes:
     """
     named = {"description": DESCRIPTION, "twitter:card": "summary_large_image"}
     graph = {"type": "website", "site_name": "Quantscope", "title": title, "description": DESCRIPTION}
-    at = _address(scope)
-    if at:
+    hosts = Headers(scope=scope).getlist("host")
+    # where visitors find the app: at browser.serverAddress, if it is set, else where this request found it
+    place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
+    if place is not None:
+        port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"
+        base = config.get_option("server.baseUrlPath").strip("/")
+        at = f"{scope['scheme']}://{place.name}{port}/{base}".rstrip("/")
         width, height = map(str, SIZE)
         graph |= {"image": f"{at}/{PICTURE_NAME}", "image:alt": ALTERNATIVE}
         graph |= {"image:width": width, "image:height": height}
     named_tags = [f'<meta name="{key}" content="{html.escape(text)}">' for key, text in named.items()]
     graph_tags = [f'<meta property="og:{key}" content="{html.escape(text)}">' for key, text in graph.items()]
     return "".join(named_tags + graph_tags).encode()
-
-
-def _address(scope: Scope) -> str:
-    """Return the app's address: `browser.serverAddress`, if set, else that of this request; else ""."""
-    hosts = Headers(scope=scope).getlist("host")
-    place = own_address() or (host_port_of(hosts[0]) if len(hosts) == 1 else None)
-    if place is None:
-        return ""
-    port = "" if place.port in (None, DEFAULT_PORTS.get(scope["scheme"])) else f":{place.port}"
-    base = config.get_option("server.baseUrlPath").strip("/")
-    return f"{scope['scheme']}://{place.name}{port}/{base}".rstrip("/")

@@ -1,11 +1,15 @@
 """An id for every request, and one line in the log for each that fails."""
 
+import re
+import secrets
+
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pages.serving.log import REQUEST_ID, log, new_request_id, where
+from pages.serving.log import REQUEST_ID, log, where
 
 _NAME = REQUEST_ID.encode()
+_KNOWN_ID = re.compile(r"[0-9a-fA-F-]{8,36}")  # what a proxy may have given
 
 
 class Requests:
@@ -20,7 +24,8 @@ class Requests:
             await self.app(scope, receive, send)
             return
         others = [(name, value) for name, value in scope["headers"] if name != _NAME]
-        name = new_request_id(dict(scope["headers"]).get(_NAME, b"").decode("latin-1"))
+        given = dict(scope["headers"]).get(_NAME, b"").decode("latin-1")
+        name = given if _KNOWN_ID.fullmatch(given) else secrets.token_hex(8)
         answered = scope["type"] == "websocket"
 
         async def send_with_id(message: Message) -> None:

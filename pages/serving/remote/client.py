@@ -122,10 +122,8 @@ class Client:
                         yield answer, url
                         return
                     url = self._redirected(url, answer)
-                    if (
-                        _length(answer) or MAX_WORDS
-                    ) < MAX_WORDS:  # read, so that the connection can be used again
-                        answer.read()
+                    if (_length(answer) or MAX_WORDS) < MAX_WORDS:
+                        answer.read()  # so that the connection can be used again
             raise QuantError(
                 f"{url.host} redirects more than {MAX_REDIRECTS} times; give the file's own address."
             )

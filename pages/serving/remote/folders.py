@@ -5,7 +5,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 from xml.etree import ElementTree
 
@@ -136,7 +135,8 @@ class HubFolder(ListedFolder):
     def __init__(self, client: Client, host: Host, repository: str, revision: str, path: str) -> None:
         super().__init__(client, path)
         self._host, self._repository, self._path = host, repository, path
-        found = _json(client, self._address(f"api/models/{repository}/revision/{quote(revision, safe='')}"))
+        url = self._address(f"api/models/{repository}/revision/{quote(revision, safe='')}")
+        found = load_json(_text(client.text(url, MAX_LIST).data), "The hub's answer")
         commit = found.get("sha") if isinstance(found, dict) else None
         if not isinstance(commit, str) or not re.fullmatch(r"[0-9a-f]{7,64}", commit):
             raise QuantError(f"{host} does not name the commit of {short(repository, 120)}; try again later.")
@@ -152,11 +152,8 @@ class HubFolder(ListedFolder):
             page = self.client.text(url, MAX_LIST)
             entries = load_json(_text(page.data), "The list of files")
             for entry in entries if isinstance(entries, list) else []:
-                if (
-                    isinstance(entry, dict)
-                    and entry.get("type") == "file"
-                    and isinstance(entry.get("path"), str)
-                ):
+                is_file = isinstance(entry, dict) and entry.get("type") == "file"
+                if is_file and isinstance(entry.get("path"), str):
                     yield entry["path"], entry.get("size", -1)
             if not page.next:
                 return
@@ -194,10 +191,6 @@ class BucketFolder(ListedFolder):
 
     def _file(self, name: str) -> Url:
         return Url.parse(f"{self._base}/{quote(self._prefix + name)}")
-
-
-def _json(client: Client, url: Url) -> Any:
-    return load_json(_text(client.text(url, MAX_LIST).data), "The hub's answer")
 
 
 def _text(data: memoryview) -> str:

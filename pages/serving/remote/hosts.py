@@ -1,7 +1,6 @@
 """The hosts that the operator lets the server read checkpoints from, and URLs in a form that can be checked against them."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -125,7 +124,7 @@ def parse_hosts(text: str) -> Hosts:
         SettingError: one is not a host, or there are two for hf or s3.
     """
     words = [] if text.lower() == OFF else re.split(r"[\s,]+", text.strip())
-    found: dict[str, list[Host]] = {scheme: [] for scheme in SCHEMES}
+    found: dict[str, set[Host]] = {scheme: set() for scheme in SCHEMES}
     delivery = []
     for word in filter(None, words):
         scheme, separator, name = word.rpartition("://")
@@ -133,14 +132,17 @@ def parse_hosts(text: str) -> Hosts:
             if not separator:
                 delivery.append(_pattern(word))
             elif scheme.lower() in found:
-                found[scheme.lower()].append(host_of(name.rstrip("/")))
+                found[scheme.lower()].add(host_of(name.rstrip("/")))
             else:
-                raise QuantError(
-                    f"{short(word, 120)} does not begin with {', '.join(f'{s}://' for s in SCHEMES)}."
-                )
+                prefixes = ", ".join(f"{each}://" for each in SCHEMES)
+                raise QuantError(f"{short(word, 120)} does not begin with {prefixes}.")
         except QuantError as error:
             raise SettingError(f"{PREFIX}MODEL_HOSTS can't be used: {error}") from None
-    hub, buckets = (_only(scheme, found[scheme]) for scheme in (HUB, BUCKETS))
+    for scheme in (HUB, BUCKETS):
+        if len(found[scheme]) > 1:
+            problem = f"names {len(found[scheme])} hosts for {scheme}://; name one."
+            raise SettingError(f"{PREFIX}MODEL_HOSTS {problem}")
+    hub, buckets = (next(iter(found[scheme]), None) for scheme in (HUB, BUCKETS))
     return Hosts(frozenset(found[HTTPS]), hub, buckets, frozenset(delivery))
 
 
@@ -150,10 +152,3 @@ def _pattern(word: str) -> str:
     if stem != word and (host.port != 443 or "." not in host.name):
         raise QuantError(f"{short(word, 120)} must stand for names with at least two parts, on port 443.")
     return f"*.{host.name}" if stem != word else str(host)
-
-
-def _only(scheme: str, hosts: Iterable[Host]) -> Host | None:
-    different = sorted(set(hosts))
-    if len(different) > 1:
-        raise SettingError(f"{PREFIX}MODEL_HOSTS names {len(different)} hosts for {scheme}://; name one.")
-    return different[0] if different else None

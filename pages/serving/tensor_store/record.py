@@ -18,12 +18,6 @@ _UNFINISHED = 3600  # seconds; a record without content, or half a file, that is
 _NOTE = re.compile(r"(\d{8})\.([0-9a-f]+)\.(\d{1,15})\.[0-9a-f]+\.shared")
 
 
-def address_in(name: str) -> str | None:
-    """Return the address in the name of a content or record file; None for other names."""
-    address = name.removesuffix(CONTENT).removesuffix(RECORD)
-    return address if ADDRESS.fullmatch(address) and address != name else None
-
-
 @dataclass(frozen=True)
 class TensorRecord:
     """What is known about a stored tensor. ``size`` is in bytes; ``shared`` and last ``opened`` in seconds since 1970."""
@@ -45,14 +39,9 @@ class TensorRecord:
         except (ValueError, TypeError, RecursionError):
             return None
         numbers = (record.size, record.shared, record.opened)
-        if (
-            isinstance(record.sha256, str)
-            and type(record.size) is int
-            and record.size > 0
-            and all(type(n) in (int, float) and abs(n) < _MOST for n in numbers)  # NaN is not
-        ):
-            return record
-        return None
+        is_valid = isinstance(record.sha256, str) and type(record.size) is int and record.size > 0
+        is_valid &= all(type(n) in (int, float) and abs(n) < _MOST for n in numbers)  # NaN is not
+        return record if is_valid else None
 
     def is_from_the_future(self, now: float) -> bool:
         """Tell whether its date is wrong even if clocks differ by a day: it would never be too old."""
@@ -104,7 +93,8 @@ def delete_useless(folder: SharedFolder, sizes: dict[str, int], age: float, now:
     Returns:
         the records of the tensors that remain, by address.
     """
-    addresses = {address for address in map(address_in, sizes) if address}
+    stems = {name.rpartition(".")[0] for name in sizes if name.endswith((CONTENT, RECORD))}
+    addresses = set(filter(ADDRESS.fullmatch, stems))
     names = [a + RECORD for a in addresses if sizes.get(a + RECORD, MAX_RECORD + 1) <= MAX_RECORD]
     found = folder.read_all(names)
     records: dict[str, TensorRecord] = {}

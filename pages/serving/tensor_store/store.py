@@ -107,7 +107,14 @@ class TensorStore:
             known = f"{address} {record.sha256}"
             x = self._shown.get(known)
             if x is None:
-                x = self._content(address, record, limit)
+                try:
+                    content = self._folder.read(address + CONTENT, record.size + 1)
+                except FileNotFoundError:
+                    raise self._missing() from None
+                if len(content) != record.size or hashlib.sha256(content).hexdigest() != record.sha256:
+                    damaged = "is damaged (its SHA-256 differs) and was not opened"
+                    raise QuantError(f"The shared tensor of this link {damaged}; {_AGAIN}")
+                x = read_tensor(content, address + CONTENT, "x", limit + _HEADER)
                 with self._guard:
                     self._shown[known] = x
             self._note_opened(address, record)
@@ -177,18 +184,6 @@ class TensorStore:
                 "slice of it."
             )
         return record
-
-    def _content(self, address: str, record: TensorRecord, limit: int) -> Float32Array:
-        """Read and verify the content."""
-        try:
-            content = self._folder.read(address + CONTENT, record.size + 1)
-        except FileNotFoundError:
-            raise self._missing() from None
-        if len(content) != record.size or hashlib.sha256(content).hexdigest() != record.sha256:
-            raise QuantError(
-                f"The shared tensor of this link is damaged (its SHA-256 differs) and was not opened; {_AGAIN}"
-            )
-        return read_tensor(content, address + CONTENT, "x", limit + _HEADER)
 
     def _note_opened(self, address: str, record: TensorRecord) -> None:
         """Record when the tensor was opened; if that can't be written, it is opened anyway."""

@@ -59,11 +59,6 @@ class Lane:
         """Bytes of the work admitted."""
         return sum(place.bytes for place in self.working)
 
-    def admits(self, place: LanePlace) -> bool:
-        """Tell whether a waiting place is next and fits."""
-        fits = self.used + place.bytes <= self.budget and len(self.working) < self.at_once
-        return fits and all(place.number <= other.number for other in self.waiting)
-
 
 Tell = Callable[[int, WorkKind], None]
 Useless = Callable[[], bool]
@@ -114,7 +109,8 @@ class Gate:
         try:
             while not useless():
                 with self._changed:
-                    if lane.admits(place):
+                    fits = lane.used + place.bytes <= lane.budget and len(lane.working) < lane.at_once
+                    if fits and all(number <= other.number for other in lane.waiting):
                         place.since = time.monotonic()
                         lane.working.append(place)
                         break

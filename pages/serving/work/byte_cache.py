@@ -132,7 +132,10 @@ class ByteCache:
         try:
             value = make()
             known = size(value) if callable(size) else size
-            self._put(key, value, storages(value) if known is None else {id(value): known})
+            pieces = storages(value) if known is None else {id(value): known}
+            with self._changed:
+                self._groups.setdefault(tensor, ContentResults()).put(what, value, pieces)
+                self._find(key)
         finally:
             with self._changed:
                 self._computing.discard(key)
@@ -141,10 +144,23 @@ class ByteCache:
         return value
 
     def make_room(self) -> None:
-        """Forget results until the rest fits."""
-        limit, in_work = self._limit(), self._in_work()
+        """Forget results: of tensors in work what exceeds their places, of others the least recently used."""
+        limit, in_work, forgotten = self._limit(), self._in_work(), []
         with self._changed:
-            forgotten = self._forget(limit, in_work)
+            count = sum(len(group.entries) for group in self._groups.values())
+            idle = sum(group.bytes for tensor, group in self._groups.items() if tensor not in in_work)
+            for tensor, group in list(self._groups.items()):
+                before, most = group.bytes, in_work.get(tensor)
+                # a tensor in work keeps at least what was used last, since its work goes on with that
+                while len(group.entries) > (most is not None) and (
+                    count > self._most or (idle > limit if most is None else group.bytes > most)
+                ):
+                    forgotten.append(group.pop())
+                    count -= 1
+                    if most is None:
+                        idle, before = idle + group.bytes - before, group.bytes
+                if not group.entries:
+                    del self._groups[tensor]
         del forgotten  # memory is given back outside the lock, since that takes a while
 
     @property
@@ -152,11 +168,6 @@ class ByteCache:
         """Bytes of all results."""
         with self._changed:
             return sum(group.bytes for group in self._groups.values())
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._changed:
-            self._groups.clear()
 
     def _pending(self, key: tuple[str, str]) -> bool:
         """Tell whether a result is known, or being computed."""
@@ -183,27 +194,3 @@ class ByteCache:
             if used in group.entries:
                 group.entries.move_to_end(used)
         return group.entries[key[1]]
-
-    def _put(self, key: tuple[str, str], value: Any, pieces: dict[int, int]) -> None:
-        with self._changed:
-            self._groups.setdefault(key[0], ContentResults()).put(key[1], value, pieces)
-            self._find(key)
-
-    def _forget(self, limit: int, in_work: dict[str, int]) -> list[Entry]:
-        """Take out what is too much: of tensors in work what exceeds their places, of others the least recently used."""
-        forgotten = []
-        count = sum(len(group.entries) for group in self._groups.values())
-        idle = sum(group.bytes for tensor, group in self._groups.items() if tensor not in in_work)
-        for tensor, group in list(self._groups.items()):
-            before, most = group.bytes, in_work.get(tensor)
-            # a tensor in work keeps at least what was used last, since its work goes on with that
-            while len(group.entries) > (most is not None) and (
-                count > self._most or (idle > limit if most is None else group.bytes > most)
-            ):
-                forgotten.append(group.pop())
-                count -= 1
-                if most is None:
-                    idle, before = idle + group.bytes - before, group.bytes
-            if not group.entries:
-                del self._groups[tensor]
-        return forgotten

@@ -33,7 +33,7 @@ SCHEMES = [
 
 @pytest.fixture(autouse=True)
 def nothing_trained_before() -> None:
-    training_runs._known.clear()
+    training_runs._known._groups.clear()
 
 
 def opened(step: str, **parameters: str) -> AppTest:

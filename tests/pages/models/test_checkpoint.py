@@ -17,7 +17,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 import quantcore as qc
-from pages.models.checkpoint import controls, example, findings, run, views
+from pages.models.checkpoint import controls, findings, run, tensor, views
 from pages.serving import settings
 from pages.serving.work.admission import Turn
 from quantcore.checkpoints import EXAMPLES, CheckpointTensor, ListedTensor, open_checkpoint
@@ -264,7 +264,8 @@ def test_without_a_checkpoint_the_worst_element_of_an_example_is_shown():
     """With its bits and arithmetic, and the loss of its row as computed; a click on a cell opens the example there."""
     page = at()
     original, made = (
-        open_checkpoint(EXAMPLES[name]).tensors[example.TENSOR].read() for name in ("minilm", "minilm-gptq")
+        open_checkpoint(EXAMPLES[name]).tensors[tensor.EXAMPLE_TENSOR].read()
+        for name in ("minilm", "minilm-gptq")
     )
     error = (original - made).double()
     place = divmod(int(error.abs().argmax()), error.shape[1])

@@ -10,9 +10,9 @@ from loopback_host import file, internet, redirect
 from places import MAIN
 from streamlit.testing.v1 import AppTest
 
-from pages.models.opening import files, opened
-from pages.models.opening.files import CheckpointFile
+from pages.models.opening import opened, uploads
 from pages.models.opening.opened import location_of
+from pages.models.opening.uploads import CheckpointFile
 from pages.serving import remote
 from quantcore.checkpoints import EXAMPLES, MemoryFolder, open_checkpoint
 from quantcore.errors import QuantError
@@ -159,11 +159,11 @@ def digests(found: dict[str, CheckpointFile]) -> dict[str, str]:
 
 def test_the_text_of_a_link():
     there = digests(held("model.safetensors", "config.json"))
-    text = files.text_of(there)
-    assert files.parse(text) == there
-    assert files.parse("") == {}
+    text = uploads.text_of(there)
+    assert uploads.parse(text) == there
+    assert uploads.parse("") == {}
     odd = {"a b&c=é#%.gguf": "0" * 64}
-    assert files.parse(files.text_of(odd)) == odd
+    assert uploads.parse(uploads.text_of(odd)) == odd
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_text_of_a_link():
 )
 def test_a_damaged_link(text):
     with pytest.raises(QuantError, match="list of uploaded files is damaged"):
-        files.parse(text)
+        uploads.parse(text)
     at = at_page(ck="upload:x", ck_files=text)
     assert not at.exception
     assert "damaged" in said(at.error)[0]
@@ -189,7 +189,7 @@ def test_a_damaged_link(text):
 
 def test_a_cold_link_asks_for_its_files_by_name_and_digest():
     wanted = digests(held("model.safetensors", "config.json"))
-    at = at_page(ck="upload:model.safetensors and 1 more", ck_files=files.text_of(wanted))
+    at = at_page(ck="upload:model.safetensors and 1 more", ck_files=uploads.text_of(wanted))
     (sentence,) = said(at.info)
     for name, digest in wanted.items():
         assert f"{name} (SHA-256 {digest[:12]}…)" in sentence
@@ -202,22 +202,22 @@ def test_other_files_are_named():
     other = {"model.safetensors": CheckpointFile(b"x", "f" * 64)}
     assert (
         "The uploaded model.safetensors (SHA-256 ffffffffffff…) has the same name, but is another file."
-        in files.request(other, wanted)
+        in uploads.request(other, wanted)
     )
-    assert "The uploaded x.gguf (SHA-256 ffffffffffff…) is another file." in files.request(
+    assert "The uploaded x.gguf (SHA-256 ffffffffffff…) is another file." in uploads.request(
         {"x.gguf": other["model.safetensors"]}, wanted
     )
-    assert files.request(held("config.json"), wanted).endswith(
-        f"upload {files.named({'model.safetensors': wanted['model.safetensors']})} too."
+    assert uploads.request(held("config.json"), wanted).endswith(
+        f"upload {uploads.named({'model.safetensors': wanted['model.safetensors']})} too."
     )
-    assert files.wanted_of(other, wanted) is None
-    assert files.wanted_of(held("config.json"), wanted) is None
+    assert uploads.wanted_of(other, wanted) is None
+    assert uploads.wanted_of(held("config.json"), wanted) is None
 
 
 def test_a_file_under_another_name_is_the_file():
     there = held("model.safetensors")["model.safetensors"]
     wanted = {"model.safetensors": there.sha256}
-    assert files.wanted_of({"model(1).safetensors": there}, wanted) == {"model.safetensors": there.data}
+    assert uploads.wanted_of({"model(1).safetensors": there}, wanted) == {"model.safetensors": there.data}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_file_under_another_name_is_the_file():
 )
 def test_names_of_uploads_that_are_refused(name):
     with pytest.raises(QuantError):
-        files.check_name(name)
+        uploads.check_name(name)
 
 
 def test_uploads_are_read_without_copies():
@@ -319,7 +319,7 @@ def test_files_are_opened_and_stand_in_the_link():
     at = uploaded(at_page(ck="example:minilm"), *BOTH)
     assert_opened(at)
     assert widget(at, "ck").value == "upload:model.safetensors and 1 more"
-    assert files.parse(widget(at, "ck_files").value) == digests(held("model.safetensors", "config.json"))
+    assert uploads.parse(widget(at, "ck_files").value) == digests(held("model.safetensors", "config.json"))
     asked = "The link asks whoever opens it for config.json (SHA-256 "
     assert [text for text in said(at.markdown) if text.startswith(asked)]
     widget(at, "ck").set_value("example:minilm").run()
@@ -329,7 +329,7 @@ def test_files_are_opened_and_stand_in_the_link():
 
 
 def test_a_link_is_not_taken_over_by_another_file():
-    wanted = files.text_of(digests(held("model.safetensors", "config.json")))
+    wanted = uploads.text_of(digests(held("model.safetensors", "config.json")))
     at = uploaded(at_page(ck="upload:x", ck_files=wanted), ("model.safetensors", b"x"), BOTH[1])
     assert "has the same name, but is another file" in said(at.info)[0]
     assert widget(at, "ck_files").value == wanted
@@ -339,7 +339,7 @@ def test_a_link_is_not_taken_over_by_another_file():
 
 
 def test_of_two_files_of_one_name_the_link_means_one():
-    wanted = files.text_of(digests(held("model.safetensors", "config.json")))
+    wanted = uploads.text_of(digests(held("model.safetensors", "config.json")))
     at = uploaded(at_page(ck="upload:x", ck_files=wanted), ("model.safetensors", b"x"), *BOTH)
     assert_opened(at)
     at = uploaded(at_page(), ("model.safetensors", b"x"), *BOTH)
