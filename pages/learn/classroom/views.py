@@ -103,7 +103,8 @@ def as_csv(tallies: Sequence[Tally], address: str) -> str:
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(["round", "vote", "question", "facts", "asked for", "answer", "is right", "students", "answered", "mistakes", "link"])  # fmt: skip
     for tally in tallies:
-        now, link = tally.round, _linked(address, AnswerKey.of(tally.round.question).link)
+        now, link = tally.round, AnswerKey.of(tally.round.question).link
+        link = link and address + link
         for result in results(tally):
             head = [now.number, now.vote, now.question.prompt, now.question.facts, result.name]
             lines.writerow([*head, result.right, "yes", result.right_count, result.answered, "", link])
@@ -129,11 +130,11 @@ def as_html(tallies: Sequence[Tally], address: str) -> str:
 
 
 def _section(tally: Tally, address: str) -> Iterator[str]:
-    now, link = tally.round, _linked(address, AnswerKey.of(tally.round.question).link)
+    now, link = tally.round, AnswerKey.of(tally.round.question).link
     vote = f" (vote {now.vote})" if now.vote > 1 else ""
     yield f"<h2>{html.escape(now.question.prompt)}{vote}</h2><p>{html.escape(now.question.facts)}"
     if link:
-        yield f' · <a href="{html.escape(link)}">Open it in Quantscope</a>'
+        yield f' · <a href="{html.escape(address + link)}">Open it in Quantscope</a>'
     yield "</p><table><tr><th>Asked for</th><th>Answer</th><th>Students</th><th>Why</th></tr>"
     for result in results(tally):
         right = f"Right. {html.escape(result.how)}"
@@ -148,10 +149,6 @@ def reason(why: Why, address: str = "") -> str:
     """Return HTML of a mistake's sentence, and of a link to the step that treats it."""
     step = f' <a href="{html.escape(address + why.link)}" target="_blank">{html.escape(why.step)}</a>' if why.step else ""
     return html.escape(why.sentence) + step
-
-
-def _linked(address: str, link: str) -> str:
-    return link and address + link
 
 
 def _table_row(name: str, value: str, count: int, result: Result, why: str) -> str:
