@@ -1,8 +1,8 @@
 """The frame of a lesson: its steps, Previous and Next, the plan of a class, the sources.
 
-A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``. While the plan for a
-class is presented, the address names its part (``?plan=7``), and the lesson shows the step of that part with the question
-to the class, the time, and the way to the next part.
+A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
+While the plan for a class is presented, the address names its part (``?plan=7``), and the lesson shows its step
+with the question to the class, the time, and the way to the next part.
 """
 
 import html
@@ -19,11 +19,9 @@ from pages.shared.large import is_large
 from pages.shared.lesson_plan import CLASS, LESSONS, PLAN, PlanPart, numbered, script, step_key, step_words
 from pages.shared.page import Page
 from pages.shared.state import choice, selection
-from pages.shared.state.mirrored import key_at, typed
 from quantcore.figures import typography
 from quantcore.wording import sentence
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 _BEGINS = [sum(part.minutes for part in CLASS[:i]) for i in range(len(CLASS) + 1)]
 MINUTES = _BEGINS[-1]
 _FOLDED, _PLACE = "_learn_folded", "_learn_sources"
@@ -118,7 +116,9 @@ def head(name: str) -> str:
         titles = {name: sentence(step_words(name)) for name in names}
         step = choice.segmented("Step", key, titles, place, label_visibility="collapsed")
     else:
-        step = _one_of_many(name, place)
+        # by number: the name of a case may give away the answer
+        titles = {name: step.headline.partition(":")[0] for name, step in lesson.steps.items()}
+        step = choice.selectbox("Case", key, titles, place, label_visibility="collapsed", width=220)
     title.markdown(f"# {numbered(name)}: {lesson.steps[step].headline}")
     for beside, label, direction in ((back, "Previous", -1), (on, "Next", 1)):
         with beside.container(key=f"lesson_{label.lower()}"):
@@ -132,32 +132,6 @@ def head(name: str) -> str:
     return step
 
 
-def _one_of_many(name: str, place: Any) -> str:
-    """Choose a step by its headline. The control bound to the link stays hidden: its options are the names of the
-    steps, and a name may give away the answer.
-    """
-    steps, key = LESSONS[name].steps, step_key(name)
-    with place:
-        hidden, seen = st.container(key="lesson_hidden"), st.container()
-    step = str(hidden.selectbox("Step", list(steps), key=key, **_BIND))
-    shown = key_at(f"_learn_{name}_shown", step)
-
-    def choose() -> None:
-        if typed(f"_learn_{name}_shown", shown):
-            st.session_state[key] = st.session_state[shown]
-
-    seen.selectbox(
-        "Case",
-        list(steps),
-        format_func=lambda s: steps[s].headline.partition(":")[0],
-        key=shown,
-        on_change=choose,
-        label_visibility="collapsed",
-        width=220,
-    )
-    return step
-
-
 def foot(*sources: str) -> None:
     """Draw the sources of the step; call it last."""
     place = st.session_state.pop(_PLACE).container(
@@ -168,7 +142,7 @@ def foot(*sources: str) -> None:
 
 
 def _step_button(label: str, name: str, step: str, direction: int) -> None:
-    """Draw a button to the previous or next step or, at either end of a lesson, a link to the adjacent lesson."""
+    """Draw a button to the previous or next step; at either end of a lesson, a link to the adjacent one."""
     steps, lessons = list(LESSONS[name].steps), list(LESSONS)
     if 0 <= steps.index(step) + direction < len(steps):
         key = f"learn_{name}_{label.lower()}"

@@ -112,13 +112,11 @@ match step:
         )
         broadcast(0)
     case "columns":
-        whole, by_row, by_column = (
-            found(kind)[1].sqnr_db for kind in (qc.PerTensor(), qc.PerChannel(0), qc.PerChannel(1))
-        )
+        gains = [found(qc.PerChannel(a))[1].sqnr_db - found(qc.PerTensor())[1].sqnr_db for a in (1, 0)]
         words.markdown(
             "**per-channel, axis 1**: the maximum along axis 0 has shape (1, 6) and is repeated over the 4 rows. Every "
-            f"column contains a value of the large row, so one scale per column gains only {by_column - whole:.1f} dB over "
-            f"per-tensor; one per row gains {by_row - whole:.1f} dB. The right axis depends on the data: for the weights of "
+            f"column contains a value of the large row, so one scale per column gains only {gains[0]:.1f} dB over "
+            f"per-tensor; one per row gains {gains[1]:.1f} dB. The right axis depends on the data: for the weights of "
             "a linear layer it is usually that of the outputs, axis 0."
         )
         broadcast(1)

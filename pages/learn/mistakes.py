@@ -69,14 +69,12 @@ def outcome_tables(
 ) -> list[cells.MarkedTable]:
     """Return the tables of one implementation; ``beside``: the other one, if it is shown too."""
     other = beside or outcome
-    shown = [
-        ("codes", outcome.codes, other.codes),
-        ("x̂", outcome.dequantized, other.dequantized),
-        ("x - x̂, computed afterwards", outcome.error, other.error),
-    ]
+    names = {"codes": "codes", "x̂": "dequantized", "x - x̂, computed afterwards": "error"}
     return [
-        cells.MarkedTable(title, values.numpy(), marks, pick=pick, beside=theirs.numpy())
-        for title, values, theirs in shown
+        cells.MarkedTable(
+            title, getattr(outcome, name).numpy(), marks, pick=pick, beside=getattr(other, name).numpy()
+        )
+        for title, name in names.items()
     ]
 
 

@@ -26,8 +26,8 @@ with lessons, st.container(key="learn_cards"):
                 # the browser remembers which steps were seen (pages/browser/progress.js)
                 steps = html.escape(" ".join(f"{name}/{step}" for step in found.steps))
                 st.html(
-                    f'<p class="qs-card">{html.escape(found.idea)}<br><small>{found.minutes} min · <span class="qs-progress" '
-                    f'data-steps="{steps}">{len(found.steps)} steps</span></small></p>'
+                    f'<p class="qs-card">{html.escape(found.idea)}<br><small>{found.minutes} min · <span '
+                    f'class="qs-progress" data-steps="{steps}">{len(found.steps)} steps</span></small></p>'
                 )
 
 with plan:

@@ -184,7 +184,7 @@ if chosen is not None:
         title = f"row {row} of {rows}" if step == "codes" else str(tensor.shape)
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
         asked = f"{step} {tensor.key} {row}"
-        if st.session_state.setdefault(ASKED, asked) != asked:  # another question: its element is not chosen yet
+        if st.session_state.setdefault(ASKED, asked) != asked:  # no element of it is chosen yet
             st.session_state[ASKED], st.session_state[CELL] = asked, ""
         under = step == "codes"
         with picture:

@@ -30,12 +30,6 @@ def line(name: str, values: list[float], scheme: qc.Scheme) -> qc.Quantized:
     return result
 
 
-def mine() -> list[tuple[str, PageTensor]]:
-    """Return the visitor's tensor with its name, if there is one."""
-    chosen = views.yours()
-    return [("your tensor", chosen[0])] if chosen else []
-
-
 def decibels(tensor: PageTensor, scheme: qc.Scheme) -> float:
     """Return the SQNR of a tensor under a scheme."""
     return cache.report(tensor, scheme).sqnr_db
@@ -94,9 +88,9 @@ match step:
     case "choose":
         with words:
             place = st.container()
-            others = mine()
+            chosen = views.yours()
         rows, gains = [], {}
-        for name, tensor in [*KINDS.items(), *others]:
+        for name, tensor in (KINDS | ({"your tensor": chosen[0]} if chosen else {})).items():
             both = {what: decibels(tensor, scheme) for what, scheme in SCHEMES.items()}
             gains[name] = both["asymmetric"] - both["symmetric"]
             row = {"values, in int4 per-tensor": name} | {f"SQNR, {what}": qc.decibels(db) for what, db in both.items()}

@@ -12,7 +12,7 @@ from pages.shared.large import is_large
 from quantcore import figures
 
 T = TypeVar("T")
-_CONFIG = {"modeBarButtonsToRemove": ["toImage"]}
+_OPTIONS: dict[str, Any] = {"theme": None, "config": {"modeBarButtonsToRemove": ["toImage"]}}
 
 
 def theme() -> str:
@@ -36,7 +36,7 @@ def draw(figure: go.Figure, **options: Any) -> Any:
 
     Its picture is saved by the button that all charts have (pages/browser/picture.js), not by Plotly's own.
     """
-    return st.plotly_chart(sized(figure), config=_CONFIG, **options)
+    return st.plotly_chart(sized(figure), **_OPTIONS | options)
 
 
 def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Callable[[T], None]) -> None:
@@ -48,7 +48,7 @@ def clickable(figure: go.Figure, key: str, targets: Sequence[T], on_click: Calla
                 on_click(targets[int(point["customdata"])])
                 return
 
-    draw(figure, theme=None, key=key, on_select=clicked, selection_mode="points")
+    draw(figure, key=key, on_select=clicked, selection_mode="points")
 
 
 def small_print_attribute(words: str) -> str:

@@ -20,9 +20,6 @@ INTEGERS, FITTED = DEFAULTS["format"], "fitted codebook"
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
 # option -> what is shown
 PER = {"tensor": "tensor", "channel": "channel", "group": "group", "flat_group": "flat group", "block": "block"}
-SIGNS = {"signed": "signed", "unsigned": "unsigned"}
-SYMMETRIES = {"symmetric": "symmetric", "asymmetric": "asymmetric"}
-OVERFLOWS = {"saturate": "saturate", "wrap": "wrap"}
 _OVERFLOW_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
@@ -48,13 +45,13 @@ def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
     bits, signed, symmetric, narrow = 0, True, True, False
     if name == INTEGERS:
         bits = st.slider("Bits", MIN_BITS, MAX_BITS, DEFAULTS["bits"], key="bits", bind="query-params")
-        signed = _either("Codes", "codes", SIGNS, label_visibility="collapsed")
-        symmetric = _either("Symmetry", "mode", SYMMETRIES, label_visibility="collapsed")
+        signed = _either("Codes", "codes", "signed", "unsigned", label_visibility="collapsed")
+        symmetric = _either("Symmetry", "mode", "symmetric", "asymmetric", label_visibility="collapsed")
     try:
         granularity = _granularity(shape, convention)
         range_setting = _range()
     finally:  # an error above must not hide the remaining controls
-        saturate = name != INTEGERS or _either("Overflow", "overflow", OVERFLOWS, help=_OVERFLOW_HELP)
+        saturate = name != INTEGERS or _either("Overflow", "overflow", "saturate", "wrap", help=_OVERFLOW_HELP)
         rounding, scales = _rounding(), _scales()
         if name == INTEGERS:
             narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", bind="query-params", help=_NARROW_HELP)
@@ -172,8 +169,8 @@ def _range() -> qc.RangeSetting:
     names = {option: kind.label or option for option, kind in RANGES.items()}
     kind = RANGES[choice.selectbox("Range", "range", names, help=_RANGE_HELP)]
     places = st.columns(len(kind.controls)) if len(kind.controls) > 1 else [st]
-    values = {control.key: _argument(place, control) for place, control in zip(places, kind.controls, strict=False)}
-    return kind.chosen(values)
+    arguments = zip(places, kind.controls, strict=False)
+    return kind.chosen({control.key: _argument(place, control) for place, control in arguments})
 
 
 def _argument(place: Any, control: Control) -> Any:
@@ -205,9 +202,9 @@ def _allowed(convention: qc.Convention, what: str) -> tuple[Any, ...] | None:
     return next((limit.allowed for limit in convention.limits if limit.of == what), None)
 
 
-def _either(label: str, key: str, names: dict[str, str], **more: Any) -> bool:
+def _either(label: str, key: str, first: str, other: str, **more: Any) -> bool:
     """Draw a choice between two options; return whether the first, the default, is chosen."""
-    return choice.segmented(label, key, names, width="stretch", **more) == next(iter(names))
+    return choice.segmented(label, key, {first: first, other: other}, width="stretch", **more) == first
 
 
 def _granularity(shape: tuple[int, ...], convention: qc.Convention) -> qc.Granularity:

@@ -52,13 +52,9 @@ def draw() -> PageTensor:
     if source != "edit":
         st.session_state[_SHOWN], st.session_state[_SOURCE] = tensor, source
         st.session_state.pop(_EDITED, None)  # so that the grid starts from this tensor
-    st.caption(_facts(tensor))
-    return tensor
-
-
-def _facts(tensor: PageTensor) -> str:
     dtype = f"stored as {tensor.stored}, computed in float32" if tensor.stored else "float32"
-    return f"shape {tensor.shape}, {count(tensor.elements, 'element')}, {dtype}"
+    st.caption(f"shape {tensor.shape}, {count(tensor.elements, 'element')}, {dtype}")
+    return tensor
 
 
 def _generated() -> PageTensor:
@@ -201,20 +197,12 @@ def _grid(x: np.ndarray) -> np.ndarray:
         # as text: a numeric column silently reads 1e-3 as 13
         exact = [[str(v).removesuffix(".0") for v in row] for row in values]
         st.session_state[_GRID_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])
-    typed = st.data_editor(
-        base,
-        key=f"_grid_{version}",
-        num_rows="fixed",
-        height="content",
-        column_config=_columns(base),
-    )
-    return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
-
-
-def _columns(base: pd.DataFrame) -> dict[str, Any]:
-    """Make columns wide enough for their numbers: one too long for its column would lose its first digits."""
+    # wide enough for their numbers: one too long for its column would lose its first digits
     widths = {c: max(64, 18 + 7 * int(base[c].str.len().max())) for c in base.columns}
-    return {c: st.column_config.TextColumn(c, width=w, alignment="right") for c, w in widths.items()}
+    config = {c: st.column_config.TextColumn(c, width=w, alignment="right") for c, w in widths.items()}
+    key = f"_grid_{version}"
+    typed = st.data_editor(base, key=key, num_rows="fixed", height="content", column_config=config)
+    return np.array([[_number(v, r, c) for c, v in enumerate(row)] for r, row in enumerate(typed.to_numpy())])
 
 
 def _number(typed: object, row: int, column: int) -> np.float32:

@@ -65,7 +65,8 @@ def draw() -> PageTensor:
     digest = parameters.get(link.DIGEST)
     if file is not None and link.from_history() and digest not in (None, file.sha256):
         # Back or Forward led to a link of another file
-        st.session_state[_WANTED] = WantedFile(parameters.get(link.FILE, ""), parameters.get(PICKED, ""), digest)
+        name, picked = parameters.get(link.FILE, ""), parameters.get(PICKED, "")
+        st.session_state[_WANTED] = WantedFile(name, picked, digest)
     _FIELD.draw(
         "File",
         type=[*tensors.EXTENSIONS, *tensors.IMAGES],

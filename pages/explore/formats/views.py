@@ -1,4 +1,4 @@
-"""What a format holds and how a number rounds in it: the table, the fitted codebook, and the bits of a code."""
+"""What a format holds and how a number rounds in it: the table, the fitted codebook, the bits of a code."""
 
 import html
 import math
@@ -72,18 +72,20 @@ def row(name: str, fmt: qc.Format, x: float, rule: str) -> dict[str, Any]:
     """Return one row of the table: properties of the format, and how x rounds in it."""
     numbers = np.unique(values(fmt))
     above = numbers[numbers > 0]
-    # the step from 1 to the next value
-    epsilon = fmt.epsilon if isinstance(fmt, qc.FloatFormat) else 1.0 if isinstance(fmt, qc.IntFormat) else math.nan
-    own = {
+    own: dict[str, Any] = {
         "format": name,
         "bits": fmt.bits,
         "values": len(numbers),
         "min": float(numbers[0]),
         "max": float(numbers[-1]),
-        "lowest normal": fmt.min if isinstance(fmt, qc.FloatFormat) else math.nan,
+        "lowest normal": math.nan,
         "smallest": float(above[0]) if len(above) else math.nan,
-        "epsilon": epsilon,
+        "epsilon": math.nan,
     }
+    if isinstance(fmt, qc.FloatFormat):
+        own |= {"lowest normal": fmt.min, "epsilon": fmt.epsilon}
+    elif isinstance(fmt, qc.IntFormat):
+        own["epsilon"] = 1.0
     rounded, code, note = rounds(fmt, x, rule)
     return own | {"rounds to": rounded, "error": x - rounded, "code": code, "note": note}
 

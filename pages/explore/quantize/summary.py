@@ -83,28 +83,24 @@ def figures(tensor: PageTensor, scheme: qc.Scheme, report: qc.Report) -> list[Fi
     shared = stored.scales + stored.zero_points
     sum_ = f"{stored.codes / stored.elements:.4g} for the code + {shared:,} / {stored.elements:,} for scales and zero points"
     ratio = qc.compression_ratio(scheme, tensor.shape)
-    worst = "The largest |error|."
-    if report.max_abs_error_index is not None:
-        worst = f"The largest |error|, at element {report.max_abs_error_index}."
-    helps = {
-        "sqnr_db": _SQNR,
-        "mse": "Mean squared error.",
-        "mae": "Mean absolute error.",
-        "max_abs_error": worst,
-    }
-    helps |= {
-        name: f"{helps[name]} Not defined here: {why}."
-        for name, why in report.undefined.items()
-        if name in helps
-    }
+    at = report.max_abs_error_index
+    worst = "The largest |error|" + ("." if at is None else f", at element {at}.")
+
+    def about(name: str, text: str) -> str:
+        return f"{text} Not defined here: {report.undefined[name]}." if name in report.undefined else text
+
+    def error(label: str, name: str, text: str) -> Figure:
+        value = getattr(report, name)
+        return Figure(label, value, _written("{:.3g}", value), "{:+.3g}", False, about(name, text))
+
     counted = f"{_CLIPPED} {report.codes_used:,} of {report.codes_available:,} codes are used."
-    clipped, error = 100 * report.clipped_fraction, report.max_abs_error
+    clipped, sqnr = 100 * report.clipped_fraction, report.sqnr_db
     size = "Size in float32 divided by the quantized size, including scales and zero points."
     return [
-        Figure("SQNR", report.sqnr_db, qc.decibels(report.sqnr_db, 2), "{:+.2f} dB", True, helps["sqnr_db"]),
-        Figure("MSE", report.mse, _written("{:.3g}", report.mse), "{:+.3g}", False, helps["mse"]),
-        Figure("MAE", report.mae, _written("{:.3g}", report.mae), "{:+.3g}", False, helps["mae"]),
-        Figure("max |error|", error, _written("{:.3g}", error), "{:+.3g}", False, helps["max_abs_error"]),
+        Figure("SQNR", sqnr, qc.decibels(sqnr, 2), "{:+.2f} dB", True, about("sqnr_db", _SQNR)),
+        error("MSE", "mse", "Mean squared error."),
+        error("MAE", "mae", "Mean absolute error."),
+        error("max |error|", "max_abs_error", worst),
         Figure("Bits per element", bits, f"{bits:.3g}", "{:+.3g}", False, f"Storage per element: {sum_}."),
         Figure("Compression", ratio, f"{ratio:.2f}×", "{:+.2f}×", True, size),
         Figure("Clipped", clipped, _written("{:.3g} %", clipped), "{:+.3g} %", False, counted),
@@ -129,7 +125,8 @@ def draw(
     facts = f"{shape} · {tensor.stored or 'float32'}"
     st.session_state[_RUN] = run = st.session_state.get(_RUN, 0) + 1
     first = (
-        f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}><span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
+        f'<p class="qs-line" data-run="{run}" {charts.small_print_attribute(selection.get().words)}>'
+        f'<span title="{html.escape(f"{tensor.title} · {facts}")}"><b>{html.escape(tensor.name)}</b> · {facts}</span>'
         f'<span title="{html.escape(scales)}">{html.escape(scales)}</span></p>'
     )
     shown = figures(tensor, result.scheme, report)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error"
 LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
 KEYS = {"tab", "log", "one_block", "table"}
 TABLE_ROWS = 2000
+Writer = Callable[[qc.Quantized], Any]  # of a file
 
 
 def draw(tensor: PageTensor, result: qc.Quantized, view: View | None, shown: ElementArithmetic) -> None:
@@ -59,13 +61,13 @@ def _distribution(tensor: PageTensor, result: qc.Quantized, block: tuple[int, ..
     what = f"distribution {result.scheme} {block} {one} {log} {theme()}"
     whole = cache.cached(tensor, "histogram", lambda: figures.histogram(result.x))
     make = partial(figures.distribution, result, block, alone=one, log=log, theme=theme(), whole=whole)
-    charts.draw(cache.cached(tensor, what, make), theme=None, key="distribution_chart")
+    charts.draw(cache.cached(tensor, what, make), key="distribution_chart")
 
 
 def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
     if result.scale.numel() > 1:  # of one scale, a chart says nothing that the table does not
         make = partial(figures.scales, result, theme=theme())
-        charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), theme=None, key="scales_chart")
+        charts.draw(cache.cached(tensor, f"scales {result.scheme} {theme()}", make), key="scales_chart")
     table = cache.cached(tensor, f"scale table {result.scheme}", partial(scale_table, result))
     st.dataframe(table, hide_index=True, column_config=tables.columns(table, 6))
     if result.scale.numel() > TABLE_ROWS:
@@ -76,10 +78,6 @@ def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
 
 def scale_table(result: qc.Quantized) -> pd.DataFrame:
     """Return one row per block in row-major order: position, parameters, range and error."""
-    grid = tuple(result.scale.shape)
-    places = np.stack(
-        np.unravel_index(np.arange(min(result.scale.numel(), TABLE_ROWS)), grid or (1,)), axis=1
-    )
     numbers: dict[str, Any] = {
         "scale": result.scale,
         "zero_point": result.params.zero_point,
@@ -88,7 +86,8 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
         "high": result.params.high,
         "mse": qc.block_errors(result),
     }
-    table = {"block": [str(tuple(int(i) for i in place[: len(grid)])) for place in places]}
+    places = islice(np.ndindex(tuple(result.scale.shape)), TABLE_ROWS)
+    table: dict[str, Any] = {"block": [str(place) for place in places]}
     for name, values in numbers.items():
         if values is not None:
             table[name] = values.reshape(-1)[:TABLE_ROWS].cpu().numpy()
@@ -182,8 +181,9 @@ def _export(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None
                 st.button(
                     f"Picture .{kind}", key=f"_picture_{kind}", help="With scheme and link in small print"
                 )
+            write = lambda result: figures.to_html(maps(result))  # noqa: E731
             works = "Works offline: plotly.js is included"
-            download("Figure .html", "quantscope.html", lambda result: figures.to_html(maps(result)), help=works)
+            download("Figure .html", "quantscope.html", write, help=works)
 
 
 def _csv(result: qc.Quantized, name: str) -> str:
@@ -191,9 +191,9 @@ def _csv(result: qc.Quantized, name: str) -> str:
 
 
 def _download(
-    tensor: PageTensor, scheme: qc.Scheme, label: str, file: str, write: Callable[[qc.Quantized], Any], **more: Any
+    tensor: PageTensor, scheme: qc.Scheme, label: str, file: str, write: Writer, **more: Any
 ) -> None:
-    """Draw a button; its file is made when it is downloaded: until then the button must not hold the result."""
+    """Draw a button whose file is made when downloaded: until then the button must not hold the result."""
 
     def content() -> Any:
         with cache.turn_of(tensor, needs.EXPORT):

@@ -60,16 +60,17 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
         return
     own = qc.trace(result, element).block
     if own != block:
-        label = f"Block {', '.join(map(str, own))}, which holds element ({', '.join(map(str, element))})"
+        at = ", ".join(map(str, own))
+        label = f"Block {at}, which holds element ({', '.join(map(str, element))})"
         place.button(
             label,
-            on_click=_go_to,
-            args=(own,),
+            on_click=link.put,
+            args=({_BLOCK: at},),
             key="rng_own",
             help="Click a cell below to choose another element",
         )
     if block is not None:
-        place.button("All blocks", on_click=_go_to, args=(None,), key="rng_all")
+        place.button("All blocks", on_click=link.put, args=({_BLOCK: ""},), key="rng_all")
 
 
 def outline(result: qc.Quantized, block: Block) -> tuple[Box, ...]:
@@ -218,7 +219,6 @@ def pictures(
         log = bool(st.session_state.get(_LOG))
         charts.draw(
             figures.range_histogram(*bins, found, bounds, log=log, theme=theme()),
-            theme=None,
             key=CHART,
             on_select=partial(dragged, scheme.symmetric),
             selection_mode="box",
@@ -228,9 +228,7 @@ def pictures(
         )
     with right:
         st.markdown("**Error of every range**")
-        charts.draw(
-            figures.range_error(error, found, scheme.symmetric, theme=theme()), theme=None, key="rng_curve"
-        )
+        charts.draw(figures.range_error(error, found, scheme.symmetric, theme=theme()), key="rng_curve")
 
 
 def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
@@ -302,10 +300,6 @@ def _use_row(settings: tuple[qc.RangeSetting, ...]) -> None:
     use(settings[st.session_state[_USE]["row"]])
 
 
-def _go_to(block: Block) -> None:
-    st.session_state[_BLOCK] = "" if block is None else ", ".join(map(str, block))
-
-
 def _read(typed: str, grid: tuple[int, ...]) -> Block:
     words = typed.strip().strip("()").replace(",", " ").split()
     try:
@@ -334,14 +328,11 @@ def trials(
     left, right = st.columns(2)
     with left:
         st.markdown("**Elements and the range in use**")
-        charts.draw(
-            figures.range_histogram(*bins, (), bounds, theme=theme()),
-            theme=None,
-            key="rng_histogram_searched",
-        )
+        shown = figures.range_histogram(*bins, (), bounds, theme=theme())
+        charts.draw(shown, key="rng_histogram_searched")
     with right:
         st.markdown(f"**Trials of {messages.plain(curve.name)}**")
-        charts.draw(figures.search_error(curve, theme=theme()), theme=None, key="rng_search")
+        charts.draw(figures.search_error(curve, theme=theme()), key="rng_search")
     st.caption(messages.plain(_trials_note(curve, scheme)))
 
 

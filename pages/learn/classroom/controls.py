@@ -12,7 +12,7 @@ import streamlit as st
 import quantcore as qc
 from pages.learn import material, views
 from pages.learn.classroom.questions import NAMES, ask_about
-from pages.learn.classroom.results import lesson_link
+from pages.learn.classroom.views import lesson_link
 from pages.maps.places import read_element
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -56,24 +56,16 @@ def _read(text: str, steers: bool) -> ClassAccess:
 
 
 def begin() -> None:
-    """Begin a class with the questions of the plan (a callback)."""
-
-    def do() -> None:
-        code, secret = classroom.begin(st.context.ip_address or "", questions())
-        st.session_state[_PRESENTED] = f"{code}.{secret}"
-        link.write(link.PRESENTER, None)  # of a class that has ended
-
-    press(do)
+    """Begin a class with the questions of the plan (for `press`)."""
+    code, secret = classroom.begin(st.context.ip_address or "", questions())
+    st.session_state[_PRESENTED] = f"{code}.{secret}"
+    link.write(link.PRESENTER, None)  # of a class that has ended
 
 
 def end(mine: ClassAccess) -> None:
-    """End the class (a callback)."""
-
-    def do() -> None:
-        classroom.current().end(mine.code, mine.key)
-        forget()
-
-    press(do)
+    """End the class (for `press`)."""
+    classroom.current().end(mine.code, mine.key)
+    forget()
 
 
 def forget() -> None:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.browser import streamlit_dom
-from pages.learn.classroom import controls, results, views
+from pages.learn.classroom import controls, views
 from pages.learn.classroom.controls import ClassAccess, press
 from pages.serving import classroom
 from pages.serving.classroom import Board, ClassError, Question
@@ -54,7 +54,7 @@ def _offer() -> None:
         messages.error(str(error))
         return
     controls.show_problem()
-    st.button("Begin a class", type="primary", key="class_begin", on_click=controls.begin)
+    st.button("Begin a class", type="primary", key="class_begin", on_click=press, args=(controls.begin,))
     st.caption(
         "Students who predict before a demonstration understand it better than those who only watch (Crouch et al. 2004, "
         "American Journal of Physics 72, 835; Miller et al. 2013, Physical Review ST Physics Education Research 9, 020113). "
@@ -98,14 +98,14 @@ def head(mine: ClassAccess) -> None:
             st.html(views.joining(code, at))
         with st.popover("Download", icon=":material/download:"):
             st.write("Questions, answers and links, for as long as the class lasts:")
-            for name, write in (("csv", results.as_csv), ("html", results.as_html)):
+            for name, write in (("csv", views.as_csv), ("html", views.as_html)):
                 st.download_button(f"class.{name}", partial(written, mine, write, at), f"class-{code}.{name}", on_click="ignore")
         with st.popover("End", icon=":material/stop_circle:"):
             st.write("Ends the class for everyone and deletes its answers. Download them first.")
-            st.button("End the class", key="class_end", on_click=controls.end, args=(mine,))
+            st.button("End the class", key="class_end", on_click=press, args=(partial(controls.end, mine),))
 
 
-def written(mine: ClassAccess, write: results.Writer, at: str) -> str:
+def written(mine: ClassAccess, write: views.Writer, at: str) -> str:
     """Return a file of all answers so far."""
     return write(classroom.current().tallies(mine.code, mine.key), at)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from itertools import islice, product
+from itertools import islice, product, starmap
 from typing import Any, Self
 
 import numpy as np
@@ -78,13 +78,8 @@ class AnswerKey:
     @classmethod
     def of(cls, question: Question) -> Self:
         """Read the answer key of a question that `ask_about` made."""
-        found = json.loads(question.source)
-        fields = tuple(
-            AskedNumber(tuple(each["place"]), each["how"], _tuples(each["wrong"]))
-            for each in found["fields"]
-        )
-        part = found["part"] and TensorPart(**{name: _tuples(value) for name, value in found["part"].items()})
-        return cls(found["asked"], found["link"], fields, part)
+        asked, link, fields, part = map(_tuples, json.loads(question.source).values())
+        return cls(asked, link, tuple(starmap(AskedNumber, fields)), part and TensorPart(*part))
 
 
 def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None = None) -> Question:
@@ -228,5 +223,6 @@ def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> s
 
 
 def _tuples(value: Any) -> Any:
-    """Return lists as tuples, however deep."""
+    """Return lists and records as tuples, however deep."""
+    value = [*value.values()] if isinstance(value, dict) else value
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -219,8 +219,9 @@ def choose(plan: TrainingPlan) -> None:
     with words:
         views.figures(("float32", percent(before)), ("accept at least", percent(enough)))
         if len({p.method for p in points}) <= 2:
-            to_curve = {lesson_plan.step_key("ptq_or_qat"): "curve"}
-            st.button("Train with QAT, in the step “curve”", on_click=link.put, args=(to_curve,), key="train_to_curve")
+            to_curve = ({lesson_plan.step_key("ptq_or_qat"): "curve"},)
+            label = "Train with QAT, in the step “curve”"
+            st.button(label, on_click=link.put, args=to_curve, key="train_to_curve")
     with picture:
         chart = lessons.accuracy_against_bits(points, enough=enough, **frame.plot_style())
         views.figure(chart, "train_chosen")

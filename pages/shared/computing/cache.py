@@ -100,8 +100,8 @@ def cached_small(
 
 
 def shared_record(content: Content, what: str, make: Callable[[], T]) -> T:
-    """Return as `cached_small` a record that work adds to: all visitors share it, and those who use it keep their
-    latest few even if the cache forgets it.
+    """Return as `cached_small` a record that work adds to: all visitors share it, and those who use it keep
+    their latest few even if the cache forgets it.
     """
     mine: OrderedDict[str, T] = st.session_state.setdefault(_SHARED, {}).setdefault(what, OrderedDict())
     if content.key not in mine:

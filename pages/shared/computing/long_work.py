@@ -47,7 +47,7 @@ class LongWork:
     quick: bool = False
 
     def starts(self, place: DeltaGenerator, label: str, caption: str = "", hint: str | None = None) -> bool:
-        """Return whether it was asked for, or is quick and was not stopped; if not, draw the button that starts it.
+        """Return whether it is asked for, or quick and not stopped; if not, draw the button that starts it.
 
         Args:
             caption: shown next to the button.

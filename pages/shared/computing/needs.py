@@ -11,8 +11,13 @@ from quantcore.range_setting import Search
 
 # Peaks of the steps on a page, beyond x and the results: the report 0.1, a map 0.05, findings 0.3, charts 0.2
 _PAGE = 1.35
-_SEARCHES = (qc.Percentile, qc.MinMse)  # sort or copy all elements: 1.0
-_TRIES = (qc.HalfQuadratic,)  # so do its findings, which try other schemes: 2.05
+# What a range setting takes besides; the first kind that fits counts
+_EXTRA: tuple[tuple[type[qc.RangeSetting], float], ...] = (
+    (qc.HalfQuadratic, 1.75),  # it sorts or copies all elements, and its findings try other schemes: 2.05
+    (Search, 0.5),  # its codes until those of the result are written, and its boxes
+    (qc.Percentile, 0.75),  # sorts or copies all elements: 1.0
+    (qc.MinMse, 0.75),
+)
 _PARAMETERS = 6  # float32 values per block: scale and zero point, as computed and as stored, low and high
 USUAL = 1.85  # any scheme of up to 8 bits per tensor, channel or group of 128, and the previous scheme
 LIBRARIES = 3.1  # table and comparison, 2.0 each, one after the other
@@ -26,7 +31,8 @@ TRAINING = 1 << 20  # bytes, not tensors: the network has 4,810 parameters and 1
 
 def of(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
     """Return what Explore and Ranges need to show a tensor under a scheme and under the previous one."""
-    return _PAGE + _extra(scheme) + 2 * _result(scheme, shape)
+    extra = next((more for kind, more in _EXTRA if isinstance(scheme.range_setting, kind)), 0.0)
+    return _PAGE + extra + 2 * _result(scheme, shape)
 
 
 def _result(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
@@ -38,11 +44,3 @@ def _result(scheme: qc.Scheme, shape: tuple[int, ...]) -> float:
     except qc.QuantError:  # reported when the scheme is applied
         block = 1
     return codes / 4 + _PARAMETERS / max(block, 1)
-
-
-def _extra(scheme: qc.Scheme) -> float:
-    if isinstance(scheme.range_setting, _TRIES):
-        return 1.75
-    if isinstance(scheme.range_setting, Search):
-        return 0.5  # its codes until those of the result are written, and its boxes
-    return 0.75 if isinstance(scheme.range_setting, _SEARCHES) else 0.0

@@ -31,12 +31,8 @@ def default_budget() -> int:
     return min(10**9, memory.usable() // 4)
 
 
-def _gate() -> Gate:
-    chosen = settings.current().work_gb
-    return Gate(int(chosen * 1e9) if chosen else default_budget(), CORES)
-
-
-GATE = _gate()
+_CHOSEN = settings.current().work_gb
+GATE = Gate(int(_CHOSEN * 1e9) if _CHOSEN else default_budget(), CORES)
 
 
 @contextmanager
@@ -125,7 +121,9 @@ class _WaitMessage:
         check()
         now = time.monotonic()
         if before == 0:
-            self._clear()
+            if self.box is not None:
+                self.box.empty()
+            self.since, self.before, self.box = None, -1, None
             return
         self.since = self.since or now
         if before == self.before or now - self.since < _PATIENCE or get_run_yield_check() is None:
@@ -133,11 +131,6 @@ class _WaitMessage:
         self.before = before
         self.box = self.box or (self.place or st).empty()
         self.box.info(sentence(before, kind), icon=":material/hourglass_top:")
-
-    def _clear(self) -> None:
-        if self.box is not None:
-            self.box.empty()
-        self.since, self.before, self.box = None, -1, None
 
 
 def sentence(before: int, kind: WorkKind) -> str:

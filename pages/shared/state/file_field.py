@@ -23,10 +23,11 @@ class _Upload(Generic[T]):
     problem: str = ""
 
 
+@dataclass(frozen=True)
 class FileField(Generic[T]):
     """A file field, and what was read from its files, for the whole session.
 
-    Args:
+    Attributes:
         name: key of the widget, and prefix of what the session keeps.
         read: what to keep of the files (as st.file_uploader returns them), called once for each upload; may raise
             QuantError.
@@ -34,27 +35,25 @@ class FileField(Generic[T]):
         forgotten: called when the visitor has removed the files.
     """
 
-    def __init__(
-        self,
-        name: str,
-        read: Callable[[list[Any]], T],
-        named: Callable[[T], str],
-        forgotten: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._name, self._read, self._named, self._forgotten = name, read, named, forgotten
-        self._upload, self._lost = f"{name}_content", f"{name}_lost"
+    name: str
+    read: Callable[[list[Any]], T]
+    named: Callable[[T], str]
+    forgotten: Callable[[], None] = lambda: None
 
     @property
     def content(self) -> T | None:
         """What is kept; None if there are no files, or they can't be read."""
-        upload: _Upload[T] | None = st.session_state.get(self._upload)
-        return None if upload is None else upload.content
+        return self._known.content
 
     @property
     def problem(self) -> str:
         """Why the uploaded files can't be read; empty if they can, or if there are none."""
-        upload: _Upload[T] | None = st.session_state.get(self._upload)
-        return "" if upload is None else upload.problem
+        return self._known.problem
+
+    @property
+    def _known(self) -> _Upload[T]:
+        found: _Upload[T] = st.session_state.get(f"{self.name}_content") or _Upload((), None)
+        return found
 
     def draw(self, label: str, **options: Any) -> bool:
         """Draw the field, and keep what was just uploaded; return whether that was anything.
@@ -64,32 +63,36 @@ class FileField(Generic[T]):
         """
         key = self._widget()
         given: Any = st.file_uploader(label, key=key, on_change=self._changed, **options)
-        if key == self._name and any(isinstance(file, DeletedFile) for file in _listed(st.session_state.get(key))):
+        kept = _listed(st.session_state.get(key))
+        if key == self.name and any(isinstance(file, DeletedFile) for file in kept):
             # uploaded to a replica that is gone: a field that still shows the file would not ask for it
-            st.session_state[self._lost] = True
+            st.session_state[f"{self.name}_lost"] = True
             st.rerun()
-        files, upload = _listed(given), st.session_state.get(self._upload)
+        files = _listed(given)
         ids = tuple(file.file_id for file in files)
-        if ids and (upload is None or upload.ids != ids):
+        if ids and self._known.ids != ids:
             self._take(files, ids)
             return True
-        if not ids and upload is not None and upload.content is not None:
-            self._draw_name(upload.content)
+        if not ids and self.content is not None:  # the widget is empty after another source or page
+            row = st.container(horizontal=True, vertical_alignment="center")
+            row.markdown(f":material/draft: {messages.plain(self.named(self.content))}")
+            remove = f"{self.name}_remove"
+            row.button("Remove", on_click=self.remove, key=remove, type="tertiary", help="Forget this")
         return False
 
     def put(self, content: T) -> None:
         """Keep something that was not uploaded, in place of any files."""
-        st.session_state[self._upload] = _Upload((), content)
+        st.session_state[f"{self.name}_content"] = _Upload((), content)
 
     def remove(self) -> None:
         """Forget the files (a callback)."""
         self._free(())
-        st.session_state.pop(self._upload, None)
-        self._forgotten()
+        st.session_state.pop(f"{self.name}_content", None)
+        self.forgotten()
 
     def _widget(self) -> str:
         """Return the key of the widget; another one after files were lost, so that it is empty."""
-        return f"{self._name}_again" if self._lost in st.session_state else self._name
+        return f"{self.name}_again" if f"{self.name}_lost" in st.session_state else self.name
 
     def _changed(self) -> None:
         """Forget the files if the visitor removed them from the field (a callback)."""
@@ -99,23 +102,17 @@ class FileField(Generic[T]):
     def _take(self, files: list[Any], ids: tuple[str, ...]) -> None:
         self._free(ids)
         try:
-            upload = _Upload(ids, self._read(files))
+            upload = _Upload(ids, self.read(files))
         except QuantError as error:
             upload = _Upload(ids, None, str(error))
-        st.session_state[self._upload] = upload
+        st.session_state[f"{self.name}_content"] = upload
 
     def _free(self, keep: tuple[str, ...]) -> None:
         """Make the server forget files, which it would keep if the visitor left the page of the field."""
-        context, upload = get_script_run_ctx(), st.session_state.get(self._upload)
-        for file_id in upload.ids if upload is not None else ():
+        context = get_script_run_ctx()
+        for file_id in self._known.ids:
             if context is not None and file_id not in keep:
                 context.uploaded_file_mgr.remove_file(context.session_id, file_id)  # type: ignore[attr-defined]
-
-    def _draw_name(self, content: T) -> None:
-        """Show which files are in use: the widget is empty after a visit to another source or page."""
-        row = st.container(horizontal=True, vertical_alignment="center")
-        row.markdown(f":material/draft: {messages.plain(self._named(content))}")
-        row.button("Remove", on_click=self.remove, key=f"{self._name}_remove", type="tertiary", help="Forget this")
 
 
 def _listed(given: Any) -> list[Any]:

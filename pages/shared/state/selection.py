@@ -58,8 +58,9 @@ def of_values(values: Any, title: str, **more: Any) -> PageTensor:
 
 def generated(spec: tensors.Generated) -> PageTensor:
     """Make a tensor by distribution and seed."""
-    label, code = tensors.DISTRIBUTIONS[spec.distribution].label, f"x = qc.tensors.generate(qc.tensors.{spec})"
-    return PageTensor(f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), code)
+    label = tensors.DISTRIBUTIONS[spec.distribution].label
+    recipe = f"x = qc.tensors.generate(qc.tensors.{spec})"
+    return PageTensor(f"generated {spec}", label, spec.shape, lambda: tensors.generate(spec), recipe)
 
 
 @dataclass(frozen=True)

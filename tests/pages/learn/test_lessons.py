@@ -97,7 +97,8 @@ def test_lessons_stand_in_their_order() -> None:
 def test_next_and_previous_walk_the_steps(name: str) -> None:
     at = opened(name)
     steps = list(lesson_plan.LESSONS[name].steps)
-    words = steps if name == "mistakes" else [lesson_plan.step_words(step) for step in steps]
+    cases = [f"Case {number} of {len(steps)}" for number in range(1, len(steps) + 1)]
+    words = cases if name == "mistakes" else [lesson_plan.step_words(step) for step in steps]
     assert [word.lower() for word in widget(at, lesson_plan.step_key(name)).options] == [word.lower() for word in words]
     for here, there in itertools.pairwise(steps):
         assert widget(at, lesson_plan.step_key(name)).value == here

@@ -18,7 +18,7 @@ TYPED = re.compile(
     r"format|library|lib_[ab]|_preset|fmt_(code|shown|bits)|sw_(presets|maps|formats|symmetry|per|range)|sn_presets|ck|ck_(original|imatrix|tensor)|search"
 )
 # Titles, which begin with a capital: places on the page, as tabs are, and examples; all other options do not
-TITLES = re.compile(r"\w+_part|match_src|learn_\w+_step|_learn_mistakes_shown|_finding_tried|\w*_example|ex")
+TITLES = re.compile(r"\w+_part|match_src|learn_\w+_step|_finding_tried|\w*_example|ex")
 HIDDEN = {step_key("mistakes")}  # behind a control with other names: these give the answers away
 WRITTEN = {
     "ReLU",

@@ -9,7 +9,7 @@ import pytest
 import quantcore as qc
 from pages.learn.classroom import controls, views
 from pages.learn.classroom.questions import AnswerKey, ask_about
-from pages.learn.classroom.results import NO_MISTAKE
+from pages.learn.classroom.views import NO_MISTAKE
 from pages.serving.classroom import Board, Round, Tally
 
 RESULT = qc.apply([[0.75, -1.25, 2.0, -0.1, 3.5, 0.5]], qc.Scheme.parse("int4 fixed(-3.5, 3.5) compressed_tensors"))
