@@ -9,11 +9,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Call, Recipe, check_supported, finds_range, why_no_call
+from quantcore.snippets.libraries.recipe import Call, Recipe, check_supported, finds_range
 from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending, render
 from quantcore.tensors import WIDTH, Array, literal
 
@@ -81,7 +81,14 @@ def _numpy(result: Quantized, name: str) -> Array:
 def _check_supported(result: Quantized) -> None:
     scheme, convention = result.scheme, result.scheme.convention
     if convention.name not in RECIPES and convention.name not in CALLS:
-        raise QuantError(why_no_call(convention))
+        if convention.library == "microxcaling":
+            raise QuantError(
+                "microxcaling is not on any package index, so a script could not install it; use the quantcore script, which "
+                f"reproduces its commit {convention.version}."
+            )
+        known = convention.name in INTEGER_CONVENTIONS
+        why = "does not describe a current library" if known else "only says how scales are stored"
+        raise QuantError(f"{convention.name} {why}, so there is no script for it; choose another convention.")
     if convention != CONVENTIONS[convention.name]:
         raise QuantError(
             f"{convention} differs from what {convention.library} does, so {convention.library} can't compute "
