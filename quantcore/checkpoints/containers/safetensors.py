@@ -42,8 +42,14 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
     Raises:
         QuantError: it is not an index, or no shard can be opened.
     """
+    content = _json(folder, name, MAX_INDEX)
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise QuantError(
+            f"{named(name)} has no weight_map of tensor names to file names; it is not an index."
+        )
     shards: dict[str, list[str]] = {}
-    for tensor, shard in _weight_map(folder, name).items():
+    for tensor, shard in weight_map.items():
         shards.setdefault(shard, []).append(tensor)
     problems = []
     present = folder.present(shard for shard in shards if is_inside(shard))
@@ -64,16 +70,6 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
     if not good:
         raise QuantError(problems[0].sentence if problems else f"{named(name)} names no tensor.")
     return good, problems
-
-
-def _weight_map(folder: Folder, name: str) -> dict[str, str]:
-    content = _json(folder, name, MAX_INDEX)
-    weight_map = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        raise QuantError(
-            f"{named(name)} has no weight_map of tensor names to file names; it is not an index."
-        )
-    return weight_map
 
 
 def read_configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -38,8 +38,10 @@ def find(release: Release) -> Iterator[Layout]:
     for name, piece in release.stored.items():
         if piece.dtype not in CODED:
             continue
-        stem, _, last = name.rpartition(".")
-        scale = next((s for s in _scales(release, stem, last) if s is not None), None)
+        names = [f"{name}_scale_inv", f"{name}_scale"]
+        if name.endswith(".weight"):  # experts in one tensor have names without it
+            names.append(f"{name.removesuffix('weight')}scale")
+        scale = next((release.stored[other] for other in names if other in release.stored), None)
         if scale is None:
             continue
         if piece.dtype in FP8:
@@ -48,14 +50,6 @@ def find(release: Release) -> Iterator[Layout]:
         elif piece.dtype == "I8" and scale.dtype == "F8_E8M0":
             pieces = {CODES: piece, SCALE_CODE: scale}
             yield attempt(name, pieces, _fp4, name, pieces)
-
-
-def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | None]:
-    """Yield the possible scales of a weight; experts in one tensor have names without ``.weight``."""
-    for suffix in ("_scale_inv", "_scale"):
-        yield release.stored.get(f"{stem}.{last}{suffix}" if stem else f"{last}{suffix}")
-    if last == "weight":
-        yield release.stored.get(f"{stem}.scale")
 
 
 def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
