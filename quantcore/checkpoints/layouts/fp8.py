@@ -71,14 +71,11 @@ def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
 
 
 def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ...]) -> Granularity:
-    if math.prod(scale.shape) == 1 and "_inv" not in scale.name:
-        return PER_TENSOR
-    if (
-        len(weight.shape) == 2
-        and scale.shape in ((weight.shape[0],), (weight.shape[0], 1))
-        and "_inv" not in scale.name
-    ):
-        return PerChannel(0)
+    if "_inv" not in scale.name:
+        if math.prod(scale.shape) == 1:
+            return PER_TENSOR
+        if len(weight.shape) == 2 and scale.shape in ((weight.shape[0],), (weight.shape[0], 1)):
+            return PerChannel(0)
     shape = (*([1] * (len(weight.shape) - 2)), *block)
     return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))
 

@@ -60,22 +60,17 @@ def library_script(result: Quantized) -> str:
     library, version = recipe.reader or (convention.library, convention.version)
     pins = sorted({f"{library}=={version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
-    shown, given = _numpy(result, recipe.shows), {name: _numpy(result, name) for name in recipe.gives}
-    parts = [checked(name, values, language) for name, values in ({recipe.shows: shown} | given).items()]
+    arrays = {name: getattr(result, name).cpu().numpy() for name in (recipe.shows, *recipe.gives)}
+    parts = [checked(name, values, language) for name, values in arrays.items()]
     body = render(
         _SCRIPT,
         script=recipe.script,
         shows=recipe.shows,
-        check=check(recipe.shows, shown, language),
-        checks=[check_parameters(name, values, language) for name, values in given.items()],
+        check=check(recipe.shows, arrays[recipe.shows], language),
+        checks=[check_parameters(name, arrays[name], language) for name in recipe.gives],
         ending=ending(parts, f"{library} {{version('{library}')}}"),
     )
     return assemble(literal(result.x.cpu().numpy(), language.module), body, heading)
-
-
-def _numpy(result: Quantized, name: str) -> Array:
-    array: Array = getattr(result, name).cpu().numpy()
-    return array
 
 
 def _check_supported(result: Quantized) -> None:
