@@ -129,7 +129,7 @@ class GgufTensor:
 def read_gguf_header(source: ByteSource) -> tuple[dict[str, Any], list[GgufTensor]]:
     """Read the header of a GGUF file, and no other byte of it.
 
-    Returns metadata by key (numbers, texts, lists of them, or `LongArray`), and the tensors in the file's order.
+    Returns metadata by key (numbers, texts, lists of them, or `LongArray`), and tensors in the file's order.
 
     Raises:
         QuantError: it is not a GGUF file of version 3, or its header is damaged.
@@ -233,7 +233,7 @@ def _placed(
     for tensor in tensors:
         if tensor.begin % alignment:
             raise QuantError(
-                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is not a multiple "
-                f"of the alignment {alignment}; convert the model again."
+                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is not "
+                f"a multiple of the alignment {alignment}; convert the model again."
             )
         yield replace(tensor, begin=data + tensor.begin)

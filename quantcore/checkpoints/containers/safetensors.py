@@ -56,10 +56,11 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
     for shard, tensors in shards.items():
         quoted = named(shard)
         if not is_inside(shard):
-            kind = "outside"
-            trouble = f"The index names the file {quoted}, which lies outside the folder, so it is not opened."
+            kind, where = "outside", "which lies outside the folder, so it is not opened"
+            trouble = f"The index names the file {quoted}, {where}."
         elif INDEX.match(shard) or not SHARD.match(shard):
-            kind, trouble = "not_a_shard", f"The index {named(name)} names {quoted}, which is not a safetensors file."
+            kind = "not_a_shard"
+            trouble = f"The index {named(name)} names {quoted}, which is not a safetensors file."
         elif shard not in present:
             kind, trouble = "missing_shard", f"The shard {quoted} is missing."
         else:

@@ -116,9 +116,10 @@ class BlockFloats:
         multiplies = self.global_scale == "multiplies"
         if value > 1 if multiplies else 0 <= value < 1:
             right, side = ("max |w| / 2688", "above") if multiplies else ("2688 / max |w|", "below")
+            other = "compressed-tensors" if multiplies else "ModelOpt"
             words = (
-                f"{{has}} a {{piece}} of {{value}}, which {self.global_scale}; it should be {right}, so a value {side} 1 "
-                f"looks like its inverse, which {'compressed-tensors' if multiplies else 'ModelOpt'} stores."
+                f"{{has}} a {{piece}} of {{value}}, which {self.global_scale}; it should be {right}, so a value "
+                f"{side} 1 looks like its inverse, which {other} stores."
             )
             yield Statement("global_scale", "error", words, facts)
 

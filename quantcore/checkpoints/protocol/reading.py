@@ -50,7 +50,7 @@ def instead(symbol: str, before: str) -> Sentence:
 
 
 def compared(before: str, of: Callable[[Any], str]) -> Sentence:
-    """Return a sentence: ``before``, then what differs, or that it is the same; ``of``: says it of an origin."""
+    """Return a sentence: ``before``, then what differs, or that it is the same; ``of``: that of an origin."""
 
     def sentence(here: Any, there: Any) -> str:
         mine, theirs = of(here), of(there)

@@ -119,7 +119,7 @@ class Release:
         return found
 
     def modules_with(self, *names: str, keep: Iterable[str] = ()) -> Iterator[tuple[str, Pieces]]:
-        """Yield each module that has all of these stored tensors, with these; ``keep``: what it may have instead."""
+        """Yield each module that has all of these stored tensors, with these, or with those of ``keep``."""
         needed = set(names)
         for module, pieces in self.modules.items():
             if needed <= pieces.keys():

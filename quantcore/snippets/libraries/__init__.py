@@ -78,8 +78,8 @@ def _check_supported(result: Quantized) -> None:
     if convention.name not in RECIPES and convention.name not in CALLS:
         if convention.library == "microxcaling":
             raise QuantError(
-                "microxcaling is not on any package index, so a script could not install it; use the quantcore script, which "
-                f"reproduces its commit {convention.version}."
+                "microxcaling is not on any package index, so a script could not install it; use the quantcore "
+                f"script, which reproduces its commit {convention.version}."
             )
         known = convention.name in INTEGER_CONVENTIONS
         why = "does not describe a current library" if known else "only says how scales are stored"
