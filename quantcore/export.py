@@ -195,10 +195,10 @@ def _model(result: Quantized, bits: int) -> bytes:
     scale, zero_point = (parameter.cpu().numpy() for parameter in parameters)
     sign = "" if result.scheme.format.signed else "U"
     kind, output = getattr(types, f"{sign}INT{bits}"), getattr(types, f"{sign}INT{max(bits, 8)}")
-    quantized = "codes" if bits >= 8 else "quantized"
+    quantized, names = "codes" if bits >= 8 else "quantized", ("scale", "zero_point")
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero_point"], [quantized], **attributes),
-        helper.make_node("DequantizeLinear", [quantized, "scale", "zero_point"], ["dequantized"], **attributes),
+        helper.make_node("QuantizeLinear", ["x", *names], [quantized], **attributes),
+        helper.make_node("DequantizeLinear", [quantized, *names], ["dequantized"], **attributes),
     ]
     if bits < 8:
         nodes.append(helper.make_node("Cast", [quantized], ["codes"], to=output))

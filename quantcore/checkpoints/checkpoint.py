@@ -240,8 +240,8 @@ def _merged(containers: Mapping[str, Container]) -> tuple[dict[str, StoredTensor
         for name, piece in container.tensors.items():
             if name in stored:
                 sentence = (
-                    f"The tensor {named(name)} is a duplicate: it is in {named(stored[name].source.name)} and in "
-                    f"{named(piece.source.name)}; the first is read."
+                    f"The tensor {named(name)} is a duplicate: it is in {named(stored[name].source.name)} "
+                    f"and in {named(piece.source.name)}; the first is read."
                 )
                 problems.append(Problem("duplicate_tensor", "error", sentence, (name,)))
             else:

@@ -116,9 +116,10 @@ def open_gguf(source: ByteSource) -> Container:
     tensors = {tensor.name: tensor for tensor in _tensors(found, source)}
     beyond = [one for one in tensors.values() if one.offset + one.num_bytes > source.size]
     if beyond:
+        end = beyond[-1].offset + beyond[-1].num_bytes
         raise QuantError(
-            f"{named(source.name)} is truncated: the tensor {named(beyond[0].name)} ends beyond the file, which has "
-            f"{source.size:,} of the expected {beyond[-1].offset + beyond[-1].num_bytes:,} bytes; download it again."
+            f"{named(source.name)} is truncated: the tensor {named(beyond[0].name)} ends beyond the file, which "
+            f"has {source.size:,} of the expected {end:,} bytes; download it again."
         )
     check_part(source.name, metadata)
     return Container({one.name: tensors[one.name] for one in found}, metadata, is_self_described=True)
@@ -133,8 +134,8 @@ def _tensors(tensors: Iterable[GgufTensor], source: ByteSource) -> Iterator[Stor
         end = limit if size is None else tensor.begin + size
         if after is not None and end > after.begin:
             raise QuantError(
-                f"In {named(source.name)}, the tensors {named(tensor.name)} and {named(after.name)} overlap; convert the "
-                "model again."
+                f"In {named(source.name)}, the tensors {named(tensor.name)} and {named(after.name)} overlap; "
+                "convert the model again."
             )
         yield StoredTensor(tensor.name, name, tensor.shape, source, tensor.begin, end - tensor.begin)
 

@@ -26,19 +26,8 @@ MAGIC, VERSION, DEFAULT_ALIGNMENT = b"GGUF", 3, 32
 VERSION_KEY = "GGUF.version"  # the metadata's key for the file's version, as in gguf-py
 MAX_AXES = 4
 MAX_COUNT = 2**17  # of tensors and of keys; the largest models have a few thousand
-_SCALARS = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
+# types of numbers, by the codes of `struct`
+_SCALARS = {kind: f"<{code}" for kind, code in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)}
 _STRING, _ARRAY = 8, 9
 # the smallest size of a key with its value (length, one letter, type, one byte), and of a tensor without name and axes
 _LEAST_KEY, _LEAST_TENSOR = 14, 24
@@ -140,7 +129,7 @@ class GgufTensor:
 def read_gguf_header(source: ByteSource) -> tuple[dict[str, Any], list[GgufTensor]]:
     """Read the header of a GGUF file, and no other byte of it.
 
-    Returns metadata by key (numbers, texts, lists of them, or `LongArray`), and the tensors in the file's order.
+    Returns metadata by key (numbers, texts, lists of them, or `LongArray`), and tensors in the file's order.
 
     Raises:
         QuantError: it is not a GGUF file of version 3, or its header is damaged.
@@ -244,7 +233,7 @@ def _placed(
     for tensor in tensors:
         if tensor.begin % alignment:
             raise QuantError(
-                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is not a multiple "
-                f"of the alignment {alignment}; convert the model again."
+                f"In {name}, the tensor {named(tensor.name)} begins at the offset {tensor.begin:,}, which is not "
+                f"a multiple of the alignment {alignment}; convert the model again."
             )
         yield replace(tensor, begin=data + tensor.begin)

@@ -104,8 +104,8 @@ class Initializer:
             raise QuantError(
                 f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
             )
-        made = DerivedSource(f"{source.name}, {self.name} as bytes", size, lambda: self._converted(kind, size))
-        return made, 0, size
+        name = f"{source.name}, {self.name} as bytes"
+        return DerivedSource(name, size, lambda: self._converted(kind, size)), 0, size
 
     def _integer(self, key: str, default: int) -> int:
         text = self.external.get(key, str(default))
@@ -213,7 +213,9 @@ class _Model:
             QuantError: two stored tensors of one graph have the same name, or too many graphs lie within one another.
         """
         if depth > MOST_NESTED:
-            raise QuantError(f"{named(self._name)} nests more than {MOST_NESTED} graphs; give a smaller model.")
+            raise QuantError(
+                f"{named(self._name)} nests more than {MOST_NESTED} graphs; give a smaller model."
+            )
         own, stored = dict(outer or {}), set[str]()
         for found in map(Initializer, graph.messages(5)):
             if found.name in stored:

@@ -42,48 +42,35 @@ def read_index(folder: Folder, name: str) -> tuple[Shards, list[Problem]]:
     Raises:
         QuantError: it is not an index, or no shard can be opened.
     """
-    shards: dict[str, list[str]] = {}
-    for tensor, shard in _weight_map(folder, name).items():
-        shards.setdefault(shard, []).append(tensor)
-    problems = []
-    present = folder.present(shard for shard in shards if is_inside(shard))
-    for shard, tensors in shards.items():
-        problem = _problem(shard, name, shard in present)
-        if problem:
-            problems.append(Problem(problem[0], "error", f"{problem[1]} It should hold {some(tensors)}.", tuple(tensors)))
-    wrong = {tensor for problem in problems for tensor in problem.tensors}
-    good = {shard: tuple(tensors) for shard, tensors in shards.items() if not wrong & set(tensors)}
-    if not good:
-        raise QuantError(problems[0].sentence if problems else f"{named(name)} names no tensor.")
-    return good, problems
-
-
-def _weight_map(folder: Folder, name: str) -> dict[str, str]:
     content = _json(folder, name, MAX_INDEX)
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
         raise QuantError(
             f"{named(name)} has no weight_map of tensor names to file names; it is not an index."
         )
-    return weight_map
-
-
-def _problem(shard: str, index: str, is_present: bool) -> tuple[str, str] | None:
-    """Return the kind of what keeps a shard from being opened, and a sentence; None if nothing does."""
-    quoted = named(shard)
-    if not is_inside(shard):
-        return (
-            "outside",
-            f"The index names the file {quoted}, which lies outside the folder, so it is not opened.",
-        )
-    if INDEX.match(shard) or not SHARD.match(shard):
-        return (
-            "not_a_shard",
-            f"The index {named(index)} names {quoted}, which is not a safetensors file.",
-        )
-    if not is_present:
-        return "missing_shard", f"The shard {quoted} is missing."
-    return None
+    shards: dict[str, list[str]] = {}
+    for tensor, shard in weight_map.items():
+        shards.setdefault(shard, []).append(tensor)
+    problems = []
+    present = folder.present(shard for shard in shards if is_inside(shard))
+    for shard, tensors in shards.items():
+        quoted = named(shard)
+        if not is_inside(shard):
+            kind, where = "outside", "which lies outside the folder, so it is not opened"
+            trouble = f"The index names the file {quoted}, {where}."
+        elif INDEX.match(shard) or not SHARD.match(shard):
+            kind = "not_a_shard"
+            trouble = f"The index {named(name)} names {quoted}, which is not a safetensors file."
+        elif shard not in present:
+            kind, trouble = "missing_shard", f"The shard {quoted} is missing."
+        else:
+            continue
+        problems.append(Problem(kind, "error", f"{trouble} It should hold {some(tensors)}.", tuple(tensors)))
+    wrong = {tensor for problem in problems for tensor in problem.tensors}
+    good = {shard: tuple(tensors) for shard, tensors in shards.items() if not wrong & set(tensors)}
+    if not good:
+        raise QuantError(problems[0].sentence if problems else f"{named(name)} names no tensor.")
+    return good, problems
 
 
 def read_configs(folder: Folder) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -125,12 +125,12 @@ Pieces = Mapping[str, StoredTensor]  # by the names that a format gives them
 def strided(
     whole: StoredTensor, strides: tuple[int, ...], number: np.dtype[Any], reach: int | None = None
 ) -> StoredTensor:
-    """Return a tensor whose numbers lie at other strides, or in another byte order; they are rearranged when first read.
+    """Return a tensor with other strides or another byte order; its numbers are rearranged when first read.
 
     Args:
         whole: the tensor as if it were row-major.
         strides: of its axes, in numbers; ``number``: the dtype of one in the file.
-        reach: how many numbers lie between the first and the last of the tensor, both included, if not all of them.
+        reach: how many numbers lie from the first to the last of the tensor, if not as many as it has.
     """
     rows = [math.prod(whole.shape[i + 1 :]) for i in range(len(whole.shape))]
     in_order = all(n == 1 or own == row for n, own, row in zip(whole.shape, strides, rows, strict=True))

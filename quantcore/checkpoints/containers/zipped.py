@@ -123,7 +123,9 @@ class Archive:
             raise QuantError(f"{self._named(member)} is encrypted; save it without encryption.")
         # zipfile unpacks bz2 and lzma without a limit
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise QuantError(f"{self._named(member)} has an unusual compression; save it without compression.")
+            raise QuantError(
+                f"{self._named(member)} has an unusual compression; save it without compression."
+            )
         if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
             raise self._damaged(member)
         return info

@@ -36,15 +36,15 @@ def _fields(result: Quantized, block_type: BlockType) -> dict[str, Numbers]:
     """Return the numbers of the blocks by field, (blocks, entries)."""
     codes = _in_blocks(result.codes, block_type.elements)
     assert result.scales is not None
-    found = {"codes": codes, "digits": codes} | _of_scales(result.scales, block_type, "d", "scale_code")
+    found = {"codes": codes} | _of_scales(result.scales, block_type, "d", "scale_code")
+    if block_type.name == "TQ1_0":
+        found["digits"] = digits_of(codes)
     if result.mins is not None:
         found |= _of_scales(result.mins, block_type, "dmin" if result.mins.scales else "m", "min_code")
     if isinstance(result.scheme.range_setting, MinMax):
         extremes = result.scheme.convention.scale.symmetric_scale == "signed_amax"
         _sign_zeros(found, _in_blocks(result.x, block_type.sub_block), extremes)
     wanted = {field.name for field in block_type.fields}
-    if "digits" in wanted:
-        found["digits"] = digits_of(codes)
     return {name: numbers for name, numbers in found.items() if name in wanted}
 
 

@@ -2,7 +2,7 @@
 
 GGUF scatters a number over a block: the low four bits of a Q5_K code are in one byte, the fifth in another; the
 scale codes of Q4_K follow three patterns. A `BitPlane` says where some consecutive bits of some
-consecutive entries of a field are; a `StructField` is one kind of number, which the block holds once or often.
+consecutive entries of a field are; a `StructField` is one kind of number, which a block holds once or often.
 """
 
 from collections.abc import Iterator, Sequence
@@ -116,8 +116,8 @@ class BitPlane:
     def _lanes(self) -> tuple[int, _Axes, _Axes, Any, list[tuple[int, tuple[slice, ...]]]]:
         """How the plane is read in integers of some bytes.
 
-        Their size; shape and strides in blocks, and in the entries, both without the axis of blocks; the mask; and for
-        each shift to the right, where in the entries the shifted integers belong.
+        Their size; shape and strides in blocks, and in the entries, both without the axis of blocks; the mask;
+        and for each shift to the right, where in the entries the shifted integers belong.
         """
         *outer, last = self.axes
         size = gcd(last.count, 8)
@@ -198,7 +198,7 @@ class BitPlane:
 
 
 def _inside(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Yield each place of entries within a word, as indices of the axes, and the entries that have it, of all blocks."""
+    """Yield each place of entries within a word, as indices of the axes, and the entries there, of all blocks."""
     for index in np.ndindex(*(axis.count if axis.bits else 1 for axis in axes)):
         box = [slice(i, i + 1) if axis.bits else slice(None) for i, axis in zip(index, axes, strict=True)]
         yield index, (slice(None), *box)

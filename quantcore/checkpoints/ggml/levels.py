@@ -199,15 +199,12 @@ def digits_of(codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 @cache
-def _stored() -> dict[str, npt.NDArray[np.int8]]:
-    path = files("quantcore.checkpoints.ggml") / "data" / "grids.npz"
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
-
-
 def grid(name: str) -> npt.NDArray[np.int8]:
     """Return the grid of a type, int8 [entries, elements of one entry]."""
-    return _stored()[name]
+    path = files("quantcore.checkpoints.ggml") / "data" / "grids.npz"
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        found: npt.NDArray[np.int8] = stored[name]
+    return found
 
 
 def _words(rows: npt.NDArray[np.int8]) -> npt.NDArray[Any]:

@@ -1,5 +1,6 @@
 """The layouts of quantized releases: one module per format; tensors that no format claims are plain."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -63,7 +64,11 @@ SIGNATURES: tuple[Finder, ...] = (
 def find_layouts(release: Release) -> dict[str, Layout]:
     """Return the layout of every weight, by its logical name, in the order of the release."""
     found: dict[str, Layout] = {}
-    for finder in (*SIGNATURES, *_of_method(release.method), plain.find):
+    of_method: Iterable[Finder] = FINDERS.values()
+    if method := SYNONYMS.get(release.method, release.method):
+        # of an unknown method, the weights are refused, and the method is named
+        of_method = [FINDERS.get(method) or partial(plain.find_unsupported, readers=", ".join(FINDERS))]
+    for finder in (*SIGNATURES, *of_method, plain.find):
         layouts = [layout for layout in finder(release) if layout.name not in found]
         found |= {layout.name: layout for layout in layouts}
         if layouts:  # otherwise the release keeps its cached `modules`
@@ -71,11 +76,3 @@ def find_layouts(release: Release) -> dict[str, Layout]:
             rest = {name: piece for name, piece in release.stored.items() if name not in taken}
             release = replace(release, stored=rest)
     return found
-
-
-def _of_method(method: str) -> tuple[Finder, ...]:
-    """Return the finders of a method; for an unknown method, one that refuses its weights and names the method."""
-    if not method:
-        return tuple(FINDERS.values())
-    known = FINDERS.get(SYNONYMS.get(method, method))
-    return (known or partial(plain.find_unsupported, readers=", ".join(FINDERS)),)

@@ -23,7 +23,7 @@ from typing import cast
 import torch
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
-from quantcore.checkpoints.protocol.config import LENGTHS, integer
+from quantcore.checkpoints.protocol.config import LENGTHS, Config, integer
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.kinds import HIGH_FIRST, Packed, Repeated, Reshaped, Selected, viewed
 from quantcore.checkpoints.protocol.layout import Layout
@@ -159,7 +159,10 @@ def _read_state(piece: StoredTensor) -> State:
         found = None
     if not isinstance(found, dict):
         raise QuantError(f"{named(piece.name)} is not a JSON object; the file is damaged.")
-    name = piece.name
+    return _state(found, piece.name)
+
+
+def _state(found: Config, name: str) -> State:
     shape, offset = found.get("shape"), found.get("nested_offset")
     if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**48 for n in shape) or not shape:
         raise QuantError(f"{named(name)} gives no shape of the weight; the file is damaged.")

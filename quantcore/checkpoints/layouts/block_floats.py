@@ -113,16 +113,13 @@ class BlockFloats:
         """Tell whether a global scale was stored as its inverse."""
         value = float(field.read().reshape(-1)[0])
         facts: Facts = {"piece": field.piece.name.rpartition(".")[2], "value": value}
-        if self.global_scale == "multiplies" and value > 1:
+        multiplies = self.global_scale == "multiplies"
+        if value > 1 if multiplies else 0 <= value < 1:
+            right, side = ("max |w| / 2688", "above") if multiplies else ("2688 / max |w|", "below")
+            other = "compressed-tensors" if multiplies else "ModelOpt"
             words = (
-                "{has} a {piece} of {value}, which multiplies; it should be max |w| / 2688, so a value above 1 looks like "
-                "its inverse, which compressed-tensors stores."
-            )
-            yield Statement("global_scale", "error", words, facts)
-        if self.global_scale == "divides" and 0 <= value < 1:
-            words = (
-                "{has} a {piece} of {value}, which divides; it should be 2688 / max |w|, so a value below 1 looks like its "
-                "inverse, which ModelOpt stores."
+                f"{{has}} a {{piece}} of {{value}}, which {self.global_scale}; it should be {right}, so a value "
+                f"{side} 1 looks like its inverse, which {other} stores."
             )
             yield Statement("global_scale", "error", words, facts)
 

@@ -74,7 +74,7 @@ class BlockTensor:
         return torch.from_numpy(out.reshape(shape))
 
     def values(self, rows: Rows, out: Tensor | None) -> Tensor:
-        """Return the values of some rows, float32; ``out``: to write into."""
+        """Return the values of some rows, as ggml's `dequantize_row_*` compute them, in ``out`` if given."""
         size = self.kind.elements
         shape, first, last = self._span(rows, size)
         found = torch.empty(shape) if out is None else out

@@ -38,8 +38,10 @@ def find(release: Release) -> Iterator[Layout]:
     for name, piece in release.stored.items():
         if piece.dtype not in CODED:
             continue
-        stem, _, last = name.rpartition(".")
-        scale = next((s for s in _scales(release, stem, last) if s is not None), None)
+        names = [f"{name}_scale_inv", f"{name}_scale"]
+        if name.endswith(".weight"):  # experts in one tensor have names without it
+            names.append(f"{name.removesuffix('weight')}scale")
+        scale = next((release.stored[other] for other in names if other in release.stored), None)
         if scale is None:
             continue
         if piece.dtype in FP8:
@@ -48,14 +50,6 @@ def find(release: Release) -> Iterator[Layout]:
         elif piece.dtype == "I8" and scale.dtype == "F8_E8M0":
             pieces = {CODES: piece, SCALE_CODE: scale}
             yield attempt(name, pieces, _fp4, name, pieces)
-
-
-def _scales(release: Release, stem: str, last: str) -> Iterator[StoredTensor | None]:
-    """Yield the possible scales of a weight; experts in one tensor have names without ``.weight``."""
-    for suffix in ("_scale_inv", "_scale"):
-        yield release.stored.get(f"{stem}.{last}{suffix}" if stem else f"{last}{suffix}")
-    if last == "weight":
-        yield release.stored.get(f"{stem}.scale")
 
 
 def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
@@ -77,14 +71,11 @@ def layout_of(name: str, pieces: Pieces, config: Config) -> Layout:
 
 
 def _granularity(weight: StoredTensor, scale: StoredTensor, block: tuple[int, ...]) -> Granularity:
-    if math.prod(scale.shape) == 1 and "_inv" not in scale.name:
-        return PER_TENSOR
-    if (
-        len(weight.shape) == 2
-        and scale.shape in ((weight.shape[0],), (weight.shape[0], 1))
-        and "_inv" not in scale.name
-    ):
-        return PerChannel(0)
+    if "_inv" not in scale.name:
+        if math.prod(scale.shape) == 1:
+            return PER_TENSOR
+        if len(weight.shape) == 2 and scale.shape in ((weight.shape[0],), (weight.shape[0], 1)):
+            return PerChannel(0)
     shape = (*([1] * (len(weight.shape) - 2)), *block)
     return PerBlock(tuple(min(b, n) for b, n in zip(shape, weight.shape, strict=True)))
 

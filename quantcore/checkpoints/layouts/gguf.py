@@ -100,7 +100,8 @@ def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTens
         remarks=_stored_apart(apart) if piece.dtype == "NVFP4" and apart is not None else (),
         checks=(lambda own: e8m0_nan(own.fields["scale_code"])) if kind.name == "MXFP4" else None,
         rivals=_rivals, narrowed=torch.float16, block_type=kind.name,
-        of_part=lambda part: in_blocks(name, part, kind, apart), computed=_computed(tensor), fast=_values,
+        of_part=lambda part: in_blocks(name, part, kind, apart), computed=_computed(tensor),
+        fast=lambda layout, rows, out: tensor.values(rows, out),
         write=lambda numbers: {piece.name: tensor.encode(numbers)},
     )  # fmt: skip
 
@@ -136,13 +137,6 @@ def _parameter(tensor: BlockTensor, make: Callable[[Fields], npt.NDArray[Any] | 
         return np.repeat(found, runs // found.shape[1], axis=1)
 
     return tensor.numbers(rows, runs, spread)
-
-
-def _values(layout: Layout, rows: Rows, out: Tensor | None) -> Tensor:
-    """Return the values of some rows, float32, as ggml's `dequantize_row_*` compute them."""
-    codes = layout.fields[CODES]
-    assert isinstance(codes, BlockField)
-    return codes.tensor.values(rows, out)
 
 
 def _stored_apart(scale: StoredTensor) -> tuple[Statement, ...]:

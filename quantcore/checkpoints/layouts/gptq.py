@@ -196,17 +196,24 @@ class _Zeros:
         zero_point = layout.fields[ZERO_POINT].read()
         if not zero_point.numel():
             return
-        if self.symmetric:
-            yield from self._not_symmetric(zero_point)
-            return
         middle, is_v1 = 1 << (self.bits - 1), self.version == "gptq"
+        if self.symmetric:
+            others = zero_point != middle
+            if bool(others.any()):
+                words = (
+                    "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} "
+                    "({share:%}) of {its} zero points have other values, such as {example}; kernels for symmetric "
+                    "weights ignore all of them."
+                )
+                facts: Facts = {"middle": middle, "example": int(zero_point[others][0]), **_share(others)}
+                yield Statement("zero_points_differ", "error", words, facts)
+            return
         if is_v1 and bool((zero_point == middle + 1).all()):
             words = (
                 "{stores} zeros of {middle} everywhere, the middle of the codes as v2 stores it, but the config says v1, "
                 "so {its} zero points are {zero_point}; if the weights are wrong, set checkpoint_format to gptq_v2."
             )
-            facts: Facts = {"middle": middle, "zero_point": middle + 1}
-            yield Statement("gptq_version", "warning", words, facts)
+            yield Statement("gptq_version", "warning", words, {"middle": middle, "zero_point": middle + 1})
         elif bool((zero_point == middle).all()):
             words = (
                 "{is} asymmetric according to the config (sym is false), but every zero point is {middle}, so {it} {is} "
@@ -223,18 +230,6 @@ class _Zeros:
             facts = {"stored": largest, "unwrapped": largest + 1, **_share(wrapped)}
             # the zero point of weights that are all positive: what AutoGPTQ and GPTQModel write
             yield Statement("zero_point_wraps", "note", words, facts)
-
-    def _not_symmetric(self, zero_point: Tensor) -> Iterator[Statement]:
-        middle = 1 << (self.bits - 1)
-        others = zero_point != middle
-        if bool(others.any()):
-            words = (
-                "{is} symmetric according to the config, so every zero point should be {middle}, but {zeros} ({share:%}) "
-                "of {its} zero points have other values, such as {example}; kernels for symmetric weights ignore all of "
-                "them."
-            )
-            facts: Facts = {"middle": middle, "example": int(zero_point[others][0]), **_share(others)}
-            yield Statement("zero_points_differ", "error", words, facts)
 
     def rivals(self, layout: Layout) -> Iterator[Reading]:
         """Yield the other readings: the version of the zero points, how a stored 15 wraps, the group index."""

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import torch
 
-from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
+from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces
 from quantcore.checkpoints.packing import PackingOrder, high_first, padded, parts
 from quantcore.checkpoints.protocol.config import Config
 from quantcore.checkpoints.protocol.fields import Numbers
@@ -176,7 +176,11 @@ def _described(module: str, pieces: Pieces) -> Layout:
                 f"{named(number.piece.name)} has shape {number.shape}, but the groups of a weight of shape "
                 f"{shape} take {expected}; the file is damaged."
             )
-    codes = Reshaped(_codes(pieces["W_q"], meta, reshaped), shape)
+    packed = pieces["W_q"]
+    if meta.number("view_as_float"):
+        word = meta.word("packing", PACKINGS, "4bit_u8")[0]
+        packed = viewed(packed, word, (meta.order.words_of(reshaped[0]), reshaped[1]))
+    codes = Reshaped(Packed(packed, meta.order, reshaped, axis=0), shape)
     per = f"per_flat_group({size})" if size else "per_tensor" if one else f"per_channel({1 - meta.axis})"
     # the elements of a group in columns are not adjacent, so each is a block of its own
     columns: Granularity = PerBlock((1,) * len(shape)) if size else PerChannel(1)
@@ -197,13 +201,6 @@ def _reshaped(name: str, shape: Shape, size: int | None, axis: int) -> Shape:
     if n % size:
         raise QuantError(f"The {n:,} elements of {named(name)} are not a multiple of the group size, {size}.")
     return (n // size, size) if axis else (size, n // size)
-
-
-def _codes(packed: StoredTensor, meta: Description, reshaped: Shape) -> Packed:
-    word = meta.word("packing", PACKINGS, "4bit_u8")[0]
-    if meta.number("view_as_float"):
-        packed = viewed(packed, word, (meta.order.words_of(reshaped[0]), reshaped[1]))
-    return Packed(packed, meta.order, reshaped, axis=0)
 
 
 def _rivals(layout: Layout) -> Iterator[Reading]:

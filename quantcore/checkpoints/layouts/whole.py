@@ -6,7 +6,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from quantcore.checkpoints.containers.stored import Pieces
 from quantcore.checkpoints.protocol.fields import Field, Numbers
 from quantcore.checkpoints.protocol.layout import Layout
-from quantcore.checkpoints.protocol.reading import Reading, Sentence, instead
+from quantcore.checkpoints.protocol.reading import Reading, compared, instead
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, Q, S, float_level, words
 from quantcore.checkpoints.statement import Statement, named
 from quantcore.errors import QuantError
@@ -86,9 +85,11 @@ def block_scales(layout: Layout) -> Iterator[Reading]:
         library = "compressed-tensors' decompress, without arguments"
         reader = library if layout.format_name == "compressed-tensors" else "transformers 5.23.0"
         if derived != block:
+            blocks = f"Reads blocks of {derived[0]} × {derived[1]} instead of {block[0]} × {block[1]}"
             yield Reading(
                 "block_of_grid", "block size derived from the grid of scales", reader,
-                layout.changed(granularity=PerBlock(derived)), _of_grid(block, derived),
+                layout.changed(granularity=PerBlock(derived)),
+                compared(f"{blocks}: the scale at ", lambda o: str(list(o.parameters["scale"].words[0].index))),
             )  # fmt: skip
     if "_inv" in scale.piece.name:
         yield Reading(
@@ -102,17 +103,6 @@ def block_scales(layout: Layout) -> Iterator[Reading]:
             layout.changed(derived={SCALE: Let("s", POWER_ABOVE(S))}),
             instead("s", "Rounds the scale up to a power of two"),
         )  # fmt: skip
-
-
-def _of_grid(own: tuple[int, ...], derived: tuple[int, ...]) -> Sentence:
-    def sentence(here: Any, there: Any) -> str:
-        mine, theirs = (list(o.parameters["scale"].words[0].index) for o in (here, there))
-        blocks = f"Reads blocks of {derived[0]} × {derived[1]} instead of {own[0]} × {own[1]}"
-        return f"{blocks}: the scale at {theirs}" + (
-            ", as here." if mine == theirs else f" instead of {mine}."
-        )
-
-    return sentence
 
 
 def _power_above(x: Tensor, out: Tensor | None = None) -> Tensor:

@@ -114,7 +114,8 @@ def lengths(config: Config, key: str, count: int) -> tuple[int, ...] | None:
     """
 
     def is_valid(found: Any) -> bool:
-        return isinstance(found, list) and len(found) == count and all(type(n) is int and n in LENGTHS for n in found)
+        is_list = isinstance(found, list) and len(found) == count
+        return is_list and all(type(n) is int and n in LENGTHS for n in found)
 
     found = _setting(config, key, is_valid, f"; write a list of {count} positive integers.")
     return None if found is None else tuple(found)

@@ -1,6 +1,7 @@
 """The kinds of fields besides numbers: codes that are packed into words, and views of the same bytes.
 
-Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at once. A view reads a stored tensor as another dtype, or numbers in another shape.
+Codes are unpacked by rows, located by bit, and packed again. Two codes of 4 bits in a byte can be looked up at
+once. A view reads a stored tensor as another dtype, or numbers in another shape.
 """
 
 import math
@@ -330,7 +331,7 @@ class Packed(Field):
 
 
 def look_up_pairs(codes: Field, element: FloatFormat | CodebookFormat, start: int, out: Tensor) -> bool:
-    """Write what codes of 4 bits stand for, the two of a byte at once; False if ``codes`` or ``out`` are not in pairs.
+    """Write what codes of 4 bits stand for, the two of a byte at once; False where this can't be done in pairs.
 
     Args:
         start: the first code, in the order of the flat weight.

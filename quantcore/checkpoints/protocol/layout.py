@@ -4,8 +4,8 @@ A format makes it from headers and config: its `fields` (which stored tensor hol
 what a code means (`element`), which elements share a scale (`granularity`), and the value of an element as an expression
 of its level and parameters. Everything else follows and is done here: codes, parameters and values by rows, the place of
 each bit, and the encoding back to bytes. The lines of an element, its script and other readers' values read the same
-expression. Where a part of it can be computed faster, the record holds that as a hook. The parameters of blocks are shaped
-to broadcast with the codes of some rows.
+expression. Where a part of it can be computed faster, the record holds that as a hook. The parameters of blocks
+are shaped to broadcast with the codes of some rows.
 """
 
 import math

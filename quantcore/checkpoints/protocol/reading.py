@@ -46,11 +46,15 @@ class Rearranged:
 
 def instead(symbol: str, before: str) -> Sentence:
     """Return a sentence: ``before``, then the number that differs, or that it is the same."""
+    return compared(f"{before}: {symbol} = ", lambda origin: text_of(origin.numbers[symbol]))
+
+
+def compared(before: str, of: Callable[[Any], str]) -> Sentence:
+    """Return a sentence: ``before``, then what differs, or that it is the same; ``of``: that of an origin."""
 
     def sentence(here: Any, there: Any) -> str:
-        mine, theirs = (text_of(o.numbers[symbol]) for o in (here, there))
-        same = mine == theirs
-        return f"{before}: {symbol} = {theirs}" + (", as here." if same else f" instead of {mine}.")
+        mine, theirs = of(here), of(there)
+        return f"{before}{theirs}" + (", as here." if mine == theirs else f" instead of {mine}.")
 
     return sentence
 

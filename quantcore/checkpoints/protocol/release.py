@@ -25,19 +25,22 @@ DTYPES = {
 }
 
 
+@dataclass(eq=False)
 class Refused:
     """A weight whose stored tensors don't fit each other or their config: it is listed, and every access raises why.
 
     ``reason``: one sentence; ``cause``: equal for weights that are refused for the same reason.
     """
 
+    name: str
+    shape: Shape
+    pieces: Pieces
+    reason: str
+    cause: str
     storage = "can't be read"
     dtype = torch.float32
     is_plain = holds_values = False
     of_part = None
-
-    def __init__(self, name: str, shape: Shape, pieces: Pieces, reason: str, cause: str) -> None:
-        self.name, self.shape, self.pieces, self.reason, self.cause = name, shape, pieces, reason, cause
 
     @property
     def num_bytes(self) -> int:
@@ -116,7 +119,7 @@ class Release:
         return found
 
     def modules_with(self, *names: str, keep: Iterable[str] = ()) -> Iterator[tuple[str, Pieces]]:
-        """Yield each module that has all of these stored tensors, with these; ``keep``: what it may have instead."""
+        """Yield each module that has all of these stored tensors, with these, or with those of ``keep``."""
         needed = set(names)
         for module, pieces in self.modules.items():
             if needed <= pieces.keys():

@@ -9,11 +9,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from quantcore.conventions import CONVENTIONS
+from quantcore.conventions import CONVENTIONS, INTEGER_CONVENTIONS
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
 from quantcore.quantization import Quantized
-from quantcore.snippets.libraries.recipe import Call, Recipe, check_supported, finds_range, why_no_call
+from quantcore.snippets.libraries.recipe import Call, Recipe, check_supported, finds_range
 from quantcore.snippets.script import TORCH, assemble, check, check_parameters, checked, ending, render
 from quantcore.tensors import WIDTH, Array, literal
 
@@ -60,28 +60,30 @@ def library_script(result: Quantized) -> str:
     library, version = recipe.reader or (convention.library, convention.version)
     pins = sorted({f"{library}=={version}", *also, *recipe.also})
     heading = f"# {convention.call}"[:WIDTH] + f"\n# pip install {' '.join(pins)}\n"
-    shown, given = _numpy(result, recipe.shows), {name: _numpy(result, name) for name in recipe.gives}
-    parts = [checked(name, values, language) for name, values in ({recipe.shows: shown} | given).items()]
+    arrays = {name: getattr(result, name).cpu().numpy() for name in (recipe.shows, *recipe.gives)}
+    parts = [checked(name, values, language) for name, values in arrays.items()]
     body = render(
         _SCRIPT,
         script=recipe.script,
         shows=recipe.shows,
-        check=check(recipe.shows, shown, language),
-        checks=[check_parameters(name, values, language) for name, values in given.items()],
+        check=check(recipe.shows, arrays[recipe.shows], language),
+        checks=[check_parameters(name, arrays[name], language) for name in recipe.gives],
         ending=ending(parts, f"{library} {{version('{library}')}}"),
     )
     return assemble(literal(result.x.cpu().numpy(), language.module), body, heading)
 
 
-def _numpy(result: Quantized, name: str) -> Array:
-    array: Array = getattr(result, name).cpu().numpy()
-    return array
-
-
 def _check_supported(result: Quantized) -> None:
     scheme, convention = result.scheme, result.scheme.convention
     if convention.name not in RECIPES and convention.name not in CALLS:
-        raise QuantError(why_no_call(convention))
+        if convention.library == "microxcaling":
+            raise QuantError(
+                "microxcaling is not on any package index, so a script could not install it; use the quantcore "
+                f"script, which reproduces its commit {convention.version}."
+            )
+        known = convention.name in INTEGER_CONVENTIONS
+        why = "does not describe a current library" if known else "only says how scales are stored"
+        raise QuantError(f"{convention.name} {why}, so there is no script for it; choose another convention.")
     if convention != CONVENTIONS[convention.name]:
         raise QuantError(
             f"{convention} differs from what {convention.library} does, so {convention.library} can't compute "

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quantcore.conventions import INTEGER_CONVENTIONS, Convention, Limit
+from quantcore.conventions import INTEGER_CONVENTIONS, Limit
 from quantcore.errors import QuantError
 from quantcore.granularity import PerFlatGroup, PerGroup
 from quantcore.notation import write_call
@@ -24,11 +24,6 @@ PARAMETERS = ("scale", "zero_point")
 _ADJECTIVES = {
     "symmetric": ("asymmetric codes", "symmetric codes"),
     "scales": ("float32 scales", "quantized scales"),
-}
-# library without a script -> why, and what to do
-_NOT_INSTALLABLE = {
-    "microxcaling": "microxcaling is not on any package index, so a script could not install it; use the quantcore "
-    "script, which reproduces its commit {version}."
 }
 
 
@@ -118,15 +113,6 @@ def given_parameters(
         if name in names:
             lines.append(f"{name} = {array_source(array, language.module)}")
     return "\n".join(lines)
-
-
-def why_no_call(convention: Convention) -> str:
-    """Return why a convention has no call."""
-    if convention.library in _NOT_INSTALLABLE:
-        return _NOT_INSTALLABLE[convention.library].format(version=convention.version)
-    known = convention.name in INTEGER_CONVENTIONS
-    why = "does not describe a current library" if known else "only says how scales are stored"
-    return f"{convention.name} {why}, so there is no script for it; choose another convention."
 
 
 def check_supported(result: Quantized, call: Call) -> None:
