@@ -102,13 +102,9 @@ class CheckpointComparison:
 
     def memory(self, threads: int = 1) -> int:
         """Return roughly the peak memory of `steps` in bytes: boxes, and the largest tensor that is not stored by rows."""
-        held = [
-            tensor.num_bytes
-            for pair in self.pairing.pairs
-            for tensor in self._tensors(pair)
-            if tensor.layout.of_part is None
-        ]
-        return _BYTES_PER_THREAD * threads + 4 * min(max(held, default=0), IN_MEMORY)
+        tensors = (tensor for pair in self.pairing.pairs for tensor in self._tensors(pair))
+        held = max((tensor.num_bytes for tensor in tensors if tensor.layout.of_part is None), default=0)
+        return _BYTES_PER_THREAD * threads + 4 * min(held, IN_MEMORY)
 
     def steps(
         self, state: ComparisonState | None = None, threads: int = 1

@@ -196,11 +196,6 @@ def _is_bias(name: str) -> bool:
     return name.rpartition(".")[2].endswith(("bias", "beta"))
 
 
-def _adds_one(release: Release) -> bool:
-    configs = (release.config, section(release.config, "text_config"))
-    return any(config.get("model_type") in ADDS_ONE for config in configs)
-
-
 def _zeros(
     of_role: Sequence[Summary], norms: Sequence[Summary], release: Release
 ) -> Iterator[CheckpointFinding]:
@@ -223,7 +218,9 @@ def _zeros(
 
 def _may_be_zero(summary: Summary, release: Release) -> bool:
     """Tell whether 0 means nothing: for one number, a norm to which 1 is added, or what is not a weight."""
-    if math.prod(summary.shape) < 2 or (_is_norm(summary.name) and _adds_one(release)):
+    configs = (release.config, section(release.config, "text_config"))
+    adds_one = any(config.get("model_type") in ADDS_ONE for config in configs)
+    if math.prod(summary.shape) < 2 or (_is_norm(summary.name) and adds_one):
         return True
     return not summary.name.endswith(("weight", "bias")) and layer_of(summary.name) is None
 

@@ -231,6 +231,8 @@ class Roundings:
     def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
         self._layout, self._dtype = layout, dtype
         self._most = max(_FEW, int(_UNEXPLAINED * math.prod(layout.shape)))
+        # the columns of a matrix, or of those in a stack; a convolution's kernels are columns, too
+        self._width = layout.shape[-1] if layout.shape[-1] >= _WIDE else math.prod(layout.shape[1:])
         self._half = dtype in (torch.bfloat16, torch.float16)
         self._exact = _Arithmetic(lambda e: e.excess - e.float32, FLOAT32)
         ways = _in_dtype(dtype) if self._half and isinstance(layout.element, IntFormat) else ()
@@ -284,12 +286,6 @@ class Roundings:
                 few = len(way.places) > _PER_COLUMN and len(columns) * _PER_COLUMN <= len(way.places)
                 return Nearest(way.tolerance, margin, places, way.count, few)
         return None
-
-    @property
-    def _width(self) -> int:
-        """The number of columns of a matrix, or of those in a stack; a convolution's kernels are columns, too."""
-        shape = self._layout.shape
-        return shape[-1] if shape[-1] >= _WIDE else math.prod(shape[1:])
 
     def _of_original(self, e: Elements) -> Tensor:
         half = _half_unit(e.x, self._dtype) / e.scale.abs() / e.step
