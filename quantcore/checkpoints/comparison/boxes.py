@@ -196,7 +196,7 @@ class PairComparison:
                 found[order] = others[order]
         return tuple(found), found
 
-    def _read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return the values of some rows of both, float32 [lines, columns]; valid until this thread reads again."""
         columns, found = self.pair.shape[-1] if len(self.pair.shape) > 1 else 0, []
         for place, side in zip(("original", "other"), self._sides, strict=True):
@@ -211,7 +211,7 @@ class PairComparison:
         stop = min(start + self.rows, self.count)
         if stop <= start:
             return {order: PairSums() for order in orders}
-        x, y = self._read(start, stop)
+        x, y = self.read(start, stop)
         found = {}
         stored = y if len(self.pair.shape) > 1 else y.view(-1)
         for name in orders:
