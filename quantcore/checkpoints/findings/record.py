@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 from quantcore.checkpoints.protocol.layout import Layout
@@ -192,12 +193,8 @@ def subject_of(names: Sequence[str], among: Iterable[str], kind: str = "tensor")
 def _layers(names: Iterable[str]) -> str:
     """List the layers of names: ``0–3 and 7``."""
     layers = sorted({layer for name in names if (layer := layer_of(name)) is not None})
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and runs[-1][-1] == layer - 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
+    by_run = groupby(enumerate(layers), key=lambda at: at[1] - at[0])
+    runs = [[layer for _, layer in run] for _, run in by_run]
     shown = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
     return joined([*shown[:8], f"{len(shown) - 8} more"] if len(shown) > 8 else shown)
 

@@ -69,12 +69,12 @@ def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
         yield warning(layout, "scale_negative", words, scales=count, share=count / total, first=negative.first)
 
 
+@dataclass
 class _Marked:
     """The number of marked entries over boxes of rows, and the index of the first."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: tuple[int, ...] = ()
+    count: int = 0
+    first: tuple[int, ...] = ()
 
     def add(self, mask: Tensor, start: int) -> None:
         """Count the marks of a box whose first row is ``start``."""
@@ -321,10 +321,9 @@ class FlatLines:
         return tuple(found)
 
     def _of(self, axis: str, places: Tensor, of: int) -> Flat:
-        ends = torch.cat([torch.tensor([0]), (places.diff() != 1).nonzero()[:, 0] + 1, torch.tensor([len(places)])])
-        lengths = ends.diff()
-        start = int(ends[lengths.argmax()])
-        first, longest = int(places[start]), int(lengths.max())
+        _, lengths = torch.unique_consecutive(places - torch.arange(len(places)), return_counts=True)
+        longest = int(lengths.max())
+        first = int(places[lengths[: lengths.argmax()].sum()])
         row = first if axis == "row" else 0
         values = self.layout.values(slice(row, row + 1)).reshape(-1)
         zero = not bool((values if axis == "row" else values[first : first + longest]).any())

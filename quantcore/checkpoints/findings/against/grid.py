@@ -72,14 +72,11 @@ class CodeGrid:
     def limits(self) -> Tensor:
         """Half the distance of each code to the next: first downwards, then upwards; infinite at the ends."""
         table = self.table.double()
-        levels = torch.unique(table[table.isfinite()])
-        up, down = torch.full_like(table, torch.inf), torch.full_like(table, torch.inf)
         known = table.isfinite()
-        at = torch.searchsorted(levels, table.masked_fill(~known, 0.0))
-        gaps = levels.diff() / 2
-        up[known & (at < len(levels) - 1)] = gaps[at[known & (at < len(levels) - 1)]]
-        down[known & (at > 0)] = gaps[at[known & (at > 0)] - 1]
-        return torch.cat((down, up)).float()
+        levels = torch.unique(table[known])
+        halves = torch.nn.functional.pad(levels.diff() / 2, (1, 1), value=torch.inf)
+        at = torch.searchsorted(levels, torch.where(known, table, levels[0]))
+        return torch.cat((halves[at], halves[at + 1])).masked_fill(~known.repeat(2), torch.inf).float()
 
     @cached_property
     def gaps(self) -> Tensor:

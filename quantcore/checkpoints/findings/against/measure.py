@@ -28,9 +28,7 @@ from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ELEMENTS
 
 RUNS = 64  # runs of columns that are kept
-_EDGE = (
-    0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
-)
+_EDGE = 0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
 _STRANGE, _MATTERS = 1.2, 0.05  # Σe² of a column over its Σx², and over the mean Σx² of columns
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
