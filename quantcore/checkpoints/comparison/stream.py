@@ -167,10 +167,9 @@ class CheckpointComparison:
 
     def _num_bytes(self, pair: Pair) -> tuple[float, float]:
         """Return the bytes of both parts: a share of the tensor's bytes in proportion to their elements."""
-        elements, found = math.prod(pair.shape), []
-        for tensor in self._tensors(pair):
-            found.append(tensor.num_bytes * elements / max(1, math.prod(tensor.shape)))
-        return found[0], found[1]
+        elements = math.prod(pair.shape)
+        x, y = (t.num_bytes * elements / max(1, math.prod(t.shape)) for t in self._tensors(pair))
+        return x, y
 
     def _tensors(self, pair: Pair) -> tuple[CheckpointTensor, CheckpointTensor]:
         return self.original.tensors[pair.original.name], self.other.tensors[pair.other.name]

@@ -115,7 +115,7 @@ class Extremes:
     def add(self, box: Box) -> None:
         """Add the values of some rows."""
         self.nonfinite += int((~box.values.isfinite()).sum())
-        self.largest.add(box.values.abs().nan_to_num_(0.0, 0.0, 0.0), box.start)
+        self.largest.add(box.values.abs().nan_to_num_(0.0, 0.0, 0.0), box.rows.start)
         self._sample.append(box.values.reshape(-1)[:: self._step].nan_to_num(0.0, 0.0, 0.0))
 
     def found(self) -> Iterator[CheckpointFinding]:

@@ -293,19 +293,20 @@ class FlatLines:
         self._first: Tensor | None = None
         self._columns = torch.zeros(0, dtype=torch.int64)  # that may be flat
 
-    def add(self, rows: Box) -> None:
+    def add(self, box: Box) -> None:
         """Add the codes of some rows, or the values where there are none."""
-        numbers = rows.values if self.layout.holds_values else rows.codes
+        numbers = box.values if self.layout.holds_values else box.codes
         if numbers.dim() < 2 or not numbers.numel():
             return
-        box = numbers.reshape(len(numbers), -1)
+        numbers = numbers.reshape(len(numbers), -1)
         if self._first is None:
-            self._first, self._columns = box[0].clone(), torch.arange(box.shape[1])
-        if box.shape[1] >= LONG:
-            some = box[:, :: -(-box.shape[1] // _LOOKS)]
-            alike = (some == box[:, :1]).all(1).nonzero()[:, 0]
-            self._rows.append(alike[(box[alike] == box[alike, :1]).all(1)] + rows.start)
-        for lines in (box[:: -(-len(box) // _LOOKS)], box):
+            self._first, self._columns = numbers[0].clone(), torch.arange(numbers.shape[1])
+        if numbers.shape[1] >= LONG:
+            some = numbers[:, :: -(-numbers.shape[1] // _LOOKS)]
+            alike = (some == numbers[:, :1]).all(1).nonzero()[:, 0]
+            alike = alike[(numbers[alike] == numbers[alike, :1]).all(1)]
+            self._rows.append(alike + box.rows.start)
+        for lines in (numbers[:: -(-len(numbers) // _LOOKS)], numbers):
             if len(self._columns):
                 same = (lines[:, self._columns] == self._first[self._columns]).all(0)
                 self._columns = self._columns[same]

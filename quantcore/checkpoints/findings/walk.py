@@ -136,11 +136,6 @@ class Box:
     rows: slice
     source: Ordered | None = None
 
-    @property
-    def start(self) -> int:
-        """The first row."""
-        return int(self.rows.start)
-
     @cached_property
     def codes(self) -> Tensor:
         """The codes."""

@@ -6,7 +6,7 @@ columns of a weight are multiplied by them is measured: their errors are then sm
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.comparison.pairing import Pair
+from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, note
-from quantcore.checkpoints.findings.walk import Box, Ordered, walk
+from quantcore.checkpoints.findings.structure import of_pairing, rotated, rotations
+from quantcore.checkpoints.findings.walk import Box, Ordered, in_order, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
 from quantcore.checkpoints.statement import named
@@ -75,17 +76,26 @@ class Rescaled(Ordered):
         yield note(layout, f"{what}_factors", words, n=n, of=len(off), low=low, high=high, other=self.other)
 
 
-class Norms:
-    """The vectors of a release that differ from the original, by layer."""
+class Originals:
+    """The originals of weights; ``pairs``: of each that has one; ``findings``: on how the two checkpoints are paired."""
 
-    def __init__(self, source: Opened, release: Opened, originals: Mapping[str, Sequence[Pair]]) -> None:
-        self._source, self._release, self._originals = source, release, originals
-        self._known: dict[int | None, list[tuple[str, Tensor]]] = {}
+    def __init__(self, source: Opened, release: Opened) -> None:
+        pairing = pair_up(source, release)
+        moved = tuple(sorted(set(rotations(release.release)) ^ set(rotations(source.release))))
+        self._source, self._release = source, release
+        self._known: dict[int | None, list[tuple[str, Tensor]]] = {}  # vectors that differ, by layer
+        self.pairs = {} if moved else pairing.of_other
+        self.findings = (*of_pairing(pairing, source), *([rotated(moved)] if moved else []))
+
+    def of(self, name: str) -> Ordered | None:
+        """Return the original of a weight as it is compared; None if there is only some of it."""
+        found = in_order(self._source, self._release, self.pairs[name], name)
+        return None if found is None else self.rescaled(name, found)
 
     @cached_property
     def _names(self) -> dict[int | None, list[str]]:
         """The names of vectors by layer."""
-        whole = [name for name, pairs in self._originals.items() if len(pairs) == 1]
+        whole = [name for name, pairs in self.pairs.items() if len(pairs) == 1]
         layouts = {name: self._release.tensors[name].layout for name in whole}
         return alike((n for n in whole if layouts[n].is_plain and len(layouts[n].shape) == 1), layer_of)
 
@@ -111,7 +121,7 @@ class Norms:
         """Yield the factors by which a vector is divided, as it is and with 1 added, as Gemma's norms do."""
         try:
             y = self._release.tensors[name].read()
-            x = self._source.tensors[self._originals[name][0].original.name].read().reshape(y.shape)
+            x = self._source.tensors[self.pairs[name][0].original.name].read().reshape(y.shape)
         except QuantError:  # said where it is checked
             return
         for added in (0.0, 1.0):

@@ -121,7 +121,7 @@ class Measure:
             if not bool(error.isfinite().all()):  # NaN and infinity have findings of their own
                 good = error.isfinite()
                 error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
-            first = box.start + start
+            first = box.rows.start + start
             self._squares(a, b, error, first)
             self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             if gridded:
