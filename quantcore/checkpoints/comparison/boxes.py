@@ -141,8 +141,8 @@ def _places(found: Found, start: int, columns: int) -> list[Block]:
 class PairComparison:
     """The comparison of one pair; what every box needs is read on construction.
 
-    ``count``, ``width``: the rows that both sides can read, and elements per row; ``boxes``: their number; ``rows``: of
-    each, which depends on shapes alone; ``problem``: why it can't be read.
+    ``count``, ``width``: the rows that both sides can read, and elements per row; ``boxes``: their number;
+    ``rows``: of each, which depends on shapes alone; ``problem``: why it can't be read.
 
     Args:
         likely: row orders that are tried whatever the error.
@@ -226,7 +226,7 @@ class PairComparison:
 def in_order(
     tasks: Iterator[tuple[PairComparison, int]], threads: int
 ) -> Iterator[tuple[PairComparison, int, PairRecord]]:
-    """Compare boxes, several at the same time, and yield their results in order; of a pair that fails, the first.
+    """Compare boxes, several at once, and yield their results in order; of a pair that fails, the first.
 
     Args:
         tasks: each pair with the number of a box.

@@ -43,7 +43,8 @@ class Heads:
         for release in releases:
             config = release.config
             gguf = f"{config.get('general.architecture')}.attention.head_count"
-            places = ((config, *_HEADS), (section(config, "text_config"), *_HEADS), (config, gguf, f"{gguf}_kv"))
+            text = section(config, "text_config")
+            places = ((config, *_HEADS), (text, *_HEADS), (config, gguf, f"{gguf}_kv"))
             for given, of_queries, of_keys in places:
                 queries = _numbers(given.get(of_queries))
                 if queries:

@@ -2,9 +2,10 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk` (rows, read once
-for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx, codes), `provenance` (how scales
-were computed), `siblings` (comparison with the same weights of other layers), and `against` (comparison with the original).
+Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk`
+(rows, read once for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx,
+codes), `provenance` (how scales were computed), `siblings` (comparison with the same weights of other
+layers), and `against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping

@@ -1,8 +1,8 @@
 """What a finding in a checkpoint is, and one cause, one finding: what many weights share becomes one sentence.
 
-It has their number and the exceptions. Weights that do the same work in different layers have names that differ only in
-numbers: the role of ``model.layers.3.mlp.up_proj.weight`` is ``model.layers.*.mlp.up_proj.weight``, and its layer 3; experts
-of a layer have one role.
+It has their number and the exceptions. Weights that do the same work in different layers have names that
+differ only in numbers: the role of ``model.layers.3.mlp.up_proj.weight`` is
+``model.layers.*.mlp.up_proj.weight``, and its layer 3; experts of a layer have one role.
 """
 
 import re
@@ -68,7 +68,9 @@ class CheckpointFinding(Finding):
         return RIVALS.get(self.kind, ())
 
 
-def finding_of(severity: Severity, subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
+def finding_of(
+    severity: Severity, subject: Subject, kind: str, words: str, **facts: Fact
+) -> CheckpointFinding:
     """Return a finding about one or more tensors.
 
     Args:

@@ -1,10 +1,11 @@
-"""Weights that are far from their siblings: in spread, in their mean, in their largest value or scale, or because much is 0.
+"""Weights that are far from their siblings: in spread, mean, largest value or scale, or because much is 0.
 
-A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the others
-is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the median absolute
-deviation of log2 of a quantity (as a normal distribution's standard deviation); it counts as at least `LEAST`, since it
-can be 0. First and last layers of sound models differ most, so more is asked of them. Flat rows and columns are wrong only
-where siblings have none: structured pruning leaves them in every layer.
+A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the
+others is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the
+median absolute deviation of log2 of a quantity (as a normal distribution's standard deviation); it counts as
+at least `LEAST`, since it can be 0. First and last layers of sound models differ most, so more is asked of
+them. Flat rows and columns are wrong only where siblings have none: structured pruning leaves them in every
+layer.
 """
 
 import math
@@ -80,10 +81,10 @@ class Largest:
 class Summary:
     """What a weight is compared with its siblings by.
 
-    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the largest finite
-    |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their places in the grid of blocks.
-    ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one. ``damaged``: whether an error was found in the
-    weight alone. ``flat``: rows and columns of one number.
+    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the
+    largest finite |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their
+    places in the grid of blocks. ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one.
+    ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
     """
 
     name: str
@@ -236,8 +237,9 @@ def _dead(summary: Summary, kind: str, words: str, alive: int, others: int, like
 class Quantity:
     """What siblings are compared by.
 
-    ``words``: the sentence up to the siblings' numbers; ``largest``: the number that it gives, and its index; ``least``: what
-    scatter counts as at least; ``isolated``: whether the number is compared with the second largest of its weight first.
+    ``words``: what it has, up to the siblings' numbers; ``largest``: the number that it gives, and its index;
+    ``least``: what scatter counts as at least; ``isolated``: whether the number is compared with the second
+    largest of its weight first.
     """
 
     kind: str
@@ -259,17 +261,11 @@ _ISOLATED = (
 )
 _SHOWN = "where the {siblings} in other layers have {low} to {high}."
 QUANTITIES = (
-    Quantity("isolated_scale", f"{{has}} a scale of {{value}} {_ISOLATED}", lambda s: s.scales, 0.7, True),
-    Quantity(
-        "isolated_value", f"{{has}} a value of magnitude {{value}} {_ISOLATED}", lambda s: s.largest, 0.7, True
-    ),
-    Quantity("far_spread", f"{{has}} an RMS of {{value}}, {_SHOWN}", lambda s: Largest(s.spread), 0.0),
-    Quantity(
-        "far_scale", f"{{has}} a largest scale of {{value}} at {{at}}, {_SHOWN}", lambda s: s.scales, LEAST_LARGEST
-    ),
-    Quantity(
-        "far_value", f"{{has}} a largest |w| of {{value}} at {{at}}, {_SHOWN}", lambda s: s.largest, LEAST_LARGEST
-    ),
+    Quantity("isolated_scale", f"a scale of {{value}} {_ISOLATED}", lambda s: s.scales, 0.7, True),
+    Quantity("isolated_value", f"a value of magnitude {{value}} {_ISOLATED}", lambda s: s.largest, 0.7, True),
+    Quantity("far_spread", f"an RMS of {{value}}, {_SHOWN}", lambda s: Largest(s.spread), 0.0),
+    Quantity("far_scale", f"a largest scale of {{value}} at {{at}}, {_SHOWN}", lambda s: s.scales, LEAST_LARGEST),
+    Quantity("far_value", f"a largest |w| of {{value}} at {{at}}, {_SHOWN}", lambda s: s.largest, LEAST_LARGEST),
 )
 
 
@@ -286,7 +282,7 @@ def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator
                 "value": shown.first, "ratio": value, "at": shown.at, "low": low, "high": high,
                 "siblings": len(of_role) - 1, "factor": value / middle,
             }  # fmt: skip
-            yield error(summary.name, quantity.kind, quantity.words, **facts)
+            yield error(summary.name, quantity.kind, f"{{has}} {quantity.words}", **facts)
 
 
 def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:

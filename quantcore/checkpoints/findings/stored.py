@@ -1,9 +1,9 @@
-"""What is wrong or unusual about what is stored: scales, zero points, the group of each column (g_idx), and codes.
+"""What is wrong or unusual in what is stored: scales, zero points, the group of each column (g_idx), codes.
 
-Codes that never occur, -0, NaN, and bits that are lost. In a flat row or column every number is the same: what the end of a
-file that was never written leaves. Codes are compared, since scales differ along a row; of a plain weight, the values. A row or
-column of 0 may be sound (one that was pruned, or that error feedback took for dead), unless several lie side by side; another
-number throughout is not.
+Codes that never occur, -0, NaN, and bits that are lost. In a flat row or column every number is the same:
+what the end of a file that was never written leaves. Codes are compared, since scales differ along a row; of
+a plain weight, the values. A row or column of 0 may be sound (one that was pruned, or that error feedback
+took for dead), unless several lie side by side; another number throughout is not.
 """
 
 import math

@@ -12,9 +12,9 @@ Layers are numbered without gaps: a number that is missing between others was lo
 gaps where nothing is stored, such as activations: more of them, or modules of one tensor each.) Of the last layers, only the
 config says that there should be more; and only the config says that a head is not the embedding itself.
 
-Compared with the original, a checkpoint lacks weights, or has them in another shape. What is true of the original's values is
-not true of weights that QuIP or SpinQuant rotated: compressed-tensors names the transforms in ``transform_config``; norms
-before rotated weights are folded into them.
+Compared with the original, a checkpoint lacks weights, or has them in another shape. What is true of the
+original's values is not true of weights that QuIP or SpinQuant rotated: compressed-tensors names the
+transforms in ``transform_config``; norms before rotated weights are folded into them.
 """
 
 import re
@@ -181,7 +181,7 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
 def _is_of_another_kind(
     parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str], sharing: bool
 ) -> bool:
-    """Tell whether a layer with some of a set may be sound: another architecture, or shared keys and values."""
+    """Tell whether a layer with some of a set may be sound: another kind of layer, or with shared keys."""
     own, lost = parents[parent], set(missing)
     # modules that complete layers do not have, such as a fused one: the layer computes something else
     if set(own) - {name for other in whole for name in parents[other]}:

@@ -29,9 +29,9 @@ from quantcore.granularity import Shape
 class Ordered:
     """A weight of the original.
 
-    ``tensor``: of the original, the first if there are several; ``shape``: that of the release, in which axes of length 1
-    may be others; ``order``: that of its rows in the release, None if it is the same. ``is_exact``: whether this is what was
-    quantized, to the last bit.
+    ``tensor``: of the original, the first if there are several; ``shape``: that of the release, in which axes
+    of length 1 may be others; ``order``: that of its rows in the release, None if it is the same.
+    ``is_exact``: whether this is what was quantized, to the last bit.
     """
 
     is_exact: ClassVar[bool] = True

@@ -78,7 +78,9 @@ class Arithmetic:
         # a parameter may be derived from several numbers: inside, names are those of stored ones
         stored = Element(self._read, self.lines)
         derived = layout.derived
-        element = Element(lambda role: stored.of(derived[role]) if role in derived else self._read(role), self.lines)
+        element = Element(
+            lambda role: stored.of(derived[role]) if role in derived else self._read(role), self.lines
+        )
         element.of(Q)
         level = layout.level_at(index) if layout.level_at else layout.level
         if layout.own_value is None:

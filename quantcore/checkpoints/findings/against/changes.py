@@ -1,8 +1,9 @@
 """Changes that are made on purpose, and weights that are stored as their values, which show them, or differ.
 
-AWQ and SmoothQuant multiply rows or columns, and divide what comes before by the same factors. A norm is stored as its
-values, so its factors are those by which the release's differs from the original's. Those of rows are estimated. Whether the
-columns of a weight are multiplied by them is measured: their errors are then smaller by what the factors explain.
+AWQ and SmoothQuant multiply rows or columns, and divide what comes before by the same factors. A norm is
+stored as its values, so its factors are those by which the release's differs from the original's. Those of
+rows are estimated. Whether the columns of a weight are multiplied by them is measured: their errors are then
+smaller by what the factors explain.
 """
 
 import math
@@ -133,8 +134,8 @@ class Originals:
 def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: float = CLEAR) -> bool:
     """Tell whether the columns of a weight are multiplied by factors.
 
-    They are if the factors reduce the error of a typical column by about what they would add to it if they were not;
-    those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
+    They are if the factors reduce the error of a typical column by about what they would add to it if they
+    were not; those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
     """
     x, y = _sample(original, layout)
     scaled = x * factors
@@ -213,8 +214,8 @@ def of_plain(
         "first": (row, column) if len(layout.shape) > 1 else (row,), "relative": measure.relative,
     }  # fmt: skip
     words = (
-        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; "
-        "the relative error is {relative}."
+        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} "
+        "at {first}; the relative error is {relative}."
     )
     say = error if alone or measure.relative > _LITTLE else note
     return say(layout, "plain_differs", words, **facts)
@@ -227,8 +228,9 @@ def _on_purpose(s: Suspect, scaled: Mapping[str, Tensor]) -> Iterator[Checkpoint
         # 1 was added before values were rounded to their dtype
         near = (s.x - values).abs() <= 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
         if bool(near.all()):
-            words = "{is} the original {sign} 1: llama.cpp adds 1 to the norms of some models; with that undone"
-            yield s.finding(replace(s.explained("plus_one", words, s.fit(values), sign=sign), legitimate=True))
+            adds = "llama.cpp adds 1 to the norms of some models; with that undone"
+            cause = s.explained("plus_one", f"{{is}} the original {{sign}} 1: {adds}", s.fit(values), sign=sign)
+            yield s.finding(replace(cause, legitimate=True))
     fit = s.fit(-(s.x.exp()), x=s.y)
     if s.gguf_differs and fit.relative < 1e-3:
         words = "{is} the negative exponential of the original, as llama.cpp stores A_log; compared so"

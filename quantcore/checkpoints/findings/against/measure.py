@@ -28,7 +28,7 @@ from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ELEMENTS
 
 RUNS = 64  # runs of columns that are kept
-_EDGE = 0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
+_EDGE = 0.4  # steps: errors of codes rounded to nearest lie from here to half a step as often as anywhere
 _STRANGE, _MATTERS = 1.2, 0.05  # Σe² of a column over its Σx², and over the mean Σx² of columns
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
@@ -63,7 +63,7 @@ class Measure:
         """Prepare what every box needs."""
         self.grid = CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
         self.width = math.prod(self.layout.shape[1:])
-        # whether something is added that the scale does not multiply; some formats store a min as the zero point
+        # whether something is added that the scale does not multiply; some formats call a min the zero point
         self.has_min = self.grid is not None and self.layout.parameters(slice(0, 1)).min is not None
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
         self.roundings = Roundings(self.layout, self.source.layout.dtype) if self.grid else None
