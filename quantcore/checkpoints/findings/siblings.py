@@ -260,12 +260,13 @@ _ISOLATED = (
     "at {at}, {ratio} times the second largest; for the {siblings} in other layers, that is {low} to {high}."
 )
 _SHOWN = "where the {siblings} in other layers have {low} to {high}."
+_AT = f"{{value}} at {{at}}, {_SHOWN}"
 QUANTITIES = (
     Quantity("isolated_scale", f"a scale of {{value}} {_ISOLATED}", lambda s: s.scales, 0.7, True),
     Quantity("isolated_value", f"a value of magnitude {{value}} {_ISOLATED}", lambda s: s.largest, 0.7, True),
     Quantity("far_spread", f"an RMS of {{value}}, {_SHOWN}", lambda s: Largest(s.spread), 0.0),
-    Quantity("far_scale", f"a largest scale of {{value}} at {{at}}, {_SHOWN}", lambda s: s.scales, LEAST_LARGEST),
-    Quantity("far_value", f"a largest |w| of {{value}} at {{at}}, {_SHOWN}", lambda s: s.largest, LEAST_LARGEST),
+    Quantity("far_scale", f"a largest scale of {_AT}", lambda s: s.scales, LEAST_LARGEST),
+    Quantity("far_value", f"a largest |w| of {_AT}", lambda s: s.largest, LEAST_LARGEST),
 )
 
 

@@ -186,14 +186,12 @@ def _is_of_another_kind(
     # modules that complete layers do not have, such as a fused one: the layer computes something else
     if set(own) - {name for other in whole for name in parents[other]}:
         return True
+    same = (p for p in parents if role_of(p) == role_of(parent) and p != parent)
+    others = any(lost.isdisjoint(parents[p]) for p in same)
     if lost <= SHARED and len(lost) > 1:
         # one layer alone that shares keys and values without its config saying so would be the first such model
-        alone = not any(lost.isdisjoint(parents[p]) for p in parents if role_of(p) == role_of(parent) and p != parent)
-        return sharing or not alone or len(whole) < _ALONE
-    if lost <= LIKE_KEYS:
-        others = [p for p in parents if role_of(p) == role_of(parent) and lost.isdisjoint(parents[p])]
-        return len(others) > 1 or _shapes(own) not in [_shapes(parents[p], lost) for p in whole]
-    return False
+        return sharing or others or len(whole) < _ALONE
+    return lost <= LIKE_KEYS and (others or _shapes(own) not in [_shapes(parents[p], lost) for p in whole])
 
 
 def _shapes(modules: Mapping[str, Pieces], without: Container[str] = ()) -> dict[str, object]:

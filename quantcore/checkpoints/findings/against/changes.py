@@ -214,8 +214,8 @@ def of_plain(
         "first": (row, column) if len(layout.shape) > 1 else (row,), "relative": measure.relative,
     }  # fmt: skip
     words = (
-        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} "
-        "at {first}; the relative error is {relative}."
+        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to "
+        "{largest} at {first}; the relative error is {relative}."
     )
     say = error if alone or measure.relative > _LITTLE else note
     return say(layout, "plain_differs", words, **facts)
@@ -228,8 +228,9 @@ def _on_purpose(s: Suspect, scaled: Mapping[str, Tensor]) -> Iterator[Checkpoint
         # 1 was added before values were rounded to their dtype
         near = (s.x - values).abs() <= 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
         if bool(near.all()):
-            adds = "llama.cpp adds 1 to the norms of some models; with that undone"
-            cause = s.explained("plus_one", f"{{is}} the original {{sign}} 1: {adds}", s.fit(values), sign=sign)
+            why = "llama.cpp adds 1 to the norms of some models; with that undone"
+            words = f"{{is}} the original {{sign}} 1: {why}"
+            cause = s.explained("plus_one", words, s.fit(values), sign=sign)
             yield s.finding(replace(cause, legitimate=True))
     fit = s.fit(-(s.x.exp()), x=s.y)
     if s.gguf_differs and fit.relative < 1e-3:

@@ -39,8 +39,9 @@ Hypothesis = Callable[[Suspect], Iterator[Cause]]
 # those that some rows show: they are tried on few, and verified on all
 LOCAL: tuple[Hypothesis, ...] = (
     numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
-    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another, orders.codes_in_words,
-    orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column, numbers.factor_per_block,
+    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another,
+    orders.codes_in_words, orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column,
+    numbers.factor_per_block,
 )  # fmt: skip
 # those that need all rows
 GLOBAL: tuple[Hypothesis, ...] = (
