@@ -81,6 +81,7 @@ def finding_of(
     return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
 
 
+# findings by their severity
 error = partial(finding_of, "error")
 warning = partial(finding_of, "warning")
 note = partial(finding_of, "note")

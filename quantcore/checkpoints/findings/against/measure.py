@@ -4,7 +4,6 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -205,8 +204,14 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFindi
     """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
     if layout.holds_values:
         return None
-    size, what = _sub_block(layout)
-    n = len(columns)
+    # how many columns come before those that share their bytes, and what such a run is called
+    size, what, n, packed = 0, "columns", len(columns), getattr(layout.fields.get(CODES), "order", None)
+    if layout.block_type in ("Q4_K", "Q5_K"):
+        size, what = 32, "sub-blocks"
+    elif layout.block_type in ("Q4_0", "Q4_1", "Q5_0", "Q5_1"):
+        size, what = 16, "halves of blocks"
+    elif not layout.block_type and packed is not None and packed.bits == 4:
+        size = int(getattr(layout.fields[CODES], "axis", 0) % len(layout.shape) == 1)
     if not size or n < 2 * size or len(layout.shape) < 2 or layout.shape[0] * n < 2 * ENOUGH:
         return None
     parity = np.arange(n) // size % 2
@@ -226,17 +231,3 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFindi
         "them; pack the weight again."
     )
     return error(layout, "bit_leak", words, worse=worse, better=better, what=what, large=large, small=small)
-
-
-def _sub_block(layout: Layout) -> tuple[int, str]:
-    """Return how many columns come before those that share their bytes, and what such a run is called."""
-    if layout.block_type:
-        size: Any = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16}.get(
-            layout.block_type
-        )
-        return (0, "") if size is None else (size, "sub-blocks" if size == 32 else "halves of blocks")
-    field = layout.fields.get(CODES)
-    packed = getattr(field, "order", None)
-    if packed is not None and packed.bits == 4 and getattr(field, "axis", 0) % len(layout.shape) == 1:
-        return 1, "columns"
-    return 0, ""

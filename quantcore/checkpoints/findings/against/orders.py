@@ -57,6 +57,7 @@ def _of_codes(s: Suspect, order: str, axis: int, with_zeros: bool, fit: Residual
     return s.explained(kind, f"{words}{reason}; in the right order", fit, 1, **facts)
 
 
+# the codes of each row, which words and blocks hold, or of each column
 codes_in_words, rows_of_words = partial(_swapped, axis=1), partial(_swapped, axis=0)
 
 
