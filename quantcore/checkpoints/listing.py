@@ -1,7 +1,7 @@
 """What a checkpoint holds, tensor by tensor, from headers alone."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -95,18 +95,13 @@ _FACTS = (
 
 def facts(config: Mapping[str, Any]) -> list[str]:
     """Return what a config says about the model, in a few words each: its architecture and its sizes."""
-    return [printable(fact, 60) for fact in _facts(config)]
-
-
-def _facts(config: Mapping[str, Any]) -> Iterator[str]:
-    architecture = config.get("general.architecture")
-    names = config.get("architectures")
-    if isinstance(names, list) and names:
-        yield str(names[0])
-    elif architecture or config.get("model_type"):
-        yield str(architecture or config["model_type"])
+    architecture, names = config.get("general.architecture"), config.get("architectures")
+    if not (isinstance(names, list) and names):
+        names = [name for name in (architecture, config.get("model_type")) if name]
+    said = [str(name) for name in names[:1]]
     places = (config, section(config, "text_config"))
     for key, last, words in _FACTS:
         found = [place[key] for place in places if key in place] + [config.get(f"{architecture}.{last}")]
         if isinstance(found[0], int) and not isinstance(found[0], bool):
-            yield words.format(f"{found[0]:,}") if found[0] != 1 else words.format(1).removesuffix("s")
+            said.append(words.format(f"{found[0]:,}") if found[0] != 1 else words.format(1).removesuffix("s"))
+    return [printable(fact, 60) for fact in said]

@@ -8,6 +8,7 @@ import torch
 from quantcore.analysis import decibels, sqnr_of
 from quantcore.checkpoints.quantized import Window
 from quantcore.formats import IntFormat
+from quantcore.quantization import Quantized
 from quantcore.wording import count
 
 FAR = 3.0  # a scale this many times the row's median is named
@@ -105,8 +106,10 @@ def row_loss(window: Window, signal: float, noise: float) -> RowLoss:
     moved = clipped = 0
     peak = None
     if window.result is not None:
-        scale, width = _scales(window)
-        moved, clipped = _counted(window, error, scale)
+        held = window.result.params.scale.double().reshape(-1)
+        width = -(-x.numel() // held.numel())  # columns of a block
+        scale = held.repeat_interleave(width)[: x.numel()]
+        moved, clipped = _counted(window.result, error, scale)
         peak = _peak(window, x, scale, width) if width > 1 else None
     return RowLoss(
         window.row,
@@ -120,22 +123,12 @@ def row_loss(window: Window, signal: float, noise: float) -> RowLoss:
     )
 
 
-def _scales(window: Window) -> tuple[torch.Tensor, int]:
-    """Return the scale of each element of the row, and the columns of a block."""
-    assert window.result is not None
-    columns = window.values.shape[1]
-    held = window.result.params.scale.double().reshape(-1)
-    width = -(-columns // held.numel())
-    return held.repeat_interleave(width)[:columns], width
-
-
-def _counted(window: Window, error: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:
+def _counted(result: Quantized, error: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:
     """Count the codes that are not the nearest, and clipped values; only integers have steps of one size."""
-    assert window.result is not None
-    fmt = window.result.scheme.format
+    fmt = result.scheme.format
     if not isinstance(fmt, IntFormat):
         return 0, 0
-    codes = window.result.codes[0].to(torch.int64)
+    codes = result.codes[0].to(torch.int64)
     up = error * scale > 0  # a code one higher would be nearer to the original
     at_end = torch.where(up, codes >= fmt.qmax, codes <= fmt.qmin)
     far = error.abs() > HALF * scale.abs()

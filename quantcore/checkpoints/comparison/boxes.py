@@ -141,8 +141,8 @@ def _places(found: BoxSums, start: int, columns: int) -> list[Block]:
 class PairComparison:
     """The comparison of one pair; what every box needs is read on construction.
 
-    ``count``, ``width``: the rows that both sides can read, and elements per row; ``boxes``: their number; ``rows``: of
-    each, which depends on shapes alone; ``problem``: why it can't be read.
+    ``count``, ``width``: the rows that both sides can read, and elements per row; ``boxes``: their number;
+    ``rows``: of each, which depends on shapes alone; ``problem``: why it can't be read.
 
     Args:
         likely: row orders that are tried whatever the error.
@@ -196,7 +196,7 @@ class PairComparison:
                 found[order] = others[order]
         return tuple(found), found
 
-    def _read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return the values of some rows of both, float32 [lines, columns]; valid until this thread reads again."""
         columns, found = self.pair.shape[-1] if len(self.pair.shape) > 1 else 0, []
         for place, side in zip(("original", "other"), self._sides, strict=True):
@@ -211,7 +211,7 @@ class PairComparison:
         stop = min(start + self.rows, self.count)
         if stop <= start:
             return {order: PairSums() for order in orders}
-        x, y = self._read(start, stop)
+        x, y = self.read(start, stop)
         found = {}
         stored = y if len(self.pair.shape) > 1 else y.view(-1)
         for name in orders:
@@ -226,7 +226,7 @@ class PairComparison:
 def in_order(
     tasks: Iterator[tuple[PairComparison, int]], threads: int
 ) -> Iterator[tuple[PairComparison, int, PairRecord]]:
-    """Compare boxes, several at the same time, and yield their results in order; of a pair that fails, the first.
+    """Compare boxes, several at once, and yield their results in order; of a pair that fails, the first.
 
     Args:
         tasks: each pair with the number of a box.

@@ -26,6 +26,7 @@ EIGHTS = {
 }
 FAR = 0.3  # relative error above which other row orders are tried
 EXPLAINED = 0.25  # an order explains the error if it leaves less than this fraction of the squared error
+_HEADS = ("num_attention_heads", "num_key_value_heads")
 _ATTENTION = re.compile(r"(?:layers|blk|h|blocks)\.(\d+)\..*?(attn_[qk]|[qk]_proj)\.(?:weight|bias)$")
 
 
@@ -41,16 +42,13 @@ class Heads:
         """Read them from the first config that has them: config.json or the metadata of a GGUF file."""
         for release in releases:
             config = release.config
-            for given in (config, section(config, "text_config")):
-                queries = _numbers(given.get("num_attention_heads"))
+            gguf = f"{config.get('general.architecture')}.attention.head_count"
+            text = section(config, "text_config")
+            places = ((config, *_HEADS), (text, *_HEADS), (config, gguf, f"{gguf}_kv"))
+            for given, of_queries, of_keys in places:
+                queries = _numbers(given.get(of_queries))
                 if queries:
-                    return cls(queries, _numbers(given.get("num_key_value_heads")) or queries)
-            architecture = config.get("general.architecture")
-            queries = _numbers(config.get(f"{architecture}.attention.head_count"))
-            if queries:
-                return cls(
-                    queries, _numbers(config.get(f"{architecture}.attention.head_count_kv")) or queries
-                )
+                    return cls(queries, _numbers(given.get(of_keys)) or queries)
         return cls()
 
     def of_weight(self, name: str) -> int:

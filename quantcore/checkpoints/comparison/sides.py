@@ -72,8 +72,8 @@ def is_gguf(checkpoint: Opened) -> bool:
 class Side:
     """The tensors of one side, by every name that the other side may use for them.
 
-    ``gguf``: the names of GGUF if only the other side has these; ``prefixes``: with those that the other side has in their
-    place; ``taken``: the tensors that have a partner.
+    ``gguf``: the names of GGUF if only the other side has these; ``prefixes``: with those that the other side
+    has in their place; ``taken``: the tensors that have a partner.
     """
 
     name: SideName

@@ -102,13 +102,9 @@ class CheckpointComparison:
 
     def memory(self, threads: int = 1) -> int:
         """Return roughly the peak memory of `steps` in bytes: boxes, and the largest tensor that is not stored by rows."""
-        held = [
-            tensor.num_bytes
-            for pair in self.pairing.pairs
-            for tensor in self._tensors(pair)
-            if tensor.layout.of_part is None
-        ]
-        return _BYTES_PER_THREAD * threads + 4 * min(max(held, default=0), IN_MEMORY)
+        tensors = (tensor for pair in self.pairing.pairs for tensor in self._tensors(pair))
+        held = max((tensor.num_bytes for tensor in tensors if tensor.layout.of_part is None), default=0)
+        return _BYTES_PER_THREAD * threads + 4 * min(held, IN_MEMORY)
 
     def steps(
         self, state: ComparisonState | None = None, threads: int = 1
@@ -171,10 +167,9 @@ class CheckpointComparison:
 
     def _num_bytes(self, pair: Pair) -> tuple[float, float]:
         """Return the bytes of both parts: a share of the tensor's bytes in proportion to their elements."""
-        elements, found = math.prod(pair.shape), []
-        for tensor in self._tensors(pair):
-            found.append(tensor.num_bytes * elements / max(1, math.prod(tensor.shape)))
-        return found[0], found[1]
+        elements = math.prod(pair.shape)
+        x, y = (t.num_bytes * elements / max(1, math.prod(t.shape)) for t in self._tensors(pair))
+        return x, y
 
     def _tensors(self, pair: Pair) -> tuple[CheckpointTensor, CheckpointTensor]:
         return self.original.tensors[pair.original.name], self.other.tensors[pair.other.name]

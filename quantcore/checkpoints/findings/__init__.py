@@ -2,9 +2,10 @@
 
 `steps` checks one weight at a time, in boxes of rows, and can be stopped at any point; `find` runs the full check.
 
-Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk` (rows, read once
-for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx, codes), `provenance` (how scales
-were computed), `siblings` (comparison with the same weights of other layers), and `against` (comparison with the original).
+Where things are: `structure` (what files, layers and models lack, also compared with the original), `walk`
+(rows, read once for all that looks at them, and those of the original), `stored` (scales, zero points, g_idx,
+codes), `provenance` (how scales were computed), `siblings` (comparison with the same weights of other
+layers), and `against` (comparison with the original).
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -12,9 +13,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from quantcore.checkpoints.comparison.orders import Heads
-from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
-from quantcore.checkpoints.findings.against.changes import Norms
+from quantcore.checkpoints.findings.against.changes import Originals
 from quantcore.checkpoints.findings.against.judge import judge
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.provenance import DeadScales, Provenance
@@ -30,8 +30,8 @@ from quantcore.checkpoints.findings.record import (
 )
 from quantcore.checkpoints.findings.siblings import Extremes, Summary, of_quantized, of_siblings
 from quantcore.checkpoints.findings.stored import FlatLines, Histogram, of_parameters
-from quantcore.checkpoints.findings.structure import of_headers, of_pairing, of_structure, rotated, rotations
-from quantcore.checkpoints.findings.walk import Ordered, in_order, walk
+from quantcore.checkpoints.findings.structure import of_headers, of_structure
+from quantcore.checkpoints.findings.walk import Ordered, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
 from quantcore.checkpoints.rows import TooLong, ready
@@ -86,7 +86,7 @@ def steps(
     """
     tensors, first = checkpoint.tensors, _of_files(checkpoint)
     total = sum(tensor.num_bytes for tensor in tensors.values())
-    originals = None if against is None else _Originals(against, checkpoint)
+    originals = None if against is None else Originals(against, checkpoint)
     yield CheckStep(0, total, "", first if originals is None else first + originals.findings)
     done, known, measured = 0, dict(summaries), dict(measures)
     for name, tensor in tensors.items():
@@ -119,23 +119,6 @@ def _of_files(checkpoint: Opened) -> tuple[CheckpointFinding, ...]:
     lacking = {str(finding.facts.get("module", "")) for finding in found}
     lacking |= {name.removesuffix(".weight") for problem in checkpoint.problems for name in problem.tensors}
     return (*found, *of_structure(checkpoint.release, lacking))
-
-
-class _Originals:
-    """The originals of weights; ``pairs``: of each that has one; ``findings``: on how the two checkpoints are paired."""
-
-    def __init__(self, source: Opened, release: Opened) -> None:
-        pairing = pair_up(source, release)
-        moved = sorted(set(rotations(release.release)) ^ set(rotations(source.release)))
-        self._source, self._release = source, release
-        self.pairs = {} if moved else pairing.of_other
-        self._norms = Norms(source, release, self.pairs)
-        self.findings = (*of_pairing(pairing, source), *([rotated(tuple(moved))] if moved else []))
-
-    def of(self, name: str) -> Ordered | None:
-        """Return the original of a weight as it is compared; None if there is only some of it."""
-        found = in_order(self._source, self._release, self.pairs[name], name)
-        return None if found is None else self._norms.rescaled(name, found)
 
 
 class _Check:

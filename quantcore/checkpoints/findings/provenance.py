@@ -241,7 +241,7 @@ class DeadScales:
         if len(found) and not self.dead:
             column = int(found[0, 1]) * self._run
             at = column if self._order is None else int(self._order[column])
-            self.first = (int(found[0, 0]) + box.start, at)
+            self.first = (int(found[0, 0]) + box.rows.start, at)
         self.dead += len(found)
         if box.source is not None:
             x = box.original.reshape(len(box.codes), -1).nan_to_num(0.0, 0.0, 0.0)

@@ -1,14 +1,15 @@
 """What a finding in a checkpoint is, and one cause, one finding: what many weights share becomes one sentence.
 
-It has their number and the exceptions. Weights that do the same work in different layers have names that differ only in
-numbers: the role of ``model.layers.3.mlp.up_proj.weight`` is ``model.layers.*.mlp.up_proj.weight``, and its layer 3; experts
-of a layer have one role.
+It has their number and the exceptions. Weights that do the same work in different layers have names that
+differ only in numbers: the role of ``model.layers.3.mlp.up_proj.weight`` is
+``model.layers.*.mlp.up_proj.weight``, and its layer 3; experts of a layer have one role.
 """
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 from quantcore.checkpoints.protocol.layout import Layout
@@ -67,7 +68,9 @@ class CheckpointFinding(Finding):
         return RIVALS.get(self.kind, ())
 
 
-def finding_of(severity: Severity, subject: Subject, kind: str, words: str, **facts: Fact) -> CheckpointFinding:
+def finding_of(
+    severity: Severity, subject: Subject, kind: str, words: str, **facts: Fact
+) -> CheckpointFinding:
     """Return a finding about one or more tensors.
 
     Args:
@@ -78,6 +81,7 @@ def finding_of(severity: Severity, subject: Subject, kind: str, words: str, **fa
     return CheckpointFinding(kind, severity, sentence, tensors=names, facts=facts, words=words)
 
 
+# findings by their severity
 error = partial(finding_of, "error")
 warning = partial(finding_of, "warning")
 note = partial(finding_of, "note")
@@ -192,12 +196,8 @@ def subject_of(names: Sequence[str], among: Iterable[str], kind: str = "tensor")
 def _layers(names: Iterable[str]) -> str:
     """List the layers of names: ``0–3 and 7``."""
     layers = sorted({layer for name in names if (layer := layer_of(name)) is not None})
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and runs[-1][-1] == layer - 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
+    by_run = groupby(enumerate(layers), key=lambda at: at[1] - at[0])
+    runs = [[layer for _, layer in run] for _, run in by_run]
     shown = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
     return joined([*shown[:8], f"{len(shown) - 8} more"] if len(shown) > 8 else shown)
 

@@ -1,10 +1,11 @@
-"""Weights that are far from their siblings: in spread, in their mean, in their largest value or scale, or because much is 0.
+"""Weights that are far from their siblings: in spread, mean, largest value or scale, or because much is 0.
 
-A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the others
-is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the median absolute
-deviation of log2 of a quantity (as a normal distribution's standard deviation); it counts as at least `LEAST`, since it
-can be 0. First and last layers of sound models differ most, so more is asked of them. Flat rows and columns are wrong only
-where siblings have none: structured pruning leaves them in every layer.
+A weight is far if it differs from the median of its siblings by many times their own scatter, and none of the
+others is halfway there; or if it lies beyond a gap that is wider than all others are apart. Scatter is the
+median absolute deviation of log2 of a quantity (as a normal distribution's standard deviation); it counts as
+at least `LEAST`, since it can be 0. First and last layers of sound models differ most, so more is asked of
+them. Flat rows and columns are wrong only where siblings have none: structured pruning leaves them in every
+layer.
 """
 
 import math
@@ -80,10 +81,10 @@ class Largest:
 class Summary:
     """What a weight is compared with its siblings by.
 
-    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the largest finite
-    |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their places in the grid of blocks.
-    ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one. ``damaged``: whether an error was found in the
-    weight alone. ``flat``: rows and columns of one number.
+    ``spread``, ``mean``: the RMS and the mean of a sample without its largest values; ``largest``: the
+    largest finite |w|, of a quantized weight those of the sample; ``scales``: the largest scales, by their
+    places in the grid of blocks. ``zero_scales``, ``some_zero_scales``: whether every scale is 0, or one.
+    ``damaged``: whether an error was found in the weight alone. ``flat``: rows and columns of one number.
     """
 
     name: str
@@ -115,7 +116,7 @@ class Extremes:
     def add(self, box: Box) -> None:
         """Add the values of some rows."""
         self.nonfinite += int((~box.values.isfinite()).sum())
-        self.largest.add(box.values.abs().nan_to_num_(0.0, 0.0, 0.0), box.start)
+        self.largest.add(box.values.abs().nan_to_num_(0.0, 0.0, 0.0), box.rows.start)
         self._sample.append(box.values.reshape(-1)[:: self._step].nan_to_num(0.0, 0.0, 0.0))
 
     def found(self) -> Iterator[CheckpointFinding]:
@@ -196,11 +197,6 @@ def _is_bias(name: str) -> bool:
     return name.rpartition(".")[2].endswith(("bias", "beta"))
 
 
-def _adds_one(release: Release) -> bool:
-    configs = (release.config, section(release.config, "text_config"))
-    return any(config.get("model_type") in ADDS_ONE for config in configs)
-
-
 def _zeros(
     of_role: Sequence[Summary], norms: Sequence[Summary], release: Release
 ) -> Iterator[CheckpointFinding]:
@@ -223,7 +219,9 @@ def _zeros(
 
 def _may_be_zero(summary: Summary, release: Release) -> bool:
     """Tell whether 0 means nothing: for one number, a norm to which 1 is added, or what is not a weight."""
-    if math.prod(summary.shape) < 2 or (_is_norm(summary.name) and _adds_one(release)):
+    configs = (release.config, section(release.config, "text_config"))
+    adds_one = any(config.get("model_type") in ADDS_ONE for config in configs)
+    if math.prod(summary.shape) < 2 or (_is_norm(summary.name) and adds_one):
         return True
     return not summary.name.endswith(("weight", "bias")) and layer_of(summary.name) is None
 
@@ -239,8 +237,9 @@ def _dead(summary: Summary, kind: str, words: str, alive: int, others: int, like
 class Quantity:
     """What siblings are compared by.
 
-    ``words``: the sentence up to the siblings' numbers; ``largest``: the number that it gives, and its index; ``least``: what
-    scatter counts as at least; ``isolated``: whether the number is compared with the second largest of its weight first.
+    ``words``: what it has, up to the siblings' numbers; ``largest``: the number that it gives, and its index;
+    ``least``: what scatter counts as at least; ``isolated``: whether the number is compared with the second
+    largest of its weight first.
     """
 
     kind: str
@@ -261,18 +260,13 @@ _ISOLATED = (
     "at {at}, {ratio} times the second largest; for the {siblings} in other layers, that is {low} to {high}."
 )
 _SHOWN = "where the {siblings} in other layers have {low} to {high}."
+_AT = f"{{value}} at {{at}}, {_SHOWN}"
 QUANTITIES = (
-    Quantity("isolated_scale", f"{{has}} a scale of {{value}} {_ISOLATED}", lambda s: s.scales, 0.7, True),
-    Quantity(
-        "isolated_value", f"{{has}} a value of magnitude {{value}} {_ISOLATED}", lambda s: s.largest, 0.7, True
-    ),
-    Quantity("far_spread", f"{{has}} an RMS of {{value}}, {_SHOWN}", lambda s: Largest(s.spread), 0.0),
-    Quantity(
-        "far_scale", f"{{has}} a largest scale of {{value}} at {{at}}, {_SHOWN}", lambda s: s.scales, LEAST_LARGEST
-    ),
-    Quantity(
-        "far_value", f"{{has}} a largest |w| of {{value}} at {{at}}, {_SHOWN}", lambda s: s.largest, LEAST_LARGEST
-    ),
+    Quantity("isolated_scale", f"a scale of {{value}} {_ISOLATED}", lambda s: s.scales, 0.7, True),
+    Quantity("isolated_value", f"a value of magnitude {{value}} {_ISOLATED}", lambda s: s.largest, 0.7, True),
+    Quantity("far_spread", f"an RMS of {{value}}, {_SHOWN}", lambda s: Largest(s.spread), 0.0),
+    Quantity("far_scale", f"a largest scale of {_AT}", lambda s: s.scales, LEAST_LARGEST),
+    Quantity("far_value", f"a largest |w| of {_AT}", lambda s: s.largest, LEAST_LARGEST),
 )
 
 
@@ -289,7 +283,7 @@ def _far(of_role: Sequence[Summary], quantities: Sequence[Quantity]) -> Iterator
                 "value": shown.first, "ratio": value, "at": shown.at, "low": low, "high": high,
                 "siblings": len(of_role) - 1, "factor": value / middle,
             }  # fmt: skip
-            yield error(summary.name, quantity.kind, quantity.words, **facts)
+            yield error(summary.name, quantity.kind, f"{{has}} {quantity.words}", **facts)
 
 
 def _shifted(of_role: Sequence[Summary]) -> Iterator[CheckpointFinding]:

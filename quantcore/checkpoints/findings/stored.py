@@ -1,9 +1,9 @@
-"""What is wrong or unusual about what is stored: scales, zero points, the group of each column (g_idx), and codes.
+"""What is wrong or unusual in what is stored: scales, zero points, the group of each column (g_idx), codes.
 
-Codes that never occur, -0, NaN, and bits that are lost. In a flat row or column every number is the same: what the end of a
-file that was never written leaves. Codes are compared, since scales differ along a row; of a plain weight, the values. A row or
-column of 0 may be sound (one that was pruned, or that error feedback took for dead), unless several lie side by side; another
-number throughout is not.
+Codes that never occur, -0, NaN, and bits that are lost. In a flat row or column every number is the same:
+what the end of a file that was never written leaves. Codes are compared, since scales differ along a row; of
+a plain weight, the values. A row or column of 0 may be sound (one that was pruned, or that error feedback
+took for dead), unless several lie side by side; another number throughout is not.
 """
 
 import math
@@ -69,12 +69,12 @@ def _scales(layout: Layout) -> Iterator[CheckpointFinding]:
         yield warning(layout, "scale_negative", words, scales=count, share=count / total, first=negative.first)
 
 
+@dataclass
 class _Marked:
     """The number of marked entries over boxes of rows, and the index of the first."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: tuple[int, ...] = ()
+    count: int = 0
+    first: tuple[int, ...] = ()
 
     def add(self, mask: Tensor, start: int) -> None:
         """Count the marks of a box whose first row is ``start``."""
@@ -293,19 +293,20 @@ class FlatLines:
         self._first: Tensor | None = None
         self._columns = torch.zeros(0, dtype=torch.int64)  # that may be flat
 
-    def add(self, rows: Box) -> None:
+    def add(self, box: Box) -> None:
         """Add the codes of some rows, or the values where there are none."""
-        numbers = rows.values if self.layout.holds_values else rows.codes
+        numbers = box.values if self.layout.holds_values else box.codes
         if numbers.dim() < 2 or not numbers.numel():
             return
-        box = numbers.reshape(len(numbers), -1)
+        numbers = numbers.reshape(len(numbers), -1)
         if self._first is None:
-            self._first, self._columns = box[0].clone(), torch.arange(box.shape[1])
-        if box.shape[1] >= LONG:
-            some = box[:, :: -(-box.shape[1] // _LOOKS)]
-            alike = (some == box[:, :1]).all(1).nonzero()[:, 0]
-            self._rows.append(alike[(box[alike] == box[alike, :1]).all(1)] + rows.start)
-        for lines in (box[:: -(-len(box) // _LOOKS)], box):
+            self._first, self._columns = numbers[0].clone(), torch.arange(numbers.shape[1])
+        if numbers.shape[1] >= LONG:
+            some = numbers[:, :: -(-numbers.shape[1] // _LOOKS)]
+            alike = (some == numbers[:, :1]).all(1).nonzero()[:, 0]
+            alike = alike[(numbers[alike] == numbers[alike, :1]).all(1)]
+            self._rows.append(alike + box.rows.start)
+        for lines in (numbers[:: -(-len(numbers) // _LOOKS)], numbers):
             if len(self._columns):
                 same = (lines[:, self._columns] == self._first[self._columns]).all(0)
                 self._columns = self._columns[same]
@@ -321,10 +322,9 @@ class FlatLines:
         return tuple(found)
 
     def _of(self, axis: str, places: Tensor, of: int) -> Flat:
-        ends = torch.cat([torch.tensor([0]), (places.diff() != 1).nonzero()[:, 0] + 1, torch.tensor([len(places)])])
-        lengths = ends.diff()
-        start = int(ends[lengths.argmax()])
-        first, longest = int(places[start]), int(lengths.max())
+        _, lengths = torch.unique_consecutive(places - torch.arange(len(places)), return_counts=True)
+        longest = int(lengths.max())
+        first = int(places[lengths[: lengths.argmax()].sum()])
         row = first if axis == "row" else 0
         values = self.layout.values(slice(row, row + 1)).reshape(-1)
         zero = not bool((values if axis == "row" else values[first : first + longest]).any())

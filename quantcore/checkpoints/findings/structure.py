@@ -12,9 +12,9 @@ Layers are numbered without gaps: a number that is missing between others was lo
 gaps where nothing is stored, such as activations: more of them, or modules of one tensor each.) Of the last layers, only the
 config says that there should be more; and only the config says that a head is not the embedding itself.
 
-Compared with the original, a checkpoint lacks weights, or has them in another shape. What is true of the original's values is
-not true of weights that QuIP or SpinQuant rotated: compressed-tensors names the transforms in ``transform_config``; norms
-before rotated weights are folded into them.
+Compared with the original, a checkpoint lacks weights, or has them in another shape. What is true of the
+original's values is not true of weights that QuIP or SpinQuant rotated: compressed-tensors names the
+transforms in ``transform_config``; norms before rotated weights are folded into them.
 """
 
 import re
@@ -181,19 +181,17 @@ def _of_sets(modules: Mapping[str, Pieces], sharing: bool) -> Iterator[Checkpoin
 def _is_of_another_kind(
     parents: Mapping[str, Mapping[str, Pieces]], parent: str, missing: Sequence[str], whole: Sequence[str], sharing: bool
 ) -> bool:
-    """Tell whether a layer with some of a set may be sound: another architecture, or shared keys and values."""
+    """Tell whether a layer with some of a set may be sound: another kind of layer, or with shared keys."""
     own, lost = parents[parent], set(missing)
     # modules that complete layers do not have, such as a fused one: the layer computes something else
     if set(own) - {name for other in whole for name in parents[other]}:
         return True
+    same = (p for p in parents if role_of(p) == role_of(parent) and p != parent)
+    others = any(lost.isdisjoint(parents[p]) for p in same)
     if lost <= SHARED and len(lost) > 1:
         # one layer alone that shares keys and values without its config saying so would be the first such model
-        alone = not any(lost.isdisjoint(parents[p]) for p in parents if role_of(p) == role_of(parent) and p != parent)
-        return sharing or not alone or len(whole) < _ALONE
-    if lost <= LIKE_KEYS:
-        others = [p for p in parents if role_of(p) == role_of(parent) and lost.isdisjoint(parents[p])]
-        return len(others) > 1 or _shapes(own) not in [_shapes(parents[p], lost) for p in whole]
-    return False
+        return sharing or others or len(whole) < _ALONE
+    return lost <= LIKE_KEYS and (others or _shapes(own) not in [_shapes(parents[p], lost) for p in whole])
 
 
 def _shapes(modules: Mapping[str, Pieces], without: Container[str] = ()) -> dict[str, object]:

@@ -29,9 +29,9 @@ from quantcore.granularity import Shape
 class Ordered:
     """A weight of the original.
 
-    ``tensor``: of the original, the first if there are several; ``shape``: that of the release, in which axes of length 1
-    may be others; ``order``: that of its rows in the release, None if it is the same. ``is_exact``: whether this is what was
-    quantized, to the last bit.
+    ``tensor``: of the original, the first if there are several; ``shape``: that of the release, in which axes
+    of length 1 may be others; ``order``: that of its rows in the release, None if it is the same.
+    ``is_exact``: whether this is what was quantized, to the last bit.
     """
 
     is_exact: ClassVar[bool] = True
@@ -135,11 +135,6 @@ class Box:
     layout: Layout
     rows: slice
     source: Ordered | None = None
-
-    @property
-    def start(self) -> int:
-        """The first row."""
-        return int(self.rows.start)
 
     @cached_property
     def codes(self) -> Tensor:

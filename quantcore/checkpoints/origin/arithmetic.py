@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quantcore.checkpoints.origin.words import StoredNumber, read_number
-from quantcore.checkpoints.protocol.fields import Location, Place
+from quantcore.checkpoints.protocol.fields import Location
 from quantcore.checkpoints.protocol.kinds import Selected
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Rearranged
@@ -75,22 +75,21 @@ class Arithmetic:
         self.lines: list[Line] = []
         self.numbers: dict[str, StoredNumber] = {}
         self._known: dict[str, Term] = {}
-        # inside a derived parameter, names are those of stored numbers
-        self._stored = Element(self._read, self.lines)
-        element = Element(self._effective, self.lines)
+        # a parameter may be derived from several numbers: inside, names are those of stored ones
+        stored = Element(self._read, self.lines)
+        derived = layout.derived
+        element = Element(
+            lambda role: stored.of(derived[role]) if role in derived else self._read(role), self.lines
+        )
         element.of(Q)
         level = layout.level_at(index) if layout.level_at else layout.level
         if layout.own_value is None:
             element.of(level)
-            if SCALE in layout.fields or SCALE in layout.derived:
+            if SCALE in layout.fields or SCALE in derived:
                 element.of(S)
             if GROUP_INDEX in location.parameters:
                 self._read(GROUP_INDEX)
         self.value: Value = element.of(layout.expression(level=level)).value
-
-    def _effective(self, role: str) -> Term:
-        """Return what the library computes with: a parameter may be computed from several numbers."""
-        return self._stored.of(self.layout.derived[role]) if role in self.layout.derived else self._read(role)
 
     def _read(self, role: str) -> Term:
         """Return a number of the file, after adding the lines that compute it from its bits."""
@@ -98,7 +97,8 @@ class Arithmetic:
             field, name = self.layout.fields[role], self.layout.symbol(role)
             if isinstance(field, Selected):  # the code that selects it comes first
                 self._read(next(other for other, codes in self.layout.fields.items() if codes is field.codes))
-            number = read_number(role, name, field, self._place(role))
+            place = self.location.code if role == CODES else self.location.parameters[role]
+            number = read_number(role, name, field, place)
             meaning = field.meaning(_BITS, len(number.place.bits), name)
             if meaning is not _BITS:
                 number = replace(number, symbol=f"{name}_bits")
@@ -106,9 +106,6 @@ class Arithmetic:
             bits = named(number.symbol, number.value)
             self._known[role] = Element(lambda _: bits, self.lines).of(meaning)
         return self._known[role]
-
-    def _place(self, role: str) -> Place:
-        return self.location.code if role == CODES else self.location.parameters[role]
 
 
 @dataclass(frozen=True)
@@ -185,21 +182,16 @@ def script(origin: Origin) -> str:
                 f"The file does not hold the bytes of {number.place.tensor} as such ({number.place.file}), so a script "
                 "can't read them at an offset; save the checkpoint as .safetensors."
             )
-    body = [f"{n.symbol} = {n.python.format(_read(n))}  # {n.meaning}" for n in numbers]
+    body = []
+    for n in numbers:
+        runs = ", ".join(f"({byte}, {low}, {high - low + 1})" for byte, low, high in n.place.runs)
+        bits = f"stored({n.place.file!r}, {runs})"
+        body.append(f"{n.symbol} = {n.python.format(bits)}  # {n.meaning}")
     body += [f"{line.name} = {line.python}  # {line.result}" for line in origin.lines]
     used = "\n".join(body)
     functions = "".join(text for name, text in _FUNCTIONS.items() if f" {name}" in used or f"({name}" in used)
-    head = _HEAD.format(index=origin.index, tensor=_plain(origin.tensor), storage=origin.storage)
+    # a name from a file, without the characters that would end a docstring or a line
+    tensor = ascii(origin.tensor)[1:-1].replace('"', "'").replace("\\", "/")
+    head = _HEAD.format(index=origin.index, tensor=tensor, storage=origin.storage)
     last = origin.lines[-1].name
     return f"{head}{functions}\n{used}\nprint(np.float32({last}))\n"
-
-
-def _plain(text: str) -> str:
-    """Return a name from a file without the characters that would end a docstring or a line."""
-    return ascii(text)[1:-1].replace('"', "'").replace("\\", "/")
-
-
-def _read(number: StoredNumber) -> str:
-    """Return the call that reads a number's bits."""
-    listed = ", ".join(f"({byte}, {low}, {high - low + 1})" for byte, low, high in number.place.runs)
-    return f"stored({number.place.file!r}, {listed})"

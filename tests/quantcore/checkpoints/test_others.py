@@ -12,7 +12,7 @@ from suspects import COLUMNS, GROUP, ROWS, THIRD, M, W, ct_stored, grid_of, of_l
 from quantcore.checkpoints.comparison.boxes import PairComparison
 from quantcore.checkpoints.comparison.orders import Orders
 from quantcore.checkpoints.comparison.pairing import Pair
-from quantcore.checkpoints.comparison.parts import Both, Part, rows_of
+from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.findings.against import numbers
 from quantcore.checkpoints.findings.against.grid import rounding_of, sums_by_run, width_of
 from quantcore.checkpoints.findings.against.measure import leak_of
@@ -231,7 +231,8 @@ def test_rows_of_both_sides(shape, tmp_path):
     x = torch.arange(float(math.prod(shape))).reshape(shape)
     s = suspect(tmp_path, {W: x, "model.layers.0.w": -x}, x, "") if x.dim() > 1 else None
     layouts = [t.layout for t in (s.release if s else _opened(tmp_path, x)).tensors.values()]
-    both = Both(*(rows_of(layout, Part(layout.name)) for layout in layouts), shape)
+    pair = Pair(*(Part(layout.name) for layout in layouts), shape)
+    both = PairComparison(pair, tuple(layouts), Orders(shape), ())
     lines = x.reshape(-1, shape[-1]) if len(shape) > 1 else x.reshape(1, -1)
     for start, stop in ((0, both.count), (both.count // 2, both.count)):
         a, b = both.read(start, stop)

@@ -1,12 +1,13 @@
 """Changes that are made on purpose, and weights that are stored as their values, which show them, or differ.
 
-AWQ and SmoothQuant multiply rows or columns, and divide what comes before by the same factors. A norm is stored as its
-values, so its factors are those by which the release's differs from the original's. Those of rows are estimated. Whether the
-columns of a weight are multiplied by them is measured: their errors are then smaller by what the factors explain.
+AWQ and SmoothQuant multiply rows or columns, and divide what comes before by the same factors. A norm is
+stored as its values, so its factors are those by which the release's differs from the original's. Those of
+rows are estimated. Whether the columns of a weight are multiplied by them is measured: their errors are then
+smaller by what the factors explain.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.comparison.pairing import Pair
+from quantcore.checkpoints.comparison.pairing import pair_up
 from quantcore.checkpoints.comparison.sides import Opened
 from quantcore.checkpoints.findings.against.measure import Measure
 from quantcore.checkpoints.findings.against.suspect import Cause, Suspect
 from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, note
-from quantcore.checkpoints.findings.walk import Box, Ordered, walk
+from quantcore.checkpoints.findings.structure import of_pairing, rotated, rotations
+from quantcore.checkpoints.findings.walk import Box, Ordered, in_order, walk
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.release import Refused
 from quantcore.checkpoints.statement import named
@@ -75,17 +77,26 @@ class Rescaled(Ordered):
         yield note(layout, f"{what}_factors", words, n=n, of=len(off), low=low, high=high, other=self.other)
 
 
-class Norms:
-    """The vectors of a release that differ from the original, by layer."""
+class Originals:
+    """The originals of weights; ``pairs``: of each that has one; ``findings``: on how the two checkpoints are paired."""
 
-    def __init__(self, source: Opened, release: Opened, originals: Mapping[str, Sequence[Pair]]) -> None:
-        self._source, self._release, self._originals = source, release, originals
-        self._known: dict[int | None, list[tuple[str, Tensor]]] = {}
+    def __init__(self, source: Opened, release: Opened) -> None:
+        pairing = pair_up(source, release)
+        moved = tuple(sorted(set(rotations(release.release)) ^ set(rotations(source.release))))
+        self._source, self._release = source, release
+        self._known: dict[int | None, list[tuple[str, Tensor]]] = {}  # vectors that differ, by layer
+        self.pairs = {} if moved else pairing.of_other
+        self.findings = (*of_pairing(pairing, source), *([rotated(moved)] if moved else []))
+
+    def of(self, name: str) -> Ordered | None:
+        """Return the original of a weight as it is compared; None if there is only some of it."""
+        found = in_order(self._source, self._release, self.pairs[name], name)
+        return None if found is None else self.rescaled(name, found)
 
     @cached_property
     def _names(self) -> dict[int | None, list[str]]:
         """The names of vectors by layer."""
-        whole = [name for name, pairs in self._originals.items() if len(pairs) == 1]
+        whole = [name for name, pairs in self.pairs.items() if len(pairs) == 1]
         layouts = {name: self._release.tensors[name].layout for name in whole}
         return alike((n for n in whole if layouts[n].is_plain and len(layouts[n].shape) == 1), layer_of)
 
@@ -111,7 +122,7 @@ class Norms:
         """Yield the factors by which a vector is divided, as it is and with 1 added, as Gemma's norms do."""
         try:
             y = self._release.tensors[name].read()
-            x = self._source.tensors[self._originals[name][0].original.name].read().reshape(y.shape)
+            x = self._source.tensors[self.pairs[name][0].original.name].read().reshape(y.shape)
         except QuantError:  # said where it is checked
             return
         for added in (0.0, 1.0):
@@ -123,8 +134,8 @@ class Norms:
 def are_multiplied(original: Ordered, layout: Layout, factors: Tensor, least: float = CLEAR) -> bool:
     """Tell whether the columns of a weight are multiplied by factors.
 
-    They are if the factors reduce the error of a typical column by about what they would add to it if they were not;
-    those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
+    They are if the factors reduce the error of a typical column by about what they would add to it if they
+    were not; those that differ from 1 by more than ``least`` show it. Rows may be multiplied by factors, too.
     """
     x, y = _sample(original, layout)
     scaled = x * factors
@@ -203,8 +214,8 @@ def of_plain(
         "first": (row, column) if len(layout.shape) > 1 else (row,), "relative": measure.relative,
     }  # fmt: skip
     words = (
-        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to {largest} at {first}; "
-        "the relative error is {relative}."
+        "{differs} from the original in {values} of {its} {of:value} by more than rounding, by up to "
+        "{largest} at {first}; the relative error is {relative}."
     )
     say = error if alone or measure.relative > _LITTLE else note
     return say(layout, "plain_differs", words, **facts)
@@ -217,8 +228,10 @@ def _on_purpose(s: Suspect, scaled: Mapping[str, Tensor]) -> Iterator[Checkpoint
         # 1 was added before values were rounded to their dtype
         near = (s.x - values).abs() <= 2 * torch.finfo(s.layout.dtype).eps * (1 + s.x.abs())
         if bool(near.all()):
-            words = "{is} the original {sign} 1: llama.cpp adds 1 to the norms of some models; with that undone"
-            yield s.finding(replace(s.explained("plus_one", words, s.fit(values), sign=sign), legitimate=True))
+            why = "llama.cpp adds 1 to the norms of some models; with that undone"
+            words = f"{{is}} the original {{sign}} 1: {why}"
+            cause = s.explained("plus_one", words, s.fit(values), sign=sign)
+            yield s.finding(replace(cause, legitimate=True))
     fit = s.fit(-(s.x.exp()), x=s.y)
     if s.gguf_differs and fit.relative < 1e-3:
         words = "{is} the negative exponential of the original, as llama.cpp stores A_log; compared so"

@@ -42,7 +42,7 @@ class _One:
         return self._difference(nearest), nearest
 
     def flipped(self, constant: float) -> tuple[int, float, float] | None:
-        """Return the bit by which this float32 differs from a scale of the constant, how far, and that one."""
+        """Return the bit by which this float32 differs from a scale of the constant, how far, and that."""
         for computed in self._computed(constant):
             changed = int(np.float32(self.value).view(np.uint32)) ^ int(np.float32(computed).view(np.uint32))
             if changed and not changed & (changed - 1):

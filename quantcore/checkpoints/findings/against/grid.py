@@ -72,14 +72,11 @@ class CodeGrid:
     def limits(self) -> Tensor:
         """Half the distance of each code to the next: first downwards, then upwards; infinite at the ends."""
         table = self.table.double()
-        levels = torch.unique(table[table.isfinite()])
-        up, down = torch.full_like(table, torch.inf), torch.full_like(table, torch.inf)
         known = table.isfinite()
-        at = torch.searchsorted(levels, table.masked_fill(~known, 0.0))
-        gaps = levels.diff() / 2
-        up[known & (at < len(levels) - 1)] = gaps[at[known & (at < len(levels) - 1)]]
-        down[known & (at > 0)] = gaps[at[known & (at > 0)] - 1]
-        return torch.cat((down, up)).float()
+        levels = torch.unique(table[known])
+        halves = torch.nn.functional.pad(levels.diff() / 2, (1, 1), value=torch.inf)
+        at = torch.searchsorted(levels, torch.where(known, table, levels[0]))
+        return torch.cat((halves[at], halves[at + 1])).masked_fill(~known.repeat(2), torch.inf).float()
 
     @cached_property
     def gaps(self) -> Tensor:
@@ -231,6 +228,8 @@ class Roundings:
     def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
         self._layout, self._dtype = layout, dtype
         self._most = max(_FEW, int(_UNEXPLAINED * math.prod(layout.shape)))
+        # the columns of a matrix, or of those in a stack; a convolution's kernels are columns, too
+        self._width = layout.shape[-1] if layout.shape[-1] >= _WIDE else math.prod(layout.shape[1:])
         self._half = dtype in (torch.bfloat16, torch.float16)
         self._exact = _Arithmetic(lambda e: e.excess - e.float32, FLOAT32)
         ways = _in_dtype(dtype) if self._half and isinstance(layout.element, IntFormat) else ()
@@ -284,12 +283,6 @@ class Roundings:
                 few = len(way.places) > _PER_COLUMN and len(columns) * _PER_COLUMN <= len(way.places)
                 return Nearest(way.tolerance, margin, places, way.count, few)
         return None
-
-    @property
-    def _width(self) -> int:
-        """The number of columns of a matrix, or of those in a stack; a convolution's kernels are columns, too."""
-        shape = self._layout.shape
-        return shape[-1] if shape[-1] >= _WIDE else math.prod(shape[1:])
 
     def _of_original(self, e: Elements) -> Tensor:
         half = _half_unit(e.x, self._dtype) / e.scale.abs() / e.step

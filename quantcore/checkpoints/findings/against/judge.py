@@ -26,9 +26,17 @@ from quantcore.checkpoints.findings.against.changes import (
 )
 from quantcore.checkpoints.findings.against.global_scales import GlobalScales
 from quantcore.checkpoints.findings.against.measure import Measure
-from quantcore.checkpoints.findings.against.places import of_codes_and_runs, of_order
+from quantcore.checkpoints.findings.against.places import of_codes_and_runs
 from quantcore.checkpoints.findings.against.suspect import FEW, Cause, Residual, Suspect
-from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, layer_of, role_of, warning
+from quantcore.checkpoints.findings.record import (
+    CheckpointFinding,
+    alike,
+    error,
+    layer_of,
+    note,
+    role_of,
+    warning,
+)
 from quantcore.checkpoints.findings.walk import walk
 from quantcore.checkpoints.protocol.fields import Numbers
 from quantcore.checkpoints.rows import ready
@@ -39,8 +47,9 @@ Hypothesis = Callable[[Suspect], Iterator[Cause]]
 # those that some rows show: they are tried on few, and verified on all
 LOCAL: tuple[Hypothesis, ...] = (
     numbers.sign_flipped, numbers.constant_factor, numbers.zero_point_off, numbers.code_bits, numbers.other_bits,
-    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another, orders.codes_in_words,
-    orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column, numbers.factor_per_block,
+    numbers.scales_of_another, numbers.zero_points_of_another, numbers.whole_of_another,
+    orders.codes_in_words, orders.groups_of_columns, numbers.factor_per_row, numbers.factor_per_column,
+    numbers.factor_per_block,
 )  # fmt: skip
 # those that need all rows
 GLOBAL: tuple[Hypothesis, ...] = (
@@ -134,7 +143,13 @@ class _Judgement:
         if isinstance(measure.source, Rescaled):
             found = [*found, *measure.source.said(measure.layout)]
         order = measure.source.order
-        return found if order is None else [*found, of_order(measure.layout, order)]
+        if order is None:
+            return found
+        words = (
+            "{has} the rows of each of {its} {heads} heads in a different order than the original ({order}): "
+            "llama.cpp permutes q and k for rotary embeddings."
+        )
+        return [*found, note(measure.layout, "rows_permuted", words, heads=order.heads, order=str(order))]
 
     def of_errors(self, measure: Measure) -> list[CheckpointFinding]:
         """Return what its errors show."""

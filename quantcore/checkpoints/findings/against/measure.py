@@ -4,7 +4,6 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +27,7 @@ from quantcore.checkpoints.protocol.record import CODES
 from quantcore.checkpoints.rows import ELEMENTS
 
 RUNS = 64  # runs of columns that are kept
-_EDGE = (
-    0.4  # in steps: errors of codes rounded to nearest reach from here to half a step as often as anywhere
-)
+_EDGE = 0.4  # steps: errors of codes rounded to nearest lie from here to half a step as often as anywhere
 _STRANGE, _MATTERS = 1.2, 0.05  # Σe² of a column over its Σx², and over the mean Σx² of columns
 _AT_EDGE = 0.05  # and this share between `_EDGE` and half a step: a fifth would be if they were uniform
 LEAKED = 2.0  # ratio of the mean squared errors of odd and even sub-blocks
@@ -65,7 +62,7 @@ class Measure:
         """Prepare what every box needs."""
         self.grid = CodeGrid(self.layout) if CodeGrid.suits(self.layout) else None
         self.width = math.prod(self.layout.shape[1:])
-        # whether something is added that the scale does not multiply; some formats store a min as the zero point
+        # whether something is added that the scale does not multiply; some formats call a min the zero point
         self.has_min = self.grid is not None and self.layout.parameters(slice(0, 1)).min is not None
         self.run = min(width_of(self.layout), self.width) if self.grid else self.width
         self.roundings = Roundings(self.layout, self.source.layout.dtype) if self.grid else None
@@ -123,7 +120,7 @@ class Measure:
             if not bool(error.isfinite().all()):  # NaN and infinity have findings of their own
                 good = error.isfinite()
                 error, a, b = (torch.where(good, t, 0.0) for t in (error, a, b))
-            first = box.start + start
+            first = box.rows.start + start
             self._squares(a, b, error, first)
             self.peak = max(self.peak, float(torch.aminmax(a).max), -float(torch.aminmax(a).min))
             if gridded:
@@ -207,8 +204,14 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFindi
     """Return what the squared errors of columns show: odd ones are much worse than even ones, or the reverse."""
     if layout.holds_values:
         return None
-    size, what = _sub_block(layout)
-    n = len(columns)
+    # how many columns come before those that share their bytes, and what such a run is called
+    size, what, n, packed = 0, "columns", len(columns), getattr(layout.fields.get(CODES), "order", None)
+    if layout.block_type in ("Q4_K", "Q5_K"):
+        size, what = 32, "sub-blocks"
+    elif layout.block_type in ("Q4_0", "Q4_1", "Q5_0", "Q5_1"):
+        size, what = 16, "halves of blocks"
+    elif not layout.block_type and packed is not None and packed.bits == 4:
+        size = int(getattr(layout.fields[CODES], "axis", 0) % len(layout.shape) == 1)
     if not size or n < 2 * size or len(layout.shape) < 2 or layout.shape[0] * n < 2 * ENOUGH:
         return None
     parity = np.arange(n) // size % 2
@@ -228,17 +231,3 @@ def leak_of(layout: Layout, columns: npt.NDArray[np.float64]) -> CheckpointFindi
         "them; pack the weight again."
     )
     return error(layout, "bit_leak", words, worse=worse, better=better, what=what, large=large, small=small)
-
-
-def _sub_block(layout: Layout) -> tuple[int, str]:
-    """Return how many columns come before those that share their bytes, and what such a run is called."""
-    if layout.block_type:
-        size: Any = {"Q4_K": 32, "Q5_K": 32, "Q4_0": 16, "Q4_1": 16, "Q5_0": 16, "Q5_1": 16}.get(
-            layout.block_type
-        )
-        return (0, "") if size is None else (size, "sub-blocks" if size == 32 else "halves of blocks")
-    field = layout.fields.get(CODES)
-    packed = getattr(field, "order", None)
-    if packed is not None and packed.bits == 4 and getattr(field, "axis", 0) % len(layout.shape) == 1:
-        return 1, "columns"
-    return 0, ""

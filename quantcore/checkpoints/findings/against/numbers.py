@@ -1,4 +1,4 @@
-"""Hypotheses: scales, zero points, signs or bits are wrong, or they or all codes are those of another weight."""
+"""Hypotheses: scales, zero points, signs or bits are wrong, or they or the codes are another weight's."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -57,6 +57,7 @@ def _of_codes(s: Suspect, order: str, axis: int, with_zeros: bool, fit: Residual
     return s.explained(kind, f"{words}{reason}; in the right order", fit, 1, **facts)
 
 
+# the codes of each row, which words and blocks hold, or of each column
 codes_in_words, rows_of_words = partial(_swapped, axis=1), partial(_swapped, axis=0)
 
 
@@ -193,18 +194,13 @@ def _matches(y: Tensor, x: Tensor) -> Tensor | None:
     taken = torch.bincount(places, minlength=n)
     if bool((taken != 1).any()):  # rows that are alike, such as empty ones: only the others are matched
         good = (taken[places] == 1) & (sure > 0.7)
-        free_x, free_y = (~good).nonzero().reshape(-1), torch.ones(n, dtype=torch.bool)
-        free_y[places[good]] = False
-        rest = free_y.nonzero().reshape(-1)
-        stay = set(rest.tolist()) & set(free_x.tolist())
-        left_x = [i for i in free_x.tolist() if i not in stay]
-        left_y = [i for i in rest.tolist() if i not in stay]
-        if len(free_x) > 0.5 * n:
+        free, at = torch.ones(n, dtype=torch.bool), torch.arange(n)
+        free[places[good]] = False
+        if int((~good).sum()) > 0.5 * n:
             return None
-        places = places.clone()
-        for i in stay:
-            places[i] = i
-        places[left_x] = torch.tensor(left_y, dtype=places.dtype)
+        stay = ~good & free
+        places = torch.where(stay, at, places)
+        places[~good & ~stay] = at[free & ~stay]
     if torch.equal(places, torch.arange(n)) or float(sure.median()) < _ALIKE:
         return None
     return places

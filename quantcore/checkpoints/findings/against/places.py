@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quantcore.checkpoints.comparison.orders import Order
 from quantcore.checkpoints.findings.against.grid import FLOAT_ROOM, KEPT, Nearest, nearest_power
 from quantcore.checkpoints.findings.against.measure import RUNS, Measure
-from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error, note
+from quantcore.checkpoints.findings.record import CheckpointFinding, alike, error
 from quantcore.checkpoints.findings.walk import Box
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.formats import IntFormat, e8m0
@@ -247,15 +246,6 @@ def of_codes_and_runs(measure: Measure) -> list[CheckpointFinding]:
     if not found:
         found += _worse(measure, lines, left)
     return found
-
-
-def of_order(layout: Layout, order: Order) -> CheckpointFinding:
-    """Return the note on llama.cpp's order of rows."""
-    return note(
-        layout, "rows_permuted",
-        "{has} the rows of each of {its} {heads} heads in a different order than the original ({order}): llama.cpp permutes q "
-        "and k for rotary embeddings.", heads=order.heads, order=str(order),
-    )  # fmt: skip
 
 
 def _cause(place: WrongRun) -> tuple[str, float, int]:

@@ -158,7 +158,8 @@ class Suspect:
     def explains(self, fit: "Residual") -> bool:
         """Tell whether a prediction leaves an error like that of siblings, and much less than before."""
         if self.layout.is_plain:
-            return fit.relative <= max(2 * self.measure.rounding, 1e-6) and fit.relative < 0.5 * self.now.relative
+            most = max(2 * self.measure.rounding, 1e-6)
+            return fit.relative <= most and fit.relative < 0.5 * self.now.relative
         if self.grid is None:
             level = self.usual if math.isfinite(self.usual) else 0.5
             return fit.relative < min(0.5 * self.now.relative, 1.3 * level)

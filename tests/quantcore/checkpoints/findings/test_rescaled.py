@@ -12,7 +12,7 @@ from quantcore.checkpoints.comparison.pairing import Pair
 from quantcore.checkpoints.comparison.parts import Part
 from quantcore.checkpoints.findings.against import changes
 from quantcore.checkpoints.findings.against.changes import (
-    Norms,
+    Originals,
     Rescaled,
     are_multiplied,
     error_of,
@@ -148,7 +148,9 @@ def norms(folder, x, y, of_source, of_release, names=(NORM,)):
     release = open_checkpoint(save(folder / "release", {W: y} | of_release))
     pairs = {name: [Pair(Part(name), Part(name), tuple(of_source[name].shape))] for name in names}
     original = Ordered(source.tensors[W], tuple(y.shape))
-    found = Norms(source, release, pairs).rescaled(W, original)
+    originals = Originals(source, release)
+    originals.pairs = pairs
+    found = originals.rescaled(W, original)
     return None if found is original else found
 
 
