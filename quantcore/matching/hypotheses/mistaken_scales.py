@@ -31,14 +31,13 @@ from quantcore.matching.hypotheses.corruption import (
 )
 from quantcore.matching.hypotheses.sample import (
     Sample,
-    SampledParams,
     Source,
     always_the_same,
     grid_of,
     write_given,
 )
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, GivenCodes, Hypothesis, SearchTask
-from quantcore.qparams import BlockErrors, parameters
+from quantcore.qparams import BlockErrors, QParams, parameters
 from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme
 
@@ -140,9 +139,9 @@ def tried(x: Tensor, reading: GivenCodes, trials: Iterator[TriedParams], limit: 
 def float16(ranged: Source, readings: list[GivenCodes]) -> SearchTask:
     """Return a search of every granularity with its scales rounded to float16."""
 
-    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> SampledParams:
+    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> QParams:
         found = grid_of(sample, symmetric, fmt, convention)
-        return SampledParams(found.scale.to(torch.float16).to(torch.float32), found.zero_point, None)
+        return QParams(found.scale.to(torch.float16).to(torch.float32), found.zero_point)
 
     source = dataclasses.replace(ranged, grid=grid, mistake=("scale_float16",), scales=FLOAT16)
     return SearchTask(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))
