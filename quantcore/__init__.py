@@ -102,18 +102,8 @@ from quantcore.scheme import (
 from quantcore.tracing import Step, Trace, trace
 
 # imported on first access: plotly and safetensors are slow to import
-_MODULES = {
-    "checkpoints": "quantcore.checkpoints",
-    "export": "quantcore.export",
-    "figures": "quantcore.figures",
-    "layerwise": "quantcore.layerwise",
-    "snippets": "quantcore.snippets",
-    "tensors": "quantcore.tensors",
-    "training": "quantcore.training",
-    "views": "quantcore.analysis.views",
-}
-
-
+_SLOW = ("checkpoints", "export", "figures", "layerwise", "snippets", "tensors", "training")
+_MODULES = {"views": "quantcore.analysis.views"} | {name: f"quantcore.{name}" for name in _SLOW}
 _FUNCTIONS = {"bit_budget": "quantcore.layerwise", "sensitivity": "quantcore.layerwise"}
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from quantcore.numerics import apart
 from quantcore.wording import count, joined, megabytes, short
 
 SOUND, WRONG, NOT_OPENED = 0, 1, 2
-SHOWN_TENSORS = 20  # tensors of a comparison that are printed as text
 
 EPILOG = """exit code:
   0  nothing is wrong (warnings and notes may have been found)
@@ -167,23 +166,19 @@ def _print_comparison(
         print(f"{path}: {checkpoint.format}, {count(len(checkpoint.tensors), 'tensor')}, {megabytes(size)}")
     print(summary(results))
     compared = [result for result in results if not result.problem and not result.equal]
-    for result in compared[:SHOWN_TENSORS]:
-        print(
-            f"{decibels(result.sqnr_db):>12}  {result.bits_per_weight[1]:6.3g} bits  "
-            f"max |error| {result.max_abs_error:.3g}  {short(result.name, 120)}"
-        )
-    if len(compared) > SHOWN_TENSORS:
-        print(f"{len(compared) - SHOWN_TENSORS:,} more tensors with less harm; --csv lists all.")
+    harmed = [
+        f"{decibels(result.sqnr_db):>12}  {result.bits_per_weight[1]:6.3g} bits  "
+        f"max |error| {result.max_abs_error:.3g}  {short(result.name, 120)}"
+        for result in compared
+    ]
+    command.print_some(harmed, "more tensors with less harm; --csv lists all.")
     said = [sentence for result in results for sentence in result.sentences()]
     least = options.min_sqnr
     for r in low:
         value = decibels(r.sqnr_db) if math.isinf(r.sqnr_db) else f"{apart(r.sqnr_db, least, digits=3)} dB"
         said.append(f"SQNR of {short(r.name, 120)} is {value}, below {least:g} dB.")
     said += [unpaired.reason for unpaired in comparison.pairing.unpaired]
-    for sentence in said[:SHOWN_TENSORS]:
-        print(sentence)
-    if len(said) > SHOWN_TENSORS:
-        print(f"{len(said) - SHOWN_TENSORS:,} more remarks; --json lists all.")
+    command.print_some(said, "more remarks; --json lists all.")
 
 
 def _not_opened(sentence: str) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 import quantcore as qc
 from pages.shared.state.selection import PageTensor, of_values
-from quantcore.prediction import practice
+from quantcore import prediction
 
 READINGS = [3.2, 17.0, 36.6, 58.4, 71.9, 99.0]  # °C
 RELU = [0.0, 0.0, 0.2, 0.5, 0.9, 1.4, 2.2, 3.1, 4.6]
@@ -29,7 +29,7 @@ def exercise(seed: int, scheme: qc.Scheme, step: str) -> tuple[PageTensor, qc.Sc
         scheme.format, scheme.symmetric
     )
     clipping = step == "codes" and plain and scheme.range_setting == qc.MinMax()
-    found = practice.practice(fmt, scheme.symmetric, seed, clipping)
+    found = prediction.practice(fmt, scheme.symmetric, seed, clipping)
     if clipping:
         scheme = dataclasses.replace(scheme, range_setting=qc.Fixed(found.low, found.high))
     return of_values(found.x, f"predict {fmt} {scheme.symmetric} {seed} {clipping}"), scheme

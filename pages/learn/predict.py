@@ -12,9 +12,9 @@ from pages.maps import cells
 from pages.shared import messages
 from pages.shared.computing import cache
 from pages.shared.state.selection import PageTensor
+from quantcore import prediction
 from quantcore.granularity import block_name
 from quantcore.numerics import decimal
-from quantcore.prediction import grade
 
 SEED, MARKS = "learn_predict_seed", "_learn_marks"
 CELL, ASKED = "learn_predict_cell", "_learn_predict_asked"
@@ -84,7 +84,7 @@ def answers(what: str, under: bool) -> DeltaGenerator:
     return st.container(key=f"learn_predict_{what}") if under else st.container()
 
 
-def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, under: bool) -> None:
+def tell(marks: list[prediction.Mark], names: list[str], key: str, revealed: bool, under: bool) -> None:
     """Draw the marks, and why each wrong answer is wrong."""
     shown = {"right": "right", "blank": "faint"}
     tables = [
@@ -109,7 +109,7 @@ def tell(marks: list[grade.Mark], names: list[str], key: str, revealed: bool, un
 
 def score(key: str) -> None:
     """Draw how many answers are right, here and so far; kept only in this session."""
-    all_marks: dict[str, list[grade.Mark]] = st.session_state[MARKS]
+    all_marks: dict[str, list[prediction.Mark]] = st.session_state[MARKS]
     here, every = all_marks[key], [m for marks in all_marks.values() for m in marks]
     views.figures(
         ("right here", f"{sum(m.right for m in here)} of {len(here)}"),
@@ -123,8 +123,8 @@ def hands(step: str, result: qc.Quantized, places: list[tuple[int, ...]], names:
     """Count how many of a class gave each usual answer to one of the questions; kept only in this session."""
     asked = st.segmented_control("Question", range(len(names)), default=0, format_func=names.__getitem__,
                                  key=f"learn_predict_asked_{key}", required=True)  # fmt: skip
-    usual = grade.usual_answers(result, step, places[asked])
-    marks = grade.mark(result, step, [places[asked]] * len(usual), usual)
+    usual = prediction.usual_answers(result, step, places[asked])
+    marks = prediction.mark(result, step, [places[asked]] * len(usual), usual)
     revealed = st.toggle("Show which is right", key=f"learn_predict_hands_{key}_{asked}_right")
     rows = [st.columns([1, 3], vertical_alignment="center") for _ in [*usual, ""]]
     labels = [*usual, "another answer"]
@@ -171,7 +171,7 @@ if chosen is not None:
         if isinstance(scheme.format, qc.IntFormat):
             with facts:
                 given(result, step, places)
-        grade.mark(result, step, places, [""] * len(places))  # raises if the answers can't be predicted
+        prediction.mark(result, step, places, [""] * len(places))  # raises if the answers can't be predicted
     except qc.QuantError as error:
         messages.error(str(error))
     else:
@@ -191,7 +191,7 @@ if chosen is not None:
             cells.draw([cells.MarkedTable("x", part, lit, title, first=first)], "learn_predict_x", fill=0.5, even=under)
             typed = ask(key, names, under)
         if typed is not None:
-            st.session_state.setdefault(MARKS, {})[key] = grade.mark(result, step, places, typed)
+            st.session_state.setdefault(MARKS, {})[key] = prediction.mark(result, step, places, typed)
         marks = st.session_state.get(MARKS, {}).get(key)
         if marks:
             with words:

@@ -4,11 +4,11 @@ import dataclasses
 import itertools
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from quantcore.conventions import CHOICES, KERNELS, STAGE_OF, STAGES, Convention
-from quantcore.granularity import grid_shape
 from quantcore.qparams import QParams, factor, parameters, ranges
 from quantcore.quantization import Quantized
 from quantcore.range_setting import Given, MinMax, Search
@@ -29,14 +29,9 @@ def same(a: Quantized, b: Quantized, ingredient: str) -> bool:
 
 def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
     """Return the index of each element's block in the flattened grid; ``flat``: indices into the flattened x."""
-    shape, block = result.blocked_shape, result.block
-    found = torch.zeros_like(flat)
-    grid, left = grid_shape(shape, block), flat
-    step = 1
-    for n, extent, count in reversed(list(zip(shape, block, grid, strict=True))):
-        found += (left % n) // extent * step
-        left, step = left // n, step * count
-    return found
+    index = np.unravel_index(flat.numpy(), result.blocked_shape) if result.blocked_shape else ()
+    place = tuple(i // extent for i, extent in zip(index, result.block, strict=True))
+    return torch.from_numpy(np.ravel_multi_index(place, result.blocks.grid)) if place else torch.zeros_like(flat)
 
 
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:

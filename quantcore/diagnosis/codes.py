@@ -107,7 +107,7 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
     fixes = [context.changed(format=other), context.changed(range_setting=MIN_MAX, symmetric=False)]
     yield zero_point_outside.finding(
-        f"The zero point {z} is not {_a(fmt)} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
+        f"The zero point {z} is not {'an' if fmt.signed else 'a'} {fmt} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
         f"code, {nearest}, dequantizes to {number(value)}.",
         boxes_of(context, bad),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
@@ -279,11 +279,6 @@ def _with_negatives(context: Context) -> list[Scheme]:
     fixes += [context.changed(symmetric=False, range_setting=MIN_MAX)] if fmt.has_zero_point else []
     fixes.append(context.changed(format=other, range_setting=MIN_MAX))
     return [*fixes, context.changed(format=other, range_setting=MIN_MAX, convention=TEXTBOOK, symmetric=True)]
-
-
-def _a(fmt: IntFormat) -> str:
-    """Return ``an int8``, ``a uint8``."""
-    return f"{'an' if fmt.signed else 'a'} {fmt}"
 
 
 def _at_first(values: Tensor, mask: Tensor) -> float:

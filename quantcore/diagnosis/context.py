@@ -178,11 +178,14 @@ class Context:
     @cached_property
     def sample(self) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The elements at `places`, and the block of each as an index into block form."""
-        shape, flat = tuple(self.x_blocked.shape), self.places.cpu().numpy()
-        # torch's own unravel_index imports sympy when it is first called, which takes half a second
-        index = np.unravel_index(flat, shape) if shape else ()
-        blocks = [i // b for i, b in zip(index, self.result.block, strict=True)]
+        blocks = self.blocks_of(self.places.cpu().numpy())
         return self.x_blocked.reshape(-1)[self.places], tuple(map(self.places.new_tensor, blocks))
+
+    def blocks_of(self, flat: Any) -> tuple[Any, ...]:
+        """Return the block of the elements at one or more flat, row-major indices, as an index into block form."""
+        # torch's own unravel_index imports sympy when it is first called, which takes half a second
+        index = np.unravel_index(flat, self.result.blocked_shape) if self.result.blocked_shape else ()
+        return tuple(i // b for i, b in zip(index, self.result.block, strict=True))
 
     def element(self, flat: int) -> tuple[int, ...]:
         """Return the index in x of a flat, row-major index."""

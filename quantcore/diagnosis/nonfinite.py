@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from quantcore.diagnosis.context import Context
 from quantcore.diagnosis.kind import FindingExample, kind
 from quantcore.diagnosis.record import MAX_BOXES, Finding, cell, index, number
@@ -50,14 +48,7 @@ def nan(context: Context) -> Iterator[Finding]:
 
 def _why_not(context: Context, flat: int) -> str:
     """Say why the element at a flat index of x is not finite after dequantization."""
-    block = tuple(
-        int(i) // b
-        for i, b in zip(
-            np.unravel_index(flat, context.result.blocked_shape) if context.result.blocked_shape else (),
-            context.result.block,
-            strict=True,
-        )
-    )
+    block = context.blocks_of(flat)
     for name, parameter in (("scale", context.result.scale), ("zero point", context.result.params.zero_point)):
         found = float(parameter[block])
         if not math.isfinite(found):

@@ -197,9 +197,8 @@ def _far_element(context: Context, block: tuple[int, ...]) -> _Far | None:
     at = int(sizes.argmax())
     sizes[at] = 0
     inside = np.unravel_index(at, part.shape)
-    flat = 0
-    for i, (a, _), n in zip(inside, bounds, context.result.blocked_shape, strict=True):
-        flat = flat * n + int(i) + a
+    blocked = [int(i) + start for i, (start, _) in zip(inside, bounds, strict=True)]
+    flat = int(np.ravel_multi_index(blocked, context.result.blocked_shape))
     next_value = float(part.reshape(-1)[int(sizes.argmax())])
     return _Far(context.element(flat), abs(next_value), next_value, bounds)
 

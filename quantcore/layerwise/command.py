@@ -24,7 +24,7 @@ from quantcore.layerwise.table import Table, by_harm, merged
 from quantcore.wording import count, megabytes, short
 
 Measuring = TypeVar("Measuring", bound=Any)  # a step with ``done`` and ``total``, in bytes
-SHOWN = 20  # weights that are printed
+SHOWN = 20  # lines of a kind that are printed
 _EVERY = 5.0  # seconds between two states of the file of --json
 _UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 EPILOG = """exit code:
@@ -210,10 +210,10 @@ def _print(table: Table, chosen: Plan | None) -> None:
         ends = [f"{decibels(row.cells[number].sqnr_db)} ({short(row.name, 80)})" for row in (*known[:1], *known[-1:])]
         said = f"SQNR {ends[0]} to {ends[1]}" if known else "no weight can be measured"
         print(f"{scheme}: {said}")
-    _print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
+    print_some([f"{short(row.name, 120)} {row.reason}" for row in table.ordered if row.reason])
     if chosen is not None:
         print(f"{chosen.said}:")
-        _print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
+        print_some([f"{short(name, 120)}: {scheme}" for name, scheme in chosen.schemes.items()])
 
 
 def _print_estimates(table: Table) -> None:
@@ -223,7 +223,7 @@ def _print_estimates(table: Table) -> None:
     for row in table.estimates.values():
         for scheme, cell in zip(table.schemes, row.cells, strict=False):
             lines.append(f"{short(row.name, 80)}, {scheme}: {cell.said}")
-    _print_some(lines)
+    print_some(lines)
     for number, scheme in enumerate(table.schemes):
         seconds = sum(row.cells[number].seconds for row in table.estimates.values() if row.cells and row.cells[number].seconds > 0)
         if seconds >= 1:
@@ -231,8 +231,9 @@ def _print_estimates(table: Table) -> None:
     print(flush=True)
 
 
-def _print_some(lines: Sequence[str]) -> None:
+def print_some(lines: Sequence[str], more: str = "more; --json lists all.") -> None:
+    """Print the first lines and, if there are others, how many."""
     for line in lines[:SHOWN]:
         print(line)
     if len(lines) > SHOWN:
-        print(f"{len(lines) - SHOWN:,} more; --json lists all.")
+        print(f"{len(lines) - SHOWN:,} {more}")

@@ -33,6 +33,11 @@ from quantcore.wording import count, short
 
 Result = TypeVar("Result")
 WHOLE = 1 << 24  # elements of a weight that is read at once, and of a box of a larger one
+DRAWN = 64  # units of a sample
+_FEW = 4  # times as many units as are drawn: fewer are all measured
+_T = 2.1  # the 97.5 % quantile of Student's t with 63 degrees of freedom is 2.00; skewed errors need a little more
+_BOX = 1 << 20  # elements
+_Floats = npt.NDArray[np.float64]
 
 
 def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Imatrix | None" = None) -> WeightRow:
@@ -264,13 +269,6 @@ class Imatrix:
         if len(shape) == 3 and len(means) == shape[0]:
             return means[:, None, :], said
         return None, f"its entry has {len(means):,} × inputs, the weight {shape[0]:,}"
-
-
-DRAWN = 64
-_FEW = 4  # times as many units as are drawn: fewer are all measured
-_T = 2.1  # the 97.5 % quantile of Student's t with 63 degrees of freedom is 2.00; skewed errors need a little more
-_BOX = 1 << 20  # elements
-_Floats = npt.NDArray[np.float64]
 
 
 def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:

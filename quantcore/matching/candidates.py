@@ -14,6 +14,7 @@ from quantcore.formats import IntFormat
 from quantcore.granularity import Granularity, block_shape
 from quantcore.matching.explanations import explain_corruption
 from quantcore.matching.hypotheses.corruption import LIKELY, Corruption, reproduce
+from quantcore.matching.hypotheses.sample import numbers_of
 from quantcore.matching.hypotheses.scoring import Hypothesis
 from quantcore.matching.inputs import parameter_note
 from quantcore.matching.reasons import explain
@@ -138,10 +139,7 @@ class Evaluator:
         finite = isinstance(scheme.range_setting, MinMax) and bool(params.scale.isfinite().all())
         arithmetic = (
             block_shape(scheme.granularity, tuple(self.x.shape)),
-            *(
-                None if p is None else p.numpy().tobytes()
-                for p in (params.scale, params.zero_point, params.inverse)
-            ),
+            *numbers_of(params),
             (
                 c.coding.kernel,
                 c.coding.rounding,

@@ -50,13 +50,6 @@ class _Explained:
     zero_point: Tensor  # as used
     unclamped: Tensor  # codes before the clamp
 
-    @property
-    def plain(self) -> Scheme:
-        """The scheme with half to even instead of the mistaken rounding."""
-        return dataclasses.replace(
-            self.scheme, convention=self.scheme.convention.changed(rounding="half_even")
-        )
-
 
 def explain_corruption(
     x: Tensor, codes: Tensor, scheme: Scheme, corruption: Corruption, own_scale: bool
@@ -143,7 +136,8 @@ def _rounded(t: _Explained, kinds: set[str]) -> str:
     if not kinds & (ROUNDINGS | {"quantized_twice"}):
         return ""
     others = tuple(k for k in t.corruption.computed if k not in ROUNDINGS | {"quantized_twice"})
-    right = reproduce(t.x, t.plain, Corruption(others)).to(torch.int64)
+    once = dataclasses.replace(t.scheme, convention=t.scheme.convention.changed(rounding="half_even"))
+    right = reproduce(t.x, once, Corruption(others)).to(torch.int64)
     way = "from quantizing x once" if "quantized_twice" in kinds else "from rounding half to even"
     right = right.reshape(-1)
     n = int((right != t.codes.reshape(-1)).sum())

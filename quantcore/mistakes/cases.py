@@ -19,6 +19,7 @@ from quantcore.numerics import as_float32
 from quantcore.tensors import EXAMPLES
 
 Implementation = Callable[[Tensor], Parts]
+TensorSource = tuple[str, Callable[[], Tensor]]  # where a tensor comes from, and what returns it
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,6 @@ def _source(implementation: Implementation) -> list[str]:
     """Return the function's lines, without the types in its signature, which only the type checker needs."""
     text = inspect.getsource(implementation).replace("(x: Tensor) -> Parts:", "(x):")
     return text.rstrip().splitlines()
-
-
-TensorSource = tuple[str, Callable[[], Tensor]]  # where a tensor comes from, and what returns it
 
 
 def _example(name: str, what: str = "Tensor and wrong table") -> TensorSource:

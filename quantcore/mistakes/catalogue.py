@@ -26,10 +26,7 @@ Stage = Literal["range", "scale", "x", "rounding", "overflow", "zero point", "bl
 STAGES: tuple[Stage, ...] = get_args(Stage)
 # Values of one cell, each with the sentence that explains it
 Values = Iterable[tuple[float, str]]
-
-
-def _nothing(cell: Cell) -> Values:
-    return ()
+Place = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +53,9 @@ class Mistake:
     scale: Callable[[Tensor], Tensor] | None = None
     zero_point: Callable[[Tensor], Tensor] | None = None
     fit: Callable[[Tensor, IntFormat], Tensor] | None = None
-    code_of: Callable[[Cell], Values] = _nothing
-    scale_of: Callable[[Cell], Values] = _nothing
-    zero_point_of: Callable[[Cell], Values] = _nothing
+    code_of: Callable[[Cell], Values] = lambda cell: ()
+    scale_of: Callable[[Cell], Values] = lambda cell: ()
+    zero_point_of: Callable[[Cell], Values] = lambda cell: ()
 
 
 def _rounded(rule: str, verb: str = "") -> Callable[[Cell], Values]:
@@ -310,9 +307,6 @@ _ALL = (
     ),
 )  # fmt: skip
 MISTAKES = {mistake.name: mistake for mistake in _ALL}
-
-
-Place = tuple[int, ...]
 
 
 class Answer(NamedTuple):

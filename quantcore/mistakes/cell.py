@@ -72,19 +72,14 @@ class Cell:
         return self.result.x.reshape(self.result.blocked_shape)[tuple(slice(*b) for b in bounds)]
 
     @cached_property
-    def ends(self) -> tuple[float, float]:
-        """The lowest and the highest element of the block."""
-        return float(self.elements.min()), float(self.elements.max())
-
-    @property
     def low(self) -> float:
         """The lowest element of the block."""
-        return self.ends[0]
+        return float(self.elements.min())
 
-    @property
+    @cached_property
     def high(self) -> float:
         """The highest element of the block."""
-        return self.ends[1]
+        return float(self.elements.max())
 
     @property
     def size(self) -> float:

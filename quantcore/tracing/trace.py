@@ -14,7 +14,7 @@ from quantcore.expressions import Expression, run
 from quantcore.formats import IntFormat
 from quantcore.granularity import Region, block_bounds
 from quantcore.numerics import Rounding, Stochastic, half_even, rounding
-from quantcore.qparams import Dequantizer, decode, factor
+from quantcore.qparams import decode, factor
 from quantcore.quantization import Quantized, coded_with, convention_of
 from quantcore.range_setting import Stored
 from quantcore.scheme import Scheme
@@ -41,7 +41,9 @@ def trace(result: Quantized, index: Sequence[int] | int) -> Trace:
     x, code = result.x[at].reshape(1), int(result.codes[at])
     numbers = _coded(result, x, code, place, convention)
     dequantizer = result.dequantizer.at(lambda number: number[place].reshape(1))
-    x_hat = _decoded(result, at, place, dequantizer)
+    z = params.zero_point[place].reshape(1).to(torch.float32)
+    scale, stored = params.scale[place].reshape(1), result.codes[at].reshape(1)
+    x_hat = decode(stored, scale, z if bool(z) else None, torch.empty(1), scheme.format, dequantizer)
     return Trace(
         index=at,
         scheme=scheme,
@@ -91,15 +93,6 @@ def _coded(result: Quantized, x: Tensor, code: int, place: Slices, convention: C
         found["overflow"] = "stored"
     taken = float(s) if kernel.inverse else None
     return {"coded_scale": float(coded_scale), "shift": float(z), "factor": taken, **found}
-
-
-def _decoded(result: Quantized, at: tuple[int, ...], place: Slices, dequantizer: Dequantizer) -> Tensor:
-    """Return x̂ of one element."""
-    scale, z = (p[place].reshape(1) for p in (result.params.scale, result.params.zero_point))
-    shift = z.to(torch.float32) if bool(z) else None
-    return decode(
-        result.codes[at].reshape(1), scale, shift, torch.empty(1), result.scheme.format, dequantizer
-    )
 
 
 def replay(kernel: Kernel, x: Tensor, s: Tensor, z: Tensor, round_: Rounding = half_even) -> dict[str, Any]:

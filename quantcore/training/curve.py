@@ -1,7 +1,6 @@
 """Accuracy against bits: each method at each bit width, over several seeds."""
 
 import dataclasses
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -68,7 +67,21 @@ def accuracy_curve(
         raise QuantError(f"{str(unknown[0])[:40]!r} is not a method; choose among {', '.join(METHODS)}.")
     schemes = {b: (_at(b, weights), activations and _at(b, activations)) for b in bits}
     done = {(row.method, row.bits, row.seed) for row in known}
-    return _rows(schemes, seeds, methods, training, tuning, hidden, done)
+    wanted = [(FLOAT, FLOAT_BITS), *((method, b) for b in schemes for method in methods)]
+
+    def rows() -> Generator[MethodAccuracy, None, None]:
+        for seed in seeds:
+            missing = [what for what in wanted if (*what, seed) not in done]
+            if missing:
+                *_, last = train(training, seed, hidden)
+            for method, b in missing:
+                if method == FLOAT:
+                    yield MethodAccuracy(FLOAT, b, seed, last.accuracy)
+                else:
+                    found = _accuracy(method, last.network, *schemes[b], tuning, seed)
+                    yield MethodAccuracy(method, b, seed, found)
+
+    return rows()
 
 
 def summary(rows: Iterable[MethodAccuracy]) -> list[Point]:
@@ -77,28 +90,6 @@ def summary(rows: Iterable[MethodAccuracy]) -> list[Point]:
     for row in rows:
         found[row.method, row.bits].append(row.accuracy)
     return [Point(*key, len(a), sum(a) / len(a), min(a), max(a)) for key, a in found.items()]
-
-
-def _rows(
-    schemes: dict[int, tuple[Scheme, Scheme | None]],
-    seeds: Sequence[int],
-    methods: Sequence[str],
-    training: Training,
-    tuning: Training,
-    hidden: tuple[int, ...],
-    done: set[tuple[str, int, int]],
-) -> Generator[MethodAccuracy, None, None]:
-    for seed in seeds:
-        wanted = [(FLOAT, FLOAT_BITS), *itertools.product(methods, schemes)]
-        if all((*what, seed) in done for what in wanted):
-            continue
-        *_, last = train(training, seed, hidden)
-        if (FLOAT, FLOAT_BITS, seed) not in done:
-            yield MethodAccuracy(FLOAT, FLOAT_BITS, seed, last.accuracy)
-        for bits, method in itertools.product(schemes, methods):
-            if (method, bits, seed) not in done:
-                found = _accuracy(method, last.network, *schemes[bits], tuning, seed)
-                yield MethodAccuracy(method, bits, seed, found)
 
 
 def _accuracy(

@@ -108,11 +108,6 @@ class QuantizedNetwork:
     activations: Scheme | None = None
     inputs: tuple[QParams, ...] = ()
 
-    @property
-    def original(self) -> Network:
-        """The network with the float weights that were quantized."""
-        return Network(tuple(w.x for w in self.weights), self.biases)
-
     def logits(self, images: Tensor) -> Tensor:
         """Return one logit per class, (n, 10) float32, for images (n, 64)."""
         dequantized = tuple(w.dequantized for w in self.weights)

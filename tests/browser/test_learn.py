@@ -15,7 +15,7 @@ import quantcore as qc
 from pages.shared import lesson_plan
 from quantcore import tensors
 from quantcore.mistakes import CASES, compare
-from quantcore.prediction.practice import practice
+from quantcore.prediction import practice
 
 LESSONS = list(lesson_plan.LESSONS)
 

@@ -17,10 +17,10 @@ import torch
 
 import quantcore as qc
 from pages.serving.classroom import Question
+from quantcore import prediction
 from quantcore.granularity import block_name
 from quantcore.mistakes import answers, right, traced
 from quantcore.numerics import decimal
-from quantcore.prediction import grade
 from quantcore.tracing import Trace, number, scale_formula, trace
 
 Place = tuple[int, ...]
@@ -91,7 +91,7 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         at: an element of the block whose codes are asked for; by default the first.
 
     Raises:
-        QuantError: the numbers can't be predicted, as `grade.mark` says, or phones can't show them.
+        QuantError: the numbers can't be predicted, as `prediction.mark` says, or phones can't show them.
     """
     scheme, fmt = result.scheme, result.scheme.format
     if not isinstance(fmt, qc.IntFormat):
@@ -101,7 +101,7 @@ def ask_about(result: qc.Quantized, asked: str, link: str = "", at: Place | None
         places = telling(result, block)
     else:
         places = [tuple(map(int, place)) for place in np.ndindex(tuple(result.scale.shape))][:CELLS]
-    grade.mark(result, asked, places, [""] * len(places))  # raises if they can't be predicted
+    prediction.mark(result, asked, places, [""] * len(places))  # raises if they can't be predicted
     if not places:
         raise qc.QuantError("This block has no finite value; choose an element of another one.")
     traces = [traced(result, asked, place) for place in places]
@@ -212,7 +212,7 @@ def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits:
         if digits or answer.value == round(answer.value):
             sentence = answer.sentence.removesuffix(f" It is {scale_formula(t)}.")  # which ``how`` says once
             wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), sentence)
-    return AskedNumber(place, grade.correct_steps(t, asked), tuple((*key, sentence) for key, sentence in wrong.items()))
+    return AskedNumber(place, prediction.correct_steps(t, asked), tuple((*key, sentence) for key, sentence in wrong.items()))
 
 
 def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> str:

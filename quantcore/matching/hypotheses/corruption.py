@@ -183,17 +183,9 @@ def _orders(given: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[int, .
     if len(given) != rank:
         return []
     plain = tuple(range(rank))
-    every = itertools.permutations(plain) if rank <= 3 else map(tuple, _swaps(rank))
+    swaps = (tuple({a: b, b: a}.get(i, i) for i in plain) for a, b in itertools.combinations(plain, 2))
+    every = itertools.permutations(plain) if rank <= 3 else swaps
     return [o for o in every if o != plain and tuple(shape[i] for i in o) == given]
-
-
-def _swaps(rank: int) -> list[list[int]]:
-    found = []
-    for a, b in itertools.combinations(range(rank), 2):
-        order = list(range(rank))
-        order[a], order[b] = b, a
-        found.append(order)
-    return found
 
 
 def _reinterpretations(codes: Tensor) -> list[Reinterpreted]:

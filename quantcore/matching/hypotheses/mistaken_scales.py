@@ -13,7 +13,15 @@ from torch import Tensor
 
 from quantcore.conventions import CONVENTIONS, TEXTBOOK, Convention
 from quantcore.formats import FLOATS, INT8, IntFormat
-from quantcore.granularity import Granularity, PerChannel, PerTensor, block_shape, cells_of
+from quantcore.granularity import (
+    Granularity,
+    PerChannel,
+    PerTensor,
+    block_shape,
+    cells_of,
+    grid_shape,
+    to_blocks,
+)
 from quantcore.matching.hypotheses.corruption import (
     Corruption,
     Kinds,
@@ -23,14 +31,13 @@ from quantcore.matching.hypotheses.corruption import (
 )
 from quantcore.matching.hypotheses.sample import (
     Sample,
-    SampledParams,
     Source,
     always_the_same,
     grid_of,
     write_given,
 )
 from quantcore.matching.hypotheses.scoring import OF_PERCENTILE, GivenCodes, Hypothesis, SearchTask
-from quantcore.qparams import BlockErrors, parameters
+from quantcore.qparams import BlockErrors, QParams, parameters
 from quantcore.range_setting import Given, Percentile, RangeSetting, Task
 from quantcore.scheme import Scheme
 
@@ -80,41 +87,32 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedPara
 
 
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
-    """Yield scales from the range 0 to max |x|, although x has negative values."""
-    if bool((x < 0).any()):
-        for fmt, granularity in itertools.product(formats, _granularities(x)):
-            if not fmt.narrow:
-                yield from _from_zero(x, fmt, granularity)
+    """Yield scales from the range 0 to max |x|, although x has negative values; zero_points other than 0 are omitted.
+
+    The range is divided into all steps, or is that of symmetric unsigned codes.
+    """
+    wide = [fmt for fmt in formats if not fmt.narrow and bool((x < 0).any())]
+    for fmt, granularity in itertools.product(wide, _granularities(x)):
+        largest = _by_block(x.abs(), granularity).amax(-1)
+        scale = _block_form(largest / (fmt.qmax - fmt.qmin), x, granularity)
+        lowest = torch.full_like(scale, float(fmt.qmin))
+        then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _OVERFLOWS)
+        yield TriedParams(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
+        if not fmt.signed:
+            scale = _block_form(largest / fmt.middle, x, granularity)
+            middle = torch.full_like(scale, float(fmt.middle))
+            yield TriedParams(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
 
 
 def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
     """Yield scales from a percentile of x instead of |x|."""
-    if bool((x < 0).any()):
-        for fmt, granularity in itertools.product(formats, _granularities(x)):
-            if fmt.signed and not fmt.narrow:
-                yield from _from_percentiles(x, fmt, granularity)
-
-
-def _from_zero(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[TriedParams]:
-    """Yield 0 to max |x| over all steps, or unsigned codes of a symmetric range; without zero_points."""
-    largest = _by_block(x.abs(), granularity).amax(-1)
-    scale = _block_form(largest / (fmt.qmax - fmt.qmin), x, granularity)
-    lowest = torch.full_like(scale, float(fmt.qmin))
-    then = tuple((("zero_point_left_out",) if fmt.qmin else ()) + fit for fit in _OVERFLOWS)
-    yield TriedParams(granularity, fmt, False, scale, lowest, range=("range_from_zero",), then=then)
-    if not fmt.signed:
-        scale = _block_form(largest / fmt.middle, x, granularity)
-        middle = torch.full_like(scale, float(fmt.middle))
-        yield TriedParams(granularity, fmt, True, scale, middle, then=(("middle_left_out",),))
-
-
-def _from_percentiles(x: Tensor, fmt: IntFormat, granularity: Granularity) -> Iterator[TriedParams]:
-    blocks = _by_block(x, granularity)
-    highs = torch.quantile(blocks, torch.tensor([p / 100 for p in PERCENTILES]), dim=-1)
-    for high in highs:
-        scale = _block_form(high / fmt.qmax, x, granularity)
-        z = torch.zeros_like(scale)
-        yield TriedParams(granularity, fmt, True, scale, z, range=("signed_percentile",), then=_OVERFLOWS)
+    wide = [fmt for fmt in formats if fmt.signed and not fmt.narrow and bool((x < 0).any())]
+    for fmt, granularity in itertools.product(wide, _granularities(x)):
+        fractions = torch.tensor([p / 100 for p in PERCENTILES])
+        for high in torch.quantile(_by_block(x, granularity), fractions, dim=-1):
+            scale = _block_form(high / fmt.qmax, x, granularity)
+            z, mistake = torch.zeros_like(scale), ("signed_percentile",)
+            yield TriedParams(granularity, fmt, True, scale, z, range=mistake, then=_OVERFLOWS)
 
 
 def tried(x: Tensor, reading: GivenCodes, trials: Iterator[TriedParams], limit: float) -> Iterator[Hypothesis]:
@@ -143,9 +141,9 @@ def tried(x: Tensor, reading: GivenCodes, trials: Iterator[TriedParams], limit: 
 def float16(ranged: Source, readings: list[GivenCodes]) -> SearchTask:
     """Return a search of every granularity with its scales rounded to float16."""
 
-    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> SampledParams:
+    def grid(sample: Sample, symmetric: bool, fmt: IntFormat, convention: Convention) -> QParams:
         found = grid_of(sample, symmetric, fmt, convention)
-        return SampledParams(found.scale.to(torch.float16).to(torch.float32), found.zero_point, None)
+        return QParams(found.scale.to(torch.float16).to(torch.float32), found.zero_point)
 
     source = dataclasses.replace(ranged, grid=grid, mistake=("scale_float16",), scales=FLOAT16)
     return SearchTask(source, readings, ((), ("wrapped",)), conventions=(TEXTBOOK,))
@@ -158,15 +156,13 @@ def _granularities(x: Tensor) -> list[Granularity]:
 
 def _by_block(x: Tensor, granularity: Granularity) -> Tensor:
     """Return one row per block."""
-    if isinstance(granularity, PerChannel):
-        return x.movedim(granularity.axis, 0).reshape(x.shape[granularity.axis], -1)
-    return x.reshape(1, -1)
+    return to_blocks(x, block_shape(granularity, tuple(x.shape)))
 
 
 def _block_form(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:
     """Return one number per block, in block form."""
-    own = granularity.axis if isinstance(granularity, PerChannel) else None
-    return values.reshape([n if axis == own else 1 for axis, n in enumerate(x.shape)])
+    shape = tuple(x.shape)
+    return values.reshape(grid_shape(shape, block_shape(granularity, shape)))
 
 
 def _spread(values: Tensor, x: Tensor, granularity: Granularity) -> Tensor:

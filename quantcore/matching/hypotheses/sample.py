@@ -8,7 +8,7 @@ A scheme that does not fit the sample does not fit the tensor.
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from quantcore.formats import INT8, IntFormat
 from quantcore.granularity import Granularity, PerChannel, block_bounds, block_shape, cells_of, grid_shape
 from quantcore.matching.hypotheses.corruption import Kinds, arithmetic, requantized
 from quantcore.matching.inputs import on_grid
-from quantcore.qparams import parameters
+from quantcore.qparams import QParams, parameters
 from quantcore.range_setting import MIN_MAX, Given, RangeSetting
 from quantcore.scheme import Scheme
 
@@ -66,20 +66,6 @@ class Sample:
         """Sum a mask over the elements of each granularity."""
         counted: Counts = np.add.reduceat(wrong.numpy(), self.starts, dtype=np.int64)
         return counted
-
-
-@dataclass(frozen=True, eq=False)
-class SampledParams:
-    """Scale, zero_point and inverse scale (if the convention stores one), one per sampled block."""
-
-    scale: Tensor
-    zero_point: Tensor
-    inverse: Tensor | None
-
-    def key(self) -> tuple[bytes, ...]:
-        """Return something that is equal for equal numbers."""
-        parts = (self.scale, self.zero_point, *(() if self.inverse is None else (self.inverse,)))
-        return tuple(p.numpy().tobytes() for p in parts)
 
 
 def always_the_same() -> torch.Generator:
@@ -153,13 +139,19 @@ def _elements(x: Tensor, bounds: Sequence[Bounds], most: int, chance: torch.Gene
     return flat
 
 
-def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> SampledParams:
+def grid_of(sample: Sample, symmetric: bool, fmt: IntFormat, resolved: Convention) -> QParams:
     """Return a convention's parameters (resolved by `Convention.at`) for the sampled blocks."""
     found = parameters(sample.low, sample.high, symmetric, fmt, resolved)
-    return SampledParams(found.scale, found.zero_point.to(torch.float32), found.inverse)
+    return replace(found, zero_point=found.zero_point.to(torch.float32))
 
 
-def values_of(sample: Sample, grid: SampledParams, resolved: Convention, kinds: Kinds = ()) -> Tensor:
+def numbers_of(params: QParams) -> tuple[bytes | None, ...]:
+    """Return scale, zero_point and stored 1/s as bytes, which are equal for equal numbers."""
+    numbers = params.scale, params.zero_point, params.inverse
+    return tuple(None if p is None else p.numpy().tobytes() for p in numbers)
+
+
+def values_of(sample: Sample, grid: QParams, resolved: Convention, kinds: Kinds = ()) -> Tensor:
     """Return the codes of the sample before the clamp."""
     kernel, x = KERNELS[resolved.coding.kernel], sample.x
     s, z = kernel.factor(grid.scale, grid.inverse), grid.zero_point
@@ -186,7 +178,7 @@ class Source:
     """
 
     samples: list[Sample]
-    grid: Callable[[Sample, bool, IntFormat, Convention], SampledParams]
+    grid: Callable[[Sample, bool, IntFormat, Convention], QParams]
     setting: Callable[[Granularity], RangeSetting]
     zero_point: Tensor | None = None
     mistake: Kinds = ()
@@ -239,7 +231,7 @@ def with_given_scale(
 def _given(x: Tensor, granularity: Granularity, scale: Tensor, zero_point: Tensor) -> Source:
     samples = draw(x, [granularity])
     places = samples[0].blocks[0]
-    grid = SampledParams(scale.reshape(-1)[places], zero_point.reshape(-1)[places], None)
+    grid = QParams(scale.reshape(-1)[places], zero_point.reshape(-1)[places])
     setting = write_given(scale, zero_point)
     return Source(samples, lambda *_: grid, lambda _: setting, zero_point)
 

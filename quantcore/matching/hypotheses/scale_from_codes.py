@@ -80,12 +80,12 @@ def interval(
 ) -> Interval:
     """Return the interval of scales around ``near`` that give these codes, up to float32 rounding; codes in x's shape."""
     values, integers = _drawn(x, codes.to(torch.float32))
-    spans = [
-        (fit.low, fit.high)
-        for fit in _with(values, integers, fmt, zero_point, wrapped)
-        if fit.low <= near * (1 + _SLACK) and fit.high >= near * (1 - _SLACK)
-    ]
-    return spans[0] if spans else (near, near)
+    if wrapped:
+        spans = _wrapped(values, integers, fmt, zero_point)
+    else:
+        spans = [span for z, span in _clamped(values, integers, fmt) if z == zero_point]
+    least, most = near * (1 - _SLACK), near * (1 + _SLACK)
+    return next(((low, high) for low, high in spans if low <= most and high >= least), (near, near))
 
 
 def likely(low: float, high: float, fmt: IntFormat) -> tuple[float, bool]:
@@ -119,11 +119,6 @@ def _drawn(x: Tensor, codes: Tensor) -> tuple[Values, Values]:
         x, codes = (t[torch.cat([places, others])] for t in (x, codes))
     kept = x.isfinite()
     return x[kept].double().numpy(), codes[kept].double().numpy()
-
-
-def _with(x: Values, codes: Values, fmt: IntFormat, z: int, wrapped: bool) -> list[ScaleFit]:
-    spans = _wrapped(x, codes, fmt, z) if wrapped else [s for at, s in _clamped(x, codes, fmt) if at == z]
-    return [ScaleFit(z, *span, wrapped) for span in spans]
 
 
 def _clamped(x: Values, codes: Values, fmt: IntFormat) -> list[tuple[int, Interval]]:

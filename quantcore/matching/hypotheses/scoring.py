@@ -18,7 +18,8 @@ from quantcore.matching.hypotheses.corruption import (
     changed,
     into_format,
 )
-from quantcore.matching.hypotheses.sample import Counts, Sample, SampledParams, Source, is_lost, values_of
+from quantcore.matching.hypotheses.sample import Counts, Sample, Source, is_lost, numbers_of, values_of
+from quantcore.qparams import QParams
 from quantcore.scheme import Scheme, unsupported_format, unsupported_reason
 
 Shape = tuple[int, ...]
@@ -98,7 +99,7 @@ def score(task: SearchTask, fmt: IntFormat, shape: Shape, limit: float) -> Itera
                 key = resolved.parameter_stages, resolved.coding.kernel, resolved.coding.rounding
                 if key not in known:
                     grid = task.source.grid(sample, symmetric, fmt, resolved)
-                    same = grid.key(), resolved.coding.kernel, resolved.coding.rounding
+                    same = numbers_of(grid), resolved.coding.kernel, resolved.coding.rounding
                     if same not in known:
                         # a zero_point mistake that only the other symmetry can have
                         other = "zero_point_left_out" if symmetric else "middle_left_out"
@@ -153,7 +154,7 @@ class _Supported:
 
 def _counts(
     sample: Sample,
-    grid: SampledParams,
+    grid: QParams,
     resolved: Convention,
     fmt: IntFormat,
     readings: list[GivenCodes],

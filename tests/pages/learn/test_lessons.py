@@ -22,7 +22,7 @@ from quantcore import tensors
 from quantcore.figures import style
 from quantcore.mistakes import CASES, compare
 from quantcore.mistakes import lines as lines_of
-from quantcore.prediction.practice import practice
+from quantcore.prediction import practice
 
 LESSONS = list(lesson_plan.LESSONS)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quantcore as qc
-from quantcore.prediction.practice import practice
+from quantcore.prediction import practice
 
 EASY = {0.25, 0.5, 1, 2, 4, 5, 10}
 

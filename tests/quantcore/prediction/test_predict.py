@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import quantcore as qc
-from quantcore import tensors
+from quantcore import prediction, tensors
 from quantcore.granularity.kinds import cells_of
 from quantcore.mistakes import traced
-from quantcore.prediction import grade
 
 X = [[0.5, -1.0, 2.0, 0.1], [-3.0, 0.6, 1.75, -0.2]]
 ASYMMETRIC = "uint4 asymmetric"  # s = 5 / 15, z = 9
@@ -22,15 +21,15 @@ def of(scheme, x=X):
 
 
 def mark_codes(result, places, typed):
-    return grade.mark(result, "codes", places, typed)
+    return prediction.mark(result, "codes", places, typed)
 
 
 def mark_scales(result, blocks, typed):
-    return grade.mark(result, "scale", blocks, typed)
+    return prediction.mark(result, "scale", blocks, typed)
 
 
 def mark_zero_points(result, blocks, typed):
-    return grade.mark(result, "zero_point", blocks, typed)
+    return prediction.mark(result, "zero_point", blocks, typed)
 
 
 def code_mark(scheme, place, typed, x=X):
@@ -247,7 +246,7 @@ def test_a_learner_with_one_habit_is_told_so(scheme, how):
 def test_usual_answers(step, place, answers):
     """The right one and those of likely errors, none twice, and all of them marked as what they are."""
     result, marker = of(ASYMMETRIC), {"codes": mark_codes, "scale": mark_scales, "zero_point": mark_zero_points}[step]
-    found = grade.usual_answers(result, step, place)
+    found = prediction.usual_answers(result, step, place)
     assert [float(text) for text in found] == pytest.approx(answers, rel=1e-6)
     kinds = [mark.kind for mark in marker(result, [place] * len(found), found)]
     assert kinds.count("right") == 1
@@ -327,4 +326,4 @@ def test_low_in_steps_is_that_of_the_library():
 def test_a_small_negative_value_is_rounded_to_0_without_a_sign():
     """Students know no -0."""
     result = of("int4 fixed(-7, 7)", [[-0.2, 3.0]])
-    assert grade.correct_steps(qc.trace(result, (0, 0)), "codes") == "x / s = -0.2, rounded to 0."
+    assert prediction.correct_steps(qc.trace(result, (0, 0)), "codes") == "x / s = -0.2, rounded to 0."

@@ -11,7 +11,7 @@ from pages.learn.classroom import questions
 from pages.learn.classroom.questions import AnswerKey, as_typed, ask_about
 from quantcore.mistakes import answers
 from quantcore.numerics import decimal
-from quantcore.prediction.practice import practice
+from quantcore.prediction import practice
 from quantcore.tracing import number
 
 FOUND = practice(qc.INT4, False, 3, clipping=True)
