@@ -97,39 +97,31 @@ def first_largest(x: Floats) -> tuple[Floats, Floats]:
 
 
 class Weight(NamedTuple):
-    """A formula as text, and whether it needs importance, or the mean of x² over more than the group."""
+    """A formula as text, and whether it needs importance, or the mean of x² over more than the group.
+
+    ``of``: (x, importance, σ²) -> weights, float32; None for what it does not need.
+    """
 
     formula: str
     importance: bool
     mean: bool
-    of: Callable[[Floats, Floats | None, Floats | None], Floats]
-
-
-def _rms_plus_abs(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
-    found: Floats = np.sqrt(total(x * x) / np.float32(len(x))) + np.abs(x)
-    return found
-
-
-def _importance_rms(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
-    assert importance is not None
-    assert sigma2 is not None
-    found: Floats = importance * np.sqrt(sigma2 + x * x)
-    return found
-
-
-def _importance(x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
-    assert importance is not None
-    return importance
+    of: Callable[[Floats, Any, Any], Floats]
 
 
 WEIGHTS: dict[str, Weight] = {
     "one": Weight("1", False, False, lambda x, importance, sigma2: np.ones_like(x)),
     "abs": Weight("|x|", False, False, lambda x, importance, sigma2: np.abs(x)),
     "square": Weight("x²", False, False, lambda x, importance, sigma2: x * x),
-    "rms_plus_abs": Weight("√(mean x²) + |x|", False, False, _rms_plus_abs),
-    "importance": Weight("importance", True, False, _importance),
-    "importance_rms": Weight("importance · √(σ² + x²)", True, True, _importance_rms),
-}
+    "rms_plus_abs": Weight(
+        "√(mean x²) + |x|", False, False,
+        lambda x, importance, sigma2: np.sqrt(total(x * x) / np.float32(len(x))) + np.abs(x),
+    ),
+    "importance": Weight("importance", True, False, lambda x, importance, sigma2: importance),
+    "importance_rms": Weight(
+        "importance · √(σ² + x²)", True, True,
+        lambda x, importance, sigma2: importance * np.sqrt(sigma2 + x * x),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -139,11 +131,6 @@ class Weighting:
     name: str
     sigma2: float = 1.0
     over: int = 0
-
-    @property
-    def mean_over(self) -> int | None:
-        """Number of elements that the mean of x² is taken over, 0 for the row; None if the formula has no mean."""
-        return self.over if WEIGHTS[self.name].mean else None
 
     def of(self, x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
         """Return the weights, (elements of a group, groups); ``sigma2``: σ² of every group."""

@@ -92,11 +92,6 @@ class Search(RangeSetting):
         """Whether the elements' importance (an imatrix) must be given."""
         return WEIGHTS[self.weighting.name].importance
 
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return which codes the search needs; empty if format and symmetry fit."""
-        needed, fits = self.CODES
-        return "" if fits(fmt, symmetric) else needed
-
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
 
