@@ -4,7 +4,7 @@ from quantcore import notation
 from quantcore.range_setting.basic import MIN_MAX, Fixed, Given, MinMax, Percentile, Stored
 from quantcore.range_setting.entropy import MAX_BINS, Entropy
 from quantcore.range_setting.ggml import (
-    WEIGHTS,
+    GroupScales,
     MakeIq4Nl,
     MakeQ3,
     MakeQkx2,

@@ -17,6 +17,7 @@ from quantcore.range_setting import (
     MakeQx,
     MaxScale,
     RangeSetting,
+    Search,
 )
 from quantcore.scheme.scheme import Scheme
 
@@ -134,7 +135,7 @@ def with_importance(scheme: Scheme) -> Scheme:
     setting = scheme.range_setting
     if found is not None:
         return replace(found, granularity=scheme.granularity)
-    if getattr(setting, "needs_importance", False) or isinstance(setting, MaxScale):
+    if isinstance(setting, MaxScale) or (isinstance(setting, Search) and setting.weight.importance):
         return scheme
     takers = ", ".join(WITH_IMPORTANCE)
     raise QuantError(f"This scheme does not support importance; use one of {takers}.")

@@ -15,7 +15,7 @@ from quantcore.granularity import (
     block_shape,
 )
 from quantcore.notation import write_call
-from quantcore.range_setting import WEIGHTS, Given, HalfQuadratic, Search, Stored
+from quantcore.range_setting import Given, HalfQuadratic, Search, Stored
 from quantcore.scheme.properties import OF_FORMAT, PROPERTIES, Shape
 from quantcore.scheme.scheme import Scheme
 
@@ -98,8 +98,8 @@ def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
         return f"needs {needed}"
     if not scheme.symmetric and not scheme.rules.zero_point.is_min:
         return "needs a convention that stores minima, such as gguf.Q4_K"
-    over = setting.weighting.over  # 0: over the row
-    if not (over and WEIGHTS[setting.weighting.name].mean) or shape[-1] % over == 0:
+    over = getattr(setting, "over", 0)  # 0: over the row
+    if not (over and setting.weight.mean) or shape[-1] % over == 0:
         return ""
     return f"averages over {over} elements, but rows have {shape[-1]}, which is not a multiple"
 

@@ -6,7 +6,6 @@ while each group's sums stay strictly left to right, as in C without contraction
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,31 +121,3 @@ WEIGHTS: dict[str, Weight] = {
         lambda x, importance, sigma2: importance * np.sqrt(sigma2 + x * x),
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Weighting:
-    """A name of `WEIGHTS`; for σ² = ``sigma2`` · mean x², the mean is over ``over`` elements, or the row if 0."""
-
-    name: str
-    sigma2: float = 1.0
-    over: int = 0
-
-    def of(self, x: Floats, importance: Floats | None, sigma2: Floats | None) -> Floats:
-        """Return the weights, (elements of a group, groups); ``sigma2``: σ² of every group."""
-        return WEIGHTS[self.name].of(x, importance, sigma2)
-
-    def sigmas(self, x: Floats) -> Floats | None:
-        """Return σ² of every run of `over` elements of x, 2-D, in order; None if the formula has no mean."""
-        if not WEIGHTS[self.name].mean:
-            return None
-        over = self.over or x.shape[-1]
-        runs = x.reshape(-1, over)
-        found = np.empty(len(runs), np.float32)
-        step = max(1, (1 << 16) // over)
-        for start in range(0, len(runs), step):
-            part = runs[start : start + step]
-            with np.errstate(over="ignore"):  # as in C: the search then finds no finite scale
-                squares = total(np.ascontiguousarray((part * part).T))
-            found[start : start + step] = np.float32(self.sigma2) * squares / np.float32(over)
-        return found
