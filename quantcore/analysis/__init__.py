@@ -17,7 +17,6 @@ from quantcore.analysis.range_curves import RangeCurve, SearchCurve, range_curve
 from quantcore.analysis.sums import (
     BoxSums,
     Sums,
-    cosine_of,
     power_of,
     quick_sums,
     relative_error,

@@ -1,4 +1,4 @@
-"""One block: its name, its elements and how many of them are clipped; and the error of every block."""
+"""One block: its elements and how many of them are clipped; and the error of every block."""
 
 import math
 
@@ -7,11 +7,9 @@ from torch import Tensor
 
 from quantcore.analysis.metrics import x_hat_of
 from quantcore.errors import QuantError
-from quantcore.granularity import Blocks, Granularity, block_name, split_axes
+from quantcore.granularity import Blocks, Granularity, split_axes
 from quantcore.numerics import CHUNK
 from quantcore.quantization import Quantized, unclamped
-
-Position = tuple[int, ...]
 
 
 def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) -> Tensor:
@@ -28,12 +26,7 @@ def elements_of(x: Tensor, granularity: Granularity, position: tuple[int, ...]) 
     return blocks.view(x)[tuple(slice(*span) for span in blocks.bounds(position))]
 
 
-def name(result: Quantized, position: Position) -> str:
-    """Return the readable name of a block, see `block_name`."""
-    return block_name(result.blocks.bounds(position), tuple(result.x.shape))
-
-
-def clipped(result: Quantized, position: Position) -> int:
+def clipped(result: Quantized, position: tuple[int, ...]) -> int:
     """Return how many elements of a block are clipped, as `metrics.Report` counts them."""
     own, (least, most) = result.blocks.bounds(position), result.scheme.format.bounds
     found = 0

@@ -145,7 +145,10 @@ def sums_of_region(result: Quantized, region: Region) -> Sums:
     """Return the sums of a region of a result."""
     x, x_hat = _both(result, region)
     found = sums_of(x, x_hat).sums
-    found.worst_at = _placed(found.worst_at, region, result.blocked_shape)
+    if region.elements:  # from the flat index in the region to that in the tensor
+        inside = np.unravel_index(found.worst_at, tuple(e.stop - e.start for e in region.elements))
+        at = [int(i) + e.start for i, e in zip(inside, region.elements, strict=True)]
+        found.worst_at = int(np.ravel_multi_index(at, result.blocked_shape))
     return found
 
 
@@ -297,11 +300,3 @@ class _CodesUsed:
     def used(self) -> int:
         """The number of distinct codes."""
         return int(np.count_nonzero(self._seen))
-
-
-def _placed(place: int, region: Region, shape: tuple[int, ...]) -> int:
-    """Return the flat index in the tensor of a flat index in a region."""
-    if not shape:
-        return place
-    inside = np.unravel_index(place, tuple(e.stop - e.start for e in region.elements))
-    return int(np.ravel_multi_index([int(i) + e.start for i, e in zip(inside, region.elements, strict=True)], shape))

@@ -101,11 +101,8 @@ def _quick(setting: RangeSetting, blocks: int) -> RangeSetting | None:
         return setting
     wanted = [setting.num_bins, *(bins for bins in _FEWER_BINS if bins < setting.num_bins)]
     fits = (Entropy(b, setting.num_quantized_bins) for b in wanted if b >= setting.num_quantized_bins)
-    return next((e for e in fits if _work(e) * blocks <= MAX_ENTROPY), None)
-
-
-def _work(entropy: Entropy) -> int:
-    return entropy.num_bins * (entropy.num_bins // 2 - entropy.num_quantized_bins // 2 + 1)
+    thresholds = ((e, e.num_bins // 2 - e.num_quantized_bins // 2 + 1) for e in fits)
+    return next((e for e, many in thresholds if e.num_bins * many * blocks <= MAX_ENTROPY), None)
 
 
 def _mark(setting: RangeSetting, scheme: Scheme, blocks: MeasuredBlocks) -> RangeMark:

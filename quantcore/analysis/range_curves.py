@@ -19,9 +19,9 @@ from quantcore.errors import QuantError
 from quantcore.granularity import Blocks, to_blocks
 from quantcore.notation import write_call
 from quantcore.numerics import CHUNK, as_float32, refuse_nonfinite
-from quantcore.qparams import BlockErrors, parameters, searches_of
+from quantcore.qparams import BlockErrors, Groups, parameters
 from quantcore.quantization import Quantized
-from quantcore.range_setting import WEIGHTS, MinMax, Search
+from quantcore.range_setting import MinMax, Search, Trial
 from quantcore.scheme import Scheme, check_supported
 
 MAX_ELEMENTS = 1 << 19
@@ -201,16 +201,16 @@ def search_curve(result: Quantized, block: tuple[int, ...] | None = None) -> Sea
     numbers = np.arange(0, count, step)
     if block is not None:
         numbers = np.array([np.ravel_multi_index(block, result.blocks.grid)])
-    trials = searches_of(result.x, result.scheme, result.blocks, result.importance, numbers)
+    trials: list[Trial] = []
+    Groups(result.x, result.scheme, result.blocks, result.importance).search(numbers, trials)
     taken = np.stack([trial.taken for trial in trials])
     last = len(trials) - 1 - taken[::-1].argmax(axis=0)
     best = np.bincount(last[taken.any(axis=0)], minlength=len(trials))
     errors, scales = (
         np.array([_mean(getattr(trial, name)) for trial in trials]) for name in ("error", "scale")
     )
-    weights = WEIGHTS[setting.weighting.name].formula
     tried = tuple(trial.tried for trial in trials)
-    return SearchCurve(setting, tried, weights, scales, errors, best, count, len(numbers))
+    return SearchCurve(setting, tried, setting.weight.formula, scales, errors, best, count, len(numbers))
 
 
 def _mean(values: npt.NDArray[np.float32]) -> float:

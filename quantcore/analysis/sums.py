@@ -75,7 +75,7 @@ class Sums:
         Args:
             x, y: what the two tensors are called in the reasons.
         """
-        n = self.count
+        n, length = self.count, math.sqrt(self.xx) * math.sqrt(self.yy)
         found = {
             "mse": self.ee / n if n else math.nan,
             "mae": self.ae / n if n else math.nan,
@@ -83,7 +83,8 @@ class Sums:
             "rmse": math.sqrt(self.ee / n) if n else math.nan,
             "sqnr_db": self.sqnr_db if n else math.nan,
             "max_abs_error": self.worst if n else math.nan,
-            "cosine": cosine_of(self.xx, self.yy, self.xy),
+            # of the angle between the two; nan if one is 0 everywhere
+            "cosine": min(max(self.xy / length, -1.0), 1.0) if length else math.nan,
         }
         why = self.reason(x, y)
         return found, {name: why for name, value in found.items() if math.isnan(value)}
@@ -218,10 +219,3 @@ def sqnr_of(power: float, sse: float) -> float:
 def relative_error(power: float, sse: float) -> float:
     """Return the RMS error over the RMS of x, with power Σx² and sse Σerror²; 0 for 0/0."""
     return math.sqrt(sse / power) if power else math.inf if sse else 0.0
-
-
-def cosine_of(xx: float, yy: float, xy: float) -> float:
-    """Return the cosine of the angle between two tensors, from Σx², Σy² and Σx·y; nan if one is 0 everywhere."""
-    length = math.sqrt(xx) * math.sqrt(yy)
-    cosine = xy / length if length else math.nan
-    return math.nan if math.isnan(cosine) else max(-1.0, min(1.0, cosine))

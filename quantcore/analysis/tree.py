@@ -116,7 +116,7 @@ def _single(node: _Node) -> _Node:
     while len(node.children) == 1 and node.leaf is None:
         (node,) = node.children.values()
         label = f"{label}.{node.label}" if label else node.label
-    return _Node(label, node.path, node.size, node.elements, node.leaves, node.leaf, node.children)
+    return replace(node, label=label)
 
 
 def _open(found: list[Tile], place: int, node: _Node, room: int) -> Iterator[tuple[int, _Node]]:

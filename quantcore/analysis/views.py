@@ -169,22 +169,15 @@ class MapData:
     names: tuple[str, ...] = MAPS
     scales_at: tuple[int, Span] | None = None
 
-    @property
-    def error_difference(self) -> npt.NDArray[np.float32]:
-        """|error| - |error of the other result|: negative where this result is closer to x."""
-        assert self.other is not None
-        difference: npt.NDArray[np.float32] = np.abs(self.worst.error) - np.abs(self.worst.x - self.other)
-        return difference
-
     def of(self, name: str) -> Cells:
         """Return the elements shown by the map ``name``: "x", "codes", "dequantized" or "error"."""
         return self.worst if name == "error" else self.largest
 
     def map(self, name: str) -> npt.NDArray[Any]:
-        """Return what the map ``name`` draws."""
-        if name == "error" and self.other is not None:
-            return self.error_difference
+        """Return what the map ``name`` draws: its elements, or |error| - |error of the other result|."""
         drawn: npt.NDArray[Any] = getattr(self.of(name), name)
+        if name == "error" and self.other is not None:  # negative where this result is closer to x
+            drawn = np.abs(drawn) - np.abs(self.worst.x - self.other)
         return drawn
 
     @property

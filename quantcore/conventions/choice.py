@@ -79,11 +79,6 @@ class SchemeFacts:
         return self.integer and (not self.symmetric or self.middle != 0)
 
     @property
-    def given_shift(self) -> bool:
-        """Whether the zero_point is given, and the convention reads it as a minimum."""
-        return not self.ranged and self.shifted and self.rules.zero_point.is_min
-
-    @property
     def kernel(self) -> str:
         """The kernel, or the simplest that gives the same codes where no zero_point is added."""
         kernel = self.rules.coding.kernel
@@ -117,11 +112,6 @@ class SchemeFacts:
         return self.stored is None and all(
             mantissa == 0.5 and _LEAST_POWER <= exponent - 1 <= _MOST_POWER for mantissa, exponent in powers
         )
-
-    @property
-    def may_be_least(self) -> bool:
-        """Whether a scale can be 2^-127, the smallest of e8m0."""
-        return self.stored_exactly if self.ranged else 2.0**_LEAST_POWER in self.scales
 
     @property
     def amax(self) -> str:

@@ -73,11 +73,6 @@ class Rule:
     high: Expression = AMAX
     step: Let | None = None
 
-    @property
-    def of_magnitude(self) -> bool:
-        """Whether it depends on max(|low|, |high|) alone."""
-        return self.scale.names == {"max|x|"}
-
     def said(self, names: Mapping[str, str]) -> str:
         """Return the rule in words; ``names``: see `SchemeFacts.names`."""
         return ", ".join(filter(None, (written(self.scale, names=names), self.note)))

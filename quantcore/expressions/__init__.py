@@ -20,7 +20,6 @@ from quantcore.expressions.nodes import (
     chain,
 )
 from quantcore.expressions.operations import (
-    CLAMP,
     DEFINITIONS,
     EXPONENT,
     EXPONENT_CEIL,

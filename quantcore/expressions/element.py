@@ -39,7 +39,8 @@ def put(operation: Operation, texts: Sequence[Text], dialect: Dialect = "symbols
     """Return the text of an operation on operands."""
     needs = (*operation.needs, *(LOOSE,) * len(texts))
     parts = (text.within(needed) for text, needed in zip(texts, needs, strict=False))
-    return Text(operation.template(dialect).format(*parts), operation.binds)
+    template: str = getattr(operation, dialect)
+    return Text(template.format(*parts), operation.binds)
 
 
 def of_number(value: float | Value) -> Text:

@@ -51,10 +51,6 @@ class Operation:
     needs: tuple[int, ...] = (LOOSE, LOOSE, LOOSE)
     explain: Callable[..., Explained] | None = None
 
-    def template(self, dialect: Dialect) -> str:
-        """Return the template in which it is written."""
-        return self.symbols if dialect == "symbols" else self.torch if dialect == "torch" else self.numpy
-
     def __call__(self, *operands: "Expression | float") -> "Expression":
         """Return the operation on operands; numbers become constants."""
         return Applied(self, tuple(o if isinstance(o, Expression) else Number(o) for o in operands))

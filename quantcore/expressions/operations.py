@@ -60,16 +60,6 @@ NEGATIVE = Operation(
 )
 
 
-def _within(x: Tensor, low: float, high: float, out: Tensor | None = None) -> Tensor:
-    return torch.clamp(x, low, high, out=out)
-
-
-CLAMP = Operation(
-    "clamp({0}, {1}, {2})", "{0}.clamp({1}, {2})", "np.clip({0}, {1}, {2})",
-    _within, lambda x, low, high: type(x)(np.clip(x, low, high)), needs=(ATOM,),
-)  # fmt: skip
-
-
 def rounded(rule: str | Rounding) -> Operation:
     """Return rounding to integers by a rule or its name, written as round, floor, ceil or trunc."""
     return _rounded(rounding(rule) if isinstance(rule, str) else rule)

@@ -286,7 +286,7 @@ def _bits(tiles: Sequence[Tile]) -> tuple[list[float | None], dict[str, Any]]:
         "tickvals": [math.log2(b) for b in _BITS],
         "ticktext": [*(str(b) for b in _BITS[:-1]), f"≥{_BITS[-1]}"],
     }
-    return found, _scale(ends, palette("sequential"), places | {"title": _head("bits")})
+    return found, _scale(ends, palette("sequential"), places, "bits")
 
 
 def _values(
@@ -297,13 +297,12 @@ def _values(
     known = np.array([v for v in found if v is not None and math.isfinite(v)] or [0.0, 1.0])
     low, high = float(known.min()), float(known.max())
     found = [None if v is None or math.isnan(v) else min(max(v, low), high) for v in found]
-    return found, _scale((low, high if high > low else low + 1), palette("patterns"), {"title": _head(unit)})
+    return found, _scale((low, high if high > low else low + 1), palette("patterns"), {}, unit)
 
 
-def _head(text: str) -> dict[str, Any]:
-    return {"text": text, "side": "top"}
-
-
-def _scale(ends: tuple[float, float], colors: list[list[Any]], bar: dict[str, Any]) -> dict[str, Any]:
+def _scale(
+    ends: tuple[float, float], colors: list[list[Any]], ticks: dict[str, Any], unit: str
+) -> dict[str, Any]:
     place = {"thickness": 10, "xpad": 4, "ypad": 0, "len": 0.9, "outlinewidth": 0}
-    return {"colorscale": colors, "cmin": ends[0], "cmax": ends[1], "colorbar": place | bar}
+    bar = place | ticks | {"title": {"text": unit, "side": "top"}}
+    return {"colorscale": colors, "cmin": ends[0], "cmax": ends[1], "colorbar": bar}

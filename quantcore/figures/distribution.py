@@ -12,6 +12,7 @@ import torch
 from quantcore.analysis import blocks
 from quantcore.figures.style import DIM, FILL, LINE, band_at, base_layout, line_at
 from quantcore.formats import IntFormat
+from quantcore.granularity import block_name
 from quantcore.numerics import CHUNK
 from quantcore.qparams import unscale
 from quantcore.quantization import Quantized
@@ -70,7 +71,7 @@ def distribution_data(
     # if all elements are within the representable range, nothing is clipped and no pass over x is needed
     plain = result.dequantizer.how == "scaled" and result.dequantizer.center is None
     clipped = 0 if plain and values[0] <= low and high <= values[-1] else blocks.clipped(result, where)
-    name = blocks.name(result, where)
+    name = block_name(result.blocks.bounds(where), tuple(result.x.shape))
     return DistributionData(
         where, name, counts, edges, None if alone else all_counts, values, own.numel(), clipped
     )

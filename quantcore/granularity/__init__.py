@@ -22,4 +22,4 @@ from quantcore.granularity.kinds import (
     spread,
     to_blocks,
 )
-from quantcore.granularity.layout import Blocks, Region, block_name, regions
+from quantcore.granularity.layout import Blocks, Region, block_name

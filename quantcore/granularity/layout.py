@@ -38,31 +38,6 @@ class Region:
         return math.prod(e.stop - e.start for e in self.elements)
 
 
-def regions(shape: Shape, block: Shape, limit: int, whole_blocks: bool) -> Iterator[Region]:
-    """Cut a tensor into boxes of about ``limit`` elements, in row-major order.
-
-    Short last blocks become separate boxes, so that no other code has to handle them. With
-    ``whole_blocks`` no block is cut, and a box may exceed the limit.
-    """
-    inner = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-
-    def cut(i: int, used: int, region: Region) -> Iterator[Region]:
-        if i == len(shape):
-            yield region
-            return
-        room = max(1, limit // max(1, used * inner[i]))
-        for start, stop, size in _runs(shape[i], block[i], room, whole_blocks):
-            first = start // block[i]
-            grown = Region(
-                (*region.elements, slice(start, stop)),
-                (*region.grid, slice(first, first + (stop - start) // size)),
-                (*region.block, size),
-            )
-            yield from cut(i + 1, used * (stop - start), grown)
-
-    yield from cut(0, 1, Region((), (), ()))
-
-
 def _runs(n: int, b: int, room: int, whole_blocks: bool) -> Iterator[tuple[int, int, int]]:
     """Cut one axis of n elements in blocks of b into (start, stop, local block length)."""
     step = max(b, room // b * b)
@@ -126,8 +101,29 @@ class Blocks:
         return block_bounds(self.blocked_shape, self.block, position)
 
     def regions(self, limit: int, whole_blocks: bool = False) -> Iterator[Region]:
-        """Yield boxes of about ``limit`` elements whose blocks all have the same shape; see `regions`."""
-        return regions(self.blocked_shape, self.block, limit, whole_blocks)
+        """Cut the tensor into boxes of about ``limit`` elements whose blocks are alike, in row-major order.
+
+        Short last blocks become separate boxes, so that no other code has to handle them. With
+        ``whole_blocks`` no block is cut, and a box may exceed the limit.
+        """
+        shape = self.blocked_shape
+        inner = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+        def cut(i: int, used: int, region: Region) -> Iterator[Region]:
+            if i == len(shape):
+                yield region
+                return
+            room = max(1, limit // max(1, used * inner[i]))
+            for start, stop, size in _runs(shape[i], self.block[i], room, whole_blocks):
+                first = start // self.block[i]
+                grown = Region(
+                    (*region.elements, slice(start, stop)),
+                    (*region.grid, slice(first, first + (stop - start) // size)),
+                    (*region.block, size),
+                )
+                yield from cut(i + 1, used * (stop - start), grown)
+
+        yield from cut(0, 1, Region((), (), ()))
 
 
 def block_name(bounds: Bounds, shape: Sequence[int]) -> str:

@@ -115,7 +115,8 @@ def _range(x: Tensor, scheme: Scheme, blocks: Blocks, who: str) -> tuple[Tensor,
     blocked, setting, of_scale = blocks.view(x), scheme.range_setting, scheme.rules.scale
     assert not isinstance(setting, Given)  # `Given` has no range
     low, high = (torch.empty(blocks.grid, device=x.device) for _ in range(2))
-    either = scheme.symmetric and isinstance(setting, MinMax) and of_scale.rule(scheme.format).of_magnitude
+    of_magnitude = of_scale.rule(scheme.format).scale.names == {"max|x|"}  # alone
+    either = scheme.symmetric and isinstance(setting, MinMax) and of_magnitude
     # a search passes over its blocks many times, over fewer each time: larger regions need fewer calls
     room = 4 * CHUNK if isinstance(setting, MinMse) else CHUNK
     # the ends of a large block are those of its parts, which fit the cache

@@ -61,8 +61,15 @@ class QParams:
 def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> QParams:
     """Return scale and zero_point of every block, with the range they are computed from."""
     low, high = (t.to(_PRECISION[c.scale.scale_precision]) for t in (low, high))
-    low, high = _widened(*_with_zero(low, high, c), symmetric, fmt, c)
-    low, high = _finite(low, high, c)
+    if c.range.zero_in_range != "no":
+        low = low.clamp(max=0.0)
+    if c.range.zero_in_range == "both":
+        high = high.clamp(min=0.0)
+    if c.range.widen_to_eps:
+        low, high = _widened(low, high, symmetric, fmt, c)
+    if c.range.finite_range:
+        largest = torch.finfo(torch.float32).max
+        low, high = low.clamp(min=-largest), high.clamp(max=largest)
     inverse = None
     if symmetric:
         raw, low, high = _symmetric(low, high, fmt, c)
@@ -71,10 +78,10 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
             if c.scale.bad_inverse == "one":
                 inverse = inverse.nan_to_num(1.0, 1.0, 1.0)
     elif c.scale.asymmetric_scale == "inverse_range":
-        inverse = inverse_range(low, high, _steps(fmt))
+        inverse = inverse_range(low, high, fmt.available - 1)
         raw = 1.0 / inverse
     else:
-        raw = _asymmetric(low, high, _steps(fmt), c)
+        raw = _asymmetric(low, high, fmt.available - 1, c)
     scale, replaced = replaced_scale(raw, c)
     if symmetric:
         zero_point = torch.full(scale.shape, c.zero_point.middle(fmt), dtype=torch.int32, device=scale.device)
@@ -84,39 +91,19 @@ def parameters(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Conve
         zero_point = run(ZERO_POINTS[c.zero_point.float_form], {"-low": -low, "1/s": inverse})
     else:
         zero_point = _zero_point(low, raw if c.zero_point.zero_point_scale == "raw" else scale, fmt, c)
-    if c.zero_point.replaced_zero_point == "zero" or (
-        c.zero_point.replaced_zero_point == "zero_if_asymmetric" and not symmetric
-    ):
+    of_replaced = c.zero_point.replaced_zero_point
+    if of_replaced == "zero" or (of_replaced == "zero_if_asymmetric" and not symmetric):
         zero_point = zero_point.masked_fill(replaced, 0)
     low, high = low.to(torch.float32), high.to(torch.float32)
     return QParams(scale, zero_point, low, high, inverse, replaced)
 
 
-def _steps(fmt: Format) -> int:
-    return fmt.qmax - fmt.qmin
-
-
-def _with_zero(low: Tensor, high: Tensor, c: Convention) -> Range:
-    if c.range.zero_in_range != "no":
-        low = low.clamp(max=0.0)
-    if c.range.zero_in_range == "both":
-        high = high.clamp(min=0.0)
-    return low, high
-
-
 def _widened(low: Tensor, high: Tensor, symmetric: bool, fmt: Format, c: Convention) -> Range:
     """Widen ranges that would give a scale below eps, on both sides if symmetric."""
-    if not c.range.widen_to_eps:
-        return low, high
-    steps = _steps(fmt)
+    steps = fmt.available - 1
     step = c.scale.eps * ((high - low) / steps < c.scale.eps)
     above, below = (steps // 2, -(-steps // 2)) if symmetric else (steps, 0)
     return low - below * step, high + above * step
-
-
-def _finite(low: Tensor, high: Tensor, c: Convention) -> Range:
-    largest = torch.finfo(torch.float32).max
-    return (low.clamp(min=-largest), high.clamp(max=largest)) if c.range.finite_range else (low, high)
 
 
 def _asymmetric(low: Tensor, high: Tensor, steps: int, c: Convention) -> Tensor:
@@ -142,8 +129,7 @@ def _symmetric(low: Tensor, high: Tensor, fmt: Format, c: Convention) -> tuple[T
     numbers = {"low": low, "high": high, "max|x|": largest}
     if "extreme" in rule.scale.names:
         numbers["extreme"] = torch.where(high > -low, high, low)
-    scale, low, high = (run(part, numbers) for part in (rule.scale, rule.low, rule.high))
-    return scale, low, high
+    return run(rule.scale, numbers), run(rule.low, numbers), run(rule.high, numbers)
 
 
 def replaced_scale(raw: Tensor, c: Convention) -> tuple[Tensor, Tensor]:

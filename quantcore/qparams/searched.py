@@ -13,7 +13,7 @@ from quantcore.granularity import Blocks, Shape
 from quantcore.notation import write_call
 from quantcore.numerics import as_float32, refuse_nonfinite
 from quantcore.qparams.scale import QParams, replaced_scale
-from quantcore.range_setting import Search, Trial, span, total
+from quantcore.range_setting import GroupScales, Search, Trial, span, total
 from quantcore.scheme import Scheme
 from quantcore.wording import count
 
@@ -27,21 +27,18 @@ def search_qparams(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -
     Raises:
         QuantError: x contains NaN or infinity, or the importance is missing, not finite, negative or of another shape.
     """
-    setting = scheme.range_setting
-    assert isinstance(setting, Search)
     refuse_nonfinite(x, "this search")
-    groups = Groups(x, blocks, setting, importance)
+    groups = Groups(x, scheme, blocks, importance)
     scale, low, high, minimum, weights = (np.ones(groups.count, np.float32) for _ in range(5))
     codes = torch.empty(tuple(x.shape), dtype=scheme.format.dtype)
     by_group = codes.view(-1, groups.size).numpy()
-    middle = (
-        0 if scheme.format.signed or not scheme.symmetric else scheme.rules.zero_point.middle(scheme.format)
-    )
+    unsigned = scheme.symmetric and not scheme.format.signed
+    middle = scheme.rules.zero_point.middle(scheme.format) if unsigned else 0
     step = max(1, _BOX // groups.size)
     with np.errstate(all="ignore"):
-        for rows in (slice(start, start + step) for start in range(0, groups.count, step)):
-            part, w = groups.at(rows)
-            found = setting.search(part, w, scheme.format)
+        for start in range(0, groups.count, step):
+            rows = slice(start, min(start + step, groups.count))
+            _, w, found = groups.search(np.arange(rows.start, rows.stop))
             scale[rows] = found.scale
             if importance is not None:
                 weights[rows] = total(w)
@@ -92,51 +89,39 @@ class GroupSearch:
 
 def search_of(x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, position: Shape) -> GroupSearch:
     """Return the search of the group at ``position`` of the grid, trial by trial."""
-    setting = scheme.range_setting
-    assert isinstance(setting, Search)
-    groups = Groups(x, blocks, setting, importance)
-    number = int(np.ravel_multi_index(position, blocks.grid))
+    number = np.ravel_multi_index(position, blocks.grid)
     trials: list[Trial] = []
-    with np.errstate(all="ignore"):
-        part, w = groups.at(slice(number, number + 1))
-        found = setting.search(part, w, scheme.format, trials)
+    part, w, found = Groups(x, scheme, blocks, importance).search(np.array([number]), trials)
     minimum = None if found.min is None else float(found.min[0])
     return GroupSearch(part[:, 0], w[:, 0], tuple(trials), float(found.scale[0]), minimum)
 
 
-def searches_of(
-    x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any, numbers: npt.NDArray[np.int64]
-) -> list[Trial]:
-    """Return the trials of some groups, by their number in row-major order."""
-    setting = scheme.range_setting
-    assert isinstance(setting, Search)
-    trials: list[Trial] = []
-    with np.errstate(all="ignore"):
-        part, w = Groups(x, blocks, setting, importance).of(numbers)
-        setting.search(part, w, scheme.format, trials)
-    return trials
-
-
 class Groups:
-    """The groups of x with the weights of their elements."""
+    """The groups of x, with the importance of their elements and the search for their scales."""
 
-    def __init__(self, x: Tensor, blocks: Blocks, setting: Search, importance: Any) -> None:
-        self.weighting, self.size = setting.weighting, blocks.block[-1]
+    def __init__(self, x: Tensor, scheme: Scheme, blocks: Blocks, importance: Any) -> None:
+        assert isinstance(scheme.range_setting, Search)
+        self.setting, self.fmt, self.size = scheme.range_setting, scheme.format, blocks.block[-1]
         self.x = x.cpu().contiguous().numpy().reshape(-1, self.size)
         self.count, self.per_row = len(self.x), x.shape[-1] // self.size
         self.importance: Array | None = None
-        if setting.needs_importance:
+        if self.setting.weight.importance:
             if importance is None:
-                raise QuantError(f"{write_call(setting)} weighs elements by importance; give importance=.")
+                raise QuantError(
+                    f"{write_call(self.setting)} weighs elements by importance; give importance=."
+                )
             self.importance = checked(importance, tuple(x.shape)).reshape(-1, self.size)
-        self.sigmas = self.weighting.sigmas(self.x.reshape(-1, x.shape[-1]))
+        self.sigmas = self.setting.sigmas(self.x.reshape(-1, x.shape[-1]))
 
-    def at(self, rows: slice) -> tuple[Array, Array]:
-        """Return elements and weights of consecutive groups, both (elements of a group, groups)."""
-        return self.of(np.arange(rows.start, min(rows.stop, self.count)))
+    def search(
+        self, numbers: npt.NDArray[np.int64], trials: list[Trial] | None = None
+    ) -> tuple[Array, Array, GroupScales]:
+        """Return elements and weights, both (elements of a group, groups), and what is found.
 
-    def of(self, numbers: npt.NDArray[np.int64]) -> tuple[Array, Array]:
-        """`at` for the groups with these numbers, in row-major order."""
+        Args:
+            numbers: of the groups, in row-major order.
+            trials: a list that the trials are added to.
+        """
         part = np.ascontiguousarray(self.x[numbers].T)
         importance, sigma2 = None, None
         if self.importance is not None:
@@ -148,7 +133,9 @@ class Groups:
             )
         if self.sigmas is not None:
             sigma2 = self.sigmas[numbers // (self.count // len(self.sigmas))]
-        return part, self.weighting.of(part, importance, sigma2)
+        with np.errstate(all="ignore"):
+            w = self.setting.weight.of(part, importance, sigma2)
+            return part, w, self.setting.search(part, w, self.fmt, trials)
 
 
 def checked(importance: Any, shape: tuple[int, ...]) -> Array:

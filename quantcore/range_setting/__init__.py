@@ -2,9 +2,9 @@
 
 from quantcore import notation
 from quantcore.range_setting.basic import MIN_MAX, Fixed, Given, MinMax, Percentile, Stored
-from quantcore.range_setting.entropy import MAX_BINS, Entropy
+from quantcore.range_setting.entropy import Entropy
 from quantcore.range_setting.ggml import (
-    WEIGHTS,
+    GroupScales,
     MakeIq4Nl,
     MakeQ3,
     MakeQkx2,
@@ -19,7 +19,7 @@ from quantcore.range_setting.ggml import (
 )
 from quantcore.range_setting.half_quadratic import HalfQuadratic
 from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task, parts
-from quantcore.range_setting.statistics import MAX_CANDIDATES, AbsMean, MeanStd, MinMse
+from quantcore.range_setting.statistics import AbsMean, MeanStd, MinMse
 
 # by the name in the text of a scheme, in the order in which pages list them
 RANGE_SETTINGS: dict[str, type[RangeSetting]] = {

@@ -18,8 +18,8 @@ Range = tuple[Tensor, Tensor]
 class Task:
     """What a range setting needs to know about the scheme.
 
-    ``search``: finds ranges of least squared error of the blocks passed in, see `BlockErrors.search`; None if not
-    needed. ``blocks``: how many the tensor has; a range setting receives only some of them at a time.
+    ``search``: finds ranges of the blocks passed in, see `BlockErrors.search`; None if not needed.
+    ``blocks``: how many the tensor has; a range setting receives only some of them at a time.
     """
 
     format: Format

@@ -7,6 +7,7 @@ from quantcore.errors import QuantError
 from quantcore.formats import CODEBOOKS, FLOATS, INT8, Format, IntFormat
 from quantcore.granularity import PerGroup
 from quantcore.range_setting import (
+    MIN_MAX,
     Given,
     MakeIq4Nl,
     MakeQ3,
@@ -16,6 +17,7 @@ from quantcore.range_setting import (
     MakeQx,
     MaxScale,
     RangeSetting,
+    Search,
 )
 from quantcore.scheme.scheme import Scheme
 
@@ -28,8 +30,22 @@ _E8M0 = Scheme(FLOATS["e8m0"], range_setting=Given(0.5), convention=CONVENTIONS[
 _WEIGHTED = (-0.9, 0.05, 36)
 
 
+def _gguf(
+    fmt: Format,
+    size: int,
+    convention: str,
+    scales: Scheme,
+    setting: RangeSetting = MIN_MAX,
+    symmetric: bool = True,
+) -> Scheme:
+    """Return the scheme of groups of ``size`` elements by one of gguf's conventions."""
+    return Scheme(fmt, symmetric, PerGroup(size), setting, CONVENTIONS[f"gguf.{convention}"], scales)
+
+
 def _legacy() -> dict[str, Scheme]:
     parts: dict[str, tuple[Format, int, str]] = {
+        # the codebook holds twice the values of e2m1, so the scale is half the power that its byte encodes
+        "MXFP4": (CODEBOOKS["mxfp4_gguf"], 32, "MXFP4"),
         "Q4_0": (IntFormat(4, signed=False), 32, "Q4_0"),
         "Q4_1": (IntFormat(4, signed=False), 32, "Q4_1"),
         "Q5_0": (IntFormat(5, signed=False), 32, "Q4_0"),
@@ -38,68 +54,32 @@ def _legacy() -> dict[str, Scheme]:
         "TQ1_0": (CODEBOOKS["ternary"], SUPER_BLOCK, "TQ1_0"),
         "TQ2_0": (CODEBOOKS["ternary"], SUPER_BLOCK, "TQ2_0"),
     }
-    # the codebook holds twice the values of e2m1, so the scale is half the power that its byte encodes
-    mxfp4 = Scheme(
-        CODEBOOKS["mxfp4_gguf"],
-        granularity=PerGroup(32),
-        convention=CONVENTIONS["gguf.MXFP4"],
-        scales=_E8M0,
-    )
-    return {"MXFP4": mxfp4} | {
-        name: Scheme(
-            fmt,
-            symmetric=not name.endswith("_1"),
-            granularity=PerGroup(size),
-            convention=CONVENTIONS[f"gguf.{convention}"],
-            scales=_HALF,
-        )
-        for name, (fmt, size, convention) in parts.items()
+    return {
+        name: _gguf(*part, _E8M0 if name == "MXFP4" else _HALF, symmetric=not name.endswith("_1"))
+        for name, part in parts.items()
     }
 
 
 def _scales(fmt: Format, group: int, setting: RangeSetting) -> Scheme:
     """Return the scheme of a super-block's group scales, which have a half-precision scale of their own."""
-    return Scheme(
-        fmt,
-        granularity=PerGroup(SUPER_BLOCK // group),
-        range_setting=setting,
-        convention=CONVENTIONS["gguf.scales"],
-        scales=_HALF,
-    )
+    return _gguf(fmt, SUPER_BLOCK // group, "scales", _HALF, setting)
 
 
 def _affine(bits: int, group: int, setting: RangeSetting, scale_bits: int, of_scales: RangeSetting) -> Scheme:
-    return Scheme(
-        IntFormat(bits, signed=False),
-        symmetric=False,
-        granularity=PerGroup(group),
-        range_setting=setting,
-        convention=CONVENTIONS["gguf.Q4_K"],
-        scales=_scales(IntFormat(scale_bits, signed=False), group, of_scales),
-    )
+    scales = _scales(IntFormat(scale_bits, signed=False), group, of_scales)
+    return _gguf(IntFormat(bits, signed=False), group, "Q4_K", scales, setting, symmetric=False)
 
 
 def _symmetric(bits: int, setting: RangeSetting, scale_bits: int, of_scales: RangeSetting) -> Scheme:
-    return Scheme(
-        IntFormat(bits),
-        granularity=PerGroup(16),
-        range_setting=setting,
-        convention=CONVENTIONS["gguf.Q6_K"],
-        scales=_scales(IntFormat(scale_bits), 16, of_scales),
-    )
+    return _gguf(IntFormat(bits), 16, "Q6_K", _scales(IntFormat(scale_bits), 16, of_scales), setting)
 
 
 def _nonlinear(setting: RangeSetting, name: str, scales: Scheme) -> Scheme:
-    return Scheme(
-        CODEBOOKS["iq4_nl"],
-        granularity=PerGroup(32),
-        range_setting=setting,
-        convention=CONVENTIONS[f"gguf.{name}"],
-        scales=scales,
-    )
+    return _gguf(CODEBOOKS["iq4_nl"], 32, name, scales, setting)
 
 
 _BY_LARGEST = MaxScale(reciprocal=True, least=1e-15)
+_LEGACY = _legacy()
 _OF_IQ4_XS = _scales(IntFormat(6), 32, MaxScale())
 
 
@@ -115,15 +95,15 @@ def _super_blocks() -> dict[str, Scheme]:
     }
 
 
-def _weighted(legacy: dict[str, Scheme]) -> dict[str, Scheme]:
+def _weighted() -> dict[str, Scheme]:
     """Return the schemes that ggml uses with an imatrix."""
     row = {"sigma2": 1.0, "over": 0}  # the mean of x² over the whole row
     of_row = MakeQx("importance_rms", **row), MakeQkx3(*_WEIGHTED, **row)  # type: ignore[arg-type]
     found = {
         name: replace(
-            legacy[name],
-            range_setting=of_row[not legacy[name].symmetric],
-            convention=CONVENTIONS[f"gguf.{'Q4_0' if legacy[name].symmetric else 'Q4_1'}.imatrix"],
+            _LEGACY[name],
+            range_setting=of_row[not _LEGACY[name].symmetric],
+            convention=CONVENTIONS[f"gguf.{'Q4_0' if _LEGACY[name].symmetric else 'Q4_1'}.imatrix"],
         )
         for name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1")
     }
@@ -139,10 +119,9 @@ def _weighted(legacy: dict[str, Scheme]) -> dict[str, Scheme]:
     }
 
 
-_LEGACY = _legacy()
 GGUF: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in (_LEGACY | _super_blocks()).items()}
 # preset -> the scheme that ggml uses with an imatrix, for presets that support one
-WITH_IMPORTANCE: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in _weighted(_LEGACY).items()}
+WITH_IMPORTANCE: dict[str, Scheme] = {f"gguf.{name}": scheme for name, scheme in _weighted().items()}
 _NAME_OF = {scheme: name for schemes in (GGUF, WITH_IMPORTANCE) for name, scheme in schemes.items()}
 
 
@@ -156,7 +135,7 @@ def with_importance(scheme: Scheme) -> Scheme:
     setting = scheme.range_setting
     if found is not None:
         return replace(found, granularity=scheme.granularity)
-    if getattr(setting, "needs_importance", False) or isinstance(setting, MaxScale):
+    if isinstance(setting, MaxScale) or (isinstance(setting, Search) and setting.weight.importance):
         return scheme
     takers = ", ".join(WITH_IMPORTANCE)
     raise QuantError(f"This scheme does not support importance; use one of {takers}.")

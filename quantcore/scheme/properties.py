@@ -146,17 +146,17 @@ def facts_of(scheme: Scheme) -> SchemeFacts:
         min_max=isinstance(setting, MinMax),
         half_quadratic=isinstance(setting, HalfQuadratic),
         searched=isinstance(setting, Search),
-        scales=() if written is None else tuple(_numbers(written.scale)),
-        zero_points=() if written is None else tuple(_numbers(written.zero_point)),
+        scales=() if written is None else tuple(numbers_in(written.scale)),
+        zero_points=() if written is None else tuple(numbers_in(written.zero_point)),
         stored=None if stored is None else stored.format,
         stored_in_units=stored is not None and stored.range_setting == Given(1.0),
     )
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    """Iterate over the numbers in nested tuples."""
+def numbers_in(value: Any) -> Iterator[float]:
+    """Yield the numbers in nested tuples."""
     if isinstance(value, tuple):
         for inner in value:
-            yield from _numbers(inner)
+            yield from numbers_in(inner)
     else:
         yield value

@@ -2,11 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from quantcore.errors import QuantError
 from quantcore.granularity import block_shape, blocked_shape, grid_shape
 from quantcore.range_setting import Given, Stored
+from quantcore.scheme.properties import numbers_in
 from quantcore.scheme.scheme import Scheme
 from quantcore.scheme.support import check_supported
 
@@ -53,7 +53,7 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
         total = 8 * setting.num_bytes
         codes = min(total, math.ceil(elements * bits))
         return Storage(elements, codes, total - codes, 0)
-    typed = _numbers(setting.zero_point) if isinstance(setting, Given) else set()
+    typed = set(numbers_in(setting.zero_point)) if isinstance(setting, Given) else set()
     free = not scheme.symmetric or not any(typed <= {known} for known in (0, scheme.format.middle))
     packed = scheme.convention.decoding.code_bits or bits
     zero_point_bits = blocks * (bits if scheme.convention.zero_point.is_integer else FLOAT_BITS)
@@ -68,11 +68,6 @@ def storage(scheme: Scheme, shape: tuple[int, ...]) -> Storage:
         if scheme.convention.zero_point.is_min:
             zero_point_bits = scale_bits
     return Storage(elements, math.ceil(elements * packed), scale_bits, zero_point_bits if free else 0)
-
-
-def _numbers(value: Any) -> set[int]:
-    """Return the distinct numbers in nested tuples."""
-    return set().union(*(_numbers(v) for v in value)) if isinstance(value, tuple) else {value}
 
 
 def bits_per_element(scheme: Scheme, shape: tuple[int, ...]) -> float:

@@ -93,13 +93,13 @@ def _search_needs(scheme: Scheme, setting: Search, shape: Shape) -> str:
         return "searches groups along the last axis; choose per_group"
     if shape[-1] % granularity.size:
         return f"searches whole groups, but {shape[-1]} elements are not a multiple of {granularity.size}"
-    fits = setting.kinds(scheme.format, scheme.symmetric)
-    if not fits and not scheme.symmetric and not scheme.rules.zero_point.is_min:
-        fits = "a convention that stores minima, such as gguf.Q4_K"
-    if fits:
-        return f"needs {fits}"
-    over = setting.weighting.mean_over
-    if not over or shape[-1] % over == 0:
+    needed, fits = setting.CODES
+    if not fits(scheme.format, scheme.symmetric):
+        return f"needs {needed}"
+    if not scheme.symmetric and not scheme.rules.zero_point.is_min:
+        return "needs a convention that stores minima, such as gguf.Q4_K"
+    over = getattr(setting, "over", 0)  # 0: over the row
+    if not (over and setting.weight.mean) or shape[-1] % over == 0:
         return ""
     return f"averages over {over} elements, but rows have {shape[-1]}, which is not a multiple"
 

@@ -11,7 +11,15 @@ from quantcore.tensors.files.safetensors_files import (
     SafetensorsHeader,
     read_safetensors_header,
 )
-from quantcore.tensors.generate import DISTRIBUTIONS, Distribution, Generated, Parameter, generate
+from quantcore.tensors.generate import (
+    DISTRIBUTIONS,
+    Distribution,
+    Generated,
+    Parameter,
+    check_shape,
+    generate,
+    parse_shape,
+)
 from quantcore.tensors.limits import (
     MAX_BYTES,
     MAX_ELEMENTS,
@@ -23,7 +31,6 @@ from quantcore.tensors.limits import (
     MAX_TEXT_FILE_BYTES,
 )
 from quantcore.tensors.link import decode, encode, fits_link
-from quantcore.tensors.shapes import check_shape, parse_shape
 from quantcore.tensors.text.literals import (
     READABLE,
     WIDTH,

@@ -5,7 +5,7 @@ import numpy as np
 from quantcore.notation import write_call
 from quantcore.qparams import search_of
 from quantcore.quantization import Quantized
-from quantcore.range_setting import WEIGHTS, MaxScale, Search
+from quantcore.range_setting import MaxScale, Search
 from quantcore.tracing.record import ElementNumbers, Level, Searched, Step
 from quantcore.tracing.text import number, signed
 
@@ -44,8 +44,9 @@ def search_steps(t: ElementNumbers) -> list[Step]:
     if t.search is None:
         return []
     group, setting = t.search.group, t.search.setting
-    formula = WEIGHTS[setting.weighting.name].formula
-    steps = [Step("weight w", f"{formula}, of {len(group.x)} elements", number(t.search.weight))]
+    steps = [
+        Step("weight w", f"{setting.weight.formula}, of {len(group.x)} elements", number(t.search.weight))
+    ]
     steps += _trials_steps(t.search)
     for what, level in (("scale", t.search.of_scale), ("min", t.search.of_min)):
         if level is not None:

@@ -324,7 +324,7 @@ class StorageStage(Stage):
         lambda facts: (
             f"where the scale is 2^-127, x is divided by {exactly(facts.rules.storage.e8m0_min_as)}"
         ),
-        lambda facts: facts.may_be_least,
+        lambda facts: facts.stored_exactly if facts.ranged else 2.0**-127 in facts.scales,
         _KIND,
     )
     min_divisor: float = choice(

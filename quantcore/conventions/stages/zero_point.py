@@ -90,7 +90,8 @@ class ZeroPointStage(Stage):
         "integer",
         "whether the zero point is an integer or a float",
         _form,
-        lambda facts: facts.asymmetric or facts.given_shift,
+        # given zero points matter where they are minima
+        lambda facts: facts.asymmetric if facts.ranged else facts.shifted and facts.rules.zero_point.is_min,
     )
     zero_point_order: Literal["round_quotient", "round_difference"] = choice(
         "round_quotient",

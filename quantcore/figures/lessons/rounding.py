@@ -21,7 +21,7 @@ MERCURY = {"light": "rgb(205,65,65)", "dark": "rgb(235,95,95)"}
 Array = npt.NDArray[Any]
 
 
-def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT, height: int = 280) -> go.Figure:
+def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT) -> go.Figure:
     """Return x at the bottom, the values of the codes at the top, and a line from each element to its code.
 
     For a result of one block and integer codes. ``size``: font size in px.
@@ -31,7 +31,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT
     x, x_hat = (t.reshape(-1).numpy() for t in (result.x, result.dequantized))
     every = -(-len(codes) // MAX_LABELS)
     labels = [str(c) if i % every == 0 or i + 1 == len(codes) else "" for i, c in enumerate(codes)]
-    layout = base_layout(theme, height, size) | {
+    layout = base_layout(theme, 280, size) | {
         "xaxis": {"title": {"text": "x and x̂"}},
         "yaxis": {
             "tickvals": [0, 1],
@@ -71,13 +71,7 @@ def rounding_line(result: Quantized, *, theme: str = "light", size: float = TEXT
 
 
 def thermometer(
-    result: Quantized,
-    chosen: int,
-    *,
-    codes: bool = True,
-    theme: str = "light",
-    size: float = TEXT,
-    height: int = 280,
+    result: Quantized, chosen: int, *, codes: bool = True, theme: str = "light", size: float = TEXT
 ) -> go.Figure:
     """Return `rounding_line` on a thermometer that lies on its side: its marks are the values of the codes.
 
@@ -86,7 +80,7 @@ def thermometer(
         chosen: the reading up to which the mercury stands.
         codes: whether lines lead from each reading to its mark.
     """
-    drawn = rounding_line(result, theme=theme, size=size, height=height)
+    drawn = rounding_line(result, theme=theme, size=size)
     marks, reading = drawn.data[1].x, float(result.x.reshape(-1)[chosen])
     low, high = float(marks[0]), float(marks[-1])
     bulb, end = low - 0.05 * (high - low), high + 0.03 * (high - low)
@@ -115,7 +109,7 @@ def thermometer(
 
 
 def error_bars(
-    values: Array, *, limit: float | None = None, theme: str = "light", size: float = TEXT, height: int = 280
+    values: Array, *, limit: float | None = None, theme: str = "light", size: float = TEXT
 ) -> go.Figure:
     """Return a bar for each error, above or below 0.
 
@@ -123,7 +117,7 @@ def error_bars(
         values: the errors, of shape (n,).
         limit: half a step, drawn as lines that no error crosses unless it is clipped; None: no lines.
     """
-    layout = base_layout(theme, height, size) | {
+    layout = base_layout(theme, 280, size) | {
         "xaxis": {"title": {"text": "element"}, "dtick": 1},
         "yaxis": {"title": {"text": "error x - x̂"}},
         "margin": {"l": 40 + 3 * size, "r": 12, "t": 8, "b": 24 + 2 * size},
@@ -171,14 +165,12 @@ def error_curve(result: Quantized) -> tuple[Array, Array]:
     return x.numpy(), (x - x_hat).numpy()
 
 
-def error_against_x(
-    result: Quantized, *, theme: str = "light", size: float = TEXT, height: int = 280
-) -> go.Figure:
+def error_against_x(result: Quantized, *, theme: str = "light", size: float = TEXT) -> go.Figure:
     """Return the error over x: a sawtooth within the representable range, a ramp where values are clipped."""
     x, error = error_curve(result)
     marks = grid_values(result, (0,) * result.scale.dim())
     own = (result.x.reshape(-1).numpy(), result.error.reshape(-1).numpy())
-    layout = base_layout(theme, height, size) | {
+    layout = base_layout(theme, 280, size) | {
         "xaxis": {"title": {"text": "x"}},
         "yaxis": {"title": {"text": "error x - x̂"}},
         "shapes": [band_at("x", float(marks[0]), float(marks[-1]), LINE[theme])],
@@ -202,13 +194,13 @@ def error_against_x(
 
 
 def clipping_against_rounding(
-    curve: RangeCurve, chosen: float, *, theme: str = "light", size: float = TEXT, height: int = 300
+    curve: RangeCurve, chosen: float, *, theme: str = "light", size: float = TEXT
 ) -> go.Figure:
     """Return the error for ranges up to min-max and its two parts, with the chosen range marked."""
     colors = {"rounding": FILL[theme], "clipping": LINE[theme], "total": INK[theme]}
     shown = curve.fractions <= 1
     values = {"rounding": curve.rounding[shown], "clipping": curve.clipping[shown], "total": curve.mse[shown]}
-    layout = base_layout(theme, height, size) | {
+    layout = base_layout(theme, 300, size) | {
         "xaxis": {"title": {"text": "range ±"}},
         "yaxis": {
             "title": {"text": "mean squared error"},

@@ -54,7 +54,6 @@ def digit_images(
     across: int = 5,
     theme: str = "light",
     size: float = TEXT,
-    height: int = 280,
 ) -> go.Figure:
     """Return images in rows, each with the digit that the network reads below it, marked if it is wrong.
 
@@ -81,10 +80,16 @@ def digit_images(
         for (top, left), label, got in zip(corners, labels, read, strict=True)
     ]
     axis = {"visible": False, "fixedrange": True}
-    layout = base_layout(theme, height, size) | {
+    layout = base_layout(theme, 280, size) | {
         "annotations": notes,
         "xaxis": axis | {"constrain": "domain"},
-        "yaxis": axis | {"range": [rows * high - 0.5, -0.5], "scaleanchor": "x", "constrain": "domain", "constraintoward": "top"},
+        "yaxis": axis
+        | {
+            "range": [rows * high - 0.5, -0.5],
+            "scaleanchor": "x",
+            "constrain": "domain",
+            "constraintoward": "top",
+        },
         "margin": {"l": 4, "r": 4, "t": 4, "b": 4},
     }
     shades = [[0.0, FAINT[theme]], [1.0, INK[theme]]]
@@ -99,7 +104,6 @@ def accuracy_over_epochs(
     *,
     theme: str = "light",
     size: float = TEXT,
-    height: int = 280,
 ) -> go.Figure:
     """Return accuracy over epochs.
 
@@ -110,7 +114,7 @@ def accuracy_over_epochs(
     """
     known = [*levels.values(), *(a for run in runs.values() for a in run)]
     low = 100 * min(known)
-    layout = base_layout(theme, height, size) | {
+    layout = base_layout(theme, 280, size) | {
         "xaxis": _axis("epoch", size) | {"range": [-0.4, count + 0.4]},
         "yaxis": _axis("accuracy", size) | {"ticksuffix": " %", "range": [low - (101 - low) * 0.15, 101]},
         "margin": {"l": 8, "r": 8 + 8 * size, "t": 8, "b": 8},
@@ -142,7 +146,6 @@ def accuracy_against_bits(
     enough: float | None = None,
     theme: str = "light",
     size: float = TEXT,
-    height: int = 280,
 ) -> go.Figure:
     """Return each method's mean accuracy over seeds against bits, with bars from the worst to the best seed.
 
@@ -159,7 +162,7 @@ def accuracy_against_bits(
         axis |= {"type": "log", **(log_ticks(min(ends), max(ends), " %") if ends else {})}
     else:
         axis |= {"range": [0, 102]}
-    layout = base_layout(theme, height + height // 3, size) | {
+    layout = base_layout(theme, 373, size) | {
         "xaxis": _axis("bits per code", size) | {"tickvals": widths},
         "yaxis": axis,
         "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
@@ -246,10 +249,10 @@ def slopes(bits: int, scale: float) -> Slopes:
     return Slopes(*(t.detach().numpy() for t in found))
 
 
-def slope(found: Slopes, which: str, *, theme: str = "light", size: float = TEXT, height: int = 280) -> go.Figure:
+def slope(found: Slopes, which: str, *, theme: str = "light", size: float = TEXT) -> go.Figure:
     """Return x̂ over x above, and one of the slopes below: "rounding", "through" or "to_scale"."""
     few = {"nticks": 6}
-    layout = base_layout(theme, height + height // 2, size) | {
+    layout = base_layout(theme, 420, size) | {
         "xaxis": _axis("x", size) | few | {"anchor": "y2"},
         "yaxis": _axis("x̂", size) | few | {"domain": [0.46, 1]},
         "yaxis2": _axis(DERIVATIVES[which], size) | few | {"domain": [0, 0.36]},

@@ -6,7 +6,7 @@ that is not reproduced.
 """
 
 from quantcore.range_setting.ggml.affine import MakeQkx2, MakeQkx3
-from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Trial, total
+from quantcore.range_setting.ggml.arithmetic import GroupScales, Trial, total
 from quantcore.range_setting.ggml.scales import MakeQp, MaxScale
 from quantcore.range_setting.ggml.search import Search, span
 from quantcore.range_setting.ggml.symmetric import MakeIq4Nl, MakeQ3, MakeQx

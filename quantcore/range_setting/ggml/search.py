@@ -11,7 +11,7 @@ from torch import Tensor
 from quantcore import notation
 from quantcore.errors import QuantError
 from quantcore.formats import CodebookFormat, Format
-from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, GroupScales, Record, Weighting
+from quantcore.range_setting.ggml.arithmetic import WEIGHTS, Floats, GroupScales, Record, Weight, total
 from quantcore.range_setting.protocol import Control, Range, RangeSetting, Task
 
 MAX_STEPS = 1000
@@ -19,7 +19,7 @@ MAX_STEPS = 1000
 
 @dataclass(frozen=True)
 class Search(RangeSetting):
-    """A search for the scale of a group. Its weighting says how much the error of each element counts.
+    """A search for the scale of a group.
 
     ``DIVISOR``: what the numbers in `Trial.tried` are divided by to give the inverse scale. ``CODES``: which it needs, in
     words, and whether a format, symmetric or not, has them. ``WEIGHTED``: the names in `WEIGHTS` that its argument
@@ -47,8 +47,12 @@ class Search(RangeSetting):
         flag = getattr(self, "use_mad", False)
         if not isinstance(flag, bool):
             raise QuantError(f"use_mad must be true or false, not {str(flag)[:40]!r}.")
-        name, sigma2, over = (getattr(self.weighting, part) for part in ("name", "sigma2", "over"))
-        if name not in self.WEIGHTED:
+        name, sigma2, over = (
+            getattr(self, "weights", ""),
+            getattr(self, "sigma2", 1.0),
+            getattr(self, "over", 0),
+        )
+        if hasattr(self, "weights") and name not in self.WEIGHTED:
             raise QuantError(f"weights must be one of {', '.join(self.WEIGHTED)}, not {str(name)[:40]!r}.")
         if over < 0 or sigma2 < 0:
             raise QuantError(f"over and sigma2 must be 0 or more, not {over} and {sigma2:g}.")
@@ -71,7 +75,7 @@ class Search(RangeSetting):
         if name not in kinds:
             raise QuantError(f"{typed[:40]!r} is not a ggml search; type one such as make_qx or make_q3.")
         found: Search = notation.build(kinds[name], arguments, keywords, typed)
-        if found.needs_importance:
+        if found.weight.importance:
             raise QuantError(
                 f"{typed[:60]} weights elements by an imatrix, which can't be set here; use quantcore in a notebook."
             )
@@ -82,20 +86,29 @@ class Search(RangeSetting):
         return {"search": notation.write_call(self)}
 
     @property
-    def weighting(self) -> Weighting:
-        """How the elements are weighted."""
-        name = getattr(self, "weights", self.WEIGHTED[0])
-        return Weighting(name, getattr(self, "sigma2", 1.0), getattr(self, "over", 0))
+    def weight(self) -> Weight:
+        """How much the error of each element counts, and whether that needs importance (an imatrix)."""
+        return WEIGHTS[getattr(self, "weights", self.WEIGHTED[0])]
 
-    @property
-    def needs_importance(self) -> bool:
-        """Whether the elements' importance (an imatrix) must be given."""
-        return WEIGHTS[self.weighting.name].importance
+    def sigmas(self, x: Floats) -> Floats | None:
+        """Return σ² = ``sigma2`` · mean x² of every run of ``over`` elements of x, 2-D; 0: of every row.
 
-    def kinds(self, fmt: Format, symmetric: bool) -> str:
-        """Return which codes the search needs; empty if format and symmetry fit."""
-        needed, fits = self.CODES
-        return "" if fits(fmt, symmetric) else needed
+        None if the weight's formula has no mean.
+        """
+        if not self.weight.mean:
+            return None
+        over = getattr(self, "over", 0) or x.shape[-1]
+        runs = x.reshape(-1, over)
+        found = np.empty(len(runs), np.float32)
+        step = max(1, (1 << 16) // over)
+        for start in range(0, len(runs), step):
+            part = runs[start : start + step]
+            with np.errstate(over="ignore"):  # as in C: the search then finds no finite scale
+                squares = total(np.ascontiguousarray((part * part).T))
+            found[start : start + step] = (
+                np.float32(getattr(self, "sigma2", 1.0)) * squares / np.float32(over)
+            )
+        return found
 
     def search(self, x: Floats, w: Floats, fmt: Format, record: Record = None) -> GroupScales:
         """Search every group; ``x``, ``w``: elements and weights, (elements of a group, groups).
@@ -110,11 +123,11 @@ class Search(RangeSetting):
         Raises:
             QuantError: the search needs importance.
         """
-        if self.needs_importance:
+        if self.weight.importance:
             raise QuantError(f"{notation.write_call(self)} weighs elements by importance; give importance=.")
         x = np.ascontiguousarray(blocks.cpu().numpy().T)
         with np.errstate(all="ignore"):
-            found = self.search(x, self.weighting.of(x, None, None), task.format)
+            found = self.search(x, self.weight.of(x, None, None), task.format)
         return tuple(torch.from_numpy(end).to(blocks.device) for end in span(found, task.format))  # type: ignore[return-value]
 
 

@@ -28,7 +28,6 @@ tabs or spaces             there is no point (``1,5;2,5``); anything else is an 
 
 import re
 from array import array
-from collections.abc import Iterator
 
 from quantcore.errors import QuantError
 from quantcore.tensors.limits import MAX_TEXT_CHARS
@@ -145,12 +144,6 @@ def _mixed(text: str, position: int, what: str) -> QuantError:
     )
 
 
-def _words(text: str, plain: str, start: int) -> Iterator[tuple[int, str]]:
-    """Iterate over the words of ``plain``, each as the user wrote it."""
-    for match in _WORD.finditer(plain, start):
-        yield match.start(), text[match.start() : match.end()]
-
-
 def _first_bad_word(text: str, plain: str, start: int) -> QuantError:
     """Return the error for the line that begins at ``start``, which contains a word that is not a number."""
     line = text[start:end] if (end := text.find("\n", start)) >= 0 else ""
@@ -159,9 +152,9 @@ def _first_bad_word(text: str, plain: str, start: int) -> QuantError:
         return QuantError(
             f"Line {text.count(chr(10), 0, start) + 1} is a header, {heading}; delete that line."
         )
-    for position, word in _words(text, plain, start):
-        if not _NUMBER.fullmatch(plain[position : position + len(word)]):
-            return not_a_number(text, position, word)
+    for match in _WORD.finditer(plain, start):
+        if not _NUMBER.fullmatch(match.group()):
+            return not_a_number(text, match.start(), text[match.start() : match.end()])
     raise AssertionError("the line is invalid, so one of its words is not a number")
 
 

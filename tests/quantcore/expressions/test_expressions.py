@@ -22,7 +22,7 @@ FLOATS = {
     "add": A + B, "subtract": A - B, "multiply": A * B, "divide": A / B,
     "min": ex.MINIMUM(A, B), "max": ex.MAXIMUM(A, B), "magnitude": ex.MAGNITUDE(A), "negative": ex.NEGATIVE(A),
     "larger": ex.LARGER(A, B), "grouped": ex.GROUPED(A * B) * A,
-    "clamp": ex.CLAMP(A, -2, 7), "float16": ex.to(torch.float16)(A), "bfloat16": ex.to(torch.bfloat16)(A),
+    "float16": ex.to(torch.float16)(A), "bfloat16": ex.to(torch.bfloat16)(A),
     **{rule: ex.rounded(rule)(A) for rule in [*ROUNDINGS, *ex.DEFINITIONS]},
 }  # fmt: skip
 INTEGERS = {

@@ -8,8 +8,8 @@ import torch
 from parts import some
 
 import quantcore as qc
+from quantcore.granularity import Blocks
 from quantcore.granularity.kinds import block_bounds, cells_of, grid_shape
-from quantcore.granularity.layout import regions
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_regions_tile_the_tensor_once(case):
         owner = torch.zeros(shape, dtype=torch.int64)
         for position in itertools.product(*map(range, of_block.shape)):
             owner[tuple(slice(*b) for b in block_bounds(shape, block, position))] = numbers[position]
-        for region in regions(shape, block, limit, whole_blocks):
+        for region in Blocks(shape, shape, block).regions(limit, whole_blocks):
             part = seen[region.elements]
             part += 1
             of_block[region.grid] += 1
@@ -149,7 +149,7 @@ def test_regions_tile_the_tensor_once(case):
     ],
 )
 def test_regions_are_not_cut_smaller_than_they_need(shape, block, count, whole_blocks):
-    assert len(list(regions(shape, block, 1024, whole_blocks))) == count
+    assert len(list(Blocks(shape, shape, block).regions(1024, whole_blocks))) == count
 
 
 @pytest.mark.parametrize("shape", [(), (12,), (4, 6), (2, 4, 6), (2, 3, 4, 5)])
