@@ -50,9 +50,9 @@ class Walk(Interpreter):
             return True
         except StopError as stop:
             if stop.why:
-                self.unread.append((self.budget.line, stop.why, stop.refused))
+                self.unread.append((self.line, stop.why, stop.refused))
         except Signal:
-            self.unread.append((self.budget.line, "this has no function or loop around it", False))
+            self.unread.append((self.line, "this has no function or loop around it", False))
         except RecursionError:
             raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
         return False
@@ -100,7 +100,6 @@ class Walk(Interpreter):
 def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
     """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations."""
     walk = Walk(given, overrides=overrides or {})
-    walk.budget.end = min(walk.budget.end, given.end)
     walk.run()
     return walk
 
