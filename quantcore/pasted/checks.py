@@ -12,9 +12,7 @@ from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
     SCALINGS,
     SHIFTS,
-    SINGLES,
     SMALL,
-    SPANS,
     Quantizer,
     between,
     block_extremes,
@@ -43,10 +41,10 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
         yield q.found("wrong-axis", q.reduced.line)
     else:
         yield from _cast(q)
-        if q.kind in SPANS:
+        if q.is_span:
             yield from _divisor(q)
             yield from _asymmetric_zero(q)
-        elif q.kind in SINGLES and q.zero_point is not None and q.shift.numel() == 1:
+        elif q.is_single and q.zero_point is not None and q.shift.numel() == 1:
             yield from _single(q, q.zero_point)
     yield from _zero_rounding(q)
     first = q.earlier
@@ -115,10 +113,10 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     if q.bounds is None:
         return
     (low, high), divisor, zero, clamp = q.bounds, q.divisor, q.zero_point or 0, None not in q.ends
-    most = high - low if q.kind in SPANS else high - zero
+    most = high - low if q.is_span else high - zero
     facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"
-    if q.kind not in SPANS:
+    if not q.is_span:
         facts["reach"] = f"codes up to {number(round(divisor + zero))}"
         beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {q.extreme})"
     # the number as the code has it; a factor besides it narrows the range

@@ -26,8 +26,8 @@ Place = tuple[int, ...]
 Flags = tuple[tuple[str, bool], ...]
 Ends = tuple[float | None, float | None]
 Seen = tuple[str, Ends]
-SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
-SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
+_SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
+_SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
 _CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
 
 
@@ -111,9 +111,10 @@ class Quantizer(Chain):
     ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
     without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
     argument, "unknown"; divided by ``divisor``, an integer, or a half, if it is near one; ``percent``: the percentile.
-    ``multiplied``: x is multiplied by it; ``axis``: it is aligned with this axis instead of the last one. ``extreme``,
-    ``formula``: it, and what it comes from, as text; ``divided``: the operation that divides by the number, or else the
-    one that scales the data; ``reduced``: the last reduction that it comes from.
+    ``is_span``: it is the step of an asymmetric range, ``is_single``: of a symmetric one; ``multiplied``: x is
+    multiplied by it; ``axis``: it is aligned with this axis instead of the last one. ``extreme``, ``formula``: it, and
+    what it comes from, as text; ``divided``: the operation that divides by the number, or else the one that scales the
+    data; ``reduced``: the last reduction that it comes from.
 
     ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the clamp, or
     else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is quantized never has
@@ -129,13 +130,12 @@ class Quantizer(Chain):
         self.rule, self.ends = seen
         tried = [chain for name, chain in on.items() if name in ("positive", "negative", "outlier")]
         self.kind, ratio, self.multiplied, self.axis = _form(tried)
+        self.is_span, self.is_single = self.kind in _SPANS, self.kind in _SINGLES
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        percents = (
-            float(a.value) * (100 if "quantile" in n.name else 1)
-            for n in self.quantiles for a in n.args[1:2] if isinstance(a.value, int | float)
-        )  # fmt: skip
-        self.percent = max(percents, default=None) if "percentile" in self.kind else None
+        levels = [(n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:]]
+        percents = [level * times for level, times in levels if level is not None and "percentile" in self.kind]
+        self.percent = max(percents, default=None)
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
