@@ -60,16 +60,6 @@ class Val:
     flow: "Val | None" = None
     data: bool = False
 
-    def ancestors(self) -> list["Val"]:
-        """Return it and all that it was computed from, each once, in order."""
-        found, stack = dict[int, Val](), [self]
-        while stack:
-            one = stack.pop()
-            if one.index not in found:
-                found[one.index] = one
-                stack.extend(one.args)
-        return [found[i] for i in sorted(found)]
-
     @property
     def numbers(self) -> Tensor:
         """Its value as float64."""
@@ -301,9 +291,9 @@ class Evaluation:
             return value.run
         is_type = isinstance(value, type) and issubclass(value, np.number)
         is_word = isinstance(value, str) and value in WORDS
-        if is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None))):
-            return value
-        raise StopError("an argument here is neither a number nor a tensor")
+        known = is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None)))
+        require(known, "an argument here is neither a number nor a tensor")
+        return value
 
     def items(self, val: Val) -> list[Val]:
         """Return what a loop over a value visits."""
@@ -380,6 +370,17 @@ class Evaluation:
             chosen, rest = (item, found) if better else (found, item)
             found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
+
+
+def ancestors(*vals: Val) -> list[Val]:
+    """Return values and all that they were computed from, each once, in order."""
+    found, stack = dict[int, Val](), [*vals]
+    while stack:
+        one = stack.pop()
+        if one.index not in found:
+            found[one.index] = one
+            stack.extend(one.args)
+    return [found[i] for i in sorted(found)]
 
 
 def _like(value: Any, values: Tensor | float) -> Any:

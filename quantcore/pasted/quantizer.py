@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask
-from quantcore.pasted.evaluation import FLOAT, Val
+from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -85,8 +85,7 @@ class Chain:
     @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale, each once."""
-        nodes = {node.index: node for s in self.scalings for node in s.other.ancestors()}
-        return [nodes[i] for i in sorted(nodes)]
+        return ancestors(*(s.other for s in self.scalings))
 
     @cached_property
     def quantiles(self) -> list[Val]:

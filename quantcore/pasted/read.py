@@ -140,8 +140,7 @@ def _parts(q: Quantizer) -> Iterator[str]:
 def _arithmetic(q: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
     rule = RULES.get(q.rule, "rounded")
-    product = "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
-    product = "x · scale" if q.multiplied else product
+    product = "x · scale" if q.multiplied else "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
     shifted = [s for s in q.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"
