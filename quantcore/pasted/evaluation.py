@@ -88,13 +88,14 @@ class Val:
     @property
     def limits(self) -> tuple[int, int] | None:
         """The lowest and highest integer of its type; None for floats."""
-        is_integer = self.dtype.startswith(("int", "uint"))
-        return (int(np.iinfo(self.dtype).min), int(np.iinfo(self.dtype).max)) if is_integer else None
+        name = self.dtype
+        return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if name.startswith(("int", "uint")) else None
 
     @property
     def bits(self) -> int:
         """The width of its integer type; `FLOAT` for others."""
-        return FLOAT if self.limits is None else (self.limits[1] - self.limits[0]).bit_length()
+        limits = self.limits
+        return FLOAT if limits is None else (limits[1] - limits[0]).bit_length()
 
     @property
     def other(self) -> "Val":

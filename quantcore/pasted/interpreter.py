@@ -183,8 +183,8 @@ class Interpreter(Evaluation):
 
     def _called(self, node: ast.Call, names: Names) -> Val:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        known = not name or name in BUILTINS or name in names
-        require(known, f"`{ast.unparse(node)[:60]}` is not recognized")
+        if name and name not in BUILTINS and name not in names:
+            raise StopError(f"`{ast.unparse(node)[:60]}` is not recognized")
         func = self.evaluate(node.func, names)
         named = all(k.arg is not None for k in node.keywords)
         require(named and len(node.args) <= 64, "`**` in a call is not evaluated")
