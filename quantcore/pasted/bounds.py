@@ -41,7 +41,7 @@ def require(holds: bool, why: str, *, refused: bool = True) -> None:
 
 
 def flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield what is in lists, in lists of them, and outside, of an evaluation's values or of their contents."""
+    """Yield what is in lists, in lists of them, and outside: values of an evaluation, or their contents."""
     for value in values:
         inside = getattr(value, "value", value)
         if isinstance(inside, list | tuple):

@@ -71,7 +71,7 @@ class Val:
     def number(self) -> float | None:
         """A finite number; None for anything else."""
         one = isinstance(self.value, NUMBERS) and math.prod(shape_of(self.value)) == 1
-        found = float(self.value if isinstance(self.value, int | float) else self.numbers) if one else math.nan
+        found = float(self.numbers) if one else math.nan
         return found if math.isfinite(found) else None
 
     @property
@@ -88,8 +88,8 @@ class Val:
     @property
     def limits(self) -> tuple[int, int] | None:
         """The lowest and highest integer of its type; None for floats."""
-        name = self.dtype
-        return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if name.startswith(("int", "uint")) else None
+        info = np.iinfo(self.dtype) if self.dtype.startswith(("int", "uint")) else None
+        return (int(info.min), int(info.max)) if info else None
 
     @property
     def bits(self) -> int:
@@ -130,10 +130,11 @@ Names = ChainMap[str, Val]  # of a function, a class or an instance, then of wha
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """Parsed code and what it is given: the tensor ``x``, float32, and what stands for what it does not compute.
+    """Parsed code and what it is given: the tensor ``x``, float32, and what it does not compute itself.
 
-    ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean parameters of
-    functions that nobody calls, by name; ``end``: the processor time of this thread at which every evaluation ends.
+    ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
+    parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which every
+    evaluation ends.
     """
 
     text: str
@@ -199,7 +200,8 @@ class Evaluation:
         what = f"computes more than {bounds.MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
         what = f"takes more than {bounds.MOST_STEPS:,} steps" if self.steps < 0 else what
         if what:
-            raise bounds.OverLimitError(f"Line {self.line}: the code {what}; paste only the lines that quantize.")
+            why = f"Line {self.line}: the code {what}; paste only the lines that quantize."
+            raise bounds.OverLimitError(why)
 
     def space(self, *around: Names) -> Names:
         """Open names within others."""
@@ -282,7 +284,7 @@ class Evaluation:
         return val
 
     def raw(self, val: Val, depth: int = 0) -> Any:
-        """Return a value as torch or NumPy take it: a number, array, type or known word, or a list of them."""
+        """Return a value as torch and NumPy take it: a number, array, type, known word, or list of them."""
         value = val.value
         if isinstance(value, list | tuple) and depth < _DEEPEST:
             self.spend(steps=len(value))

@@ -37,8 +37,8 @@ RULES = dict(zip(_TRIED, ("round", "half up", "half away", "floor", "ceil", "tru
 def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     """Return how the quantizers of an evaluation round, and what their codes are clamped to.
 
-    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of 1, and
-    4 for a zero point that is not a number.
+    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of
+    1, and 4 for a zero point that is not a number.
     """
     overrides: dict[int, Override] = {}
     for chain in found.values():
@@ -73,8 +73,9 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
         return rule, (low, high)
     value = tried.x / tried.factor + early
     inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
+    codes, value = codes.float(), value.float()
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
-        fits = (n for n in RULES if some.any() and codes[some].float().equal(rounding(n)(value[some].float())))
+        fits = (name for name in RULES if some.any() and codes[some].equal(rounding(name)(value[some])))
         rule = rule or next(fits, "")
     return rule, (low, high)
 

@@ -4,6 +4,7 @@ import ast
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,8 @@ class Interpreter(Evaluation):
         if isinstance(node, ast.Slice):
             ends = [self.evaluate(e, names) if e else Val(None) for e in (node.lower, node.upper, node.step)]
             given = tuple(e for e in ends if e.value is not None)
-            require(all(isinstance(e.value, int) for e in given), "a slice here has ends that are no integers")
+            whole = all(isinstance(e.value, int) for e in given)
+            require(whole, "a slice here has ends that are no integers")
             return slice(*(e.value for e in ends)), given
         val = self.evaluate(node, names)
         return (val.value if val.value is Ellipsis else self.raw(val)), (val,)
@@ -196,11 +198,12 @@ class Interpreter(Evaluation):
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value; an operation "method" has it with its owner."""
         owner = func.args if func.op == "method" else ()
+        text = args[0].value if args and isinstance(args[0].value, str) else ""
         match func.value:
             case Allowed(name=name, run=None):
                 return self.python(name, args, kw)
-            case Allowed(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
-                return self.note(float(args[0].value))
+            case Allowed(name="float") if text in _INFINITE:
+                return self.note(float(text))
             case Allowed(name="append") if len(args) == 1 and not kw:
                 owner[0].value.append(args[0])
                 owner[0].args, owner[0].varies = (*owner[0].args, args[0]), owner[0].varies or args[0].varies
@@ -209,7 +212,8 @@ class Interpreter(Evaluation):
                 found = self.apply(call, [*owner, *args], kw)
                 if not owner or func.name == call.name:
                     return found
-                return self.overwrite(owner[0], lambda x: x.copy_(found.value), found.op, found.args, func.name)
+                change = methodcaller("copy_", found.value)
+                return self.overwrite(owner[0], change, found.op, found.args, func.name)
             case Function() as function:
                 return self._enter(function, [*owner, *args], kw)
             case Class(is_instance=True):

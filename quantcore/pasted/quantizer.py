@@ -74,9 +74,9 @@ class Chain:
             self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
-        # what a clamp puts in the place of elements is a number
-        fixed = [s for s in clamps if not any(a.varies and a is not s.flow and not is_mask(a.value) for a in s.args)]
-        self.clamp = fixed[-1] if fixed else None
+        # the last one that does not put in values of the tensor
+        varying = [s for s in clamps for a in s.args if a.varies and a is not s.flow and not is_mask(a.value)]
+        self.clamp = next((s for s in reversed(clamps) if s not in varying), None)
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
         self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
@@ -132,14 +132,14 @@ class Quantizer(Chain):
         self.is_span, self.is_single = self.kind in _SPANS, self.kind in _SINGLES
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        levels = [(n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:]]
-        percents = [level * times for level, times in levels if level is not None and "percentile" in self.kind]
-        self.percent = max(percents, default=None)
+        levels = ((n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:])
+        percents = [level * times for level, times in levels if level is not None]
+        self.percent = max(percents, default=None) if "percentile" in self.kind else None
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
-        known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1 and bool(self.zero.isfinite())
-        self.zero_point = float(self.zero) if known else None
+        known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1
+        self.zero_point = float(self.zero) if known and bool(self.zero.isfinite()) else None
         self.one_sided = all(bool((c.x >= 0).all()) for c in self.ordinary)
         inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
         self.kernel = ("BD" if inverse else "AC")[bool(self.early)]
@@ -166,9 +166,9 @@ class Quantizer(Chain):
         """Return a finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
         nodes = {"clamp": self.clamp, "cast": self.cast}
         known = {n: "" if v is None or v.line == line else f" in line {v.line}" for n, v in nodes.items()}
-        known |= {"scale": self.formula, "extreme": self.extreme, "dtype": self.cast.dtype if self.cast else ""}
-        known |= {"limits": between(self.limits), "codes": between(self.bounds)}
-        known |= {"low": number(self.bounds[0]) if self.bounds else "qmin", "zero": number(self.zero_point or 0)}
+        known |= {"scale": self.formula, "extreme": self.extreme, "limits": between(self.limits)}
+        known |= {"codes": between(self.bounds), "low": number(self.bounds[0]) if self.bounds else "qmin"}
+        known |= {"zero": number(self.zero_point or 0), "dtype": self.cast.dtype if self.cast else ""}
         return finding(kind, line, certain, **(known | facts))
 
 
@@ -248,8 +248,8 @@ def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_place(vals: list[Val]) -> dict[Place, Chain]:
-    """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by the lines
-    of their rounding, stored codes and dequantized values."""
+    """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by
+    the lines of their rounding, stored codes and dequantized values."""
     found: dict[Place, Chain] = {}
     room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in v.args}
     for val in vals:

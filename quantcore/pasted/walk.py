@@ -34,8 +34,8 @@ class Walk(Interpreter):
         names = self.space()
         for node in self.given.tree.body:
             if not self._attempt(self.statement, node, names):
-                stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-                names.update({n.id: UNREAD for n in stored})
+                found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+                names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
         for val in list(names.values()):
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
@@ -54,7 +54,8 @@ class Walk(Interpreter):
         except Signal:
             self.unread.append((self.line, "this has no function or loop around it", False))
         except RecursionError:
-            raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
+            why = "The code is nested too deeply; paste only the lines that quantize."
+            raise OverLimitError(why) from None
         return False
 
     def _use_class(self, val: Val) -> None:
@@ -80,8 +81,8 @@ class Walk(Interpreter):
         self.made = {**{getattr(p, "id", ""): v for p, v in zip(parts, values, strict=False)}, "": values[0]}
 
     def _arguments(self, function: Function, own: int, tensor: int | None) -> list[Val]:
-        """Return what to call a function with: the tensor in place ``tensor``, defaults, what the function before it
-        returned, and what the code is given."""
+        """Return what to call a function with: the tensor in place ``tensor``, defaults, what the function
+        before it returned, and what the code is given."""
         found: list[Val] = []
         for i, name in enumerate(function.parameters[own:]):
             default, codes = function.defaults.get(name), _CODES.fullmatch(name)
@@ -105,8 +106,8 @@ def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) ->
 
 
 def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which mistakes
-    show that ordinary ones hide."""
+    """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which
+    mistakes show that ordinary ones hide."""
     generator, special = (torch.Generator().manual_seed(seed) for seed in (7, 8))
     positive, negative = (torch.randn(shape, generator=generator) for _ in range(2))
     outlier, size = torch.randn(shape, generator=special), math.prod(shape)
@@ -124,8 +125,8 @@ def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
 
 
 def probe(given: CodeInputs, also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
-    """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that nobody
-    calls.
+    """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that
+    nobody calls.
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.
