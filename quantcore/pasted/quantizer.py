@@ -6,6 +6,7 @@ x / factor + offset; at the codes that are stored, the factor is the scale and t
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -209,14 +210,14 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
     # scales along the wrong axis fit where all axes are equally long
     turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
-    for multiplied, axis in ((False, -1), (True, -1), *((False, axis) for axis in turned)):
-        for whole in (False, True):  # a part of the tensor may have the scale of the whole
-            ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
-            for kind in ratios[0]:
-                values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
-                middle = float(values.median())
-                if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
-                    return kind, middle, multiplied, axis
+    ways = ((False, -1), (True, -1), *((False, axis) for axis in turned))
+    for (multiplied, axis), whole in product(ways, (False, True)):  # a part may have the scale of the whole
+        ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
+        for kind in ratios[0]:
+            values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
+            middle = float(values.median())
+            if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
+                return kind, middle, multiplied, axis
     return "unknown", 1.0, False, -1
 
 

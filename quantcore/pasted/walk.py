@@ -4,7 +4,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -124,27 +124,27 @@ def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
     }
 
 
-def probe(given: CodeInputs, also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
+def probe(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
     """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that
     nobody calls.
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.
     """
-    first = _fitting(given, also)
+    first = _fitting(inputs, also)
     tensors = probes(tuple(first.given.x.shape))
-    yield {n: evaluate(replace(given, x=x)) if n != "positive" else first for n, x in tensors.items()}
+    yield {n: evaluate(inputs(x)) if n != "positive" else first for n, x in tensors.items()}
     for flags in [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]:
-        yield {n: evaluate(replace(given, x=x, flags=flags)) for n, x in tensors.items()}
+        yield {n: evaluate(inputs(x, flags=flags)) for n, x in tensors.items()}
 
 
-def _fitting(given: CodeInputs, also: tuple[int, ...] | None) -> Walk:
+def _fitting(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Walk:
     """Return the evaluation on a tensor of the shape on which most of the code can be evaluated."""
     walks: list[Walk] = []
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
         try:
-            walks.append(evaluate(replace(given, x=probes(shape)["positive"])))
+            walks.append(evaluate(inputs(probes(shape)["positive"])))
         except OverLimitError:
             if shape == SMALL or walks:
                 raise
