@@ -1,9 +1,7 @@
 """What an evaluation may cost, checked before the cost arises."""
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,30 +40,8 @@ def require(holds: bool, why: str, *, refused: bool = True) -> None:
         raise StopError(why, refused=refused)
 
 
-@dataclass
-class Allowance:
-    """What is left of an evaluation's steps, elements and time; ``line``: where it is."""
-
-    line: int = 0
-    steps: int = MOST_STEPS
-    elements: int = MOST_IN_ALL
-    end: float = field(default_factory=lambda: time.thread_time() + SECONDS)
-
-    def spend(self, line: int = 0, steps: int = 1, elements: int = 0) -> None:
-        """Count steps at ``line``, and the elements of a result."""
-        self.line = line or self.line
-        self.steps -= steps
-        self.elements -= elements
-        timed = self.steps % 8 == 0 or elements > 8_192  # the clock takes a microsecond
-        what = "takes too long to evaluate" if timed and time.thread_time() > self.end else ""
-        what = f"computes more than {MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
-        what = f"takes more than {MOST_STEPS:,} steps" if self.steps < 0 else what
-        if what:
-            raise OverLimitError(f"Line {self.line}: the code {what}; paste only the lines that quantize.")
-
-
 def flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield what is in lists, in lists of them, and outside, of an evaluation's values or of their contents."""
+    """Yield what is in lists, in lists of them, and outside: values of an evaluation, or their contents."""
     for value in values:
         inside = getattr(value, "value", value)
         if isinstance(inside, list | tuple):

@@ -7,14 +7,12 @@ import numpy as np
 import torch
 
 from quantcore.numerics import WORDS
-from quantcore.pasted.evaluation import FLOAT, Val
+from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding
 from quantcore.pasted.quantizer import (
     SCALINGS,
     SHIFTS,
-    SINGLES,
     SMALL,
-    SPANS,
     Quantizer,
     between,
     block_extremes,
@@ -43,10 +41,10 @@ def check_codes(q: Quantizer) -> Iterator[CodeFinding]:
         yield q.found("wrong-axis", q.reduced.line)
     else:
         yield from _cast(q)
-        if q.kind in SPANS:
+        if q.is_span:
             yield from _divisor(q)
             yield from _asymmetric_zero(q)
-        elif q.kind in SINGLES and q.zero_point is not None and q.shift.numel() == 1:
+        elif q.is_single and q.zero_point is not None and q.shift.numel() == 1:
             yield from _single(q, q.zero_point)
     yield from _zero_rounding(q)
     first = q.earlier
@@ -115,10 +113,10 @@ def _divisor(q: Quantizer, lost: bool = False) -> Iterator[CodeFinding]:
     if q.bounds is None:
         return
     (low, high), divisor, zero, clamp = q.bounds, q.divisor, q.zero_point or 0, None not in q.ends
-    most = high - low if q.kind in SPANS else high - zero
+    most = high - low if q.is_span else high - zero
     facts = {"reach": f"{number(divisor)} steps", "most": number(most) if most > 0 else "the largest code"}
     beyond = "codes outside them"
-    if q.kind not in SPANS:
+    if not q.is_span:
         facts["reach"] = f"codes up to {number(round(divisor + zero))}"
         beyond = f"everything larger than {number(most)} steps ({most / divisor:.0%} of {q.extreme})"
     # the number as the code has it; a factor besides it narrows the range
@@ -168,7 +166,7 @@ def _zero_rounding(q: Quantizer) -> Iterator[CodeFinding]:
         zero, i = step.other, q.codes.index(step)
         if not zero.varies or zero.handed:
             continue
-        cut = next((a for a in zero.ancestors() if a.index not in scale and _drops_fraction(a)), None)
+        cut = next((a for a in ancestors(zero) if a.index not in scale and _drops_fraction(a)), None)
         whole = all(c.codes[i].other.is_integral for c in q.ordinary if len(c.codes) > i)
         early = step in q.early
         if cut is not None:
@@ -198,14 +196,12 @@ def check_dequantize(q: Quantizer) -> Iterator[CodeFinding]:
     wraps = [s for s in small if s.flow and not torch.equal(s.flow.numbers + s.added, s.numbers)]
     for s in wraps:
         yield q.found("dequantize-overflow", s.line, dtype=s.dtype, bits=str(s.bits))
-    scalings = [s.line for s in q.back if s.op in SCALINGS]
+    scalings = [s for s in q.back if s.op in SCALINGS]
     kind = "" if wraps or not scalings else _way_back(q)
-    if kind == "multiplied":
-        yield q.found(kind, scalings[0], how="The codes are scaled in the same direction as x was")
-    elif kind == "zero-point-after-scale":
-        yield q.found(kind, steps[-1].line)
-    elif kind:
-        yield q.found(kind, scalings[-1])
+    if kind:
+        culprits = {"multiplied": scalings[0], "zero-point-after-scale": (steps or scalings)[-1]}
+        line = culprits.get(kind, scalings[-1]).line
+        yield q.found(kind, line, how="The codes are scaled in the same direction as x was")
 
 
 def _way_back(q: Quantizer) -> str:
@@ -238,7 +234,7 @@ def _way_back(q: Quantizer) -> str:
 def check_special(q: Quantizer) -> Iterator[CodeFinding]:
     """Yield what does not show on an ordinary tensor."""
     for step in q.on["one-sided"].zeros if "one-sided" in q.on else ():
-        for a in step.other.ancestors():
+        for a in ancestors(step.other):
             if a.op == "cast" and a.limits and a.args and a.varies and a.bits <= SMALL // 2:
                 before = a.args[0].numbers.trunc()
                 if bool((before.clamp(*a.limits) != before)[~before.isnan()].any()):

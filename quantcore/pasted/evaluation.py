@@ -1,11 +1,12 @@
 """What pasted code is given, and what it computes of it within its bounds: each value with the operation that made it.
 
-What can't be computed raises `StopError`; what exceeds the budget, `OverLimitError`.
+What can't be computed raises `StopError`; what exceeds its budget, `OverLimitError`.
 """
 
 import ast
 import math
 import re
+import time
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from quantcore.pasted import bounds
-from quantcore.pasted.bounds import ARRAYS, NUMBERS, Allowance, StopError, flat, is_mask, require, shape_of
+from quantcore.pasted.bounds import ARRAYS, NUMBERS, StopError, flat, is_mask, require, shape_of
 from quantcore.pasted.names import BUILTINS, KEYWORDS, ON_LISTS, OPERATORS, TYPES, WORDS, Allowed, cast
 
 _SCALE = re.compile(r"(\w+_)?(s|scales?|step|step_size|delta)|qscale", re.I)
@@ -59,26 +60,18 @@ class Val:
     flow: "Val | None" = None
     data: bool = False
 
-    def ancestors(self) -> list["Val"]:
-        """Return it and all that it was computed from, each once, in order."""
-        found, stack = dict[int, Val](), [self]
-        while stack:
-            one = stack.pop()
-            if one.index not in found:
-                found[one.index] = one
-                stack.extend(one.args)
-        return [found[i] for i in sorted(found)]
-
     @property
     def numbers(self) -> Tensor:
         """Its value as float64."""
-        return numbers(self.value)
+        if isinstance(self.value, Tensor):
+            return (self.value.dequantize() if self.value.is_quantized else self.value).to(torch.float64)
+        return torch.from_numpy(np.array(self.value, dtype=np.float64))
 
     @property
     def number(self) -> float | None:
         """A finite number; None for anything else."""
         one = isinstance(self.value, NUMBERS) and math.prod(shape_of(self.value)) == 1
-        found = float(self.value if isinstance(self.value, int | float) else self.numbers) if one else math.nan
+        found = float(self.numbers) if one else math.nan
         return found if math.isfinite(found) else None
 
     @property
@@ -95,13 +88,14 @@ class Val:
     @property
     def limits(self) -> tuple[int, int] | None:
         """The lowest and highest integer of its type; None for floats."""
-        is_integer = self.dtype.startswith(("int", "uint"))
-        return (int(np.iinfo(self.dtype).min), int(np.iinfo(self.dtype).max)) if is_integer else None
+        info = np.iinfo(self.dtype) if self.dtype.startswith(("int", "uint")) else None
+        return (int(info.min), int(info.max)) if info else None
 
     @property
     def bits(self) -> int:
         """The width of its integer type; `FLOAT` for others."""
-        return FLOAT if self.limits is None else (self.limits[1] - self.limits[0]).bit_length()
+        limits = self.limits
+        return FLOAT if limits is None else (limits[1] - limits[0]).bit_length()
 
     @property
     def other(self) -> "Val":
@@ -136,10 +130,11 @@ Names = ChainMap[str, Val]  # of a function, a class or an instance, then of wha
 
 @dataclass(frozen=True)
 class CodeInputs:
-    """Parsed code and what it is given: the tensor ``x``, float32, and what stands for what it does not compute.
+    """Parsed code and what it is given: the tensor ``x``, float32, and what it does not compute itself.
 
-    ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean parameters of
-    functions that nobody calls, by name; ``end``: the processor time of this thread at which every evaluation ends.
+    ``handed``: a scale and zero point, by default those of int8 asymmetric; ``flags``: values of boolean
+    parameters of functions that nobody calls, by name; ``end``: the processor time of this thread at which every
+    evaluation ends.
     """
 
     text: str
@@ -175,7 +170,7 @@ class Evaluation:
     instance; ``vals``: all values in order; ``assigned``: (line, name, value) of every assignment; ``unread``: (line,
     why, whether it is refused) of each statement that could not be evaluated; ``written``: (line, name) of operations
     that modify the given tensor; ``library``: the same of calls that quantize; ``overrides``: results to replace, by
-    index.
+    index; ``line``: where it is; ``steps``, ``elements`` and ``end``: what is left of its steps, elements and time.
     """
 
     given: CodeInputs
@@ -187,7 +182,26 @@ class Evaluation:
     written: list[tuple[int, str]] = field(default_factory=list)
     library: list[tuple[int, str]] = field(default_factory=list)
     overrides: dict[int, Override] = field(default_factory=dict)
-    budget: Allowance = field(default_factory=Allowance)
+    line: int = 0
+    steps: int = bounds.MOST_STEPS
+    elements: int = bounds.MOST_IN_ALL
+    end: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = min(time.thread_time() + bounds.SECONDS, self.given.end)
+
+    def spend(self, line: int = 0, steps: int = 1, elements: int = 0) -> None:
+        """Count steps at ``line``, and the elements of a result."""
+        self.line = line or self.line
+        self.steps -= steps
+        self.elements -= elements
+        timed = self.steps % 8 == 0 or elements > 8_192  # the clock takes a microsecond
+        what = "takes too long to evaluate" if timed and time.thread_time() > self.end else ""
+        what = f"computes more than {bounds.MOST_IN_ALL:,} elements in all" if self.elements < 0 else what
+        what = f"takes more than {bounds.MOST_STEPS:,} steps" if self.steps < 0 else what
+        if what:
+            why = f"Line {self.line}: the code {what}; paste only the lines that quantize."
+            raise bounds.OverLimitError(why)
 
     def space(self, *around: Names) -> Names:
         """Open names within others."""
@@ -214,14 +228,14 @@ class Evaluation:
     def tensor(self, name: str) -> Val:
         """Return a copy of the tensor under a name."""
         x = self.given.x.clone()
-        self.budget.spend(elements=x.numel())
+        self.spend(elements=x.numel())
         val = self.bound[name] = self.note(x.numpy() if self.given.numpy else x, "input", name=name)
         val.varies = val.data = True
         return val
 
     def note(self, value: Any, op: str = "number", args: Vals = (), name: str = "") -> Val:
         """Append a value, or its repair if there is one, and note what it depends on."""
-        val = Val(value, op, args, self.budget.line, name, len(self.vals))
+        val = Val(value, op, args, self.line, name, len(self.vals))
         for a in args:
             val.varies, val.handed = val.varies or a.varies, val.handed or a.handed
         # a mask chooses elements, it does not hold them
@@ -256,33 +270,33 @@ class Evaluation:
         if isinstance(found, Val):
             return found
         if isinstance(found, list | tuple):
-            self.budget.spend(steps=len(found))
+            self.spend(steps=len(found))
             kind = list if isinstance(found, list) else Row if hasattr(found, "indices") else tuple
             items = [self._noted(item, op, args, name) for item in found]
             return self.note(kind(items), "pack", tuple(items), name)
         is_array = isinstance(found, ARRAYS)
         fits = not is_array or (found.ndim <= bounds.MOST_AXES and not str(found.dtype).endswith(_NOT_REAL))
         require(fits and not isinstance(found, complex), "a result here is not a tensor of real numbers")
-        self.budget.spend(elements=math.prod(found.shape) if is_array else 0)
+        self.spend(elements=math.prod(found.shape) if is_array else 0)
         val = self.note(found, op, args, name)
         if name in _OWN_DATA and is_array and found.ndim:
             val.varies = val.data = True
         return val
 
     def raw(self, val: Val, depth: int = 0) -> Any:
-        """Return a value as torch or NumPy take it: a number, array, type or known word, or a list of them."""
+        """Return a value as torch and NumPy take it: a number, array, type, known word, or list of them."""
         value = val.value
         if isinstance(value, list | tuple) and depth < _DEEPEST:
-            self.budget.spend(steps=len(value))
+            self.spend(steps=len(value))
             items = [self.raw(item, depth + 1) for item in value]
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, Allowed) and value.run in TYPES:
             return value.run
         is_type = isinstance(value, type) and issubclass(value, np.number)
         is_word = isinstance(value, str) and value in WORDS
-        if is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None))):
-            return value
-        raise StopError("an argument here is neither a number nor a tensor")
+        known = is_type or is_word or isinstance(value, (*NUMBERS, torch.dtype, np.dtype, type(None)))
+        require(known, "an argument here is neither a number nor a tensor")
+        return value
 
     def items(self, val: Val) -> list[Val]:
         """Return what a loop over a value visits."""
@@ -290,7 +304,7 @@ class Evaluation:
         if isinstance(value, list | tuple):
             return list(value)
         require(isinstance(value, Tensor | np.ndarray) and value.ndim > 0, "this can't be looped over")
-        self.budget.spend(steps=len(value))
+        self.spend(steps=len(value))
         return [self.note(item, "getitem", (val,)) for item in value]
 
     def item(self, val: Val, index: Any, vals: Vals) -> Val:
@@ -304,20 +318,20 @@ class Evaluation:
         """Tell whether a value counts as true."""
         return bool(self.compute(lambda: bool(val.value), "branch", (val,)).value)
 
-    def operator(self, node: ast.operator | ast.cmpop, a: Val, b: Val) -> Val:
-        """Return the result of a binary operator."""
-        call = OPERATORS.get(type(node).__name__)
+    def operator(self, node: ast.AST, *operands: Val) -> Val:
+        """Return the result of an operator."""
+        call, values = OPERATORS.get(type(node).__name__), [val.value for val in operands]
         if call is None:
             raise StopError("this comparison is not evaluated")
-        lists = isinstance(a.value, list | tuple) + isinstance(b.value, list | tuple)
+        lists = sum(isinstance(value, list | tuple) for value in values)
         if (call.op, lists) in (("mul", 1), ("add", 2)):
-            times = max([v.value for v in (a, b) if isinstance(v.value, int)], default=1)
-            self.budget.spend(steps=max(times, 0) * sum(math.prod(shape_of(v.value)[:1]) for v in (a, b)))
-            return self.compute(lambda: call.run(a.value, b.value), "pack", (a, b))
-        texts = any(isinstance(v.value, str) or v.value is Ellipsis for v in (a, b))
+            times = max([value for value in values if isinstance(value, int)], default=1)
+            self.spend(steps=max(times, 0) * sum(math.prod(shape_of(value)[:1]) for value in values))
+            return self.compute(lambda: call.run(*values), "pack", operands)
+        texts = any(isinstance(value, str) or value is Ellipsis for value in values)
         if texts and isinstance(node, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
-            return self.compute(lambda: call.run(a.value, b.value) is True, "binary", (a, b))
-        return self.apply(call, [a, b], {})
+            return self.compute(lambda: call.run(*values) is True, "binary", operands)
+        return self.apply(call, [*operands], {})
 
     def apply(self, call: Allowed, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call what the white list has: check the arguments, bound the result, then compute it."""
@@ -332,7 +346,7 @@ class Evaluation:
         require(len(libraries) < 2, "torch tensors and NumPy arrays are mixed here")
         bounds.check_integers(call.op, values)
         if call.op == "library":
-            self.library.append((self.budget.line, call.name))
+            self.library.append((self.line, call.name))
         parts = tuple(flat([*args, *kw.values()]))
         return self.compute(lambda: call.run(*given, **named), call.op, parts, call.name, call.bound(values))
 
@@ -360,25 +374,16 @@ class Evaluation:
             found = self.note(chosen.value, "pick", (chosen, rest), name)
         return found
 
-    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
-        """Modify a tensor in place. Its value so far stays what it was; all names of it have the new one."""
-        if any(_share(v.value, owner.value) for v in self.bound.values()):
-            self.written.append((self.budget.line, name))
-        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
-        owner.value = live.clone() if is_tensor else live.copy()
-        self.budget.spend(elements=math.prod(live.shape))
-        self.compute(lambda: change(live) is None, "binary", ())
-        made = self.note(live, op, args, name.removesuffix("_"))
-        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
-            names.update({n: made for n, v in names.items() if v is owner})
-        return made
 
-
-def numbers(value: Any) -> Tensor:
-    """Return a number, tensor or array as float64."""
-    if isinstance(value, Tensor):
-        return (value.dequantize() if value.is_quantized else value).to(torch.float64)
-    return torch.from_numpy(np.array(value, dtype=np.float64))
+def ancestors(*vals: Val) -> list[Val]:
+    """Return values and all that they were computed from, each once, in order."""
+    found, stack = dict[int, Val](), [*vals]
+    while stack:
+        one = stack.pop()
+        if one.index not in found:
+            found[one.index] = one
+            stack.extend(one.args)
+    return [found[i] for i in sorted(found)]
 
 
 def _like(value: Any, values: Tensor | float) -> Any:
@@ -389,10 +394,3 @@ def _like(value: Any, values: Tensor | float) -> Any:
     if isinstance(value, Tensor):
         return values.to(value.dtype) if value.is_floating_point() else cast(values, value.dtype)
     return cast(values.numpy(), value.dtype)
-
-
-def _share(a: Any, b: Any) -> bool:
-    """Tell whether two arrays share memory."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)

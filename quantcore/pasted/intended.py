@@ -14,7 +14,7 @@ from quantcore.granularity import PER_TENSOR, Granularity, PerBlock, PerChannel,
 from quantcore.numerics import rounding
 from quantcore.pasted.evaluation import Override
 from quantcore.pasted.kinds import KINDS, CodeFinding
-from quantcore.pasted.quantizer import SINGLES, SPANS, Chain, Place, Quantizer, Seen, by_place, scale_of
+from quantcore.pasted.quantizer import Chain, Place, Quantizer, Seen, by_place, scale_of
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized, apply_quietly
 from quantcore.range_setting import MIN_MAX, Given, Percentile, RangeSetting
@@ -30,21 +30,15 @@ TO_NEAREST = ("round", "rint", "around")
 _BEYOND = 2.0**20  # all codes
 _EQUAL = 0.98  # of the codes; ties may fall the other way
 # names for the rules of `quantcore.numerics`, in the order in which they are tried
-RULES = {
-    "half_even": "round",
-    "half_up": "half up",
-    "half_away": "half away",
-    "floor": "floor",
-    "ceil": "ceil",
-    "toward_zero": "truncate",
-}
+_TRIED = ("half_even", "half_up", "half_away", "floor", "ceil", "toward_zero")
+RULES = dict(zip(_TRIED, ("round", "half up", "half away", "floor", "ceil", "truncate"), strict=True))
 
 
 def seen(walk: Walk, found: dict[Place, Chain]) -> dict[Place, Seen]:
     """Return how the quantizers of an evaluation round, and what their codes are clamped to.
 
-    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of 1, and
-    4 for a zero point that is not a number.
+    That is seen in what they give for multiples of a quarter, and for numbers beyond all codes, with a scale of
+    1, and 4 for a zero point that is not a number.
     """
     overrides: dict[int, Override] = {}
     for chain in found.values():
@@ -79,8 +73,9 @@ def _seen(chain: Chain, tried: Chain | None) -> Seen:
         return rule, (low, high)
     value = tried.x / tried.factor + early
     inside = (codes > codes.min()) & (codes < codes.max()) & (value.abs() < _BEYOND / 2)  # not clamped
+    codes, value = codes.float(), value.float()
     for some in (inside, inside & (value > 0)):  # an unsigned type holds no others
-        fits = (n for n in RULES if some.any() and codes[some].float().equal(rounding(n)(value[some].float())))
+        fits = (name for name in RULES if some.any() and codes[some].equal(rounding(name)(value[some])))
         rule = rule or next(fits, "")
     return rule, (low, high)
 
@@ -106,9 +101,9 @@ def _scheme(q: Quantizer, chain: Chain, shape: tuple[int, ...]) -> Scheme:
     if chain.x.numel() != math.prod(shape):
         raise QuantError(f"The code quantizes a part of the tensor, {_NONE}")
     around_zero = zero == 0 and not q.zeros and (q.limits is None or q.limits[0] < 0)
-    symmetric = q.kind not in SPANS or around_zero
+    symmetric = not q.is_span or around_zero
     fmt = _format(q, symmetric)
-    if not fmt.signed and (q.kind in SPANS or q.one_sided):
+    if not fmt.signed and (q.is_span or q.one_sided):
         symmetric = False
     kernel = TEXTBOOK.changed(kernel=q.kernel)
     if q.kind == "given":
@@ -127,7 +122,7 @@ def _format(q: Quantizer, symmetric: bool) -> IntFormat:
         return _USUAL[low, high]  # type: ignore[index]
     limits = q.limits or ((-128, 127) if symmetric else (0, 255))
     bits = (limits[1] - limits[0]).bit_length()
-    if q.kind in SINGLES and None in q.ends and q.divisor + 1 in (4, 8, 16, 32, 64, 128):
+    if q.is_single and None in q.ends and q.divisor + 1 in (4, 8, 16, 32, 64, 128):
         bits = min(bits, int(q.divisor + 1).bit_length())
     return IntFormat(min(bits, 16), limits[0] < 0)
 
@@ -183,7 +178,7 @@ def _overrides(q: Quantizer, chain: Chain, right: Quantized, places: set[str]) -
     scale = of_each(right.scale, right).double().reshape(x.shape)
     zero_point = torch.zeros_like(right.scale) if right.zero_point is None else right.zero_point
     zero = of_each(zero_point, right).double().reshape(x.shape)
-    if "scale" in places or ("zero" in places and (q.kind in SINGLES or right.scheme.symmetric)):
+    if "scale" in places or ("zero" in places and (q.is_single or right.scheme.symmetric)):
         found[chain.scalings[-1].index] = x / scale
     if chain.round.op == "floor_divide":
         found[rounding] = (x / scale).round()

@@ -1,8 +1,10 @@
 """Evaluates the syntax tree of pasted code: expressions, statements, calls, functions and classes."""
 
 import ast
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -11,16 +13,7 @@ from torch import Tensor
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask, require
 from quantcore.pasted.evaluation import Evaluation, Names, Row, Val, Vals
-from quantcore.pasted.names import (
-    ABBREVIATED,
-    BUILTINS,
-    METHODS,
-    MODULES,
-    OPERATORS,
-    Allowed,
-    Module,
-    kind_of,
-)
+from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, MODULES, Allowed, Module, kind_of
 
 _INFINITE = ("inf", "-inf", "nan")
 _HARMLESS = {
@@ -72,7 +65,7 @@ class Interpreter(Evaluation):
 
     def evaluate(self, node: ast.expr, names: Names) -> Val:
         """Evaluate an expression."""
-        self.budget.spend(node.lineno)
+        self.spend(node.lineno)
         match node:
             case ast.Name(id=name):
                 return self._named(name, names)
@@ -91,7 +84,7 @@ class Interpreter(Evaluation):
                 val = self.evaluate(operand, names)
                 return self.note(not self.truth(val), "binary", (val,))
             case ast.UnaryOp(op=op, operand=operand):
-                return self.apply(OPERATORS[type(op).__name__], [self.evaluate(operand, names)], {})
+                return self.operator(op, self.evaluate(operand, names))
             case ast.Compare():
                 return self._compared(node, names)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
@@ -142,7 +135,8 @@ class Interpreter(Evaluation):
         if isinstance(node, ast.Slice):
             ends = [self.evaluate(e, names) if e else Val(None) for e in (node.lower, node.upper, node.step)]
             given = tuple(e for e in ends if e.value is not None)
-            require(all(isinstance(e.value, int) for e in given), "a slice here has ends that are no integers")
+            whole = all(isinstance(e.value, int) for e in given)
+            require(whole, "a slice here has ends that are no integers")
             return slice(*(e.value for e in ends)), given
         val = self.evaluate(node, names)
         return (val.value if val.value is Ellipsis else self.raw(val)), (val,)
@@ -191,24 +185,25 @@ class Interpreter(Evaluation):
 
     def _called(self, node: ast.Call, names: Names) -> Val:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        known = not name or name in BUILTINS or name in names
-        require(known, f"`{ast.unparse(node)[:60]}` is not recognized")
+        if name and name not in BUILTINS and name not in names:
+            raise StopError(f"`{ast.unparse(node)[:60]}` is not recognized")
         func = self.evaluate(node.func, names)
         named = all(k.arg is not None for k in node.keywords)
         require(named and len(node.args) <= 64, "`**` in a call is not evaluated")
         args = [self.evaluate(a, names) for a in node.args]
         kw = {str(k.arg): self.evaluate(k.value, names) for k in node.keywords}
-        self.budget.line = node.lineno
+        self.line = node.lineno
         return self.call(func, args, kw)
 
     def call(self, func: Val, args: list[Val], kw: dict[str, Val]) -> Val:
         """Call a value; an operation "method" has it with its owner."""
         owner = func.args if func.op == "method" else ()
+        text = args[0].value if args and isinstance(args[0].value, str) else ""
         match func.value:
             case Allowed(name=name, run=None):
                 return self.python(name, args, kw)
-            case Allowed(name="float") if args and isinstance(args[0].value, str) and args[0].value in _INFINITE:
-                return self.note(float(args[0].value))
+            case Allowed(name="float") if text in _INFINITE:
+                return self.note(float(text))
             case Allowed(name="append") if len(args) == 1 and not kw:
                 owner[0].value.append(args[0])
                 owner[0].args, owner[0].varies = (*owner[0].args, args[0]), owner[0].varies or args[0].varies
@@ -217,7 +212,8 @@ class Interpreter(Evaluation):
                 found = self.apply(call, [*owner, *args], kw)
                 if not owner or func.name == call.name:
                     return found
-                return self.overwrite(owner[0], lambda x: x.copy_(found.value), found.op, found.args, func.name)
+                change = methodcaller("copy_", found.value)
+                return self.overwrite(owner[0], change, found.op, found.args, func.name)
             case Function() as function:
                 return self._enter(function, [*owner, *args], kw)
             case Class(is_instance=True):
@@ -261,7 +257,7 @@ class Interpreter(Evaluation):
 
     def statement(self, node: ast.stmt, names: Names) -> None:
         """Run a statement."""
-        self.budget.spend(node.lineno)
+        self.spend(node.lineno)
         match node:
             case ast.Pass() | ast.AnnAssign(value=None):
                 pass
@@ -287,7 +283,7 @@ class Interpreter(Evaluation):
                         break
             case ast.While(test=test, body=body):
                 while self.truth(self.evaluate(test, names)) and not self._ends(body, names):
-                    self.budget.spend()
+                    self.spend()
             case ast.With(items=items, body=body) if {ast.unparse(i) for i in items} <= _HARMLESS:
                 self._block(body, names)
             case ast.Assert(test=test):
@@ -382,3 +378,23 @@ class Interpreter(Evaluation):
             self.overwrite(old, lambda x: into(x, found.value), found.op, (old, value), name)
         else:
             self.assign(node.target, found, names)
+
+    def overwrite(self, owner: Val, change: Callable[[Any], Any], op: str, args: Vals, name: str) -> Val:
+        """Modify a tensor in place. Its value so far stays what it was; all names of it have the new one."""
+        if any(_share(v.value, owner.value) for v in self.bound.values()):
+            self.written.append((self.line, name))
+        live, is_tensor = owner.value, isinstance(owner.value, Tensor)
+        owner.value = live.clone() if is_tensor else live.copy()
+        self.spend(elements=math.prod(live.shape))
+        self.compute(lambda: change(live) is None, "binary", ())
+        made = self.note(live, op, args, name.removesuffix("_"))
+        for names in (self.bound, *(space.maps[0] for space in self.spaces)):
+            names.update({n: made for n, v in names.items() if v is owner})
+        return made
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Tell whether two arrays share memory."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)

@@ -6,6 +6,7 @@ import operator
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,9 +116,10 @@ def cast(x: Any, dtype: Any) -> Any:
     return x.astype(target)[()]
 
 
-def _drawn(how: Callable[..., Tensor], *sizes: Any) -> Tensor:
+def _drawn(how: Callable[..., Tensor], *sizes: Any, **named: Any) -> Tensor:
     """Return random numbers, the same in each evaluation."""
-    return how(tuple(map(int, numbers_in(sizes))), generator=torch.Generator().manual_seed(0))
+    shape = map(int, numbers_in([*sizes, *named.values()]))
+    return how(tuple(shape), generator=torch.Generator().manual_seed(0))
 
 
 def _tensor(value: Any, dtype: Any = None) -> Tensor:
@@ -151,10 +153,10 @@ def _calls(home: Any, **own: Callable[..., Any]) -> dict[str, Allowed]:
 
 # torch.empty would show what was in memory before
 _TORCH = _calls(
-    torch, empty=torch.zeros, empty_like=torch.zeros_like, tensor=_tensor, as_tensor=_tensor, iinfo=torch.iinfo,
-    finfo=torch.finfo, numel=lambda x: x.numel(), manual_seed=lambda n: None,
-    rand=lambda *sizes, **kw: _drawn(torch.rand, *sizes, *kw.values()), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
-    randn=lambda *sizes, **kw: _drawn(torch.randn, *sizes, *kw.values()), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
+    torch, empty=torch.zeros, empty_like=torch.zeros_like, tensor=_tensor, as_tensor=_tensor,
+    numel=lambda x: x.numel(), iinfo=torch.iinfo, finfo=torch.finfo, manual_seed=lambda n: None,
+    rand=partial(_drawn, torch.rand), rand_like=lambda x, **kw: _drawn(torch.rand, x.shape),
+    randn=partial(_drawn, torch.randn), randn_like=lambda x, **kw: _drawn(torch.randn, x.shape),
 )  # fmt: skip
 _NUMPY = _calls(
     np, astype=cast, empty=np.zeros, empty_like=np.zeros_like, array=_array, asarray=_array, iinfo=np.iinfo,

@@ -6,12 +6,13 @@ x / factor + offset; at the codes that are stored, the factor is the scale and t
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from quantcore.pasted.bounds import ARRAYS, is_mask
-from quantcore.pasted.evaluation import FLOAT, Val
+from quantcore.pasted.evaluation import FLOAT, Val, ancestors
 from quantcore.pasted.kinds import CodeFinding, finding
 
 MOST = 1 << 16  # elements that a quantizer is followed on
@@ -26,8 +27,8 @@ Place = tuple[int, ...]
 Flags = tuple[tuple[str, bool], ...]
 Ends = tuple[float | None, float | None]
 Seen = tuple[str, Ends]
-SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
-SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
+_SPANS = ("span", "percentiles")  # the kinds of scales that are the step of an asymmetric range
+_SINGLES = ("abs", "max", "percentile", "signed percentile")  # of a symmetric one
 _CLOSE = 2e-3  # relative; a scale in float16 is that close, and an eps that is added leaves it that close
 
 
@@ -74,9 +75,9 @@ class Chain:
             self.shift = self.shift + data.added if data.op in SHIFTS else self.shift
             data = data.flow
         clamps = [s for s in self.codes if s.op in _CLAMPS and (not self.cast or s.index < self.cast.index)]
-        # what a clamp puts in the place of elements is a number
-        fixed = [s for s in clamps if not any(a.varies and a is not s.flow and not is_mask(a.value) for a in s.args)]
-        self.clamp = fixed[-1] if fixed else None
+        # the last one that does not put in values of the tensor
+        varying = [s for s in clamps for a in s.args if a.varies and a is not s.flow and not is_mask(a.value)]
+        self.clamp = next((s for s in reversed(clamps) if s not in varying), None)
         late = [s for s in self.zeros if self.clamp and s.index > self.clamp.index]
         self.late = next((s for s in late if s.is_open or s.added.numel() > 1), None)
         ends = [s for s in self.back if s.op in (*SCALINGS, *SHIFTS)]
@@ -85,8 +86,7 @@ class Chain:
     @cached_property
     def scale_nodes(self) -> list[Val]:
         """All values that the scale was computed from, and the scale, each once."""
-        nodes = {node.index: node for s in self.scalings for node in s.other.ancestors()}
-        return [nodes[i] for i in sorted(nodes)]
+        return ancestors(*(s.other for s in self.scalings))
 
     @cached_property
     def quantiles(self) -> list[Val]:
@@ -111,9 +111,10 @@ class Quantizer(Chain):
     ``kind``: what its scale is: "abs": max|x|, "span": max - min, "max": max(x), "percentile": of |x| or of a tensor
     without negative values, "signed percentile", "percentiles": their difference, "given": a number, "handed": an
     argument, "unknown"; divided by ``divisor``, an integer, or a half, if it is near one; ``percent``: the percentile.
-    ``multiplied``: x is multiplied by it; ``axis``: it is aligned with this axis instead of the last one. ``extreme``,
-    ``formula``: it, and what it comes from, as text; ``divided``: the operation that divides by the number, or else the
-    one that scales the data; ``reduced``: the last reduction that it comes from.
+    ``is_span``: it is the step of an asymmetric range, ``is_single``: of a symmetric one; ``multiplied``: x is
+    multiplied by it; ``axis``: it is aligned with this axis instead of the last one. ``extreme``, ``formula``: it, and
+    what it comes from, as text; ``divided``: the operation that divides by the number, or else the one that scales the
+    data; ``reduced``: the last reduction that it comes from.
 
     ``limits``: of the type that the codes are stored in; ``bounds``: the codes that there are, those of the clamp, or
     else of the type; ``zero_point``: if it is a number that the code has; ``one_sided``: what is quantized never has
@@ -129,18 +130,17 @@ class Quantizer(Chain):
         self.rule, self.ends = seen
         tried = [chain for name, chain in on.items() if name in ("positive", "negative", "outlier")]
         self.kind, ratio, self.multiplied, self.axis = _form(tried)
+        self.is_span, self.is_single = self.kind in _SPANS, self.kind in _SINGLES
         half = round(2 * ratio) / 2
         self.divisor = half if abs(half - ratio) <= 2e-3 * ratio else ratio
-        percents = (
-            float(a.value) * (100 if "quantile" in n.name else 1)
-            for n in self.quantiles for a in n.args[1:2] if isinstance(a.value, int | float)
-        )  # fmt: skip
+        levels = ((n.args[1].number, 100 if "quantile" in n.name else 1) for n in self.quantiles if n.args[1:])
+        percents = [level * times for level, times in levels if level is not None]
         self.percent = max(percents, default=None) if "percentile" in self.kind else None
         self.limits = self.cast.limits if self.cast else None
         low, high = self.ends
         self.bounds = self.limits if low is None or high is None else (low, high)
-        known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1 and bool(self.zero.isfinite())
-        self.zero_point = float(self.zero) if known else None
+        known = not any(s.is_open for s in self.zeros) and self.zero.numel() == 1
+        self.zero_point = float(self.zero) if known and bool(self.zero.isfinite()) else None
         self.one_sided = all(bool((c.x >= 0).all()) for c in self.ordinary)
         inverse = not self.multiplied and any(s.op == "mul" for s in self.scalings)
         self.kernel = ("BD" if inverse else "AC")[bool(self.early)]
@@ -167,9 +167,9 @@ class Quantizer(Chain):
         """Return a finding in a line: what there is to say of the quantizer, and ``facts`` besides."""
         nodes = {"clamp": self.clamp, "cast": self.cast}
         known = {n: "" if v is None or v.line == line else f" in line {v.line}" for n, v in nodes.items()}
-        known |= {"scale": self.formula, "extreme": self.extreme, "dtype": self.cast.dtype if self.cast else ""}
-        known |= {"limits": between(self.limits), "codes": between(self.bounds)}
-        known |= {"low": number(self.bounds[0]) if self.bounds else "qmin", "zero": number(self.zero_point or 0)}
+        known |= {"scale": self.formula, "extreme": self.extreme, "limits": between(self.limits)}
+        known |= {"codes": between(self.bounds), "low": number(self.bounds[0]) if self.bounds else "qmin"}
+        known |= {"zero": number(self.zero_point or 0), "dtype": self.cast.dtype if self.cast else ""}
         return finding(kind, line, certain, **(known | facts))
 
 
@@ -210,14 +210,14 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
         return "handed" if any(n.handed for n in nodes) else "given", 1.0, False, -1
     # scales along the wrong axis fit where all axes are equally long
     turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
-    for multiplied, axis in ((False, -1), (True, -1), *((False, axis) for axis in turned)):
-        for whole in (False, True):  # a part of the tensor may have the scale of the whole
-            ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
-            for kind in ratios[0]:
-                values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
-                middle = float(values.median())
-                if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
-                    return kind, middle, multiplied, axis
+    ways = ((False, -1), (True, -1), *((False, axis) for axis in turned))
+    for (multiplied, axis), whole in product(ways, (False, True)):  # a part may have the scale of the whole
+        ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
+        for kind in ratios[0]:
+            values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
+            middle = float(values.median())
+            if all(kind in r for r in ratios) and middle > 0 and near(values, middle, _CLOSE * middle):
+                return kind, middle, multiplied, axis
     return "unknown", 1.0, False, -1
 
 
@@ -249,8 +249,8 @@ def block_extremes(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_place(vals: list[Val]) -> dict[Place, Chain]:
-    """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by the lines
-    of their rounding, stored codes and dequantized values."""
+    """Return the quantizers on the tensor's ways through an evaluation, one or more for each end of a way, by
+    the lines of their rounding, stored codes and dequantized values."""
     found: dict[Place, Chain] = {}
     room, goes_on = _MOST_STEPS, {id(a) for v in vals if v.data for a in v.args}
     for val in vals:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -80,7 +81,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
     # by what tells them apart: two variants, or turns of a loop, may lead to the same one
     quantizers: dict[tuple[object, ...], Quantizer] = {}
     end = time.thread_time() + bounds.SECONDS_IN_ALL
-    probed = list(probe(CodeInputs(text, tree, torch.zeros(1), end=end), shape))
+    probed = list(probe(partial(CodeInputs, text, tree, end=end), shape))
     for walks in probed:
         for q in _quantizers(walks):
             key = (*q.place[:3], q.kind, q.divisor, q.bounds, q.zero_point)
@@ -140,8 +141,7 @@ def _parts(q: Quantizer) -> Iterator[str]:
 def _arithmetic(q: Quantizer) -> str:
     """Return the order of division, rounding and zero point, with the letter of the convention's kernel."""
     rule = RULES.get(q.rule, "rounded")
-    product = "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
-    product = "x · scale" if q.multiplied else product
+    product = "x · scale" if q.multiplied else "x · (1 / scale)" if q.kernel in "BD" else "x / scale"
     shifted = [s for s in q.zeros if s.other.number != 0]
     if not shifted:
         return f"{rule}({product})"

@@ -36,7 +36,9 @@ def parse(text: str) -> tuple[str, ast.Module]:
     try:
         tree = ast.parse(text)
     except UnicodeEncodeError:
-        raise QuantError("The text contains an incomplete Unicode character; paste it as plain text.") from None
+        raise QuantError(
+            "The text contains an incomplete Unicode character; paste it as plain text."
+        ) from None
     except SyntaxError as error:
         place = f"Line {error.lineno}: this" if error.lineno else "The text"
         raise QuantError(
@@ -55,8 +57,8 @@ def _limit(tree: ast.Module) -> None:
         nodes += len(level)
         if nodes > MAX_NODES:
             raise QuantError(
-                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, without "
-                "tables."
+                f"The code is too long: more than {MAX_NODES:,} syntax nodes; paste only the lines that quantize, "
+                "without tables."
             )
         line = next((node.lineno for node in level if isinstance(node, ast.stmt | ast.expr)), line)
         level = [child for node in level for child in ast.iter_child_nodes(node)]

@@ -4,7 +4,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,8 +34,8 @@ class Walk(Interpreter):
         names = self.space()
         for node in self.given.tree.body:
             if not self._attempt(self.statement, node, names):
-                stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-                names.update({n.id: UNREAD for n in stored})
+                found = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+                names.update({n.id: UNREAD for n in found if isinstance(n.ctx, ast.Store)})
         for val in list(names.values()):
             if isinstance(val.value, Function):
                 self._attempt(self._use, val)
@@ -50,11 +50,12 @@ class Walk(Interpreter):
             return True
         except StopError as stop:
             if stop.why:
-                self.unread.append((self.budget.line, stop.why, stop.refused))
+                self.unread.append((self.line, stop.why, stop.refused))
         except Signal:
-            self.unread.append((self.budget.line, "this has no function or loop around it", False))
+            self.unread.append((self.line, "this has no function or loop around it", False))
         except RecursionError:
-            raise OverLimitError("The code is nested too deeply; paste only the lines that quantize.") from None
+            why = "The code is nested too deeply; paste only the lines that quantize."
+            raise OverLimitError(why) from None
         return False
 
     def _use_class(self, val: Val) -> None:
@@ -80,8 +81,8 @@ class Walk(Interpreter):
         self.made = {**{getattr(p, "id", ""): v for p, v in zip(parts, values, strict=False)}, "": values[0]}
 
     def _arguments(self, function: Function, own: int, tensor: int | None) -> list[Val]:
-        """Return what to call a function with: the tensor in place ``tensor``, defaults, what the function before it
-        returned, and what the code is given."""
+        """Return what to call a function with: the tensor in place ``tensor``, defaults, what the function
+        before it returned, and what the code is given."""
         found: list[Val] = []
         for i, name in enumerate(function.parameters[own:]):
             default, codes = function.defaults.get(name), _CODES.fullmatch(name)
@@ -100,14 +101,13 @@ class Walk(Interpreter):
 def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) -> Walk:
     """Evaluate parsed code on a tensor; ``overrides`` replaces the results of some operations."""
     walk = Walk(given, overrides=overrides or {})
-    walk.budget.end = min(walk.budget.end, given.end)
     walk.run()
     return walk
 
 
 def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which mistakes
-    show that ordinary ones hide."""
+    """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which
+    mistakes show that ordinary ones hide."""
     generator, special = (torch.Generator().manual_seed(seed) for seed in (7, 8))
     positive, negative = (torch.randn(shape, generator=generator) for _ in range(2))
     outlier, size = torch.randn(shape, generator=special), math.prod(shape)
@@ -124,27 +124,27 @@ def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
     }
 
 
-def probe(given: CodeInputs, also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
-    """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that nobody
-    calls.
+def probe(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Iterator[dict[str, Walk]]:
+    """Yield the evaluations on each probe, once more for each value of each boolean parameter of a function that
+    nobody calls.
 
     Raises:
         OverLimitError: the code takes too many steps, elements or too much time.
     """
-    first = _fitting(given, also)
+    first = _fitting(inputs, also)
     tensors = probes(tuple(first.given.x.shape))
-    yield {n: evaluate(replace(given, x=x)) if n != "positive" else first for n, x in tensors.items()}
+    yield {n: evaluate(inputs(x)) if n != "positive" else first for n, x in tensors.items()}
     for flags in [((name, value),) for name in sorted(first.flags)[:3] for value in (False, True)]:
-        yield {n: evaluate(replace(given, x=x, flags=flags)) for n, x in tensors.items()}
+        yield {n: evaluate(inputs(x, flags=flags)) for n, x in tensors.items()}
 
 
-def _fitting(given: CodeInputs, also: tuple[int, ...] | None) -> Walk:
+def _fitting(inputs: Callable[..., CodeInputs], also: tuple[int, ...] | None) -> Walk:
     """Return the evaluation on a tensor of the shape on which most of the code can be evaluated."""
     walks: list[Walk] = []
     shapes = [*SHAPES[:1], *([also] if also else []), *SHAPES[1:]]
     for shape in shapes:
         try:
-            walks.append(evaluate(replace(given, x=probes(shape)["positive"])))
+            walks.append(evaluate(inputs(probes(shape)["positive"])))
         except OverLimitError:
             if shape == SMALL or walks:
                 raise
