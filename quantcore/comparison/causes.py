@@ -31,7 +31,8 @@ def blocks_of(result: Quantized, flat: Tensor) -> Tensor:
     """Return the index of each element's block in the flattened grid; ``flat``: indices into the flattened x."""
     index = np.unravel_index(flat.numpy(), result.blocked_shape) if result.blocked_shape else ()
     place = tuple(i // extent for i, extent in zip(index, result.block, strict=True))
-    return torch.from_numpy(np.ravel_multi_index(place, result.blocks.grid)) if place else torch.zeros_like(flat)
+    found = np.ravel_multi_index(place, result.blocks.grid) if place else np.zeros(len(flat), np.int64)
+    return torch.from_numpy(found)
 
 
 def choices_behind(a: Quantized, b: Quantized, blocks: Tensor, ingredient: str) -> Found:

@@ -1,8 +1,8 @@
 """Schemes of the same bits and at most 5 % more storage that lose much less, where much is lost.
 
-They have any of the `granularities` and a range that may be narrower, are symmetric or not, and of the same library or
-the textbook. `better_scheme` estimates which are better, computes the best few, and proposes the best. `estimate` says
-how.
+They have any of the `granularities` and a range that may be narrower, are symmetric or not, and of the same
+library or the textbook. `better_scheme` estimates which are better, computes the best few, and proposes the best.
+`estimate` says how.
 """
 
 import dataclasses

@@ -100,12 +100,14 @@ def tiny_block(context: Context) -> Iterator[Finding]:
     elif denormal.any() and isinstance(context.scheme.format, FloatFormat) and context.scheme.format.max > WIDE:
         yield _needs_no_scale(context, context.scheme.format, denormal, float(scale[denormal][0]))
     elif denormal.any():
-        lost = "subnormal and has few significant bits"
-        lost = f", {{}}, is {lost}" if float(scale[denormal][0]) else " underflows to 0, and so does every element"
+        lost = " underflows to 0, and so does every element"
+        if float(scale[denormal][0]):
+            lost = ", {}, is subnormal and has few significant bits"
         yield _tiny(context, denormal, scale, f": the scale{lost}. Scale the tensor up first.")
     elif small.any():
         least = convention.scale.eps
-        words = f": the scale would be below {number(least)}, the minimum of {convention.library}, which uses {{}} instead."
+        words = f": the scale would be below {number(least)}, the minimum of {convention.library}, which uses {{}}"
+        words += " instead."
         yield _tiny(context, small, params.scale, words, context.as_textbook, least=least)
     elif (raised := nonzero & _raised(context)).any():
         words = f", less than the minimum range of {convention.library}, which makes the scale {{}}."
@@ -130,7 +132,8 @@ def _least_power(context: Context, denormal: Tensor) -> Iterator[Finding]:
     scale, instead = context.result.scale, context.scheme.rules.storage.e8m0_min_as
     divided = denormal & (scale == scale[denormal][0])
     if instead and divided.any():
-        words = f": their scale is {{}}, but {context.scheme.convention.library} divides them by {number(instead)}."
+        library = context.scheme.convention.library
+        words = f": their scale is {{}}, but {library} divides them by {number(instead)}."
         yield _tiny(context, divided, scale, f"{words} Scale the tensor up first.", divisor=instead)
 
 

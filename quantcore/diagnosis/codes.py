@@ -107,8 +107,8 @@ def zero_point_outside(context: Context) -> Iterator[Finding]:
     other = IntFormat(fmt.bits, not fmt.signed, fmt.narrow)
     fixes = [context.changed(format=other), context.changed(range_setting=MIN_MAX, symmetric=False)]
     yield zero_point_outside.finding(
-        f"The zero point {z} is not {'an' if fmt.signed else 'a'} {fmt} code ({fmt.qmin}..{fmt.qmax}): it can't be stored, and the nearest "
-        f"code, {nearest}, dequantizes to {number(value)}.",
+        f"The zero point {z} is not {'an' if fmt.signed else 'a'} {fmt} code ({fmt.qmin}..{fmt.qmax}): "
+        f"it can't be stored, and the nearest code, {nearest}, dequantizes to {number(value)}.",
         boxes_of(context, bad),
         **context.fixed_by(context.best(fixes, BETTER_DB)),
         facts={"zero_point": z, "nearest": nearest, "value": value, "blocks": int(bad.sum())},

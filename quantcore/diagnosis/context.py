@@ -182,7 +182,7 @@ class Context:
         return self.x_blocked.reshape(-1)[self.places], tuple(map(self.places.new_tensor, blocks))
 
     def blocks_of(self, flat: Any) -> tuple[Any, ...]:
-        """Return the block of the elements at one or more flat, row-major indices, as an index into block form."""
+        """Return the block of the elements at one or more flat, row-major indices, in block form."""
         # torch's own unravel_index imports sympy when it is first called, which takes half a second
         index = np.unravel_index(flat, self.result.blocked_shape) if self.result.blocked_shape else ()
         return tuple(i // b for i, b in zip(index, self.result.block, strict=True))

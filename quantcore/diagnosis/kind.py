@@ -40,8 +40,8 @@ class Kind:
     ``name``: `Finding.kind` of what ``find`` yields. ``example``: a tensor and a scheme that have it. ``lesson``: the
     lesson and the step that explain it. ``follows``: kinds that it follows from: if one of them was found, it is left
     out. ``impossible``: families of formats that can't have it, and why. ``finite``: whether it can be told of finite
-    tensors only, because the range or the SQNR of others is undefined. ``severity``: the worst that it may have; a
-    scheme with an error is not proposed.
+    tensors only, because the range or the SQNR of others is undefined. ``severity``: the worst that it may have;
+    a scheme with an error is not proposed.
     """
 
     name: str

@@ -42,7 +42,7 @@ def nan(context: Context) -> Iterator[Finding]:
         said = "" if context.finite else what
         said += notes[0] if notes else "Replace them: most metrics are undefined."
     cells = tuple(cell(context.element(int(i))) for i in places[:MAX_BOXES])
-    # the kind is a warning: what it takes to look for it in every scheme tried is not worth it, as its SQNR is NaN
+    # not of the kind: looking for it in every scheme that is tried takes long, and their SQNR is NaN anyway
     yield nan.finding(said, cells, facts=facts, severity="error")
 
 

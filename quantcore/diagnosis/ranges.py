@@ -208,7 +208,8 @@ def codes_unused(context: Context) -> Iterator[Finding]:
         counts = torch.bincount(context.result.codes.reshape(-1).to(torch.int32), minlength=fmt.available)
         low, high = (float(v) for v in torch.aminmax(fmt.table[counts > 0]))
         reached, every = int(((values >= low) & (values <= high)).sum()), len(values)
-        used = f"the value {number(low)}" if low == high else f"values between {number(low)} and {number(high)}"
+        used = f"values between {number(low)} and {number(high)}"
+        used = f"the value {number(low)}" if low == high else used
         of = f"{fmt} ({number(float(values[0]))}..{number(float(values[-1]))})"
         facts = {"low": low + 0.0, "high": high + 0.0, "reached": reached, "codes": every}
     if reached >= UNUSED * every:
@@ -218,8 +219,8 @@ def codes_unused(context: Context) -> Iterator[Finding]:
         return
     least, most = context.bounds
     yield codes_unused.finding(
-        f"Only {used} of {of} {'occurs' if low == high else 'occur'}: the range is wider than the data, which lie "
-        f"between {number(least)} and {number(most)}.",
+        f"Only {used} of {of} {'occurs' if low == high else 'occur'}: the range is wider than the data, "
+        f"which lie between {number(least)} and {number(most)}.",
         **context.fixed_by(best),
         facts={"low": low, "high": high, "least": least, "most": most, **facts},
     )

@@ -1,9 +1,9 @@
-"""The error of one weight of a checkpoint under several schemes: read once, in boxes of rows if it is large, without codes.
+"""The error of one weight under several schemes: read once, in boxes of rows if it is large, with no codes kept.
 
-A first answer is an estimate from some of its rows, with a 95 % interval. All rows are read once for Σx², their largest
-|x| and the ranges of blocks that extend over all of them, which are thus exact. The rows with the largest of either are
-always measured, since a few of them can hold most of the error; of the others, `DRAWN` are drawn, and their mean error
-gives that of all, with Student's t (Cochran, Sampling Techniques, 1977, 2.8 and 5A).
+A first answer is an estimate from some of its rows, with a 95 % interval. All rows are read once for Σx², their
+largest |x| and the ranges of blocks that extend over all of them, which are thus exact. The rows with the largest
+of either are always measured, since a few of them can hold most of the error; of the others, `DRAWN` are drawn, and
+their mean error gives that of all, with Student's t (Cochran, Sampling Techniques, 1977, 2.8 and 5A).
 """
 
 import math
@@ -40,7 +40,9 @@ _BOX = 1 << 20  # elements
 _Floats = npt.NDArray[np.float64]
 
 
-def measured(tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Imatrix | None" = None) -> WeightRow:
+def measured(
+    tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Imatrix | None" = None
+) -> WeightRow:
     """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
     own = outlined(tensor, schemes)
     if own.reason:

@@ -59,7 +59,8 @@ def _scales(granularity: Granularity, rank: int) -> str:
 def nearest(candidate: Candidate, expected: Scheme, rank: int) -> Scheme:
     """Return the candidate's scheme that has most in common with the expected one; ``rank``: of the original.
 
-    >>> candidate = Candidate(Scheme.parse("int8 per_channel(0)"), 0, same=(Scheme.parse("int4 per_channel(1)"),))
+    >>> one, other = map(Scheme.parse, ("int8 per_channel(0)", "int4 per_channel(1)"))
+    >>> candidate = Candidate(one, 0, same=(other,))
     >>> str(nearest(candidate, Scheme.parse("int4 per_channel(-1)"), 2))
     'int4 symmetric per_channel(axis=1) min_max textbook'
     """

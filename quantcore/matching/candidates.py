@@ -102,7 +102,9 @@ class Evaluator:
         ]
         told, agrees = tuple(filter(None, notes)), not notes[0]
         self.evaluations.append(
-            EvaluatedScheme(found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt)
+            EvaluatedScheme(
+                found.scheme, found.corruption, differing, codes, numbers, told, agrees, found.doubt
+            )
         )
 
     def exact(self) -> list[EvaluatedScheme]:

@@ -119,7 +119,7 @@ def read_parameter(value: Any, what: str, shape: Shape, searched: list[Granulari
 def on_grid(values: Tensor, grid: Shape, shared: bool = False) -> Tensor | None:
     """Return given parameters in block form for a grid of blocks; None if they are not one per block.
 
-    Axes with one block may be left out; a flat list is in row-major order. ``shared``: one may be that of all blocks.
+    Axes with one block may be left out; a flat list is in row-major order. ``shared``: one may be for all blocks.
     """
     if shared and values.numel() == 1:
         return values.reshape(()).expand(grid)
@@ -132,7 +132,7 @@ def on_grid(values: Tensor, grid: Shape, shared: bool = False) -> Tensor | None:
 
 
 def parameter_note(what: str, given: Tensor, found: Tensor) -> str:
-    """Return how a given "scale" or "zero_point" differs from a scheme's; empty if they are equal bit for bit."""
+    """Return how a given "scale" or "zero_point" differs from a scheme's; empty if they are equal."""
     found = found.to(torch.float32)
     own = on_grid(given, tuple(found.shape), shared=what == "zero_point")
     if own is None:

@@ -123,7 +123,10 @@ class _Search:
             ("the given scale", lambda: [*self._with_given_scale(self.readings)]),
             ("gguf's formats", lambda: [self._evaluate_presets]),
             ("other group sizes", self._other_groups),
-            ("corrupted codes", lambda: [SearchTask(ranged, self.others), *self._with_given_scale(self.others)]),
+            (
+                "corrupted codes",
+                lambda: [SearchTask(ranged, self.others), *self._with_given_scale(self.others)],
+            ),
             ("mistakes in the arithmetic", lambda: self._mistaken(ranged)),
             ("wider formats", lambda: [SearchTask(ranged, [self._wider(r) for r in self.readings])]),
             ("percentiles", lambda: self._tried(percentiles)),
@@ -186,7 +189,9 @@ class _Search:
     def _nearest(self) -> list[Hypothesis]:
         return self.near[: FEW_NEAR if self.evaluator.x.numel() > LARGE else MOST_NEAR]
 
-    def _with_given_scale(self, readings: list[GivenCodes], computed: tuple[Kinds, ...] = ((),)) -> list[SearchTask]:
+    def _with_given_scale(
+        self, readings: list[GivenCodes], computed: tuple[Kinds, ...] = ((),)
+    ) -> list[SearchTask]:
         """Return tasks with the given scale, if there is one."""
         evaluator = self.evaluator
         if evaluator.scale is None:
@@ -234,9 +239,8 @@ class _Search:
         if not groups:
             return []
         self.evaluator.searched += groups
-        return [
-            SearchTask(by_range(self.evaluator.x, groups), [_likeliest(r) for r in self.readings], uniform=True)
-        ]
+        readings = [_likeliest(r) for r in self.readings]
+        return [SearchTask(by_range(self.evaluator.x, groups), readings, uniform=True)]
 
     def _evaluate_presets(self, limit: float) -> Iterator[Hypothesis]:
         """Evaluate the presets of gguf, including ggml's searches, right away; keep them only if they fit."""

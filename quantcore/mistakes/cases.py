@@ -1,4 +1,4 @@
-"""The cases of the lesson: a mistake in code, both implementations; which cells are wrong, which lines differ.
+"""The cases of the lesson: a mistake in code, and its fix; which cells are wrong, and which lines differ.
 
 By the step that shows them: those behind published tables, then everyday ones.
 """

@@ -172,7 +172,9 @@ _ALL = (
         "unclamped", "not clamped", "overflow", "not clamped: codes outside the format kept",
         "Codes are not clamped: some lie outside the format", ("mistakes", "cast-without-clamp"),
         fit=lambda values, fmt: values,
-        code_of=lambda c: [(c.t.shifted, f"{c.outside}, so the code must be {c.t.code}.")] if c.finite else (),
+        code_of=lambda c: [
+            (c.t.shifted, f"{c.outside}, so the code must be {c.t.code}.")
+        ] if c.finite else (),
         zero_point_of=lambda c: [
             (c.fmt.qmin - round(c.steps), f"It is clamped to {c.fmt.qmin}..{c.fmt.qmax}.")
         ] if c.of_low else (),
@@ -349,7 +351,7 @@ def wrong(t: Trace, result: Quantized, asked: str) -> Iterator[Answer]:
 
 
 def traced(result: Quantized, asked: str, place: Place) -> Trace:
-    """Return the trace of the element at ``place`` or, unless codes are asked for, of the first one of that block.
+    """Return the trace of the element at ``place`` or, if codes are not asked for, of a block's first element.
 
     Raises:
         QuantError: blocks cross row boundaries.

@@ -212,7 +212,8 @@ def _explained(result: qc.Quantized, asked: str, t: Trace, place: Place, digits:
         if digits or answer.value == round(answer.value):
             sentence = answer.sentence.removesuffix(f" It is {scale_formula(t)}.")  # which ``how`` says once
             wrong.setdefault((as_typed(answer.value, digits), answer.mistake.name), sentence)
-    return AskedNumber(place, prediction.correct_steps(t, asked), tuple((*key, sentence) for key, sentence in wrong.items()))
+    told = tuple((*key, sentence) for key, sentence in wrong.items())
+    return AskedNumber(place, prediction.correct_steps(t, asked), told)
 
 
 def _name(result: qc.Quantized, asked: str, t: Trace, given: Sequence[str]) -> str:

@@ -87,9 +87,9 @@ def percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedPara
 
 
 def mistaken(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[TriedParams]:
-    """Yield scales from the range 0 to max |x|, although x has negative values; zero_points other than 0 are omitted.
+    """Yield scales from the range 0 to max |x|, although x has negative values.
 
-    The range is divided into all steps, or is that of symmetric unsigned codes.
+    The range is divided into all steps, or is that of symmetric unsigned codes; zero_points other than 0 are omitted.
     """
     wide = [fmt for fmt in formats if not fmt.narrow and bool((x < 0).any())]
     for fmt, granularity in itertools.product(wide, _granularities(x)):
@@ -115,7 +115,9 @@ def signed_percentiles(x: Tensor, formats: tuple[IntFormat, ...]) -> Iterator[Tr
             yield TriedParams(granularity, fmt, True, scale, z, range=mistake, then=_OVERFLOWS)
 
 
-def tried(x: Tensor, reading: GivenCodes, trials: Iterator[TriedParams], limit: float) -> Iterator[Hypothesis]:
+def tried(
+    x: Tensor, reading: GivenCodes, trials: Iterator[TriedParams], limit: float
+) -> Iterator[Hypothesis]:
     """Yield the trials that fit the sampled elements, or whose fraction of wrong codes is below ``limit``."""
     drawn = torch.arange(x.numel())
     if x.numel() > DRAWN:
