@@ -15,22 +15,23 @@ BITS = (2, 3, 4, 8)
 Change = Callable[[qc.Scheme], qc.Scheme]
 
 
-def of_sidebar(label: str, name: str, changes: Mapping[Any, Change]) -> None:
-    """Draw a choice between changes of the sidebar's scheme, if there is one; the one that changes nothing is marked."""
-    scheme = selection.get().scheme
-    if scheme is not None:
-        choose(label, name, scheme, changes, scheme_state.change_to)
-
-
 def choose(
-    label: str, name: str, scheme: qc.Scheme, changes: Mapping[Any, Change], take: Callable[[qc.Scheme], None]
+    label: str,
+    name: str,
+    changes: Mapping[Any, Change],
+    scheme: qc.Scheme | None = None,
+    take: Callable[[qc.Scheme], None] = scheme_state.change_to,
 ) -> None:
-    """Draw a choice between changes of a scheme; the one that changes nothing is marked.
+    """Draw a choice between changes of a scheme, if there is one; the one that changes nothing is marked.
 
     Args:
         name: of the control.
-        take: called with the changed scheme.
+        scheme: by default the sidebar's.
+        take: called with the changed scheme; by default it changes the sidebar's.
     """
+    scheme = scheme or selection.get().scheme
+    if scheme is None:
+        return
     now = next((option for option, change in changes.items() if change(scheme) == scheme), None)
     key = mirrored.key_at(f"_learn_choice_{name}", now)
 

@@ -119,7 +119,7 @@ match step:
             "clipping and rounding."
         )
         with words:
-            choices.of_sidebar("Range", "range", choices.ranges())
+            choices.choose("Range", "range", choices.ranges())
         if chosen := views.yours():
             report = cache.report(*chosen)
             with words:

@@ -1,8 +1,8 @@
 """The frame of a lesson: its steps, Previous and Next, the plan of a class, the sources.
 
-A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``.
-While the plan for a class is presented, the address names its part (``?plan=7``), and the lesson shows its step
-with the question to the class, the time, and the way to the next part.
+A lesson is a page script: ``step = frame.head("scale")``, the content of that step, ``frame.foot(...)``. While
+the plan for a class is presented, the address names its part (``?plan=7``), and the lesson shows the step of
+that part with the question to the class, the time, and the way to the next part.
 """
 
 import html

@@ -22,13 +22,6 @@ def found(granularity: qc.Granularity) -> tuple[qc.Quantized, qc.Report]:
     return cache.result(TENSOR, scheme), cache.report(TENSOR, scheme)
 
 
-def blocks(result: qc.Quantized) -> np.ndarray:
-    """Return the index of each element's block, counted from 0."""
-    number = torch.arange(result.scale.numel(), dtype=torch.float32).view(result.scale.shape)
-    ones = torch.ones(result.x.shape, dtype=torch.int8)
-    return qc.dequantize(ones, number, 0, result.scheme).numpy().astype(int)
-
-
 def key_figures(result: qc.Quantized, report: qc.Report) -> None:
     """Draw the shape of the scales, their cost and the quality of the result."""
     bits = qc.bits_per_element(result.scheme, X.shape)
@@ -42,8 +35,10 @@ def key_figures(result: qc.Quantized, report: qc.Report) -> None:
 
 def tints(result: qc.Quantized) -> tuple[np.ndarray, np.ndarray]:
     """Return the colors of the elements and of their scales: elements that share a scale have the same."""
-    numbers = np.arange(result.scale.numel()).reshape(result.scale.shape)
-    return cells.tints(blocks(result)), cells.tints(numbers)
+    numbers = torch.arange(result.scale.numel(), dtype=torch.float32).view(result.scale.shape)
+    ones = torch.ones(result.x.shape, dtype=torch.int8)
+    of_elements = qc.dequantize(ones, numbers, 0, result.scheme)  # the number of each element's block
+    return cells.tints(of_elements.numpy().astype(int)), cells.tints(numbers.numpy().astype(int))
 
 
 def coloured(granularity: qc.Granularity, key: str) -> None:
@@ -214,7 +209,7 @@ match step:
         )
         if tensor := selection.get().tensor:
             with words:
-                choices.of_sidebar("One scale per", "granularity", choices.granularities(tensor.shape))
+                choices.choose("One scale per", "granularity", choices.granularities(tensor.shape))
         if chosen := views.yours():
             views.explore("granularity", *chosen, words, picture)
 frame.foot(

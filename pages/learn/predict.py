@@ -30,12 +30,9 @@ def question(
     tensor: PageTensor, result: qc.Quantized, step: str, row: int
 ) -> tuple[list[tuple[int, ...]], list[str], list[tuple[int, ...]]]:
     """Return the elements or blocks asked for, the name of each, and an element of the row for each."""
-    shape = tensor.shape or (1,)
-    places = [
-        tuple(int(i) for i in np.unravel_index(row * shape[-1] + column, shape))
-        for column in range(min(shape[-1], ACROSS))
-    ]
-    places = places if tensor.shape else [()]
+    across = tensor.shape[-1] if tensor.shape else 1
+    flat = range(row * across, row * across + min(across, ACROSS))
+    places = [tuple(map(int, np.unravel_index(i, tensor.shape))) for i in flat]
     if step == "codes":
         return places, [f"x = {decimal(float(result.x[place]))}" for place in places], places
     blocks: dict[tuple[int, ...], tuple[tuple[int, ...], str]] = {}
@@ -157,15 +154,14 @@ with words:
                              help="Everyone with the same seed gets the same tensor")  # fmt: skip
     row = right.number_input("Row", 0, None, 0, key="learn_predict_row", bind="query-params")
     st.button("New tensor", on_click=next_seed, disabled=mine, key="learn_predict_fresh", width="stretch")
-chosen = views.yours()
-if chosen is not None:
-    scheme = chosen[1]
-    tensor = chosen[0]
+if chosen := views.yours():
+    tensor, scheme = chosen
     try:
         if not mine:
             tensor, scheme = material.exercise(int(seed), scheme, step)
         result = cache.result(tensor, scheme)
-        rows = max(1, result.x.numel() // (tensor.shape[-1] if tensor.shape else 1))
+        plane = result.x.reshape(-1, tensor.shape[-1] if tensor.shape else 1).numpy()
+        rows = len(plane)
         row = min(int(row), rows - 1)
         places, names, elements = question(tensor, result, step, row)
         if isinstance(scheme.format, qc.IntFormat):
@@ -175,12 +171,10 @@ if chosen is not None:
     except qc.QuantError as error:
         messages.error(str(error))
     else:
-        plane = np.atleast_2d(result.x.reshape(-1, tensor.shape[-1] if tensor.shape else 1).numpy())
         first = max(0, min(row - 3, rows - ACROSS))
         part = plane[first : first + ACROSS, :ACROSS]
-        lit = np.where(np.arange(first, first + len(part))[:, None] == row, "chosen", "") + np.zeros(
-            part.shape, "<U1"
-        )
+        lit = np.full(part.shape, "", "<U6")
+        lit[row - first] = "chosen"
         title = f"row {row} of {rows}" if step == "codes" else str(tensor.shape)
         key = hashlib.sha1(f"{step} {tensor.key} {scheme} {row}".encode()).hexdigest()[:10]
         asked = f"{step} {tensor.key} {row}"

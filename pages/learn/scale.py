@@ -84,7 +84,7 @@ match step:
     case "yours":
         words.markdown("Your tensor and scheme from the sidebar. Click a cell to follow its arithmetic.")
         with words:
-            choices.of_sidebar("Bits", "bits", choices.bits())
+            choices.choose("Bits", "bits", choices.bits())
         if chosen := views.yours():
             views.explore("scale", *chosen, words, picture, zero_point=False)
 

@@ -23,7 +23,6 @@ from pages.shared.state.selection import PageTensor
 from pages.sidebar import unsupported
 from quantcore.analysis import View
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 # px left below maps: for the edge of the page, and for a caption, which is larger in large mode
 BELOW, CAPTION, CAPTION_LARGE = 26, 26, 82
 PLOT_OPTIONS: dict[str, Any] = {"theme": None, "height": "stretch", "config": {"displayModeBar": False}}
@@ -81,7 +80,7 @@ def explore(
             placeholder=", ".join(map(str, first)),
             help="The element whose arithmetic is shown: click a cell, or type its index. Empty: "
             + ("the one with the largest error." if default is None else "the one asked for."),
-            **_BIND,
+            bind="query-params",
         )
         shown = arithmetic.of(tensor, scheme, _chosen(typed, tensor.shape, first))
         trace = shown.trace

@@ -110,7 +110,7 @@ match step:
             "used. Click a cell to follow its arithmetic."
         )
         with words:
-            choices.of_sidebar("Symmetry", "symmetry", choices.symmetry())
+            choices.choose("Symmetry", "symmetry", choices.symmetry())
         if chosen := views.yours():
             views.explore("zero_point", *chosen, words, picture)
 frame.foot(

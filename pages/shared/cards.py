@@ -34,7 +34,8 @@ def draw(cards: Sequence[Card]) -> None:
     with st.container(horizontal=True, key="qs_cards", gap="small"):
         for card in cards:
             with st.container(border=True, horizontal=True, vertical_alignment="center", gap="small"):
-                st.image(_enlarged(card.picture), width=72)
+                scale = max(1, 144 // card.picture.shape[1])  # squares, 144 px wide, at most 96 px high
+                st.image(card.picture.repeat(scale, 0).repeat(scale, 1)[:96], width=72)
                 with st.container(gap=None):
                     st.button(
                         card.title,
@@ -45,9 +46,3 @@ def draw(cards: Sequence[Card]) -> None:
                         help=card.help,
                     )
                     st.caption(card.line)
-
-
-def _enlarged(picture: np.ndarray) -> np.ndarray:
-    """Draw the picture with squares instead of pixels: 144 px wide, at most 96 px high."""
-    scale = max(1, 144 // picture.shape[1])
-    return picture.repeat(scale, 0).repeat(scale, 1)[:96]

@@ -20,7 +20,7 @@ INTEGERS, FITTED = DEFAULTS["format"], "fitted codebook"
 UNFITTED = qc.CODEBOOKS["ternary"]  # placeholder until there is a tensor to fit
 # option -> what is shown
 PER = {"tensor": "tensor", "channel": "channel", "group": "group", "flat_group": "flat group", "block": "block"}
-_OVERFLOW_HELP = (
+_WRAP_HELP = (
     "What happens to a code out of range: saturate clamps it to the nearest code, wrap keeps its lowest bits, "
     "as a cast without a clamp does."
 )
@@ -51,7 +51,7 @@ def draw(shape: tuple[int, ...], tensor: PageTensor | None = None) -> qc.Scheme:
         granularity = _granularity(shape, convention)
         range_setting = _range()
     finally:  # an error above must not hide the remaining controls
-        saturate = name != INTEGERS or _either("Overflow", "overflow", "saturate", "wrap", help=_OVERFLOW_HELP)
+        saturate = name != INTEGERS or _either("Overflow", "overflow", "saturate", "wrap", help=_WRAP_HELP)
         rounding, scales = _rounding(), _scales()
         if name == INTEGERS:
             narrow = st.checkbox("Narrow range", DEFAULTS["narrow"], key="narrow", bind="query-params", help=_NARROW_HELP)

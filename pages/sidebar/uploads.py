@@ -49,10 +49,6 @@ class WantedFile:
         text = f"the tensor {self.tensor} of the file {self.name}" if self.tensor else f"the file {self.name}"
         return f"{text} (SHA-256 {self.sha256[:12]}…)" if self.sha256 else text
 
-    def is_file(self, file: UploadedFile) -> bool:
-        """Tell whether ``file`` is that file; without a digest, whether it has the same name."""
-        return file.sha256 == self.sha256 if self.sha256 else file.name == self.name
-
 
 def draw() -> PageTensor:
     """Draw the file controls and return the chosen tensor.
@@ -115,7 +111,9 @@ def _check_wanted(file: UploadedFile) -> None:
         NoTensorYet: it is another file.
     """
     wanted: WantedFile | None = st.session_state.get(_WANTED)
-    if wanted is None or wanted.is_file(file) or st.query_params.get(link.FILE) != wanted.name:
+    # a link without a digest asks for a name
+    found = wanted and (file.sha256 == wanted.sha256 if wanted.sha256 else file.name == wanted.name)
+    if wanted is None or found or st.query_params.get(link.FILE) != wanted.name:
         st.session_state.pop(_WANTED, None)
         return
     forget = partial(st.session_state.pop, _WANTED, None)

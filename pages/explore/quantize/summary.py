@@ -146,18 +146,16 @@ def parameters(result: qc.Quantized, trace: qc.Trace) -> str:
     scale, zero_point = result.scale.reshape(-1), result.zero_point
     record = result.scheme.rules
     name = "min" if record.zero_point.is_min else "zero point"
-    count = scale.numel()
-    if count == 1:
-        own = "" if zero_point is None else f", {name} {_number(zero_point.reshape(-1)[0].item())}"
-        return f"scale {_number(scale[0].item())}{own}"
-    text = f"{count:,} scales {_span(scale.numpy())}"
+    own = f"scale {_number(trace.scale)}"
+    if zero_point is not None:
+        own += f", {name} {_number(trace.zero_point)}"
+    if scale.numel() == 1:
+        return own
+    text = f"{scale.numel():,} scales {_span(scale.numpy())}"
     if zero_point is not None:
         values = zero_point.reshape(-1).numpy()
         same = bool((values == values[0]).all())
         text += f", {name if same else name + 's'} {_number(values[0].item()) if same else _span(values)}"
-    own = f"scale {_number(trace.scale)}" + (
-        "" if zero_point is None else f", {name} {_number(trace.zero_point)}"
-    )
     return f"{text} · {block_name(trace.bounds, tuple(result.x.shape))}: {own}"
 
 

@@ -23,7 +23,6 @@ from quantcore.granularity import block_bounds
 from quantcore.notation import write_call
 from quantcore.range_setting import METHODS
 
-_BIND: dict[str, Any] = {"bind": "query-params"}
 _BLOCK, _LOG, _USE = "rng_block", "rng_log", "rng_use"
 KEYS = {_BLOCK, _LOG}
 _LOW, _HIGH, _SLIDER, CHART = "rng_low", "rng_high", "rng_slider", "rng_histogram"
@@ -45,7 +44,7 @@ def choose_block(result: qc.Quantized) -> tuple[Block, Any]:
         placeholder=f"all {result.scale.numel():,}",
         help=f"The blocks form a grid of {' × '.join(f'{n:,}' for n in grid)}. Choose one by its position, such as "
         f"{', '.join(['0'] * len(grid))}, or leave this empty for all blocks.",
-        **_BIND,
+        bind="query-params",
     )
     try:
         return _read(typed, grid), right.container(horizontal=True)
@@ -60,15 +59,9 @@ def buttons(place: Any, result: qc.Quantized, block: Block, element: tuple[int, 
         return
     own = qc.trace(result, element).block
     if own != block:
-        at = ", ".join(map(str, own))
+        at, help_ = ", ".join(map(str, own)), "Click a cell below to choose another element"
         label = f"Block {at}, which holds element ({', '.join(map(str, element))})"
-        place.button(
-            label,
-            on_click=link.put,
-            args=({_BLOCK: at},),
-            key="rng_own",
-            help="Click a cell below to choose another element",
-        )
+        place.button(label, on_click=link.put, args=({_BLOCK: at},), key="rng_own", help=help_)
     if block is not None:
         place.button("All blocks", on_click=link.put, args=({_BLOCK: ""},), key="rng_all")
 
@@ -223,9 +216,8 @@ def pictures(
             on_select=partial(dragged, scheme.symmetric),
             selection_mode="box",
         )
-        st.toggle(
-            "Log counts", key=_LOG, help="Logarithmic counts, so that rare values stay visible", **_BIND
-        )
+        help_ = "Logarithmic counts, so that rare values stay visible"
+        st.toggle("Log counts", key=_LOG, help=help_, bind="query-params")
     with right:
         st.markdown("**Error of every range**")
         charts.draw(figures.range_error(error, found, scheme.symmetric, theme=theme()), key="rng_curve")
@@ -333,10 +325,6 @@ def trials(
     with right:
         st.markdown(f"**Trials of {messages.plain(curve.name)}**")
         charts.draw(figures.search_error(curve, theme=theme()), key="rng_search")
-    st.caption(messages.plain(_trials_note(curve, scheme)))
-
-
-def _trials_note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
     sentences = [
         f"The search weighs each element's error by w = {curve.weights} and keeps the first of the best trials."
     ]
@@ -351,4 +339,4 @@ def _trials_note(curve: qc.SearchCurve, scheme: qc.Scheme) -> str:
             "This format has no other range settings: ggml finds its scales only this way. A ggml build that fuses "
             "multiply and add (most arm64 builds) sometimes chooses another trial; this is x86-64 without fusing."
         )
-    return " ".join(sentences)
+    st.caption(messages.plain(" ".join(sentences)))

@@ -77,7 +77,7 @@ def plan(seeded: bool = True) -> TrainingPlan | None:
         with places[-1]:
             # the sidebar's scheme stays
             take = lambda scheme: link.put({"train_weights": str(scheme)})  # noqa: E731
-            choices.choose("Bits of the weights", "weights", of_weights, choices.bits(), take)
+            choices.choose("Bits of the weights", "weights", choices.bits(), of_weights, take)
     return None if of_weights is None else TrainingPlan(number, of_weights, _read("activations", activations))
 
 

@@ -8,7 +8,7 @@ results so far are kept. Equal keys mean equal trainings, so visitors share the 
 import dataclasses
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -24,6 +24,7 @@ from pages.shared.state.selection import PageTensor
 from quantcore import training
 
 Step = TypeVar("Step")
+T = TypeVar("T")
 Job = Callable[[], bool]
 Epochs = dict[int, training.Epoch[training.QuantizedNetwork]]
 Rows = dict[tuple[str, int, int], training.MethodAccuracy]
@@ -55,18 +56,18 @@ def afterwards(plan: TrainingPlan) -> training.QuantizedNetwork:
         QuantError: a scheme is not supported.
     """
     make = lambda: training.ptq(float_network(plan.seed).network, plan.weights, plan.activations)  # noqa: E731
-    return cast(training.QuantizedNetwork, _cached(f"ptq {plan}", make))
+    return _cached(f"ptq {plan}", make)
 
 
 def epochs(plan: TrainingPlan, count: int, learned: bool) -> Epochs:
     """Return the known epochs of a QAT training; a run adds to them."""
-    return cast(Epochs, _cached(f"qat {plan} {count} {learned}", dict))
+    return _cached(f"qat {plan} {count} {learned}", dict)
 
 
 def rows(plan: TrainingPlan) -> Rows:
     """Return the known rows for these schemes at any bit width and seed; a run adds to them."""
     weights, activations = (s and _any_width(s) for s in (plan.weights, plan.activations))
-    return cast(Rows, _cached(f"rows {weights} | {activations}", dict))
+    return _cached(f"rows {weights} | {activations}", dict)
 
 
 def weights_of(network: training.QuantizedNetwork, layer: int, key: str) -> tuple[PageTensor, qc.Scheme]:
@@ -103,9 +104,9 @@ def run(
     return True
 
 
-def _cached(key: str, make: Callable[[], Any]) -> Any:
+def _cached(key: str, make: Callable[[], T]) -> T:
     """Return ``make()``, computed once, however many visitors ask for it."""
-    return _known.get("", key, make, check=turn.check, size=needs.TRAINING)
+    return cast(T, _known.get("", key, make, check=turn.check, size=needs.TRAINING))
 
 
 def _any_width(scheme: qc.Scheme) -> str:

@@ -143,15 +143,6 @@ def _weights(
     views.explore("ptq_or_qat", *run.weights_of(network, layer, name), words, picture)
 
 
-def _bits_and_seeds() -> tuple[list[int], range, bool]:
-    """Ask for the bit widths, the seeds, and whether misread images are drawn instead of accuracy."""
-    bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
-    seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
-    link.reworded("train_as", {"read wrongly": "misread"})
-    chosen = choice.segmented("Show", "train_as", {"accuracy": "accuracy", "misread": "misread"})
-    return bits, seeds, chosen == "misread"
-
-
 def curve(plan: TrainingPlan) -> run.Job | None:
     """Draw the known accuracies against bits; return the missing trainings if the visitor pressed Compute."""
     words, picture = views.side_by_side()
@@ -160,7 +151,10 @@ def curve(plan: TrainingPlan) -> run.Job | None:
             "Each method at each bit width, over several seeds: a point is the mean, its bar runs from the worst seed to "
             "the best, the band is float32. Points appear as they are computed, and stay when you stop."
         )
-        bits, seeds, as_errors = _bits_and_seeds()
+        bits = st.multiselect("Bits", controls.WIDTHS, [2, 3, 4, 8], key="train_bits", **_BIND)
+        seeds = range(st.slider("Seeds", 1, 10, 3, key="train_seeds", **_BIND))
+        link.reworded("train_as", {"read wrongly": "misread"})
+        shown = choice.segmented("Show", "train_as", {"accuracy": "accuracy", "misread": "misread"})
         go = st.empty()
     known = run.rows(plan)
     begin = partial(
@@ -175,7 +169,7 @@ def curve(plan: TrainingPlan) -> run.Job | None:
 
     def draw() -> None:
         points = training.summary([known[key] for key in asked if key in known])
-        figure = lessons.accuracy_against_bits(points, errors=as_errors, **frame.plot_style())
+        figure = lessons.accuracy_against_bits(points, errors=shown == "misread", **frame.plot_style())
         chart.plotly_chart(figure, **views.PLOT_OPTIONS)
         table.table(tables.headed(_table(points)))
 

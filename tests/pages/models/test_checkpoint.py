@@ -347,7 +347,7 @@ def test_reading_that_was_stopped_goes_on_when_asked(monkeypatch):
         def __init__(self, *about, **more):
             super().__init__(*about, **more)
             if not seen:  # like pressing Stop
-                self._want(False)
+                self.want(False)
             seen.append(self)
 
     monkeypatch.setattr(run, "LongWork", Stopped)
