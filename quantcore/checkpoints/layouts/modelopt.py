@@ -92,7 +92,7 @@ def _fp4(module: str, pieces: Pieces, config: Config) -> Layout:
     kind, shape = NVFP4 if nvfp4 else MXFP4, unpacked_shape(weight.shape, 4)
     grid = (*shape[:-1], -(-shape[-1] // kind.size))
     in_tiles = len(shape) == 2 and scale.shape != grid and scale.shape in (padded(grid), (math.prod(padded(grid)),))
-    layout = kind.layout(f"{module}.weight", shape, torch.float32, own, in_tiles)
+    layout = kind.layout(f"{module}.weight", torch.float32, own, in_tiles)
     if len(shape) == 2 and grid == padded(grid) and not in_tiles:
         other = {**layout.fields, SCALE_CODE: swizzled(scale, grid)}
         known = layout.rivals
