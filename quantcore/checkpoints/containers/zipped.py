@@ -29,7 +29,6 @@ _BROKEN = (
     ValueError,
     struct.error,
     LookupError,
-    NotImplementedError,
 )
 _HEADER_BYTES = 2**14  # NumPy itself rejects headers of more than 10,000 bytes
 _DTYPES = {

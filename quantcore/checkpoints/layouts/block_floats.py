@@ -48,9 +48,7 @@ class BlockFloats:
     e8m0_nan: bool = False
     transposes: str = ""
 
-    def layout(
-        self, name: str, shape: Shape, dtype: torch.dtype, pieces: Pieces, in_tiles: bool = False
-    ) -> Layout:
+    def layout(self, name: str, dtype: torch.dtype, pieces: Pieces, in_tiles: bool = False) -> Layout:
         """Return the layout of a weight.
 
         Args:
@@ -60,9 +58,11 @@ class BlockFloats:
         Raises:
             QuantError: the scales don't fit the codes.
         """
-        fmt = FLOATS[self.code]
+        fmt, codes, stored = FLOATS[self.code], pieces[CODES], pieces[SCALE_CODE]
+        if not codes.shape:
+            raise QuantError(f"{named(codes.name)} is one number, not rows of blocks; the file is damaged.")
+        shape = unpacked_shape(codes.shape, fmt.bits)
         grid = (*shape[:-1], -(-shape[-1] // self.size))
-        codes, stored = pieces[CODES], pieces[SCALE_CODE]
         scale: Field = swizzled(stored, grid) if in_tiles else Numbers(stored, raw=True)
         if scale.shape != grid:
             raise QuantError(

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
-from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats
 from quantcore.checkpoints.layouts.pack_quantized import PackQuantized, shape_of
 from quantcore.checkpoints.layouts.whole import ELEMENTS, whole
 from quantcore.checkpoints.protocol.config import LENGTHS, Patterns, flag, group_size, integer, section, text
@@ -295,7 +295,7 @@ def _mxfp8(module: str, pieces: Pieces, group: Group) -> Layout:
     weight = pieces["weight"]
     own = {CODES: weight, SCALE_CODE: pieces["weight_scale"]}
     kind = BlockFloats("compressed-tensors mxfp8", str(ELEMENTS[weight.dtype]), group.group_size or 32)
-    return kind.layout(f"{module}.weight", weight.shape, torch.bfloat16, own)
+    return kind.layout(f"{module}.weight", torch.bfloat16, own)
 
 
 def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
@@ -318,4 +318,4 @@ def _block_floats(module: str, pieces: Pieces, group: Group) -> Layout:
         group.group_size or (16 if nvfp4 else 32),
         "divides" if nvfp4 else "",
     )
-    return kind.layout(f"{module}.weight", unpacked_shape(packed.shape, group.bits), torch.bfloat16, own)
+    return kind.layout(f"{module}.weight", torch.bfloat16, own)

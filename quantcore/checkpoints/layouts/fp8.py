@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import torch
 
 from quantcore.checkpoints.containers.stored import Pieces, StoredTensor
-from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
 from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.protocol.config import Config, lengths
 from quantcore.checkpoints.protocol.kinds import at_least_1d, viewed
@@ -84,4 +84,4 @@ def _fp4(name: str, pieces: Pieces) -> Layout:
     codes = pieces[CODES]
     own = {CODES: viewed(codes, "U8", codes.shape), SCALE_CODE: pieces[SCALE_CODE]}
     kind = BlockFloats("fp8-block mxfp4", "e2m1", 32, e8m0_nan=True)
-    return kind.layout(name, unpacked_shape(codes.shape, 4), torch.float32, own)
+    return kind.layout(name, torch.float32, own)

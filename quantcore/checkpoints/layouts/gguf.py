@@ -99,18 +99,11 @@ def in_blocks(name: str, piece: StoredTensor, kind: BlockType, apart: StoredTens
         in_codes=frozenset({CODES, *(part.field for part in kind.levels.parts(0))}), symbols={CODES: kind.levels.symbol},
         remarks=_stored_apart(apart) if piece.dtype == "NVFP4" and apart is not None else (),
         checks=(lambda own: e8m0_nan(own.fields["scale_code"])) if kind.name == "MXFP4" else None,
-        rivals=_rivals, narrowed=torch.float16, block_type=kind.name,
+        rivals=partial(_rivals, kind), narrowed=torch.float16, block_type=kind.name,
         of_part=lambda part: in_blocks(name, part, kind, apart), computed=_computed(tensor),
         fast=lambda layout, rows, out: tensor.values(rows, out),
         write=lambda numbers: {piece.name: tensor.encode(numbers)},
     )  # fmt: skip
-
-
-def kind_of(layout: Layout) -> BlockType:
-    """Return how a layout's blocks are read."""
-    codes = layout.fields[CODES]
-    assert isinstance(codes, BlockField)
-    return codes.tensor.kind
 
 
 def _computed(tensor: BlockTensor) -> dict[str, Callable[[Rows], Tensor]]:
@@ -148,12 +141,11 @@ def _stored_apart(scale: StoredTensor) -> tuple[Statement, ...]:
     return (Statement("stored_apart", "note", words, {"scale": named(scale.name)}),)
 
 
-def _rivals(layout: Layout) -> Iterator[Reading]:
+def _rivals(kind: BlockType, layout: Layout) -> Iterator[Reading]:
     """Yield the other readings of ggml's blocks."""
-    kind, piece = kind_of(layout), layout.pieces[""]
 
     def other(**changes: Any) -> Layout:
-        return in_blocks(layout.name, piece, replace(kind, **changes))
+        return in_blocks(layout.name, layout.pieces[""], replace(kind, **changes))
 
     if kind.name == "Q5_K" and type(kind.levels) is Offset:
         yield Reading(

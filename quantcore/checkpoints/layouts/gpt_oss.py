@@ -49,4 +49,4 @@ def layout_of(name: str, pieces: Pieces) -> Layout:
         )
     rows, groups = scales.shape[:-1], scales.shape[-1]
     own = {CODES: viewed(blocks, "U8", (*rows, groups * GROUP // 2)), SCALE_CODE: scales}
-    return KIND.layout(name, (*rows, groups * GROUP), torch.float32, own)
+    return KIND.layout(name, torch.float32, own)

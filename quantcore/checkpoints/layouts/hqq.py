@@ -30,7 +30,7 @@ from quantcore.checkpoints.protocol.kinds import Packed, Reshaped, viewed
 from quantcore.checkpoints.protocol.layout import Layout
 from quantcore.checkpoints.protocol.reading import Reading, other_parts
 from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, words
-from quantcore.checkpoints.protocol.release import Deferred, Release, attempt
+from quantcore.checkpoints.protocol.release import DTYPES, Deferred, Release, attempt
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
 from quantcore.formats import IntFormat
@@ -46,11 +46,7 @@ PACKINGS = {
     "2bit_u8": ("U8", 2),
     "1bit_u8": ("U8", 1),
 }
-COMPUTE = {
-    "torch.float16": torch.float16,
-    "torch.bfloat16": torch.bfloat16,
-    "torch.float32": torch.float32,
-}
+COMPUTE = {f"torch.{name}": DTYPES[name] for name in ("float16", "bfloat16", "float32")}
 NEEDED = ("W_q", "scale", "zero", "shape", "nbits", "axis", "packing")
 DESCRIBED = (
     *NEEDED, "group_size", "view_as_float", "unpack_view_dtype", "compute_dtype", "channel_wise", "quant_scale",

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 
 from quantcore.checkpoints.containers.stored import TORCH_DTYPES, Pieces, StoredTensor
-from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats, unpacked_shape
+from quantcore.checkpoints.layouts.block_floats import SCALE_CODE, BlockFloats
 from quantcore.checkpoints.packing import dense
 from quantcore.checkpoints.protocol.config import LENGTHS, Config, group_size, integer, section, text
 from quantcore.checkpoints.protocol.fields import Field, Numbers
@@ -24,7 +24,7 @@ from quantcore.checkpoints.protocol.record import CODES, SCALE, ZERO_POINT, word
 from quantcore.checkpoints.protocol.release import Release, attempt
 from quantcore.checkpoints.statement import named
 from quantcore.errors import QuantError
-from quantcore.formats import FLOATS, IntFormat
+from quantcore.formats import IntFormat
 from quantcore.granularity import PerGroup, Shape
 from quantcore.wording import short
 
@@ -116,5 +116,4 @@ def _floats(module: str, pieces: Pieces, mode: str) -> Layout:
         CODES: viewed(weight, "U8", packed),
         SCALE_CODE: viewed(scales, "F8_E4M3", scales.shape) if mode == "nvfp4" else scales,
     }
-    shape = unpacked_shape(packed, FLOATS[code].bits)
-    return BlockFloats(f"mlx {mode}", code, size).layout(f"{module}.weight", shape, torch.bfloat16, own)
+    return BlockFloats(f"mlx {mode}", code, size).layout(f"{module}.weight", torch.bfloat16, own)

@@ -18,14 +18,7 @@ from typing import Any
 import torch
 
 from quantcore.checkpoints.containers.stored import Pieces
-from quantcore.checkpoints.layouts.block_floats import (
-    GLOBAL_SCALE,
-    SCALE_CODE,
-    BlockFloats,
-    padded,
-    swizzled,
-    unpacked_shape,
-)
+from quantcore.checkpoints.layouts.block_floats import GLOBAL_SCALE, SCALE_CODE, BlockFloats, padded, swizzled
 from quantcore.checkpoints.layouts.whole import whole
 from quantcore.checkpoints.protocol.config import Config, group_size, section
 from quantcore.checkpoints.protocol.fields import Numbers
@@ -89,10 +82,10 @@ def _fp4(module: str, pieces: Pieces, config: Config) -> Layout:
     own = {CODES: weight, SCALE_CODE: scale}
     if nvfp4:
         own[GLOBAL_SCALE] = pieces["weight_scale_2"]
-    kind, shape = NVFP4 if nvfp4 else MXFP4, unpacked_shape(weight.shape, 4)
+    kind, shape = NVFP4 if nvfp4 else MXFP4, (*weight.shape[:-1], 2 * weight.shape[-1])
     grid = (*shape[:-1], -(-shape[-1] // kind.size))
     in_tiles = len(shape) == 2 and scale.shape != grid and scale.shape in (padded(grid), (math.prod(padded(grid)),))
-    layout = kind.layout(f"{module}.weight", shape, torch.float32, own, in_tiles)
+    layout = kind.layout(f"{module}.weight", torch.float32, own, in_tiles)
     if len(shape) == 2 and grid == padded(grid) and not in_tiles:
         other = {**layout.fields, SCALE_CODE: swizzled(scale, grid)}
         known = layout.rivals

@@ -136,9 +136,8 @@ def _floats(name: str, pieces: Pieces, data: Config, code: str, size: int) -> La
     own = {CODES: codes, SCALE_CODE: scale}
     if "per_tensor_scale" in pieces:
         own[GLOBAL_SCALE] = at_least_1d(pieces["per_tensor_scale"])
-    shape = unpacked_shape(codes.shape, 4) if code == "e2m1" else codes.shape
     kind = BlockFloats("torchao", code, size, "multiplies" if GLOBAL_SCALE in own else "", e8m0_nan=True)
-    return kind.layout(name, shape, _dtype(name, data, "orig_dtype"), own, in_tiles)
+    return kind.layout(name, _dtype(name, data, "orig_dtype"), own, in_tiles)
 
 
 def _mx(name: str, pieces: Pieces, data: Config) -> Layout:

@@ -77,6 +77,7 @@ def of_packed(pieces, **weights):
 
 REFUSED = [
     # what is refused, where, and the words of its check
+    (lambda: ct._mxfp8("m", named(weight=stored("F8_E4M3"), weight_scale=stored("U8")), group(num_bits=8, type="float")), "is one number"),
     (lambda: of_gptq(GPTQ | named(scales=stored("F16", 2, 16, 1))), "scales' has shape"),
     (lambda: of_gptq(GPTQ | named(g_idx=stored("I32", 64, 1))), "g_idx' has shape"),
     (lambda: of_gptq(GPTQ, bits=None), "Neither the config"),
