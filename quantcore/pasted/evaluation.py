@@ -158,7 +158,7 @@ class CodeInputs:
         return self.handed or (scale, round(-128 - low / scale))
 
 
-class Row(tuple[Val, ...]):
+class ValuesAndIndices(tuple[Val, ...]):
     """A tuple with ``values`` and ``indices``, as torch.max with an axis returns."""
 
 
@@ -271,7 +271,8 @@ class Evaluation:
             return found
         if isinstance(found, list | tuple):
             self.spend(steps=len(found))
-            kind = list if isinstance(found, list) else Row if hasattr(found, "indices") else tuple
+            indexed = ValuesAndIndices if hasattr(found, "indices") else tuple
+            kind = list if isinstance(found, list) else indexed
             items = [self._noted(item, op, args, name) for item in found]
             return self.note(kind(items), "pack", tuple(items), name)
         is_array = isinstance(found, ARRAYS)

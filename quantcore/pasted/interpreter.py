@@ -4,7 +4,6 @@ import ast
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from quantcore.pasted import bounds
 from quantcore.pasted.bounds import NUMBERS, StopError, check_integers, indexed, is_mask, require
-from quantcore.pasted.evaluation import Evaluation, Names, Row, Val, Vals
+from quantcore.pasted.evaluation import Evaluation, Names, Val, Vals, ValuesAndIndices
 from quantcore.pasted.names import ABBREVIATED, BUILTINS, METHODS, MODULES, Allowed, Module, kind_of
 
 _INFINITE = ("inf", "-inf", "nan")
@@ -168,7 +167,7 @@ class Interpreter(Evaluation):
             return self.note(found.value, "method", (val,)) if is_method else found
         if isinstance(value, Module) and name in value.members:
             return self.note(value.members[name], name=name)
-        if isinstance(value, Row) and name in ("values", "indices"):
+        if isinstance(value, ValuesAndIndices) and name in ("values", "indices"):
             return value[name == "indices"]
         call = METHODS.get(kind, {}).get(name.removesuffix("_"))
         if call is not None and not call.most:
@@ -212,8 +211,8 @@ class Interpreter(Evaluation):
                 found = self.apply(call, [*owner, *args], kw)
                 if not owner or func.name == call.name:
                     return found
-                change = methodcaller("copy_", found.value)
-                return self.overwrite(owner[0], change, found.op, found.args, func.name)
+                value, op = found.value, found.op
+                return self.overwrite(owner[0], lambda x: x.copy_(value), op, found.args, func.name)
             case Function() as function:
                 return self._enter(function, [*owner, *args], kw)
             case Class(is_instance=True):

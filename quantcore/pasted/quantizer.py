@@ -6,7 +6,6 @@ x / factor + offset; at the codes that are stored, the factor is the scale and t
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import product
 
 import torch
 from torch import Tensor
@@ -211,7 +210,8 @@ def _form(chains: list[Chain]) -> tuple[str, float, bool, int]:
     # scales along the wrong axis fit where all axes are equally long
     turned = range(first.x.ndim - 1) if len(set(first.x.shape)) == 1 and first.factor.numel() > 1 else ()
     ways = ((False, -1), (True, -1), *((False, axis) for axis in turned))
-    for (multiplied, axis), whole in product(ways, (False, True)):  # a part may have the scale of the whole
+    # a part of the tensor may have the scale of the whole
+    for multiplied, axis, whole in ((*way, whole) for way in ways for whole in (False, True)):
         ratios = [_ratios(c, scale_of(c, multiplied, axis), whole) for c in chains]
         for kind in ratios[0]:
             values = torch.cat([r[kind].flatten() for r in ratios if kind in r])
