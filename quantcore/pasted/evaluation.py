@@ -255,8 +255,8 @@ class Evaluation:
 
     def compute(self, run: Callable[[], Any], op: str, args: Vals, name: str = "", bound: float = 1) -> Val:
         """Compute a result of at most ``bound`` elements, and note it."""
-        few = bound <= bounds.MOST_ELEMENTS
-        require(few, f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
+        if not bound <= bounds.MOST_ELEMENTS:
+            raise StopError(f"a result here would have more than {bounds.MOST_ELEMENTS:,} elements")
         try:
             with np.errstate(all="ignore"):
                 found = run()

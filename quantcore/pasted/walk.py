@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -105,6 +106,7 @@ def evaluate(given: CodeInputs, overrides: dict[int, Override] | None = None) ->
     return walk
 
 
+@lru_cache(4)  # of each shape at least twice, and never written
 def probes(shape: tuple[int, ...]) -> dict[str, Tensor]:
     """Return tensors by name: two of both signs, with the largest magnitude of either, then those on which
     mistakes show that ordinary ones hide."""
