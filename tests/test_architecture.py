@@ -112,6 +112,11 @@ def imports(name, tree=None):
     return found
 
 
+def names_in(node):
+    """The names that a statement reads."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
 def roots(name):
     return {imported.partition(".")[0] for imported in imports(name)}
 
@@ -169,6 +174,27 @@ def test_packages_are_entered_by_their_face(name):
             assert only_modules, f"{name} imports from its own package: name the module"
         elif other != own and other.startswith("quantcore."):
             assert is_face, f"{name} imports from {node.module}: import from {other}"
+
+
+@each_module
+def test_constants_stand_before_their_use(name):
+    """Except tables of what the module defines, which can't."""
+    body = tree_of(name).body
+    defined = {n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    for at, node in enumerate(body):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        constants = {t.id for t in targets if isinstance(t, ast.Name) and t.id.isupper()}
+        if constants and not defined & names_in(node):
+            for earlier in body[:at]:
+                assert not constants & names_in(earlier), f"{name}:{node.lineno} is used in line {earlier.lineno}"
+
+
+def test_a_class_name_stands_for_one_thing():
+    found = {}
+    for name in SOURCES:
+        for node in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.ClassDef)):
+            found.setdefault(node.name, []).append(name)
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
 
 
 def test_no_cycles():

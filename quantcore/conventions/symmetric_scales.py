@@ -47,7 +47,7 @@ _LARGEST = float(torch.finfo(torch.float32).max)
 
 
 @dataclass(frozen=True)
-class CodeGrid:
+class ScaleInputs:
     """What a rule depends on besides the range.
 
     ``steps``: N = qmax - qmin, without the lowest code if the scale excludes it; ``divisor``: what x is divided by first;
@@ -78,19 +78,19 @@ class Rule:
         return ", ".join(filter(None, (written(self.scale, names=names), self.note)))
 
 
-def _over_qmax(grid: CodeGrid) -> Rule:
-    qmax = Number(grid.fmt.symmetric_max)
-    return Rule(AMAX / (qmax if grid.divisor == 1 else qmax * grid.divisor))
+def _over_qmax(inputs: ScaleInputs) -> Rule:
+    qmax = Number(inputs.fmt.symmetric_max)
+    return Rule(AMAX / (qmax if inputs.divisor == 1 else qmax * inputs.divisor))
 
 
-def _max_of_sides(grid: CodeGrid) -> Rule:
-    above = HIGH / grid.fmt.qmax  # unsigned codes: qmin is 0
-    scale = LARGER(LOW / grid.fmt.qmin, above) if grid.fmt.qmin < 0 else above
+def _max_of_sides(inputs: ScaleInputs) -> Rule:
+    above = HIGH / inputs.fmt.qmax  # unsigned codes: qmin is 0
+    scale = LARGER(LOW / inputs.fmt.qmin, above) if inputs.fmt.qmin < 0 else above
     return Rule(scale, low=LOW, high=HIGH)
 
 
-def _aligned_grid(grid: CodeGrid) -> Rule:
-    steps = grid.fmt.qmax - grid.fmt.qmin
+def _aligned_grid(inputs: ScaleInputs) -> Rule:
+    steps = inputs.fmt.qmax - inputs.fmt.qmin
     # with 4 codes, 1 step above 0 would leave the lowest code unused: both sides are divided by 2
     above, below, divisor = steps // 2, -(-steps // 2), steps // 2 + (steps == 3)
     ends = HIGH / divisor, NEGATIVE(LOW) / below
@@ -98,27 +98,27 @@ def _aligned_grid(grid: CodeGrid) -> Rule:
 
     def side(count: int) -> Expression:
         found = Number(count) * step
-        return Let(written(found), MINIMUM(found, _LARGEST)) if grid.finite else found
+        return Let(written(found), MINIMUM(found, _LARGEST)) if inputs.finite else found
 
     note = f"where d is the larger of {written(ends[0])} and {written(ends[1])}"
     return Rule((side(above) + side(below)) / steps, note, NEGATIVE(side(below)), side(above), step)
 
 
-def _signed_amax(grid: CodeGrid) -> Rule:
+def _signed_amax(inputs: ScaleInputs) -> Rule:
     magnitude = MAGNITUDE(EXTREME)
-    return Rule(EXTREME / -(1 << (grid.fmt.bits - 1)), low=NEGATIVE(magnitude), high=magnitude)
+    return Rule(EXTREME / -(1 << (inputs.fmt.bits - 1)), low=NEGATIVE(magnitude), high=magnitude)
 
 
 def _power(
     exponent: Callable[[Format], Expression], note: str, beyond: float = 2.0**_MOST, least: int | None = None
-) -> Callable[[CodeGrid], Rule]:
+) -> Callable[[ScaleInputs], Rule]:
     """Return the rule of a power of two; ``beyond``: the scale above the largest of e8m0."""
 
-    def rule(grid: CodeGrid) -> Rule:
-        unit = grid.fmt.symmetric_max_exponent if isinstance(grid.fmt, IntFormat) else 0
+    def rule(inputs: ScaleInputs) -> Rule:
+        unit = inputs.fmt.symmetric_max_exponent if isinstance(inputs.fmt, IntFormat) else 0
         low, high = _LEAST - unit if least is None else least, _MOST - unit
         bounded = _bounded(2.0**low, 2.0**high, beyond * 2.0**-unit)
-        return Rule(bounded(POWER_OF_TWO(exponent(grid.fmt))), note.format(low=f"2^{low}", high=f"2^{high}"))
+        return Rule(bounded(POWER_OF_TWO(exponent(inputs.fmt))), note.format(low=f"2^{low}", high=f"2^{high}"))
 
     return rule
 
@@ -174,14 +174,14 @@ _LOG2 = rounded("floor")(LOG2(AMAX))
 _LOG2_OF_NORMAL = rounded("floor")(LOG2(Where(AMAX, 0, Number(2.0**_SMALLEST_NORMAL), AMAX)))
 _AT_LEAST = "at least {low}, with ∞ as 2^128"
 _INFINITE = "at least {low}, and infinite where the sum is 2^128"
-SYMMETRIC_SCALES: Mapping[str, Callable[[CodeGrid], Rule]] = {
+SYMMETRIC_SCALES: Mapping[str, Callable[[ScaleInputs], Rule]] = {
     "amax_over_qmax": _over_qmax,
-    "amax_over_half_range": lambda grid: Rule(AMAX / (grid.steps / 2)),
-    "full_range": lambda grid: Rule(Number(2) * AMAX / grid.steps),
+    "amax_over_half_range": lambda inputs: Rule(AMAX / (inputs.steps / 2)),
+    "full_range": lambda inputs: Rule(Number(2) * AMAX / inputs.steps),
     "max_of_sides": _max_of_sides,
     "aligned_grid": _aligned_grid,
-    "amax": lambda grid: Rule(AMAX),
-    "amax_over_half_codes": lambda grid: Rule(AMAX / (1 << (grid.fmt.bits - 1))),
+    "amax": lambda inputs: Rule(AMAX),
+    "amax_over_half_codes": lambda inputs: Rule(AMAX / (1 << (inputs.fmt.bits - 1))),
     "signed_amax": _signed_amax,
     "power_floor": _power(_below(EXPONENT(AMAX)), _AT_LEAST),
     "power_log2_floor": _power(
@@ -189,8 +189,8 @@ SYMMETRIC_SCALES: Mapping[str, Callable[[CodeGrid], Rule]] = {
         "log2 in float32 and -126 for 0, at least {low}, and NaN above {high}",
         math.nan,
     ),
-    "power_log2_wrapped": lambda grid: Rule(
-        POWER_OF_TWO(_WRAPPED(_LOG2 - grid.fmt.symmetric_max_exponent)),
+    "power_log2_wrapped": lambda inputs: Rule(
+        POWER_OF_TWO(_WRAPPED(_LOG2 - inputs.fmt.symmetric_max_exponent)),
         "log2 in float32; multiplied by 2^256 below 2^-128, and 2^-128 for 0 and ∞",
     ),
     "power_even": _power(_raised(EXPONENT), _AT_LEAST),
@@ -206,14 +206,14 @@ SYMMETRIC_SCALES: Mapping[str, Callable[[CodeGrid], Rule]] = {
 
 
 @lru_cache(maxsize=256)
-def symmetric_rule(name: str, grid: CodeGrid) -> Rule:
+def symmetric_rule(name: str, inputs: ScaleInputs) -> Rule:
     """Return a rule for a format."""
-    return SYMMETRIC_SCALES[name](grid)
+    return SYMMETRIC_SCALES[name](inputs)
 
 
 @lru_cache(maxsize=256)
-def inverse_of_range(name: str, grid: CodeGrid) -> Expression:
+def inverse_of_range(name: str, inputs: ScaleInputs) -> Expression:
     """Return 1/s computed from 1/max|x|: rounded twice, as torch divides a number by a tensor."""
     if name == "amax_over_half_codes":
-        return Number(1 << grid.fmt.bits) * (Number(1) / (Number(2) * AMAX))
-    return Number(grid.fmt.symmetric_max * grid.divisor) * (Number(1) / AMAX)
+        return Number(1 << inputs.fmt.bits) * (Number(1) / (Number(2) * AMAX))
+    return Number(inputs.fmt.symmetric_max * inputs.divisor) * (Number(1) / AMAX)

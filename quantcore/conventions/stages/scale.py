@@ -10,8 +10,8 @@ from quantcore.conventions.symmetric_scales import (
     HIGH,
     LOW,
     SYMMETRIC_SCALES,
-    CodeGrid,
     Rule,
+    ScaleInputs,
     inverse_of_range,
     symmetric_rule,
 )
@@ -253,11 +253,11 @@ class ScaleStage(Stage):
 
     def rule(self, fmt: Format, finite: bool = False) -> Rule:
         """Return how symmetric scales are computed; ``finite``: whether infinite bounds are made finite."""
-        return symmetric_rule(self.symmetric_scale, CodeGrid(fmt, self.steps(fmt), self.divisor, finite))
+        return symmetric_rule(self.symmetric_scale, ScaleInputs(fmt, self.steps(fmt), self.divisor, finite))
 
     def inverse_of_range(self, fmt: Format) -> Expression:
         """Return how 1/s is computed from max|x|."""
-        return inverse_of_range(self.symmetric_scale, CodeGrid(fmt, self.steps(fmt), self.divisor, False))
+        return inverse_of_range(self.symmetric_scale, ScaleInputs(fmt, self.steps(fmt), self.divisor, False))
 
     def is_textbook(self, fmt: Format) -> bool:
         """Whether the rule for symmetric scales equals the textbook's for this format."""
