@@ -17,6 +17,11 @@ from quantcore import training
 from quantcore.figures import lessons
 
 _BIND: dict[str, Any] = {"bind": "query-params"}
+_QAT = (
+    "**Quantization-aware training** continues from the trained network: the forward pass uses the dequantized weights, "
+    "the backward pass the straight-through estimator. Where PTQ loses little, there is little to win back: choose 2 or "
+    "3 bits, and train."
+)
 
 
 def percent(fraction: float) -> str:
@@ -77,11 +82,7 @@ def qat(plan: TrainingPlan) -> run.Job | None:
                 of_weights = controls.shows_weights() and not wanted
             _result(levels, last)
         if not (of_weights and last is not None):
-            text_place.markdown(
-                "**Quantization-aware training** continues from the trained network: the forward pass uses the "
-                "dequantized weights, the backward pass the straight-through estimator. Where PTQ loses little, there is "
-                "little to win back: choose 2 or 3 bits, and train."
-            )
+            text_place.markdown(_QAT)
     if of_weights and last is not None:
         _weights(plan, after, last, f"{plan} {count} {learned}", words, picture)
         return None
