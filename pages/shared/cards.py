@@ -1,11 +1,14 @@
 """Cards that open an example: a small picture, a title, and one line. The whole card is the button."""
 
+import base64
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import streamlit as st
+from PIL import Image
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +37,7 @@ def draw(cards: Sequence[Card]) -> None:
     with st.container(horizontal=True, key="qs_cards", gap="small"):
         for card in cards:
             with st.container(border=True, horizontal=True, vertical_alignment="center", gap="small"):
-                scale = max(1, 144 // card.picture.shape[1])  # squares, 144 px wide, at most 96 px high
-                st.image(card.picture.repeat(scale, 0).repeat(scale, 1)[:96], width=72)
+                st.image(_address(card.picture), width=72)
                 with st.container(gap=None):
                     st.button(
                         card.title,
@@ -46,3 +48,10 @@ def draw(cards: Sequence[Card]) -> None:
                         help=card.help,
                     )
                     st.caption(card.line)
+
+
+def _address(picture: np.ndarray) -> str:
+    """Return a picture as an address that holds it, so that no later run of the page can take it away while it loads."""
+    scale, png = max(1, 144 // picture.shape[1]), io.BytesIO()  # squares, 144 px wide, at most 96 px high
+    Image.fromarray(picture.repeat(scale, 0).repeat(scale, 1)[:96]).save(png, "PNG")
+    return "data:image/png;base64," + base64.b64encode(png.getvalue()).decode()

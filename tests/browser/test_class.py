@@ -12,7 +12,7 @@ from page_rest import at_rest
 from playwright.sync_api import expect
 
 from pages.learn.classroom import controls
-from pages.learn.classroom.questions import Source
+from pages.learn.classroom.questions import AnswerKey
 from pages.serving.classroom import ClassStore, Question, place
 from pages.serving.classroom.store import BOUNCE
 
@@ -127,7 +127,7 @@ def test_a_class_is_asked_answers_and_sees_why(
     presenter.press("PageDown", "Reveal")
     presenter.app.page.keyboard.press("PageDown")  # the same press again
     anna.answer(*first.right)
-    wrong = Source.of(first).fields[1].wrong[0]
+    wrong = AnswerKey.of(first).fields[1].wrong[0]
     ben.answer(first.right[0], wrong[0])
     presenter.expect_shown("2 of 2 answered · open")
     presenter.press(" ", "next question")
@@ -151,7 +151,7 @@ def test_twelve_phones_and_a_projector(
         presenter.press("PageDown", "Reveal")
         given = []
         for i, student in enumerate(students):
-            fields = zip(Source.of(question).fields, question.right, strict=True)
+            fields = zip(AnswerKey.of(question).fields, question.right, strict=True)
             typed = [f.wrong[i % len(f.wrong)][0] if i % 3 and f.wrong else right for f, right in fields]
             given.append([text[:12] for text in typed])
             if not i % 4:
