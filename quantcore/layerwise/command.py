@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     except QuantError as reason:
         print(reason, file=sys.stderr)
         return 2
-    chosen, failed = None, any(row.reason.startswith("can't be read") for row in table.ordered)
+    chosen, failed = None, not all(row.is_readable for row in table.ordered)
     try:
         chosen = None if limit is None else plan(table, limit, options.error, factors, minimum)
     except QuantError as reason:

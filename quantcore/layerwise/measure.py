@@ -44,18 +44,27 @@ def measured(
     tensor: CheckpointTensor, schemes: Sequence[Scheme], inputs: "Imatrix | None" = None
 ) -> WeightRow:
     """Return the row of one weight; what can't be read or measured has the reason instead of numbers."""
-    own = outlined(tensor, schemes)
-    if own.reason:
-        return own
-    try:
+
+    def measure(own: WeightRow) -> WeightRow:
         weights, coverage = inputs.of(own.name, own.shape) if inputs is not None else (None, "")
         work = WeightWalk(tensor, schemes, weights)
         power = work.run()
+        return replace(own, power=power, coverage=coverage, cells=tuple(map(work.cell, work.columns, own.cells)))
+
+    return _filled(outlined(tensor, schemes), measure)
+
+
+def _filled(own: WeightRow, measure: Callable[[WeightRow], WeightRow]) -> WeightRow:
+    """Return what is measured of a weight, or why nothing is."""
+    if own.reason:
+        return own
+    try:
+        found = measure(own)
     except QuantError as reason:
-        return replace(own, cells=(), reason=f"can't be read: {reason}")
-    if not math.isfinite(power):
-        return replace(own, cells=(), reason="contains NaN or infinite values, and is left alone")
-    return replace(own, power=power, coverage=coverage, cells=tuple(map(work.cell, work.columns, own.cells)))
+        return replace(own, cells=(), reason=f"can't be read: {reason}", is_readable=False)
+    if found.reason or math.isfinite(found.power):
+        return found
+    return replace(own, cells=(), reason="contains NaN or infinite values, and is left alone")
 
 
 def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
@@ -64,7 +73,8 @@ def outlined(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
         _ = tensor.layout.fields  # raises if it can't be read
         own = WeightRow(tensor.name, tensor.shape, tensor.storage, kind_of(tensor.name), tensor.num_bytes, reason=_left_alone(tensor))
     except QuantError as reason:
-        return WeightRow(tensor.name, (), "can't be read", kind_of(tensor.name), tensor.num_bytes, reason=f"can't be read: {reason}")
+        said, kind = f"can't be read: {reason}", kind_of(tensor.name)
+        return WeightRow(tensor.name, (), "can't be read", kind, tensor.num_bytes, reason=said, is_readable=False)
     return own if own.reason else replace(own, cells=tuple(_stored_cell(scheme, own.shape) for scheme in schemes))
 
 
@@ -275,22 +285,20 @@ class Imatrix:
 
 def estimated(tensor: CheckpointTensor, schemes: Sequence[Scheme]) -> WeightRow:
     """Return the row of one weight with estimates and their intervals; of one with few rows, with what is measured."""
-    own = outlined(tensor, schemes)
-    if own.reason:
-        return own
-    try:
+
+    def estimate(own: WeightRow) -> WeightRow:
         found = _Sample(ready(tensor.layout), schemes)
         if found.units <= _FEW * DRAWN:
             exact = measured(tensor, schemes)
             return replace(exact, cells=tuple(replace(c, sqnr_low=c.sqnr_db, sqnr_high=c.sqnr_db) for c in exact.cells))
         found.walk()
         if not math.isfinite(found.power):
-            return replace(own, cells=(), reason="contains NaN or infinite values, and is left alone")
+            return replace(own, power=found.power)
         found.draw(zlib.crc32(tensor.name.encode()))
-    except QuantError as reason:
-        return replace(own, cells=(), reason=f"can't be read: {reason}")
-    cells = tuple(found.cell(column, cell) for column, cell in zip(found.columns, own.cells, strict=True))
-    return replace(own, power=found.power, cells=cells)
+        cells = tuple(found.cell(column, cell) for column, cell in zip(found.columns, own.cells, strict=True))
+        return replace(own, power=found.power, cells=cells)
+
+    return _filled(outlined(tensor, schemes), estimate)
 
 
 class _Sample:

@@ -48,7 +48,7 @@ class WeightRow:
     """One weight, with a cell per scheme.
 
     ``kind``: see `kind_of`. ``num_bytes``: as it is stored. ``power``: Σx². ``coverage``: what the imatrix has for it. ``reason``: why it has no
-    cells, because it is left alone or can't be read.
+    cells, because it is left alone or, unless it ``is_readable``, because it can't be read.
     """
 
     name: str
@@ -60,6 +60,7 @@ class WeightRow:
     coverage: str = ""
     cells: tuple[WeightError, ...] = ()
     reason: str = ""
+    is_readable: bool = True
 
     @property
     def elements(self) -> int:
@@ -171,6 +172,6 @@ def _numbers(values: Mapping[str, Any], kind: type[WeightError] | type[WeightRow
         ValueError: a field has another type than the record's.
     """
     types = kind.__annotations__
-    if any(types.get(key) in (int, str) and not isinstance(value, types[key]) for key, value in values.items()):
+    if any(types.get(key) in (int, str, bool) and not isinstance(value, types[key]) for key, value in values.items()):
         raise ValueError
     return {key: float(value) if types.get(key) is float else value for key, value in values.items()}

@@ -96,7 +96,7 @@ def live(found: SharedTable, order: WeightOrder) -> None:
 def beneath(found: SharedTable, order: WeightOrder, taken: Mapping[str, str]) -> None:
     """List the weights that are not measured and what the imatrix has, and draw the downloads."""
     alone = [row for row in found.rows if row.reason]
-    broken = [row for row in alone if row.reason.startswith("can't be read")]
+    broken = [row for row in alone if not row.is_readable]
     if broken:
         messages.warning(f"{count(len(broken), 'tensor')} can't be read. The first: {broken[0].name} {broken[0].reason}")
     measured = [row for row in found.table.ordered if row.cells]

@@ -115,6 +115,8 @@ def test_what_is_left_alone_has_its_reason(tmp_path):
     begins = {"nan": "contains NaN", "norm.weight": "is a norm", "none": "has no elements", "codes": "holds integers", "m.weight": "can't be read: "}
     assert said.keys() == begins.keys()
     assert all(said[name].startswith(text) for name, text in begins.items())
+    again = layerwise.Table.of_dict(json.loads(json.dumps(table.as_dict(), allow_nan=False)))
+    assert [name for name, row in again.rows.items() if not row.is_readable] == ["m.weight"]
     for name in ("a", "z"):
         first, second = table.rows[name].cells
         same(first, x, qc.Scheme.parse("int8 per_channel(0)"))
