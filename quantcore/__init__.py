@@ -104,6 +104,7 @@ from quantcore.tracing import Step, Trace, trace
 # imported on first access: plotly and safetensors are slow to import
 _SLOW = ("checkpoints", "export", "figures", "layerwise", "snippets", "tensors", "training")
 _MODULES = {"views": "quantcore.analysis.views"} | {name: f"quantcore.{name}" for name in _SLOW}
+# in __all__ pdoc would take them for modules; the reference has them with quantcore.layerwise
 _FUNCTIONS = {"bit_budget": "quantcore.layerwise", "sensitivity": "quantcore.layerwise"}
 
 if TYPE_CHECKING:
@@ -186,7 +187,6 @@ __all__ = [
     "Storage",
     "Trace",
     "apply",
-    "bit_budget",
     "bits_per_element",
     "block_errors",
     "block_shape",
@@ -217,7 +217,6 @@ __all__ = [
     "read_code",
     "report",
     "search_curve",
-    "sensitivity",
     "storage",
     "sweep",
     "sweep_rows",
