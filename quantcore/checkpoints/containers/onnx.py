@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quantcore.checkpoints.containers.protobuf import Message, Wire
+from quantcore.checkpoints.containers.protobuf import Message, Span, Wire
 from quantcore.checkpoints.containers.stored import Container, StoredTensor
 from quantcore.checkpoints.files.address import Folder
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
@@ -104,8 +104,7 @@ class Initializer:
             raise QuantError(
                 f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
             )
-        name = f"{source.name}, {self.name} as bytes"
-        return DerivedSource(name, size, lambda: self._converted(kind, size)), 0, size
+        return Numbered(source, self.name, tuple(self.numbers), kind, size), 0, size
 
     def _integer(self, key: str, default: int) -> int:
         text = self.external.get(key, str(default))
@@ -115,27 +114,49 @@ class Initializer:
             )
         return int(text)
 
-    def _converted(self, kind: OnnxType, size: int) -> memoryview:
-        """Return the numbers in fields of the message as bytes of their type."""
+
+class Numbered(DerivedSource):
+    """The numbers that a TensorProto holds in fields instead of raw bytes, as bytes of their type.
+
+    Args:
+        source: the model's file.
+        tensor: the name of the tensor.
+        numbers: each field's number with its value: an integer, or the (start, stop) of the field's bytes in the file.
+        kind: the type of the numbers, which take ``size`` bytes.
+    """
+
+    def __init__(
+        self,
+        source: ByteSource,
+        tensor: str,
+        numbers: tuple[tuple[int, int | Span], ...],
+        kind: OnnxType,
+        size: int,
+    ) -> None:
+        super().__init__(f"{source.name}, {tensor} as bytes", size)
+        self.source, self.tensor, self.numbers, self.kind = source, tensor, numbers, kind
+
+    def _make(self) -> memoryview:
         found: list[float] = []
+        wire = Wire(self.source)
         for number, value in self.numbers:
             if not isinstance(value, tuple):
                 found.append(value)
             elif _DATA[number]:
                 dtype = np.dtype(_DATA[number])
-                data = self._wire.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
+                data = self.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
                 found += np.frombuffer(data, dtype).tolist()
             else:
-                found += self._wire.varints(value)
-        width = max(1, kind.bits // 8)
-        if kind.dtype in ("F32", "F64"):
+                found += wire.varints(value)
+        width = max(1, self.kind.bits // 8)
+        if self.kind.dtype in ("F32", "F64"):
             array = np.array(found, f"<f{width}")
         else:  # floats of 16 bits and less are written as their bits; negative integers as int64
             mask = (1 << 8 * width) - 1
             array = np.array([int(n) & mask for n in found], f"<u{width}")
-        if array.nbytes != size:
+        if array.nbytes != self.size:
             raise QuantError(
-                f"The initializer {short(self.name, 80)} does not have as many numbers as its shape claims."
+                f"The initializer {short(self.tensor, 80)} does not have as many numbers as its shape claims."
             )
         return array.view(np.uint8).data
 

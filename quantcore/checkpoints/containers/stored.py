@@ -137,14 +137,39 @@ def strided(
     if whole.num_bytes == 0 or (in_order and number.str[0] != ">"):
         return whole
 
-    def rearranged() -> memoryview:
-        length = math.prod(whole.shape) if reach is None else reach
-        data = np.frombuffer(whole.source.read(whole.offset, length * number.itemsize), number)
-        view = np.lib.stride_tricks.as_strided(data, whole.shape, [s * number.itemsize for s in strides])
-        return np.ascontiguousarray(view, number.newbyteorder("<")).reshape(-1).view(np.uint8).data
+    length = math.prod(whole.shape) if reach is None else reach
+    source = Rearranged(whole.source, whole.name, whole.offset, whole.shape, strides, number, length)
+    return replace(whole, source=source, offset=0)
 
-    name = f"{whole.source.name}, {whole.name} rearranged"
-    return replace(whole, source=DerivedSource(name, whole.num_bytes, rearranged), offset=0)
+
+class Rearranged(DerivedSource):
+    """The numbers of a tensor with other strides or another byte order, row-major and little-endian.
+
+    Args:
+        source: the bytes of ``reach`` numbers of the dtype ``number`` from ``offset`` on.
+        tensor: the name of the tensor.
+        strides: of the axes, in numbers; from the first number of the tensor to its last are ``reach``.
+    """
+
+    def __init__(
+        self,
+        source: ByteSource,
+        tensor: str,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        number: np.dtype[Any],
+        reach: int,
+    ) -> None:
+        super().__init__(f"{source.name}, {tensor} rearranged", math.prod(shape) * number.itemsize)
+        self.source, self.tensor, self.offset = source, tensor, offset
+        self.shape, self.strides, self.number, self.reach = shape, strides, number, reach
+
+    def _make(self) -> memoryview:
+        size = self.number.itemsize
+        data = np.frombuffer(self.source.read(self.offset, self.reach * size), self.number)
+        view = np.lib.stride_tricks.as_strided(data, self.shape, [s * size for s in self.strides])
+        return np.ascontiguousarray(view, self.number.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def _check(cut: slice, n: int) -> None:

@@ -94,15 +94,8 @@ class Archive:
                 f"{self._named(member)} takes {megabytes(info.file_size)} once unpacked; the limit is "
                 f"{megabytes(MAX_UNPACKED)}. Save it without compression."
             )
-        name = f"{self.source.name}, {member} unpacked"
-        return DerivedSource(name, info.file_size, lambda: self._unpacked(member)), 0
-
-    def _unpacked(self, member: str) -> memoryview:
-        info = self.members[member]
-        data = bytearray(self.start(member, info.file_size))
-        if len(data) != info.file_size:
-            raise self._damaged(member)
-        return memoryview(data)
+        packed = self.offset(member), info.compress_size
+        return Unpacked(self.source, member, *packed, info.file_size, info.CRC), 0
 
     def offset(self, member: str) -> int:
         """Return the offset of a member's data in the file."""
@@ -130,10 +123,42 @@ class Archive:
         return info
 
     def _named(self, member: str) -> str:
-        return f"{short(member, 80)} in {short(self.source.name, 80)}"
+        return _named(self.source, member)
 
     def _damaged(self, member: str) -> QuantError:
-        return QuantError(f"{self._named(member)} is damaged; save the file again.")
+        return _damaged(self.source, member)
+
+
+class Unpacked(DerivedSource):
+    """A deflated member of a zip file, unpacked.
+
+    Args:
+        source: the zip file; the member's ``packed`` bytes begin at ``offset``.
+        member: its name.
+        size: its bytes once unpacked, whose CRC-32 is ``crc``.
+    """
+
+    def __init__(self, source: ByteSource, member: str, offset: int, packed: int, size: int, crc: int) -> None:
+        super().__init__(f"{source.name}, {member} unpacked", size)
+        self.source, self.member, self.offset, self.packed, self.crc = source, member, offset, packed, crc
+
+    def _make(self) -> memoryview:
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            data = bytearray(unpacker.decompress(self.source.read(self.offset, self.packed), self.size + 1))
+        except zlib.error:
+            raise _damaged(self.source, self.member) from None
+        if len(data) != self.size or zlib.crc32(data) != self.crc:
+            raise _damaged(self.source, self.member)
+        return memoryview(data)
+
+
+def _named(source: ByteSource, member: str) -> str:
+    return f"{short(member, 80)} in {short(source.name, 80)}"
+
+
+def _damaged(source: ByteSource, member: str) -> QuantError:
+    return QuantError(f"{_named(source, member)} is damaged; save the file again.")
 
 
 class _File(io.RawIOBase):

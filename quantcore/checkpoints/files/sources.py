@@ -125,13 +125,9 @@ class MemorySource(ByteSource):
 
 
 class DerivedSource(ByteSource):
-    """Bytes that are computed from a file's bytes when first needed: unpacked or reordered."""
+    """Bytes that are computed from a file's bytes when first needed: unpacked, reordered or converted."""
 
     gap = 2**62
-
-    def __init__(self, name: str, size: int, make: Callable[[], memoryview]) -> None:
-        super().__init__(name, size)
-        self._make = make
 
     @cached_property
     def _data(self) -> memoryview:
@@ -139,6 +135,9 @@ class DerivedSource(ByteSource):
 
     def _read(self, offset: int, size: int) -> memoryview:
         return self._data[offset : offset + size]
+
+    @abstractmethod
+    def _make(self) -> memoryview: ...
 
 
 class LocalSource(ByteSource):
