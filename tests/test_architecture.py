@@ -42,7 +42,7 @@ FLOORS = """
 statement examples ggml packing
 files
 containers
-protocol
+protocol headers
 layouts rows
 origin quantized
 tensor row_loss

@@ -4,17 +4,18 @@
 >>> checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].read(rows=slice(0, 8))  # doctest: +SKIP
 
 Where things are: `files` (folders and files, and nothing outside them; their bytes, with reads counted), `containers`
-(file headers), `packing` (where each code is stored), `protocol` (what a format implements), `layouts` (one
-module per format), `tensor` and `quantized` (what is built from them), `listing` (all tensors), `origin` (one
-element: its bits, the arithmetic, and how other readers interpret them), `findings` (what is wrong), `row_loss`
-(what a row lost, and why), `comparison` (of two checkpoints).
+(file headers), `headers` (of all files, which another process may have read), `packing` (where each code is stored),
+`protocol` (what a format implements), `layouts` (one module per format), `tensor` and `quantized` (what is built from
+them), `listing` (all tensors), `origin` (one element: its bits, the arithmetic, and how other readers interpret them),
+`findings` (what is wrong), `row_loss` (what a row lost, and why), `comparison` (of two checkpoints).
 """
 
-from quantcore.checkpoints.checkpoint import OPENERS, Checkpoint, open_checkpoint
+from quantcore.checkpoints.checkpoint import Checkpoint, assemble, open_checkpoint
 from quantcore.checkpoints.examples import EXAMPLES, ORIGINALS
 from quantcore.checkpoints.files.address import Folder, LocalFolder, MemoryFolder, is_inside
 from quantcore.checkpoints.files.sources import ByteCounter, ByteSource
 from quantcore.checkpoints.findings import CheckpointFinding
+from quantcore.checkpoints.headers import OPENERS, Headers, read_headers
 from quantcore.checkpoints.listing import ListedTensor, Totals, facts, listing
 from quantcore.checkpoints.origin import Line, Origin, Rival, StoredNumber, Word, script
 from quantcore.checkpoints.protocol.fields import Location, Place
@@ -34,6 +35,7 @@ __all__ = [
     "CheckpointTensor",
     "ListedTensor",
     "Folder",
+    "Headers",
     "Layout",
     "Line",
     "LocalFolder",
@@ -51,6 +53,7 @@ __all__ = [
     "Totals",
     "Window",
     "Word",
+    "assemble",
     "encode",
     "facts",
     "is_inside",
@@ -58,6 +61,7 @@ __all__ = [
     "open_checkpoint",
     "plain",
     "plane_shape",
+    "read_headers",
     "ready",
     "results_in_order",
     "row_loss",

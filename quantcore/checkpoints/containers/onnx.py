@@ -23,7 +23,7 @@ from quantcore.wording import short
 
 MAX_RANK = 16
 # fields of TensorProto that hold numbers: the dtype of fixed-size ones, "" for varints
-_DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
+DATA = {4: "<f4", 5: "", 7: "", 10: "<f8", 11: ""}
 MOST_NESTED = 32  # subgraphs within one another
 DOMAINS = {"ai.onnx": ""}  # the other name of the default domain
 NO_WEIGHTS = (7, 9)  # int64 and bool: Constant nodes of these types are shapes, axes and conditions
@@ -61,7 +61,7 @@ class Initializer:
         if len(self.shape) > MAX_RANK:
             raise QuantError(f"{named(self._wire.source.name)} has a tensor of more than {MAX_RANK} axes.")
         self.raw = message.spans(9)[-1:]
-        self.numbers = [(number, value) for number in _DATA for value in message.values[number]]
+        self.numbers = [(number, value) for number in DATA for value in message.values[number]]
         pairs = (pair for pair in message.messages(13) if pair.spans(1) and pair.spans(2))
         self.external = {pair.text(1): pair.text(2) for pair in pairs}
 
@@ -142,8 +142,8 @@ class Numbered(DerivedSource):
         for number, value in self.numbers:
             if not isinstance(value, tuple):
                 found.append(value)
-            elif _DATA[number]:
-                dtype = np.dtype(_DATA[number])
+            elif DATA[number]:
+                dtype = np.dtype(DATA[number])
                 data = self.source.read(value[0], (value[1] - value[0]) // dtype.itemsize * dtype.itemsize)
                 found += np.frombuffer(data, dtype).tolist()
             else:
