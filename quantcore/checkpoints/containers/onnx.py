@@ -104,7 +104,7 @@ class Initializer:
             raise QuantError(
                 f"The initializer {short(self.name, 80)} has fewer numbers than its shape claims."
             )
-        return Numbered(source, self.name, tuple(self.numbers), kind, size), 0, size
+        return FieldBytes(source, self.name, tuple(self.numbers), kind, size), 0, size
 
     def _integer(self, key: str, default: int) -> int:
         text = self.external.get(key, str(default))
@@ -115,7 +115,7 @@ class Initializer:
         return int(text)
 
 
-class Numbered(DerivedSource):
+class FieldBytes(DerivedSource):
     """The numbers that a TensorProto holds in fields instead of raw bytes, as bytes of their type.
 
     Args:

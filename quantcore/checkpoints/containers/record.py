@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from quantcore.checkpoints.containers.gguf_header import LongArray
-from quantcore.checkpoints.containers.onnx import DATA, TYPES, Node, Numbered, OnnxGraph, OnnxType
+from quantcore.checkpoints.containers.onnx import DATA, TYPES, FieldBytes, Node, OnnxGraph, OnnxType
 from quantcore.checkpoints.containers.protobuf import Span
-from quantcore.checkpoints.containers.stored import Container, Rearranged, StoredTensor
-from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, Unpacked
+from quantcore.checkpoints.containers.stored import Container, StoredTensor, StridedBytes
+from quantcore.checkpoints.containers.zipped import MAX_UNPACKED, UnpackedBytes
 from quantcore.checkpoints.files.sources import ByteSource, DerivedSource
 from quantcore.checkpoints.ggml import BLOCK_TYPES, PLAIN_TYPES
 from quantcore.errors import QuantError
@@ -171,17 +171,17 @@ class _Sources:
         return known
 
     def _record(self, source: ByteSource) -> Any:
-        if isinstance(source, Unpacked):
+        if isinstance(source, UnpackedBytes):
             return [
                 "unpacked", self.number(source.source), source.member, source.offset, source.packed, source.size,
                 source.crc,
             ]  # fmt: skip
-        if isinstance(source, Rearranged):
+        if isinstance(source, StridedBytes):
             return [
                 "rearranged", self.number(source.source), source.tensor, source.offset, list(source.shape),
                 list(source.strides), source.number.str, source.reach,
             ]  # fmt: skip
-        if isinstance(source, Numbered):
+        if isinstance(source, FieldBytes):
             number, kind = self.number(source.source), _TYPE_NUMBERS[source.kind.name]
             numbers = [
                 [field, list(value) if isinstance(value, tuple) else value] for field, value in source.numbers
@@ -199,15 +199,15 @@ def _derived(record: Any, sources: list[ByteSource]) -> ByteSource:
     return made
 
 
-def _unpacked(source: ByteSource, member: str, offset: Any, packed: Any, size: Any, crc: Any) -> Unpacked:
+def _unpacked(source: ByteSource, member: str, offset: Any, packed: Any, size: Any, crc: Any) -> UnpackedBytes:
     if _natural(offset) + _natural(packed) > source.size or _natural(size) > MAX_UNPACKED:
         refuse()
-    return Unpacked(source, member, offset, packed, size, _natural(crc))
+    return UnpackedBytes(source, member, offset, packed, size, _natural(crc))
 
 
 def _rearranged(
     source: ByteSource, tensor: str, offset: Any, shape: Any, strides: Any, number: Any, reach: Any
-) -> Rearranged:
+) -> StridedBytes:
     axes, steps = _shape(shape), tuple(map(_natural, of_type(strides, list)))
     if number not in _NUMBERS or len(axes) != len(steps):
         refuse()
@@ -217,17 +217,17 @@ def _rearranged(
     beyond = _natural(offset) + _natural(reach) * dtype.itemsize > source.size
     if not count or last >= reach or beyond or count * dtype.itemsize > max(source.size, MAX_UNPACKED):
         refuse()
-    return Rearranged(source, tensor, offset, axes, steps, dtype, reach)
+    return StridedBytes(source, tensor, offset, axes, steps, dtype, reach)
 
 
-def _numbered(source: ByteSource, tensor: str, numbers: Any, kind: Any, size: Any) -> Numbered:
+def _numbered(source: ByteSource, tensor: str, numbers: Any, kind: Any, size: Any) -> FieldBytes:
     pairs = tuple((_natural(field), _number_of(value, source)) for field, value in numbers)
     if not all(field in DATA for field, _ in pairs):
         refuse()
     room = sum(value[1] - value[0] if isinstance(value, tuple) else 10 for _, value in pairs)
     if _natural(size) > 8 * room:
         refuse()
-    return Numbered(source, tensor, pairs, TYPES[_natural(kind)], size)
+    return FieldBytes(source, tensor, pairs, TYPES[_natural(kind)], size)
 
 
 def _number_of(value: Any, source: ByteSource) -> int | Span:

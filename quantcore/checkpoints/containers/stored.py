@@ -138,11 +138,11 @@ def strided(
         return whole
 
     length = math.prod(whole.shape) if reach is None else reach
-    source = Rearranged(whole.source, whole.name, whole.offset, whole.shape, strides, number, length)
+    source = StridedBytes(whole.source, whole.name, whole.offset, whole.shape, strides, number, length)
     return replace(whole, source=source, offset=0)
 
 
-class Rearranged(DerivedSource):
+class StridedBytes(DerivedSource):
     """The numbers of a tensor with other strides or another byte order, row-major and little-endian.
 
     Args:

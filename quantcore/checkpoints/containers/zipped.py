@@ -95,7 +95,7 @@ class Archive:
                 f"{megabytes(MAX_UNPACKED)}. Save it without compression."
             )
         packed = self.offset(member), info.compress_size
-        return Unpacked(self.source, member, *packed, info.file_size, info.CRC), 0
+        return UnpackedBytes(self.source, member, *packed, info.file_size, info.CRC), 0
 
     def offset(self, member: str) -> int:
         """Return the offset of a member's data in the file."""
@@ -129,7 +129,7 @@ class Archive:
         return _damaged(self.source, member)
 
 
-class Unpacked(DerivedSource):
+class UnpackedBytes(DerivedSource):
     """A deflated member of a zip file, unpacked.
 
     Args:
