@@ -13,7 +13,7 @@ import streamlit as st
 import quantcore as qc
 from pages.serving.settings import upload_limit
 from pages.shared import messages
-from pages.shared.computing import cache, needs, turn
+from pages.shared.computing import cache, guarded, needs, turn
 from pages.shared.state import link
 from pages.shared.state.file_field import FileField
 from pages.shared.state.selection import NoTensorYet, PageTensor, of_values
@@ -85,7 +85,7 @@ def _keep(given: list[Any]) -> UploadedFile:
     name, data = uploaded.name, uploaded.getvalue()
     with turn.current() as mine:
         mine.need(int(needs.READING * len(data)))  # listing the tensors of a text file reads all of it
-        found = tuple(tensors.list_tensors(data, name, upload_limit()))
+        found = guarded.list_tensors(data, name)
     names = [info.name for info in found]
     # if the link names one of its tensors, the file was uploaded for that tensor
     if _FIELD.content is not None or st.query_params.get(PICKED) not in names:
@@ -145,7 +145,7 @@ def _chosen(file: UploadedFile) -> PageTensor:
 def _read(file: UploadedFile, info: tensors.TensorInfo) -> PageTensor:
     """Read the tensor when it is this visitor's turn; its values are cached, and only the file is kept in the session."""
     own = "" if info.name == file.name else info.name
-    load = partial(tensors.read_tensor, file.data, file.name, info.name, upload_limit())
+    load = partial(guarded.read_tensor, file.data, file.name, info)
     with turn.current() as mine:
         unpacked = len(file.data) + info.nbytes
         mine.need(int(max(needs.USUAL * 4 * math.prod(info.shape), needs.READING * len(file.data), unpacked)))

@@ -7,8 +7,8 @@ import numpy as np
 import streamlit as st
 
 import quantcore as qc
-from pages.serving.settings import upload_limit
 from pages.shared import messages
+from pages.shared.computing import guarded
 from pages.shared.state import choice, link
 from pages.shared.state.file_field import FileField
 from pages.sidebar.match_fields import SCALE, SOURCE, TEXT, ZERO_POINT, write
@@ -115,14 +115,14 @@ def _uploaded() -> np.ndarray | None:
 def _read(given: list[Any]) -> tuple[np.ndarray, str]:
     """Return the integers of a file, and its name."""
     (file,) = given
-    names = tensors.list_tensors(file.getvalue(), file.name, upload_limit())
+    names = guarded.list_tensors(file.getvalue(), file.name)
     if len(names) > 1:
         listed = ", ".join(info.name for info in names[:5])
         raise qc.QuantError(
             f"{file.name[:40]} contains {len(names)} tensors ({listed[:80]}); "
             "upload a file that contains only the integers."
         )
-    return tensors.read_tensor(file.getvalue(), file.name, names[0].name, upload_limit()), file.name
+    return guarded.read_tensor(file.getvalue(), file.name, names[0]), file.name
 
 
 _FIELD = FileField("match_file", _read, lambda kept: kept[1])

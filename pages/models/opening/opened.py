@@ -10,13 +10,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pages.serving import models_folder, remote
 from pages.serving.work.byte_cache import ByteCache
-from pages.shared.computing import turn
+from pages.shared.computing import guarded, turn
 from quantcore.checkpoints import EXAMPLES, Checkpoint, Folder, LocalFolder, NotFound, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.wording import megabytes, short
@@ -63,12 +63,14 @@ class CheckpointLocation:
     Attributes:
         state: changes when its files do, as far as can be known without opening them.
         is_remote: whether changes are noticed only by opening it again.
+        is_shipped: whether it is an example, which needs no guard.
     """
 
     state: str
     title: str
     locate: Callable[[], Located]
     is_remote: bool = False
+    is_shipped: bool = False
 
     def open(self, progress: Progress = lambda done, of: None) -> OpenCheckpoint:
         """Open it, or share what another visitor has opened.
@@ -77,7 +79,8 @@ class CheckpointLocation:
             QuantError: there is no checkpoint, or it can't be read.
         """
         key = f"{self.state} {_times_forgotten[self.state]}"
-        make = partial(opened, self.state, self.title, self.locate, progress)
+        read = read_here if self.is_shipped else guarded.open_checkpoint
+        make = partial(opened, self.state, self.title, self.locate, progress, read)
         # counting the objects of 100,000 tensors would take 5 s
         size = lambda each: HEADERS * each.checkpoint.counter.total  # noqa: E731
         found: OpenCheckpoint = _handles.get(key, "handle", make, check=turn.check, size=size)
@@ -105,7 +108,7 @@ def location_of(address: str, root: Path | None) -> CheckpointLocation:
         if path is None:
             raise NotFound(f"There is no example {short(name, 60)}; choose one from the menu.")
         folder, file = (LocalFolder(path), None) if path.is_dir() else (LocalFolder(path.parent), path.name)
-        return _local(folder, file, name)
+        return replace(_local(folder, file, name), is_shipped=True)
     if _SCHEME.match(address):
         state = f"{address} {int(time.monotonic() // AGAIN)}"
         title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
@@ -128,11 +131,23 @@ def _local(folder: LocalFolder, name: str | None, address: str) -> CheckpointLoc
     return CheckpointLocation(repr((str(folder.path), name, files)), title, lambda: (folder, name))
 
 
-def opened(where: str, title: str, locate: Callable[[], Located], progress: Progress) -> OpenCheckpoint:
+def read_here(folder: Folder, name: str | None, progress: Progress) -> Checkpoint:
+    """Read the headers of files that are known to be harmless."""
+    return open_checkpoint(folder, name, progress=progress)
+
+
+def opened(
+    where: str,
+    title: str,
+    locate: Callable[[], Located],
+    progress: Progress,
+    read: Callable[[Folder, str | None, Progress], Checkpoint] = guarded.open_checkpoint,
+) -> OpenCheckpoint:
     """Open a checkpoint when it is this visitor's turn.
 
     Args:
         where: distinguishes files with the same names, sizes and identities.
+        read: reads the headers.
 
     Raises:
         QuantError: as `open_checkpoint`.
@@ -156,7 +171,7 @@ def opened(where: str, title: str, locate: Callable[[], Located], progress: Prog
 
         folder.counter.before = wait
         try:
-            checkpoint = open_checkpoint(folder, name, progress=progress).as_matrices()
+            checkpoint = read(folder, name, progress).as_matrices()
         finally:
             folder.counter.before = None
     files = sorted(folder.opened.items())
