@@ -19,6 +19,7 @@ from quantcore.pasted.read import CodeReading
 from quantcore.pasted.source import parse
 from quantcore.pasted.walk import Walk, evaluate
 from quantcore.quantization import Quantized
+from quantcore.scheme import Scheme
 
 _FEWEST = 1 << 8  # elements of the smallest block that is tried
 _RUN, _RUN_OF_ROWS = 128, 16  # neighbours that are drawn together, along the last axis and along others
@@ -40,14 +41,15 @@ class LineValue:
 
 @dataclass(frozen=True, eq=False)
 class Against:
-    """What a code gives, compared with the result ``right`` of the intended scheme.
+    """What a code gives, compared with the intended scheme, whose codes are ``right_codes``.
 
     ``wrong_cells``: a mask of the codes or dequantized values that differ by more than rounding; ``too_far``: of the
     values further from x than half a step of the scheme and than the scheme's x̂; ``outside``: how many codes lie
     outside the scheme's format because no cast wrapped them around; ``sqnr_db``: of the code and of the scheme, in dB.
     """
 
-    right: Quantized
+    scheme: Scheme
+    right_codes: Tensor
     wrong_cells: Tensor
     too_far: Tensor
     outside: int
@@ -157,7 +159,8 @@ def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: 
     error, room = (right.x - x_hat).abs(), right.x.abs() * 2.0**-22
     too_far = (error > of_each(right.scale, right).abs() / 2 + room) & (error > right.error.abs() + room)
     sqnr_db = errors(right.x, x_hat).sqnr_db, errors(right.x, right.dequantized).sqnr_db
-    return Against(right, codes.ne(right.codes.float()) | moved, too_far, int(outside.sum()), sqnr_db)
+    wrong = codes.ne(right.codes.float()) | moved
+    return Against(right.scheme, right.codes, wrong, too_far, int(outside.sum()), sqnr_db)
 
 
 def _evaluated(

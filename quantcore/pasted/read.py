@@ -24,13 +24,15 @@ _LISTED = 12  # statements that were not evaluated
 class CodeReading:
     """``text``: the code without prompts; ``findings``: mistakes and notes, by line;
     ``recognized``: what was recognized and checked; ``unread``: what was not evaluated;
-    ``library``: library calls that quantize; ``quantizers``: the quantizers, on the first ordinary tensors."""
+    ``library``: library calls that quantize; ``lines_of_quantizers``: the line in which each quantizer scales x first;
+    ``quantizers``: these, on the first ordinary tensors, empty in a reading that comes from another process."""
 
     text: str
     findings: tuple[CodeFinding, ...]
     recognized: tuple[str, ...]
     unread: tuple[str, ...]
     library: tuple[str, ...] = ()
+    lines_of_quantizers: tuple[int, ...] = ()
     quantizers: tuple[Quantizer, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -46,11 +48,11 @@ class CodeReading:
     @property
     def summary(self) -> str:
         """One sentence on what was found; without mistakes, only what was checked."""
-        if not self.quantizers and self.library:
+        if not self.lines_of_quantizers and self.library:
             return f"This code leaves rounding and clamping to the library: {joined(self.library)}."
-        if not self.quantizers and self.unread:
+        if not self.lines_of_quantizers and self.unread:
             return "No quantizer could be followed to its codes, because some lines are not evaluated."
-        if not self.quantizers:
+        if not self.lines_of_quantizers:
             return "No quantizer is recognized: no steps that divide a tensor by a scale and then round it were found."
         checked = "; ".join(self.recognized)
         if not self.mistakes:
@@ -105,6 +107,7 @@ def read_code(text: str, shape: tuple[int, ...] | None = None) -> CodeReading:
         tuple(dict.fromkeys(part for q in quantizers.values() for part in _parts(q))),
         _unread(first),
         tuple(dict.fromkeys(f"{name} (line {line})" for line, name in first.library)),
+        tuple(q.scalings[0].line for q in quantizers.values()),
         tuple(quantizers.values()),
     )
 

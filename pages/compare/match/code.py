@@ -138,7 +138,7 @@ def _source(reading: qc.CodeReading) -> None:
 
 def _summary(reading: qc.CodeReading) -> None:
     found, _, checked = reading.summary.partition(" Checked: ")
-    if reading.mistakes or not reading.quantizers:
+    if reading.mistakes or not reading.lines_of_quantizers:
         messages.warning(found)
         if checked:
             st.caption(messages.plain(f"Checked: {checked}"))
@@ -168,7 +168,7 @@ def _finding(finding: qc.CodeFinding) -> None:
 
 def _on_tensor(reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
     """Draw each line's values, the errors of the code and of the scheme that it intends, and the codes of both."""
-    if not reading.quantizers:
+    if not reading.lines_of_quantizers:
         return
     st.markdown(f"##### On the tensor {messages.plain(tensor.title)}")
     left, right = st.columns(2)
@@ -203,11 +203,11 @@ def _on_tensor(reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | 
 
 def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
     """Draw the errors and the codes beside those of the intended scheme."""
-    differing = int(shown.codes.ne(against.right.codes.float()).sum())
-    size = against.right.codes.numel()
+    differing = int(shown.codes.ne(against.right_codes.float()).sum())
+    size = against.right_codes.numel()
     code_db, right_db = against.sqnr_db
     columns = {
-        "": ["Your code", str(against.right.scheme)],
+        "": ["Your code", str(against.scheme)],
         "Codes that differ": [f"{differing:,} of {size:,}", ""],
         "Values made worse": [f"{int(against.too_far.sum()):,} of {size:,}", ""],
         "SQNR (dB)": [f"{code_db:.2f}", f"{right_db:.2f}"],
@@ -217,8 +217,8 @@ def _compared(shown: pasted.Shown, against: pasted.Against) -> None:
     st.dataframe(pd.DataFrame(columns), hide_index=True, column_config=config, width="stretch")
     st.caption(messages.plain(_sentence(against, differing)))
     if bool((shown.codes == shown.codes.round()).all()):
-        bounds = int(against.right.codes.min()), int(against.right.codes.max())
-        codes, right = shown.codes.numpy().astype(np.int32), against.right.codes.numpy().astype(np.int32)
+        bounds = int(against.right_codes.min()), int(against.right_codes.max())
+        codes, right = shown.codes.numpy().astype(np.int32), against.right_codes.numpy().astype(np.int32)
         figure = figures.pair(codes, right, ("Your codes", "Intended"), bounds=bounds, theme=theme())
         charts.draw(figure, theme=None, key="match_code_maps")
 
@@ -237,10 +237,10 @@ def _handed(tensor: PageTensor, scheme: qc.Scheme | None) -> tuple[float, int] |
 def _chosen(reading: qc.CodeReading) -> int:
     """Draw the choice of a quantizer if the code has several; return its index. Default: the first with a mistake."""
     place = next((f.quantizer for f in reading.findings if f.quantizer is not None and f.certain), None) or 0
-    several = len(reading.quantizers)
+    lines = reading.lines_of_quantizers
+    several = len(lines)
     if several == 1:
         return 0
-    lines = [quantizer.scalings[0].line for quantizer in reading.quantizers]
     return int(
         st.selectbox(
             "Quantizer",
@@ -288,8 +288,8 @@ def _values(shown: pasted.Shown, element: tuple[int, ...]) -> None:
 
 def _sentence(against: pasted.Against, differing: int) -> str:
     """Say how the pasted code's result differs from the scheme's."""
-    scheme = against.right.scheme
-    size, wrong = against.right.codes.numel(), int(against.wrong_cells.sum())
+    scheme = against.scheme
+    size, wrong = against.right_codes.numel(), int(against.wrong_cells.sum())
     if against.outside:
         verb = "is not a code" if against.outside == 1 else "are not codes"
         return f"{against.outside:,} of {size:,} values {verb} of {scheme.format} and can't be stored."
