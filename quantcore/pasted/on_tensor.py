@@ -110,11 +110,7 @@ def show_code(
     Raises:
         QuantError: the code fails on x, divides by 0, takes too long, or x is empty or not finite.
     """
-    x = as_float32(x)
-    if not x.numel() or not bool(x.isfinite().all()):
-        raise QuantError(
-            "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
-        )
+    x = _finite(x)
     q = reading.quantizers[place]
     element = tuple(i + n if i < 0 else i for i, n in zip(element, x.shape, strict=False))
     walk, places = _evaluated(reading.text, x, handed, q.flags)
@@ -146,6 +142,26 @@ def show_code(
     except QuantError as error:
         against, why = None, str(error)
     return Shown(x, codes, x_hat, lines, against, why)
+
+
+def sample(x: object, element: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the block of a tensor that stands for it in `show_code`, and an index in the block; () if it is not there.
+
+    Raises:
+        QuantError: x is empty or not finite.
+    """
+    block, places = block_of(_finite(x))
+    within = [p.eq(i).nonzero().flatten().tolist() for p, i in zip(places, element, strict=False)]
+    return block.contiguous(), tuple(each[0] for each in within) if all(within) else ()
+
+
+def _finite(x: object) -> Tensor:
+    x = as_float32(x)
+    if not x.numel() or not bool(x.isfinite().all()):
+        raise QuantError(
+            "The tensor contains NaN or infinity, or is empty; choose one whose values are all finite."
+        )
+    return x
 
 
 def _against(right: Quantized, x: Tensor, codes: Tensor, x_hat: Tensor, stored: bool) -> Against:

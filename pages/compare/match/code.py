@@ -13,7 +13,7 @@ from pages.compare.match.controls import Inputs
 from pages.serving import settings
 from pages.shared import cards, charts, lesson_plan, messages
 from pages.shared.charts import theme
-from pages.shared.computing import cache, needs
+from pages.shared.computing import cache, guarded, needs
 from pages.shared.state.selection import PageTensor
 from quantcore import figures, pasted
 from quantcore.mistakes import CASES, compare, lines
@@ -60,10 +60,9 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
         cards.draw(_cards())
         return
     if tensor is None:
-        reading = qc.read_code(text)
+        reading = guarded.read_code(text)
     else:  # once it is this run's turn
-        shape = tuple(tensor.shape) if tensor.elements <= MOST else None
-        make = partial(qc.read_code, text, shape)
+        make = partial(guarded.read_code, text, _shape(tensor))
         reading = cache.cached_small(tensor, f"code {text}", make, needs.USUAL, long=True)
     if reading.mistakes or reading.findings:
         with right:
@@ -78,7 +77,7 @@ def draw(tensor: PageTensor | None, scheme: qc.Scheme | None) -> None:
             for finding in reading.notes:
                 _finding(finding)
     if tensor is not None:
-        _on_tensor(reading, tensor, scheme)
+        _on_tensor(text, reading, tensor, scheme)
 
 
 def _cards() -> list[cards.Card]:
@@ -166,7 +165,12 @@ def _finding(finding: qc.CodeFinding) -> None:
     )
 
 
-def _on_tensor(reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
+def _shape(tensor: PageTensor) -> tuple[int, ...] | None:
+    """Return the shape on which the code is tried too, if it is small enough."""
+    return tuple(tensor.shape) if tensor.elements <= MOST else None
+
+
+def _on_tensor(text: str, reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | None) -> None:
     """Draw each line's values, the errors of the code and of the scheme that it intends, and the codes of both."""
     if not reading.lines_of_quantizers:
         return
@@ -180,7 +184,9 @@ def _on_tensor(reading: qc.CodeReading, tensor: PageTensor, scheme: qc.Scheme | 
         shown = cache.cached(
             tensor,
             f"code on tensor {place} {element} {scheme} {reading.text}",
-            lambda: pasted.show_code(reading, place, cache.values(tensor), element, _handed(tensor, scheme)),
+            lambda: guarded.show_code(
+                text, _shape(tensor), place, cache.values(tensor), element, _handed(tensor, scheme)
+            ),
             needs.USUAL,
             long=True,
         )

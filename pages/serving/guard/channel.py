@@ -119,7 +119,7 @@ def restored(description: Any, blob: Bytes) -> npt.NDArray[Any]:
     try:
         name, shape = description
         whole = [int(n) for n in shape]
-        if name in _DTYPES and min(whole, default=0) >= 0:
+        if type(shape) is list and name in _DTYPES and min(whole, default=0) >= 0:
             dtype = np.dtype(name)
             if math.prod(whole) * dtype.itemsize == memoryview(blob).nbytes:
                 return np.frombuffer(blob, dtype).reshape(whole)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import quantcore as qc
 from pages.serving.guard.channel import Bytes
 from pages.serving.guard.child import Host
-from quantcore import tensors
+from quantcore import pasted, tensors
 from quantcore.checkpoints import ByteSource, Folder, assemble, headers, read_headers
 
 Found = tuple[Any, list[npt.NDArray[Any]]]
@@ -72,10 +72,28 @@ def read_tensor(host: Host, value: Any, data: Bytes) -> Found:
     return None, [tensors.read_tensor(memoryview(data), name, tensor, limit)]
 
 
+def read_code(host: Host, value: Any) -> Found:
+    """Name the mistakes in pasted code."""
+    text, shape = value
+    return pasted.reading_to_plain(qc.read_code(text, shape if shape is None else tuple(shape))), []
+
+
+def show_code(host: Host, value: Any, data: Bytes) -> Found:
+    """Evaluate pasted code on a tensor; its arrays come in the order of their names."""
+    text, read_shape, place, shape, element, handed = value
+    x = np.frombuffer(data, np.float32).reshape(shape)
+    reading = qc.read_code(text, read_shape if read_shape is None else tuple(read_shape))
+    shown = pasted.show_code(reading, place, x, tuple(element), handed if handed is None else tuple(handed))
+    plain, arrays = pasted.shown_to_plain(shown)
+    return [plain, list(arrays)], [tensor.numpy() for tensor in arrays.values()]
+
+
 GUESTS: dict[str, Callable[..., Found]] = {
     "checkpoint": checkpoint,
     "list_tensors": list_tensors,
     "read_tensor": read_tensor,
+    "read_code": read_code,
+    "show_code": show_code,
 }
 
 

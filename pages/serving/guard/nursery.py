@@ -17,10 +17,10 @@ PATIENCE = 30.0  # seconds until a child that has ended is buried, on a machine 
 ROOT = Path(__file__).resolve().parents[3]
 FORKS = hasattr(os, "fork") and hasattr(socket, "send_fds")
 # a guest has no use for the server's secrets
-_INHERITED = """
-    PATH HOME LANG LC_ALL TMPDIR TEMP SYSTEMROOT LD_LIBRARY_PATH VIRTUAL_ENV
-    PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
-""".split()
+_INHERITED = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV",
+    "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE",
+)  # fmt: skip
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

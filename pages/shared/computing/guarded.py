@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+import quantcore as qc
 from pages.serving import guard
 from pages.serving.settings import upload_limit
 from pages.serving.work import memory
 from pages.shared.computing import turn
-from quantcore import tensors
+from quantcore import pasted, tensors
 from quantcore.checkpoints import OPENERS, Checkpoint, Folder, assemble, headers
 from quantcore.wording import printable
 
@@ -19,6 +21,7 @@ _SECONDS = 2.0  # of processor time for headers, or for a small file
 _TEXT_A_SECOND, _UNPACKED_A_SECOND = 7_000_000, 70_000_000
 _MOST_SECONDS = 20.0  # for the headers of a release with hundreds of shards
 _MEMORY = 512_000_000  # headers, which the server keeps in 300 MB at most, and as JSON
+_CODE_SECONDS, _CODE_MEMORY = 1.4, 300_000_000  # the interpreter stops by itself after less
 _RAW = (".npy", ".safetensors")  # of which a header is read, and ranges of bytes as they are
 
 
@@ -84,6 +87,39 @@ def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, i
         check=turn.check,
     )
     return assemble(headers.from_json(answer.value, folder.open), folder.counter)
+
+
+def read_code(text: str, shape: tuple[int, ...] | None = None) -> qc.CodeReading:
+    """Return as `quantcore.read_code` what is found in pasted code."""
+    return pasted.reading_from_plain(_of_code("read_code", [text, shape]).value)
+
+
+def show_code(
+    text: str,
+    read_shape: tuple[int, ...] | None,
+    place: int,
+    x: object,
+    element: tuple[int, ...],
+    handed: tuple[float, int] | None,
+) -> pasted.Shown:
+    """Return as `quantcore.pasted.show_code` what the code at ``place`` does to a tensor.
+
+    Args:
+        text, read_shape: as `read_code` was given them.
+    """
+    block, at = pasted.sample(x, element)
+    value = [text, read_shape, place, list(block.shape), at, handed]
+    answer = _of_code("show_code", value, block.numpy().data)
+    plain, names = answer.value
+    arrays = map(torch.from_numpy, answer.arrays)
+    return pasted.shown_from_plain(plain, dict(zip(names, arrays, strict=True)))
+
+
+def _of_code(guest: str, value: Any, *blobs: memoryview) -> guard.Answer:
+    limits = guard.Limits(_CODE_SECONDS, _room(_CODE_MEMORY), _CODE_MEMORY)
+    remedy = "paste only the lines that quantize"
+    subject = "Evaluating this code"
+    return guard.ask(guest, value, blobs, subject=subject, remedy=remedy, limits=limits, check=turn.check)
 
 
 def _room(wanted: int) -> int:

@@ -1,0 +1,227 @@
+"""Guests: what they take beyond their limits ends them, and nobody else."""
+
+import io
+import os
+import re
+import signal
+import struct
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pages.serving import guard
+from pages.serving.guard import channel
+from pages.serving.guard import guard as own
+from quantcore.errors import QuantError
+
+ENOUGH = guard.Limits(60, 1 << 30, 1 << 28)
+pytestmark = pytest.mark.skipif(not own.FORKS, reason="this system can't fork")
+
+
+def packed(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def listed(data, name="x.npz", limits=ENOUGH, **more):
+    value = [name, 1 << 28]
+    return guard.ask("list_tensors", value, [data], subject="Reading x", remedy="save it", limits=limits, **more)
+
+
+def server():
+    """The fork server's process id."""
+    guard.start()
+    return own._NURSERY._server[0].pid
+
+
+def children():
+    """The guests that are alive, without those that are being buried."""
+    found = []
+    for each in Path(f"/proc/{server()}/task/{server()}/children").read_text().split():
+        state = Path(f"/proc/{each}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z":
+            found.append(int(each))
+    return found
+
+
+def soon(condition):
+    """Wait until something is so; the deadline ends a hang only."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+def test_an_answer_comes_back_bit_for_bit():
+    x = np.array([[0.1, -0.0, 3e38], [1e-45, 2.5, -7]], np.float32)
+    assert listed(packed(x=x)).value == [["x", [2, 3], "float32", 24, ""]]
+    answer = guard.ask(
+        "read_tensor", ["x.npz", "x", 1 << 28], [packed(x=x)], subject="", remedy="", limits=ENOUGH
+    )
+    assert answer.arrays[0].dtype == np.float32
+    assert answer.arrays[0].tobytes() == x.tobytes()
+    assert answer.arrays[0].shape == x.shape
+
+
+def test_a_refusal_is_the_guests_own_sentence():
+    with pytest.raises(QuantError, match=r"^'x\.npz' is a truncated zip; upload it again\.$"):
+        listed(b"PK\x03\x04 and nothing more")
+
+
+# Each allows less than a thousandth of what the work takes, so that no machine is fast enough
+
+
+def test_processor_time_ends_a_guest():
+    text = b"1.2345678901234567 " * 300_000
+    with pytest.raises(QuantError, match=r"^Reading x takes more than 0\.001 s of processor time, .*; save it\.$"):
+        listed(text, "x.txt", guard.Limits(0.001, 1 << 30))
+    soon(lambda: not children())
+
+
+def test_memory_ends_a_guest():
+    data = packed(x=np.zeros(1 << 25, np.float32))
+    limits = guard.Limits(60, 1 << 20, 1 << 28)
+    with pytest.raises(QuantError, match=r"^Reading x takes more than 1(\.0)? MB of memory, the limit on this server"):
+        guard.ask(
+            "read_tensor", ["x.npz", "x", 1 << 28], [data], subject="Reading x", remedy="save it", limits=limits
+        )
+    soon(lambda: not children())
+
+
+def test_silence_ends_a_guest(monkeypatch):
+    monkeypatch.setattr(own, "SILENCE", 0.2)
+
+    def stop():
+        if children():
+            os.kill(children()[0], signal.SIGSTOP)
+
+    with pytest.raises(QuantError, match=r"^Reading x takes more than 0\.2 s, the limit"):
+        listed(b"1 " * 4_000_000, "x.txt", check=stop)
+    soon(lambda: not children())
+
+
+def test_a_visitor_who_leaves_ends_the_guest():
+    class Left(BaseException):
+        pass
+
+    def check():
+        if children():
+            raise Left
+
+    with pytest.raises(Left):
+        listed(b"1 " * 4_000_000, "x.txt", check=check)
+    soon(lambda: not children())
+
+
+def test_a_guest_that_is_killed_is_one_sentence():
+    def kill():
+        for each in children():
+            os.kill(each, signal.SIGKILL)
+
+    with pytest.raises(QuantError, match=r"^Reading x ended its process"):
+        listed(b"1 " * 4_000_000, "x.txt", check=kill)
+
+
+def test_the_fork_server_is_started_again_after_it_died():
+    first = server()
+    os.kill(first, signal.SIGKILL)
+    own._NURSERY._server[0].wait()
+    assert listed(packed(x=np.zeros(3))).value[0][0] == "x"
+    assert server() != first
+
+
+def test_guests_do_not_inherit_settings(monkeypatch):
+    monkeypatch.setenv("QUANTSCOPE_METRICS_TOKEN", "a-secret-of-the-server")
+    monkeypatch.setattr(own, "_NURSERY", type(own._NURSERY)())
+    environment = Path(f"/proc/{server()}/environ").read_bytes()
+    assert b"QUANTSCOPE" not in environment
+    assert b"PATH=" in environment
+    own._NURSERY._forget()
+
+
+def test_who_waits_for_the_server_keeps_nobody_from_a_slot(monkeypatch):
+    monkeypatch.setattr(own, "_SLOTS", threading.BoundedSemaphore(1))
+    asked, answered = threading.Event(), threading.Event()
+
+    def names():  # as one who waits for memory that another has
+        asked.set()
+        assert answered.wait(60), "the other guest got no slot"
+        return ["x.npz"], ()
+
+    data = packed(x=np.zeros(3))
+    serve = {
+        "names": names,
+        "present": lambda wanted: ([], ()),
+        "open": lambda name: ([len(data), False, 4096], ()),
+        "read": lambda name, offset, size: (None, [data[offset : offset + size]]),
+        "progress": lambda done, of: (None, ()),
+    }
+    found = []
+    ask = lambda: found.append(  # noqa: E731
+        guard.ask("checkpoint", [None, True], subject="", remedy="", limits=ENOUGH, serve=serve)
+    )
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert asked.wait(60)
+    listed(data)
+    answered.set()
+    thread.join()
+    assert list(found[0].value["containers"]) == ["x.npz"]
+
+
+def test_many_at_once_are_all_answered():
+    shapes, threads = {}, []
+
+    def ask(n):
+        shapes[n] = listed(packed(x=np.zeros(n, np.float32))).value[0][1]
+
+    for n in range(1, 13):
+        threads.append(threading.Thread(target=ask, args=(n,)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    assert shapes == {n: [n] for n in range(1, 13)}
+    soon(lambda: not children())
+
+
+# What a guest sends is not believed
+
+
+def heard(data, most=1 << 20):
+    return channel.Channel(io.BytesIO(data), io.BytesIO(), most).receive()
+
+
+def test_messages_that_are_none_are_refused():
+    out = io.BytesIO()
+    channel.Channel(io.BytesIO(), out).send(channel.Message("answer", [1], [b"abc"], 7))
+    whole = out.getvalue()
+    message = heard(whole)
+    assert (message.kind, message.value, bytes(message.blobs[0]), message.number) == ("answer", [1], b"abc", 7)
+    assert heard(b"") is None
+    wrong = [whole[:n] for n in range(1, len(whole))]
+    wrong += [struct.pack("<II", 1 << 31, 0), struct.pack("<II", 4, 0) + b"[[[[", whole[:8] + b"\xff" + whole[9:]]
+    wrong += [struct.pack("<II", 200_000, 0) + b"[" * 200_000]
+    for data in wrong:
+        with pytest.raises(channel.BrokenChannelError):
+            heard(data)
+    with pytest.raises(channel.BrokenChannelError, match="too many bytes"):
+        heard(whole, most=2)
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    x = np.arange(6, dtype=np.int16).reshape(2, 3)
+    assert channel.restored(channel.described(x), x.tobytes()).tolist() == x.tolist()
+    for description in (["int16", [2, 4]], ["int16", [-2, -3]], ["object", [2, 3]], ["int16"], None, ["int16", "23"]):
+        with pytest.raises(channel.BrokenChannelError):
+            channel.restored(description, x.tobytes())
+
+
+def test_a_failure_is_reported_without_what_the_visitor_gave():
+    with pytest.raises(own.GuestError) as failed:
+        guard.ask("read_code", ["my_secret = 1", 5], subject="", remedy="", limits=ENOUGH)
+    assert re.search(r"(Type|Value)Error at .*guests\.py:\d+ read_code", str(failed.value))
+    assert "secret" not in str(failed.value)
