@@ -1,4 +1,5 @@
 """Entry point of `streamlit run app.py`: puts the server together."""
+# ruff: noqa: E402
 
 import asyncio
 import gc
@@ -36,7 +37,7 @@ try:
     tensor_store.current()
     models_folder.chosen_by(options)
     origins.check_settings()
-    remote.current()
+    remote.allowed()
     metrics.serve(options.metrics, options.metrics_token)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
