@@ -10,6 +10,7 @@ that are still cached, within the bounds of the caches.
 import asyncio
 import gc
 import time
+from importlib import import_module
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -78,6 +79,7 @@ async def open_other_pages(first: Visitor) -> None:
     """
     began, runtime = time.perf_counter(), get_instance()
     seen = {"": first}
+    await asyncio.to_thread(import_module, "pandas")  # at once: see pages/main.py
     for page in filter(None, first.pages.values()):
         await VISITORS.rest()
         seen[page] = await _visit(runtime, page)
