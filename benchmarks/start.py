@@ -38,13 +38,19 @@ def measure(checkout: Path) -> tuple[float, ...]:
     """Start the server twice; return the `COLUMNS`."""
     options = {"QUANTSCOPE_WARM_UP": "all", "PYTHONPATH": str(checkout)}
     begin = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder), checkout / "app.py", **options) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serve(Path(folder), checkout / "app.py", **options) as server,
+    ):
         _opened(server)
         wall, cpu = time.perf_counter() - begin, processor_time(server.process.pid)
         while WARM not in server.log.read_text(encoding="utf-8"):
             time.sleep(0.1)
         warm = processor_time(server.process.pid)
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder), checkout / "app.py", **options) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serve(Path(folder), checkout / "app.py", **options) as server,
+    ):
         longest = max(_opened(server, page) for page in asyncio.run(visit(server.host)).pages)
     return wall, cpu, warm, longest
 
