@@ -1,11 +1,16 @@
 """Entry point of `streamlit run app.py`: puts the server together."""
+# ruff: noqa: E402
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+# What imports leave is kept, so collecting garbage meanwhile finds nothing; `open_first_page` turns it on again
+gc.disable()
 
 import plotly
 import streamlit as st
@@ -14,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pages.maps import arithmetic
-from pages.serving import classroom, log, metrics, models_folder, remote, settings, tensor_store
+from pages.serving import classroom, log, metrics, models_folder, remote, settings, tensor_store, warm
 from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
@@ -22,7 +27,6 @@ from pages.serving.middleware.limits import Limits, UploadLimits
 from pages.serving.middleware.page_head import PICTURE_NAME, Opening, Pages, picture
 from pages.serving.middleware.patience import Patience
 from pages.serving.middleware.requests import Requests
-from pages.serving.warm import warm_up
 from pages.shared.computing import cache, turn
 
 PLOTLY_JS = Path(plotly.__file__).parent / "package_data"
@@ -33,7 +37,7 @@ try:
     tensor_store.current()
     models_folder.chosen_by(options)
     origins.check_settings()
-    remote.current()
+    remote.allowed()
     metrics.serve(options.metrics, options.metrics_token)
 except settings.SettingError as error:
     sys.exit(f"Quantscope can't start: {error}")
@@ -60,13 +64,17 @@ async def keep_tidy() -> None:
 
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
-    """Visit every page before the first visitor does."""
+    """Open the first page before the server answers; do everything else behind it, giving way to visitors."""
     log.configure()
-    await warm_up(only_first=options.warm_up == "first")
+    first = await warm.open_first_page()
     log.announce()
-    tidying = asyncio.create_task(keep_tidy())
+    behind = [keep_tidy()]
+    if options.warm_up == "all":
+        behind.append(warm.open_other_pages(first))
+    tasks = [asyncio.create_task(work) for work in behind]
     yield {}
-    tidying.cancel()
+    for task in tasks:
+        task.cancel()
 
 
 app = st.App(

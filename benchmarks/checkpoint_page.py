@@ -161,6 +161,7 @@ def main() -> int:
         log = Path(scratch) / "server"
         log.mkdir()
         with serve(log, QUANTSCOPE_MODELS=str(models)) as server:
+            server.await_warm()
             return 0 if asyncio.run(measure(server, "llama")) else 1
 
 

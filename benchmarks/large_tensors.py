@@ -135,6 +135,7 @@ def main() -> int:
     asked = parser.parse_args()
     threads = str(os.cpu_count())  # as when the app is deployed; tests use one
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder), OMP_NUM_THREADS=threads) as server:
+        server.await_warm()
         found = asyncio.run(measure(server, asked.sessions, asked.page, asked.shape))
     return int(not report(found))
 

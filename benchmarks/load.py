@@ -126,6 +126,7 @@ def servers(goal: Goal) -> Iterator[tuple[str, list[int]]]:
                 )
         else:
             with serve(Path(folder)) as server:
+                server.await_warm()
                 yield server.host, [server.process.pid]
 
 

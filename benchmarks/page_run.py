@@ -45,6 +45,7 @@ def measure(checkout: Path, page: str) -> tuple[float, float]:
         tempfile.TemporaryDirectory() as folder,
         serve(Path(folder), checkout / "app.py", PYTHONPATH=str(checkout)) as server,
     ):
+        server.await_warm()
         steps = itertools.cycle(BITS)
         asyncio.run(slide(server.host, page, WARM, steps))
         before, begin = len(server.look_inside()["runs"]), processor_time(server.process.pid)

@@ -84,6 +84,7 @@ def main() -> int:
     parser.add_argument("--reruns", type=int, default=10, help="per session")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server:
+        server.await_warm()
         print(f"After warm-up: {resident(server.process.pid):.0f} MB")
         curve = asyncio.run(soak(server, chosen.sessions, chosen.reruns))
         curve.print()

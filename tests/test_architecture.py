@@ -30,7 +30,7 @@ quantcore
 pages.browser
 pages.serving
 pages.shared
-pages.sidebar pages.maps
+pages.sidebar pages.maps pages.models.keys
 pages.models.opening pages.learn
 pages.*.*
 pages.registry

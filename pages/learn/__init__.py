@@ -1,3 +1,1 @@
 """Learn: the lessons that are one module each, and the overview of all lessons."""
-
-from pages.learn.lesson_pages import PAGES

@@ -69,13 +69,16 @@ def four_maps(
     else:
         _COMPONENT(
             key=key,
-            data={
-                "base": base(),
-                "large": is_large(),
-                **cells(picture),
-                **marks(picture),
-                "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
-            },
+            # in a list, since Streamlit asks for each value of a dict whether it is a data frame, for which it imports pandas
+            data=[
+                {
+                    "base": base(),
+                    "large": is_large(),
+                    **cells(picture),
+                    **marks(picture),
+                    "pointed": picture.pointed and f"{arithmetic.PATH}/{picture.pointed}",
+                }
+            ],
             on_picked_change=partial(_picked, key, picture, on_pick),
             on_region_change=partial(_dragged, key, on_region),
             on_failed_change=lambda: st.session_state.update({_FAILED: True}),

@@ -1,14 +1,15 @@
 """All pages, in the order of the navigation, and the parameters of their links.
 
-Each package describes its own page in a ``PAGE``, or several in ``PAGES``, and is found here.
+Each folder with a ``page.py`` describes that page in its ``PAGE``, and is found here. What computes and draws a page is
+imported by its script, so that a server that has just started draws the first page without the others' modules.
 """
 
-import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
-import pages
 from pages.learn.lesson_pages import LESSON_URLS
+from pages.learn.lesson_pages import PAGES as LESSON_PAGES
 from pages.maps import four_maps
 from pages.serving.middleware.page_head import Opening
 from pages.shared import identity, large
@@ -18,11 +19,9 @@ from pages.sidebar import sidebar
 
 
 def _found() -> Iterator[Page]:
-    for module in pkgutil.walk_packages(pages.__path__, "pages."):
-        if module.ispkg:
-            package = import_module(module.name)
-            yield from getattr(package, "PAGES", ())
-            yield from filter(None, [getattr(package, "PAGE", None)])
+    yield from LESSON_PAGES
+    for script in Path(__file__).parents[1].glob("*/*/page.py"):
+        yield import_module(f"pages.{script.parts[-3]}.{script.parts[-2]}").PAGE
 
 
 PAGES = sorted(_found(), key=lambda page: page.order)

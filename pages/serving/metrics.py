@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from pages.serving.activity import VISITORS
 from pages.serving.network import is_loopback
 from pages.serving.settings import PREFIX, SettingError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 OTHER = "other"  # the label of pages that are not in the navigation
 SHORT = 256  # bytes; the message that ends a run is shorter
+HEALTH = "/_stcore/health"  # what programs ask for, not visitors
 
 SESSIONS = Gauge("quantscope_sessions", "Pages that visitors have open")
 RUNS = Histogram(
@@ -109,7 +111,7 @@ def _guarded(app: "WSGIApplication", token: str) -> "WSGIApplication":
 
 
 class Metrics:
-    """Count the sessions and time the runs that pass through their websockets."""
+    """Count the sessions and time the runs that pass through their websockets; note when visitors are there."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -117,6 +119,8 @@ class Metrics:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on unchanged."""
         if scope["type"] != "websocket":
+            if scope["type"] == "http" and not scope["path"].endswith(HEALTH):
+                VISITORS.seen()
             await self.app(scope, receive, send)
             return
         page, asked = OTHER, 0.0
@@ -126,6 +130,8 @@ class Metrics:
             message = await receive()
             asked_for = _page_asked_for(message.get("bytes") or b"")
             if asked_for:
+                if not asked:
+                    VISITORS.begin()
                 page, asked = asked_for, asked or time.perf_counter()
             return message
 
@@ -134,10 +140,15 @@ class Metrics:
             if asked and _ends_run(message.get("bytes") or b""):
                 RUNS.labels(page).observe(time.perf_counter() - asked)
                 asked = 0.0
+                VISITORS.end()
             await send(message)
 
-        with SESSIONS.track_inprogress():
-            await self.app(scope, receive_run, send_end)
+        try:
+            with SESSIONS.track_inprogress():
+                await self.app(scope, receive_run, send_end)
+        finally:
+            if asked:
+                VISITORS.end()
 
 
 def _page_asked_for(data: bytes) -> str | None:

@@ -11,15 +11,18 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from pages.serving import settings
 from pages.serving.network import is_loopback
 from pages.serving.settings import OFF, PREFIX, SettingError, Settings
-from quantcore.checkpoints import LocalFolder, NotFound, is_inside
 from quantcore.errors import QuantError
 from quantcore.wording import short
+
+if TYPE_CHECKING:  # imported where a checkpoint is opened; the server starts without
+    from quantcore.checkpoints import LocalFolder, NotFound
 
 MAX_CHARACTERS = 4096
 MOST = 200  # entries of the menu
@@ -73,7 +76,7 @@ def _is_at_this_machine() -> bool:
     )
 
 
-def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
+def confined(root: Path, typed: str) -> "tuple[LocalFolder, str | None]":
     """Return the folder of a path below ``root``, and the name of the file if it is one.
 
     Args:
@@ -83,6 +86,8 @@ def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
     Raises:
         QuantError: it leads outside, or nothing is there.
     """
+    from quantcore.checkpoints import LocalFolder
+
     relative = _relative(root, typed)
     here = root
     for part in relative.split("/") if relative else []:
@@ -104,6 +109,8 @@ def confined(root: Path, typed: str) -> tuple[LocalFolder, str | None]:
 
 def _relative(root: Path, typed: str) -> str:
     """Return the path relative to the folder, judged as text alone."""
+    from quantcore.checkpoints import is_inside
+
     if len(typed) > MAX_CHARACTERS:
         raise QuantError(f"The path has {len(typed):,} characters; give one with at most {MAX_CHARACTERS:,}.")
     text = typed.strip()
@@ -125,7 +132,9 @@ def _outside(typed: str) -> QuantError:
     )
 
 
-def _not_found(typed: str) -> NotFound:
+def _not_found(typed: str) -> "NotFound":
+    from quantcore.checkpoints import NotFound
+
     return NotFound(
         f"There is no file or folder {short(typed, 120)} in the folder whose models this server may open; check the path."
     )

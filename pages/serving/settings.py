@@ -50,8 +50,8 @@ class Settings:
         model_hosts: hosts from which visitors may open checkpoints, such as "hf://huggingface.co *.hf.co"; empty or
             "off": none.
         code: "off": code pasted into Match is not evaluated.
-        warm_up: the pages that the server opens before it answers: "all", or "first", which starts in half the time and
-            lets the first visitor of each other page wait for its imports.
+        warm_up: the pages that the server opens of its own accord: "all", the first before it answers and the others
+            behind it; or "first" alone, which lets the first visitor of each other page wait for its imports.
         replica: the name by which the proxy knows this process; empty where there is no proxy.
     """
 

@@ -1,13 +1,16 @@
-"""The first visit to every page, made at startup by the server itself, so that no visitor waits for imports.
+"""The first visit to every page, made by the server itself, so that no visitor waits for imports.
 
-The visit goes through Streamlit's own sessions, before the server answers. What it leaves behind (modules, templates,
-cached figures) is then exempt from garbage collection, once: what is frozen while alive is never collected, so
-freezing again later would leak.
+The visits go through Streamlit's own sessions. The first page is opened before the server answers, the others behind
+it: one after another, each when no visitor is being served. What the visits leave behind (modules, templates, cached
+figures) is exempt from garbage collection: after the first page, and once more after the last. What is frozen alive is
+never collected, so both are moments without a visitor's session. All that a visitor can leave in them are results
+that are still cached, within the bounds of the caches.
 """
 
 import asyncio
 import gc
 import time
+from importlib import import_module
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -17,9 +20,11 @@ from streamlit.runtime import Runtime, get_instance
 from streamlit.runtime.session_manager import SessionClient
 
 from pages.serving import metrics
+from pages.serving.activity import VISITORS
 from pages.serving.log import log
 
 LONGEST_VISIT = 20.0  # seconds for one page; the server must start in any case
+BETWEEN_LOOKS = 1.0  # seconds between two looks for a moment without sessions
 
 
 class Visitor(SessionClient):
@@ -47,23 +52,61 @@ class Visitor(SessionClient):
                 self.tabs.append(urlencode({self._tab_key: label}))
 
 
-async def warm_up(only_first: bool = False) -> None:
-    """Open every page and its tabs once, or only the first page, then exempt what stays from garbage collection.
+async def open_first_page() -> Visitor:
+    """Open the first page, before the server answers, and return who has seen it.
 
-    A page that fails or hangs is logged and does not keep the server from starting.
+    Automatic garbage collection is on afterwards. The entry turns it off before it imports anything: collections of what
+    imports leave, which is kept anyway, would take a quarter of the time.
     """
     began, runtime = time.perf_counter(), get_instance()
-    first = await _visit(runtime, "")
-    metrics.name_pages(first.pages)
-    if not only_first:
-        visitors = {"": first} | {page: await _visit(runtime, page) for page in first.pages.values() if page}
-        for page, visitor in visitors.items():
-            for tab in visitor.tabs:
-                await _visit(runtime, page, tab)
+    try:
+        first = await _visit(runtime, "")
+        metrics.name_pages(first.pages)
+        _freeze()
+    finally:
+        gc.enable()
+    log.info("Opened the first page, in %.1f s", time.perf_counter() - began)
+    return first
+
+
+async def open_other_pages(first: Visitor) -> None:
+    """Open every page but the first, and the tabs of all, once; each when no visitor is being served.
+
+    A page that fails or hangs is logged, and the next one is opened.
+
+    Args:
+        first: who has seen the first page, and so the addresses of the others.
+    """
+    began, runtime = time.perf_counter(), get_instance()
+    seen = {"": first}
+    await asyncio.to_thread(import_module, "pandas")  # at once: see pages/main.py
+    for page in filter(None, first.pages.values()):
+        await VISITORS.rest()
+        seen[page] = await _visit(runtime, page)
+    for page, visitor in seen.items():
+        for tab in visitor.tabs:
+            await VISITORS.rest()
+            await _visit(runtime, page, tab)
+    took, is_frozen = time.perf_counter() - began, _freeze_if_alone(runtime)
+    log.info("Opened every page once, %.1f s after the first", took)
+    while not is_frozen:
+        await asyncio.sleep(BETWEEN_LOOKS)
+        is_frozen = _freeze_if_alone(runtime)
+
+
+def _freeze_if_alone(runtime: Runtime) -> bool:
+    """Freeze what is alive if no visitor's session is; tell whether."""
+    # also those that are kept for two minutes after their visitor has left; Streamlit has no public way to ask
+    is_alone = not runtime._session_mgr.list_sessions()
+    if is_alone:
+        _freeze()
+    return is_alone
+
+
+def _freeze() -> None:
+    """Exempt what is alive from garbage collection."""
     gc.collect()
     gc.freeze()
-    opened = "the first page" if only_first else "every page once"
-    log.info("Opened %s, in %.1f s", opened, time.perf_counter() - began)
 
 
 async def _visit(runtime: Runtime, page: str, query: str = "") -> Visitor:

@@ -6,15 +6,17 @@ a column follow from all its numbers, so that none is truncated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
 from quantcore.wording import sentence
+
+if TYPE_CHECKING:  # a first page draws no table, and pandas takes a third of a second
+    import pandas as pd
 
 # of columns whose name does not say it in words
 LABELS = {
@@ -79,7 +81,7 @@ def filling(key: str, rows: int) -> DeltaGenerator:
 
 
 def columns(
-    frame: pd.DataFrame, digits: int = 4, skip: Iterable[str] = (), heads: Mapping[str, str] | None = None
+    frame: "pd.DataFrame", digits: int = 4, skip: Iterable[str] = (), heads: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the configuration of all columns of a table except ``skip``, for st.dataframe.
 
@@ -87,12 +89,14 @@ def columns(
         digits: significant digits of numbers.
         heads: labels that replace those of `label`, by column.
     """
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
     found: dict[str, Any] = {}
     for name in frame.columns:
         if name in skip:
             continue
         head, values = (heads or {}).get(name) or label(name), frame[name]
-        if pd.api.types.is_bool_dtype(values) or not pd.api.types.is_numeric_dtype(values):
+        if is_bool_dtype(values) or not is_numeric_dtype(values):
             found[name] = st.column_config.Column(head)
             continue
         if name in PERCENT:
@@ -103,7 +107,7 @@ def columns(
     return found
 
 
-def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+def numbers(frame: "pd.DataFrame") -> dict[str, Any]:
     """Return the configuration of a table whose numbers are all of one kind: one format and width for all columns."""
     if frame.to_numpy().dtype.kind == "i":
         return {}
@@ -113,8 +117,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def sqnr_column(
-    frame: pd.DataFrame, name: str, label: str, pattern: str = "%.4g"
-) -> tuple[pd.DataFrame, Any]:
+    frame: "pd.DataFrame", name: str, label: str, pattern: str = "%.4g"
+) -> tuple["pd.DataFrame", Any]:
     """Return a table and how to show its SQNR: numbers, or text if one is infinite; NaN stays empty."""
     values = frame[name]
     if not np.isinf(values).any():
@@ -144,7 +148,7 @@ def written(value: float, shown: str) -> str:
     )
 
 
-def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFrame:
+def containing(frame: "pd.DataFrame", columns: list[str], typed: str) -> "pd.DataFrame":
     """Return the rows in whose columns every typed word occurs."""
     text = frame[columns].agg(" ".join, axis=1).str.lower()
     for word in typed.lower().split():
@@ -154,7 +158,7 @@ def containing(frame: pd.DataFrame, columns: list[str], typed: str) -> pd.DataFr
 
 
 def clickable(
-    frame: pd.DataFrame, key: str, targets: Sequence[T], on_click: Callable[[T], None], **options: Any
+    frame: "pd.DataFrame", key: str, targets: Sequence[T], on_click: Callable[[T], None], **options: Any
 ) -> None:
     """Draw a table; a click on any cell of a row calls ``on_click`` with the row's target.
 
@@ -178,14 +182,14 @@ def clickable(
     )
 
 
-def downloads(frame: pd.DataFrame, shown: pd.DataFrame, name: str, head: Callable[[str], str] = str) -> None:
+def downloads(frame: "pd.DataFrame", shown: "pd.DataFrame", name: str, head: Callable[[str], str] = str) -> None:
     """Draw the buttons that download a table: as CSV with all of ``frame``, as Markdown with the columns ``shown``."""
     with st.container(horizontal=True):
         st.download_button("CSV", frame.to_csv(index=False), f"{name}.csv", "text/csv")
         st.download_button("Markdown", markdown(shown, head), f"{name}.md", "text/markdown")
 
 
-def markdown(frame: pd.DataFrame, head: Callable[[str], str] = str) -> str:
+def markdown(frame: "pd.DataFrame", head: Callable[[str], str] = str) -> str:
     """Write a table as Markdown; ``head``: what a column is called."""
     lines = [[head(column) for column in frame.columns], ["---"] * len(frame.columns)]
     lines += [

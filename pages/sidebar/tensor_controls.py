@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 import quantcore as qc
@@ -194,6 +193,8 @@ def _grid(x: np.ndarray) -> np.ndarray:
     base = st.session_state.get(_GRID_BASE)
     if base is None or base.shape != wanted or f"_grid_{version}" not in st.session_state:
         st.session_state[_GRID_VERSION] = version = version + 1
+        import pandas as pd  # here: a first page has no editor
+
         # as text: a numeric column silently reads 1e-3 as 13
         exact = [[str(v).removesuffix(".0") for v in row] for row in values]
         st.session_state[_GRID_BASE] = base = pd.DataFrame(exact, columns=[str(i) for i in range(wanted[1])])

@@ -1,23 +1,29 @@
-"""The warm-up before the first visitor, observed in the serving process."""
+"""The warm-up, before the first visitor and behind the first page, observed in the serving process."""
+
+import asyncio
+import time
 
 import pytest
 from loops import finish
 from served import serve
 
-from benchmarks.visitor import visit
+from benchmarks.visitor import Visitor, visit
+from pages.serving import activity
+from pages.serving.activity import Activity
 
 TABS = ("Distribution", "Scales", "Numbers", "Code", "Export")
 APP = """
 import streamlit as st
-from pages.serving import log
-from pages.serving.warm import warm_up
+import asyncio
+from pages.serving import log, warm
 from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def lifespan(app):
     log.configure()
-    await warm_up()
+    behind = asyncio.create_task(warm.open_other_pages(await warm.open_first_page()))
     yield {}
+    behind.cancel()
 
 app = st.App("pages/main.py", lifespan=lifespan, on_script_error=log.report_failure)
 """
@@ -40,7 +46,15 @@ def app(tmp_path_factory):
         yield server
 
 
+# imported by pages or tabs other than the first, or by functions that no page calls
+NOT_AT_FIRST = {
+    "pandas", "pyarrow", "quantcore.checkpoints", "quantcore.layerwise", "pages.models.opening", "onnx", "altair", "pydeck",
+    "sympy", "torch._dynamo", "torch._inductor",
+}  # fmt: skip
+
+
 def test_no_visit_imports_anything(app):
+    app.await_warm()
     before = app.look_inside()
     assert before["frozen"] > 100_000
     # some of torch's functions import it, which takes half a second of the start
@@ -60,6 +74,8 @@ def test_no_visit_imports_anything(app):
 def test_only_the_first_page_is_opened(tmp_path):
     with serve(tmp_path, QUANTSCOPE_WARM_UP="first") as server:
         before = set(server.look_inside()["modules"])
+        assert before & NOT_AT_FIRST == set()
+        assert "quantcore" in before
         finish(visit(server.host, ""))
         assert set(server.look_inside()["modules"]) == before
         finish(visit(server.host, "checkpoint"))
@@ -75,6 +91,7 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     (tmp_path / "pages" / "broken.py").write_text("raise ValueError('what a visitor pasted')")
     (tmp_path / "pages" / "last.py").write_text(LAST)
     with serve(tmp_path, tmp_path / "app.py", "--logger.enableRich=false") as server:
+        server.await_warm()
         inside = server.look_inside()
         assert {"wave", "chunk", "sndhdr"} <= set(inside["modules"])
         assert inside["sessions"] == 0  # the warm-up's sessions are closed
@@ -85,3 +102,55 @@ def test_a_page_that_fails_in_the_warm_up_is_one_line_in_the_log(tmp_path):
     assert "page=/broken request=- ValueError at" in problems[0]
     assert "broken.py:1" in problems[0]
     assert "pasted" not in server.log.read_text()
+
+
+def test_visitors_of_every_page_are_served_while_the_others_are_warmed(tmp_path):
+    """All at once, and as soon as the server answers: each imports what its page needs while others do."""
+
+    async def come(host, pages):
+        visitors = await asyncio.gather(*(visit(host, page) for page in pages))
+        return [text for visitor in visitors for text in visitor.texts if "hit a bug" in text]
+
+    with serve(tmp_path, QUANTSCOPE_WARM_UP="all") as server:
+        assert not any("every page" in line for line in server.lines())  # it answers before it is warm
+        pages = finish(visit(server.host)).pages
+        assert finish(come(server.host, pages)) == []
+        server.await_warm()
+        assert [line for line in server.lines() if "ERROR" in line or "WARNING" in line] == []
+
+
+def test_a_visitor_goes_before_the_warm_up(tmp_path):
+    """While a visitor comes again and again, no page but the visitor's is opened: the server's runs are counted."""
+
+    async def stay(server):
+        async with Visitor(server.host) as visitor:
+            await visitor.run()
+            await asyncio.sleep(activity.QUIET / 2)  # a page that was being opened is done
+            before, mine, until = len(server.look_inside()["runs"]), 0, time.monotonic() + 3
+            while time.monotonic() < until:
+                await visitor.run()
+                mine += 1
+                await asyncio.sleep(0.05)
+            return len(server.look_inside()["runs"]) - before, mine
+
+    with serve(tmp_path, QUANTSCOPE_WARM_UP="all") as server:
+        runs, mine = finish(stay(server))
+        assert not any("every page" in line for line in server.lines())
+        assert runs == mine
+
+
+def test_rest_comes_when_nobody_is_served(monkeypatch):
+    monkeypatch.setattr(activity, "QUIET", 0.1)
+
+    async def waits():
+        visitors = Activity()
+        assert await visitors.rest(0.0)  # nobody has come yet
+        visitors.begin()
+        assert not await visitors.rest(0.3)  # a run is in work, however long
+        visitors.end()
+        assert not await visitors.rest(0.0)  # it has only just ended
+        assert await visitors.rest(60.0)
+        visitors.seen()
+        assert not await visitors.rest(0.0)
+
+    finish(waits())

@@ -16,7 +16,8 @@ from typing import Any
 
 from places import DATA
 
-from pages.serving.remote import Client, parse_hosts
+from pages.serving.remote.client import Client
+from pages.serving.remote.hosts import parse_hosts
 
 TLS = DATA / "tls"
 PUBLIC = "93.184.215.14"

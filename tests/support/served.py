@@ -40,6 +40,12 @@ class Server:
         found: dict[str, Any] = json.loads(self.inside.read_text(encoding="utf-8"))
         return found
 
+    def await_warm(self) -> None:
+        """Wait until every page has been opened behind the first."""
+        while not any("Opened every page once" in line for line in self.lines()):
+            assert self.process.poll() is None, "the server ended"
+            time.sleep(0.05)  # it writes a line to its log
+
     def lines(self) -> list[str]:
         """The log lines that are records: those that begin with a date."""
         return [line for line in self.log.read_text(encoding="utf-8").splitlines() if line[:2] == "20"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 import torch
 
@@ -115,6 +114,8 @@ def table(formats: dict[str, qc.Format], x: float, rule: str) -> None:
     Raises:
         QuantError: there is no such rounding rule.
     """
+    import pandas as pd  # here: `PAGE` needs no table, and is imported with the first page
+
     frame = pd.DataFrame([row(name, fmt, x, rule) for name, fmt in formats.items()])
     st.dataframe(
         frame,

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 import quantcore as qc
@@ -20,6 +19,9 @@ from pages.shared.state import choice
 from pages.shared.state.selection import PageTensor
 from quantcore import export, figures, snippets, tensors
 from quantcore.analysis import View
+
+if TYPE_CHECKING:  # imported by the tabs that draw a table, which are closed on a first page
+    import pandas as pd
 
 MAPS = {"original": "x", "codes": "codes", "dequantized": "dequantized", "error": "error"}
 LABELS = [ARITHMETIC, "Distribution", "Scales", "Numbers", "Code", "Export"]
@@ -76,8 +78,10 @@ def _scales(tensor: PageTensor, result: qc.Quantized) -> None:
         )
 
 
-def scale_table(result: qc.Quantized) -> pd.DataFrame:
+def scale_table(result: qc.Quantized) -> "pd.DataFrame":
     """Return one row per block in row-major order: position, parameters, range and error."""
+    import pandas as pd
+
     numbers: dict[str, Any] = {
         "scale": result.scale,
         "zero_point": result.params.zero_point,
@@ -97,6 +101,8 @@ def scale_table(result: qc.Quantized) -> pd.DataFrame:
 def _numbers(tensor: PageTensor, result: qc.Quantized, view: View | None) -> None:
     if view is None:
         return
+    import pandas as pd
+
     data = cache.drawn(tensor, result.scheme, view)
     names = {name: name for name in MAPS}
     chosen = choice.segmented("Map", "table", names, default="codes", label_visibility="collapsed")

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 import quantcore as qc
@@ -225,6 +224,8 @@ def pictures(
 
 def table(found: tuple[qc.RangeMark, ...], scheme: qc.Scheme) -> None:
     """Draw the range and the error of every method, each with a button to use it."""
+    import pandas as pd  # here: `PAGE` needs no table, and is imported with the first page
+
     rows = [
         {
             "method": mark.name,

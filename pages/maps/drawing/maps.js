@@ -70,7 +70,7 @@ function overlay(state) {
 }
 
 export default function (component) {
-  const { data, parentElement, setTriggerValue } = component;
+  const { data: [data], parentElement, setTriggerValue } = component;
   let state = instances.get(parentElement);
   if (!state) {
     state = mount(parentElement);

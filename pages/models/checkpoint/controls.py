@@ -8,11 +8,10 @@ import streamlit as st
 
 import quantcore as qc
 from pages.maps.places import around, axes_text, index_text, read_element, read_slice, read_span, span_text
-from pages.models import opening
-from pages.models.opening.controls import AT, CELL, COLUMNS, PLACE, ROWS, TENSOR
+from pages.models import keys
+from pages.models.keys import AT, CELL, COLUMNS, PLACE, ROWS, TENSOR
 from pages.shared import messages
 from pages.shared.state import choice
-from quantcore.checkpoints import plane_shape
 
 T = TypeVar("T")
 PART, SEARCH, SORT, COLOR = "ck_part", "ck_search", "ck_sort", "ck_color"
@@ -24,8 +23,8 @@ BITS, LOWEST, SQNR = "Bits per weight", "SQNR, lowest first", "SQNR"
 SORTS = {name: name.lower() for name in (IN_FILES, NAME, BYTES, BITS)} | {LOWEST: LOWEST}
 COLORS = {BITS: BITS.lower(), SQNR: SQNR}  # of the treemap
 OWN = {*PLACE, PART, SEARCH, SORT, COLOR, BORDERS, NUMBERS}
-KEYS = OWN | opening.KEYS
-FREE_TEXT = {SEARCH, *PLACE} | opening.KEYS
+KEYS = OWN | keys.KEYS
+FREE_TEXT = {SEARCH, *PLACE} | keys.KEYS
 REQUIRED = {PART, SORT, COLOR}
 ALL, NONE = "all", "none"
 AT_ONCE = 1 << 24  # elements; larger planes are shown whole only on request
@@ -93,7 +92,7 @@ def pick(index: tuple[int, ...]) -> None:
 def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
     """Choose a cell and show the 16×16 elements around it (a callback)."""
     open_cell = (0, 0, *index)[-2:]
-    spans = [around(i, n) for i, n in zip(open_cell, plane_shape(shape), strict=True)]
+    spans = [around(i, n) for i, n in zip(open_cell, qc.checkpoints.plane_shape(shape), strict=True)]
     region(*spans)
     st.session_state[AT] = index_text(index[:-2])
     pick(index)
@@ -101,7 +100,7 @@ def go_to(index: tuple[int, ...], shape: tuple[int, ...]) -> None:
 
 def whole_of(shape: tuple[int, ...]) -> ShownPart:
     """Return the first plane of a tensor, or the first rows of a large one."""
-    return ShownPart((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, plane_shape(shape)[1]), None, shape)
+    return ShownPart((0,) * max(0, len(shape) - 2), _default_rows(shape, None), (0, qc.checkpoints.plane_shape(shape)[1]), None, shape)
 
 
 def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
@@ -110,7 +109,7 @@ def part_of(shape: tuple[int, ...], worst: bool) -> ShownPart:
     Args:
         worst: whether the element with the largest error is chosen if the visitor chooses none.
     """
-    (height, width), lead, usual = plane_shape(shape), dict(enumerate(shape[:-2])), whole_of(shape)
+    (height, width), lead, usual = qc.checkpoints.plane_shape(shape), dict(enumerate(shape[:-2])), whole_of(shape)
     with st.container(horizontal=True, key="map_controls", vertical_alignment="center", gap="small"):
         st.checkbox(
             "Block borders", key=BORDERS, help="Draw lines between the blocks that share a scale", bind="query-params"
@@ -151,7 +150,7 @@ def _field(label: str, key: str, placeholder: str, hint: str, width: int = 190) 
 
 def _step_buttons(shown: ShownPart) -> None:
     """Draw the buttons that show other rows, or everything."""
-    (start, stop), plane = shown.rows, plane_shape(shown.shape)
+    (start, stop), plane = shown.rows, qc.checkpoints.plane_shape(shown.shape)
     size, height = stop - start, plane[0]
     if size < height:
         before, after = max(0, start - size), min(height, stop + size)
@@ -194,7 +193,7 @@ def _span(typed: str, what: str, length: int, usual: tuple[int, int]) -> tuple[i
 
 def _default_rows(shape: tuple[int, ...], cell: tuple[int, ...] | None) -> tuple[int, int]:
     """Return all rows; of a large plane only some, which include the cell's."""
-    height, width = plane_shape(shape)
+    height, width = qc.checkpoints.plane_shape(shape)
     if height * width <= AT_ONCE:
         return 0, height
     size = min(height, max(1, min(FIRST_ROWS, AT_ONCE // 4 // width)))

@@ -1,6 +1,6 @@
 """Two checkpoints: which tensors of two differ, and by how much."""
 
-from pages.models import opening
+from pages.models import keys
 from pages.models.compare import controls
 from pages.shared.page import Page
 
@@ -11,7 +11,7 @@ PAGE = Page(
     url_path="compare-checkpoints",
     section="Models",
     order=80,
-    keys=controls.KEYS | opening.KEYS,
+    keys=controls.KEYS | keys.KEYS,
     required=controls.REQUIRED,
-    free_text=controls.FREE_TEXT | opening.KEYS,
+    free_text=controls.FREE_TEXT | keys.KEYS,
 )

@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from pages.models import opening
+from pages.models import keys, opening
 from pages.models.compare import controls, views
 from pages.models.opening import compared, examples
 from pages.shared import cards, messages
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link
 
-leaving.come_back("two checkpoints", controls.DEFAULTS, opening.KEYS)
+leaving.come_back("two checkpoints", controls.DEFAULTS, keys.KEYS)
 with page_frame(
     "How do two checkpoints differ?",
     "Compare a checkpoint with its original, or two quantized ones: the error of each tensor, and where it is worst.",

@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages.maps.places import index_text, span_text
-from pages.models import opening
+from pages.models import keys, opening
 from pages.models.compare import controls
 from pages.models.compare.controls import Chosen
+from pages.models.keys import CELL, COLUMNS, ROWS, SLOTS, TENSOR
 from pages.models.opening import examples
 from pages.models.opening.compared import SharedComparison
-from pages.models.opening.controls import CELL, COLUMNS, ROWS, SLOTS, TENSOR
 from pages.shared import charts, messages, tables
 from pages.shared.charts import theme
 from pages.shared.state import choice
@@ -154,7 +154,7 @@ def _open(place: Target) -> None:
         where[ROWS] = span_text((max(0, row - AROUND), row + AROUND))
         start = column if columns > 1 else max(0, column - 2 * AROUND)
         where[COLUMNS] = span_text((start, start + max(columns, 4 * AROUND)))
-    opening.show_tensor("two checkpoints", opening.KEYS | controls.KEYS, where)
+    opening.show_tensor("two checkpoints", keys.KEYS | controls.KEYS, where)
 
 
 def _remarks(known: Sequence[TensorResult], unpaired: Sequence[Unpaired]) -> None:

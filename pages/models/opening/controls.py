@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import quantcore as qc
+from pages.models.keys import FILES, PLACE, SLOTS
 from pages.models.opening.opened import EXAMPLE, CheckpointLocation, OpenCheckpoint, Progress, location_of
 from pages.models.opening.uploads import UPLOAD, NotUploaded, UploadedFiles
 from pages.serving import models_folder, remote
@@ -18,14 +19,6 @@ from pages.shared.state import leaving, link, sharing
 from quantcore.checkpoints import EXAMPLES
 from quantcore.wording import megabytes
 
-# A page may open two: the one that it shows, and the original to compare it with or the imatrix of its inputs. Keys are
-# link parameters: the address, and names and digests of uploaded files.
-SLOTS = {"": "ck", "original": "ck_original", "imatrix": "ck_imatrix"}
-FILES = {slot: f"{key}_files" for slot, key in SLOTS.items()}
-KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "original")}
-IMATRIX_KEYS = {keys[slot] for keys in (SLOTS, FILES) for slot in ("", "imatrix")}
-# Keys of the page Checkpoint: the tensor that is shown, which part of it, and the chosen cell
-TENSOR, ROWS, COLUMNS, CELL, AT = PLACE = ("ck_tensor", "ck_rows", "ck_cols", "ck_cell", "ck_at")
 _PATIENCE = 0.3  # seconds; progress is shown only after this long
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
+from pages.models.keys import SLOTS
 from pages.models.opening.compared import partner
-from pages.models.opening.controls import SLOTS
 from pages.models.opening.opened import EXAMPLE, OpenCheckpoint, location_of
 from pages.shared.cards import Card
 from pages.shared.charts import theme

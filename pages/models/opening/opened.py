@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from pages.serving import models_folder, remote
+from pages.serving.remote.folders import locate
 from pages.serving.work.byte_cache import ByteCache
 from pages.shared.computing import guarded, turn
 from quantcore.checkpoints import EXAMPLES, Checkpoint, Folder, LocalFolder, NotFound, open_checkpoint
@@ -112,8 +113,8 @@ def location_of(address: str, root: Path | None) -> CheckpointLocation:
     if _SCHEME.match(address):
         state = f"{address} {int(time.monotonic() // AGAIN)}"
         title = address.partition("?")[0].rstrip("/").rpartition("/")[2]
-        locate = partial(remote.locate, remote.current(), address)
-        return CheckpointLocation(state, title, locate, is_remote=True)
+        found = partial(locate, remote.current(), address)
+        return CheckpointLocation(state, title, found, is_remote=True)
     if root is None:
         raise QuantError("This server does not open paths; upload the files instead.")
     return _local(*models_folder.confined(root, address), address)

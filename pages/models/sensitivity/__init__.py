@@ -1,6 +1,6 @@
 """Sensitivity: how much each weight of a model loses under several schemes, and which scheme each takes within a size."""
 
-from pages.models import opening
+from pages.models import keys
 from pages.models.sensitivity import controls
 from pages.shared.page import Page
 
@@ -11,7 +11,7 @@ PAGE = Page(
     url_path="sensitivity",
     section="Models",
     order=90,
-    keys=controls.KEYS | opening.IMATRIX_KEYS,
+    keys=controls.KEYS | keys.IMATRIX_KEYS,
     required=controls.REQUIRED,
-    free_text=controls.FREE_TEXT | opening.IMATRIX_KEYS,
+    free_text=controls.FREE_TEXT | keys.IMATRIX_KEYS,
 )

@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 import quantcore as qc
 from pages.shared.state import choice
-from quantcore.layerwise import ERRORS, USUAL, WeightRow, by_harm, schemes_of
+
+if TYPE_CHECKING:  # `PAGE` needs the keys, and is imported with the first page
+    from quantcore.layerwise import WeightRow
 
 EXAMPLE = "chgnet"  # measured until a checkpoint is chosen
 PRESETS, MORE, SORT, KINDS = "sn_presets", "sn_more", "sn_sort", "sn_kinds"
@@ -23,9 +25,9 @@ LABELS = {
     "relative": "error / weight power", "absolute": "error", "output": "output error", "output_relative": "output error / output power",
 }  # fmt: skip
 DEFAULTS: dict[str, Any] = {
-    PRESETS: [], MORE: USUAL, SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative", MINIMUM: "",
+    PRESETS: [], SORT: MODEL, KINDS: False, TENSOR: "", SCHEME: "", UNIT: PER_WEIGHT, BITS: 6.0, SIZE: 1.0, ERROR: "relative", MINIMUM: "",
 }  # fmt: skip
-KEYS = set(DEFAULTS)
+KEYS = {MORE, *DEFAULTS}
 FIRST_DRAWN = {PRESETS, MORE, TENSOR, SCHEME}
 REQUIRED = {SORT, UNIT, ERROR}
 FREE_TEXT = {MORE, TENSOR, SCHEME, MINIMUM}
@@ -39,12 +41,13 @@ def schemes() -> list[qc.Scheme]:
     """
     left, right = st.columns([3, 2])
     more = left.text_input(
-        "Schemes (separate with ;)", DEFAULTS[MORE], key=MORE, bind="query-params", max_chars=2000,
+        "Schemes (separate with ;)", qc.layerwise.USUAL, key=MORE, bind="query-params", max_chars=2000,
         placeholder="int4 asymmetric per_group(32) torchao; e4m3fn per_channel",
         help="Up to 12 schemes in text form, with any range setting, as shown at the top of Explore.",
     )  # fmt: skip
     presets = right.multiselect("Add presets", list(qc.PRESETS), key=PRESETS, bind="query-params")
-    return schemes_of("; ".join([more or "", *presets]))
+    chosen: list[qc.Scheme] = qc.layerwise.schemes_of("; ".join([more or "", *presets]))
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ class WeightOrder:
     by_harm: bool
     by_kind: bool
 
-    def sort(self, rows: Sequence[WeightRow]) -> list[WeightRow]:
+    def sort(self, rows: "Sequence[WeightRow]") -> "list[WeightRow]":
         """Return the rows in this order."""
-        found = by_harm(rows) if self.by_harm else list(rows)
+        found = qc.layerwise.by_harm(rows) if self.by_harm else list(rows)
         kinds = list(dict.fromkeys(row.kind for row in found if self.by_kind))
         return sorted(found, key=lambda row: kinds.index(row.kind)) if kinds else found
 
@@ -69,7 +72,7 @@ def order() -> WeightOrder:
     return WeightOrder(chosen == HARM, grouped)
 
 
-def chosen_cell(schemes: Sequence[str], rows: Sequence[WeightRow]) -> tuple[WeightRow, int] | None:
+def chosen_cell(schemes: Sequence[str], rows: "Sequence[WeightRow]") -> "tuple[WeightRow, int] | None":
     """Return row and scheme position of the clicked cell; by default of that with the lowest SQNR."""
     row = next((row for row in rows if row.name == st.session_state.get(TENSOR)), None)
     if row is not None and st.session_state.get(SCHEME) in schemes:
@@ -110,7 +113,7 @@ def budget(elements: int, has_inputs: bool) -> Budget:
             help=f"{what}, including scales, zero points, and weights that are left alone",
         )  # fmt: skip
         names = LABELS if has_inputs else {name: LABELS[name] for name in ("relative", "absolute")}
-        help_ = "; ".join(f"{LABELS[name]}: {ERRORS[name]}" for name in names)
+        help_ = "; ".join(f"{LABELS[name]}: {qc.layerwise.ERRORS[name]}" for name in names)
         error = choice.segmented("Keep low", ERROR, names, width="content", help=f"{help_}. Divided, every weight counts alike, whatever its size.")
         minimum = st.text_input(
             "At least (bits per weight)", key=MINIMUM, bind="query-params", max_chars=1000, width=260, placeholder="*lm_head*=8; *=4",

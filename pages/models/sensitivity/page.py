@@ -2,13 +2,14 @@
 
 import streamlit as st
 
-from pages.models import opening
+from pages.models import keys, opening
 from pages.models.sensitivity import controls, run, views
 from pages.shared.page_frame import page_frame
 from pages.shared.state import leaving, link
 from quantcore.errors import QuantError
+from quantcore.layerwise import USUAL
 
-leaving.come_back("sensitivity", controls.DEFAULTS, opening.IMATRIX_KEYS)
+leaving.come_back("sensitivity", controls.DEFAULTS | {controls.MORE: USUAL}, keys.IMATRIX_KEYS)
 with page_frame(
     "Which layer takes which scheme?",
     "The error of each weight alone, as if all others were exact: it is local, not cumulative, and the model is not run.",

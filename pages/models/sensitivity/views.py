@@ -15,7 +15,7 @@ import torch
 
 from pages.maps import four_maps
 from pages.models import opening
-from pages.models.opening.controls import SLOTS, TENSOR
+from pages.models.keys import IMATRIX_KEYS, SLOTS, TENSOR
 from pages.models.sensitivity import controls
 from pages.models.sensitivity.controls import Budget, WeightOrder
 from pages.models.sensitivity.run import SharedTable
@@ -171,7 +171,7 @@ def _open(name: str) -> None:
     """Open a weight on the page Checkpoint (a callback)."""
     if not st.session_state.get(SLOTS[""]):
         st.session_state[SLOTS[""]] = f"{opening.EXAMPLE}{controls.EXAMPLE}"
-    opening.show_tensor("sensitivity", opening.IMATRIX_KEYS | controls.KEYS, {TENSOR: name})
+    opening.show_tensor("sensitivity", IMATRIX_KEYS | controls.KEYS, {TENSOR: name})
 
 
 def budget_asked(found: SharedTable) -> Budget:

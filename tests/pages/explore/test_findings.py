@@ -46,7 +46,7 @@ def buttons(at: AppTest, part: str) -> list[str]:
 
 
 def maps(at: AppTest) -> dict[str, Any]:
-    return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json)))
+    return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json))[0])
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

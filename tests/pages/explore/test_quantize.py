@@ -40,7 +40,7 @@ def scheme(at: AppTest) -> str:
 
 def maps(at: AppTest) -> dict[str, Any]:
     """The data that the maps component was given."""
-    return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json)))
+    return dict(json.loads(next(c.proto.json for c in at.get("bidi_component") if '"arrays"' in c.proto.json))[0])
 
 
 def drawn(at: AppTest, name: str = "codes") -> np.ndarray:

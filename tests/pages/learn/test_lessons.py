@@ -47,6 +47,8 @@ def tables(at: AppTest) -> dict[str, list[list[list[str]]]]:
     found = {}
     for component in at.get("bidi_component"):
         data = json.loads(component.proto.json or "{}")  # the component without data watches the history
+        if isinstance(data, list):  # maps
+            continue
         found |= {table["title"]: table["cells"] for table in data.get("tables", [])}
     return found
 
@@ -364,7 +366,8 @@ def test_the_wrong_table_stands_there_unmarked_until_it_is_revealed(name: str) -
     wrong = np.atleast_2d(comparison.wrong_cells.numpy())
     revealed = np.array(marks(tables(at)["x"]))
     np.testing.assert_array_equal(revealed == "wrong", wrong)
-    drawn = [table for c in at.get("bidi_component") for table in json.loads(c.proto.json or "{}").get("tables", [])]
+    sent = [json.loads(c.proto.json or "{}") for c in at.get("bidi_component")]
+    drawn = [table for data in sent if isinstance(data, dict) for table in data.get("tables", [])]
     errors = [text for table in drawn if table["title"].startswith("x - x̂") for row in table["cells"] for text, _ in row]
     assert len(errors) == 2 * wrong.size
     assert len({len(text.partition(".")[2]) for text in errors if "e" not in text}) <= 1  # of both, equally many decimals

@@ -61,7 +61,8 @@ def sound(page):
 
 def component(page, marker):
     """The data of the first component that contains this key."""
-    found = [json.loads(c.proto.json) for c in page.get("bidi_component") if c.proto.json]
+    sent = [json.loads(c.proto.json) for c in page.get("bidi_component") if c.proto.json]
+    found = [data[0] if isinstance(data, list) else data for data in sent]  # maps get a list
     return next((data for data in found if marker in data), None)
 
 

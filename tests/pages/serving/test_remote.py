@@ -14,8 +14,8 @@ from loopback_host import PUBLIC, Internet, file, internet, raw, redirect
 
 import pages.serving.remote.client as client_module
 from pages.serving.network import is_public
-from pages.serving.remote import locate, parse_hosts
-from pages.serving.remote.hosts import Url, host_of
+from pages.serving.remote.folders import locate
+from pages.serving.remote.hosts import Url, host_of, parse_hosts
 from pages.serving.settings import SettingError
 from quantcore.checkpoints import open_checkpoint
 from quantcore.errors import QuantError

@@ -271,7 +271,7 @@ def lesson(link):
     at.run().switch_page(script_of(url)).run()
     assert not at.exception
     data = [json.loads(e.proto.json or "{}") for e in at.get("bidi_component")]
-    tables = [table for each in data for table in each.get("tables", [])]
+    tables = [table for each in data if isinstance(each, dict) for table in each.get("tables", [])]
     return "\n".join(lines(at)), {float(text) for table in tables for row in table["cells"] for text, _ in row}
 
 
