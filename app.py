@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pages.maps import arithmetic
-from pages.serving import classroom, log, metrics, models_folder, remote, settings, tensor_store, warm
+from pages.serving import classroom, guard, log, metrics, models_folder, remote, settings, tensor_store, warm
 from pages.serving.middleware import origins
 from pages.serving.middleware.affinity import Affinity
 from pages.serving.middleware.headers import SecurityHeaders
@@ -71,6 +71,7 @@ async def lifespan(app: st.App) -> AsyncIterator[dict[str, Any]]:
     behind = [keep_tidy()]
     if options.warm_up == "all":
         behind.append(warm.open_other_pages(first))
+        guard.start()
     tasks = [asyncio.create_task(work) for work in behind]
     yield {}
     for task in tasks:

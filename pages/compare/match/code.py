@@ -8,12 +8,12 @@ import pandas as pd
 import streamlit as st
 
 import quantcore as qc
-from pages.compare.match import run, views
+from pages.compare.match import guarded, run, views
 from pages.compare.match.controls import Inputs
 from pages.serving import settings
 from pages.shared import cards, charts, lesson_plan, messages
 from pages.shared.charts import theme
-from pages.shared.computing import cache, guarded, needs
+from pages.shared.computing import cache, needs
 from pages.shared.state.selection import PageTensor
 from quantcore import figures, pasted
 from quantcore.mistakes import CASES, compare, lines

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pages.models.opening import guarded
 from pages.serving import models_folder, remote
 from pages.serving.remote.folders import locate
 from pages.serving.work.byte_cache import ByteCache
-from pages.shared.computing import guarded, turn
+from pages.shared.computing import turn
 from quantcore.checkpoints import EXAMPLES, Checkpoint, Folder, LocalFolder, NotFound, open_checkpoint
 from quantcore.errors import QuantError
 from quantcore.wording import megabytes, short

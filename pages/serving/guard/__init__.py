@@ -7,7 +7,7 @@ nobody else's page; the visitor gets one sentence. `ask` is the only way in.
 - ``guard``: the server's side: asks a guest, serves what it reads, ends it;
 - ``fork_server``: a process that has everything imported and makes a child in some 20 ms (in ``nursery``: how it is
   started, and what replaces it where a system can't fork);
-- ``child``: runs one guest within its limits; ``guests``: what can be asked;
+- ``child``: runs one guest within its limits; ``guests``: what can be asked; ``host``: the server as they see it;
 - ``channel``: the messages between them: JSON, and bytes of arrays. Nothing is pickled.
 """
 

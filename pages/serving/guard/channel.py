@@ -10,7 +10,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +102,8 @@ class Channel:
 
 def streams(connection: socket.socket) -> tuple[BinaryIO, BinaryIO]:
     """Return a connection as a stream to read and one to write."""
-    return connection.makefile("rb", _BUFFER), connection.makefile("wb", _BUFFER)
+    reader, writer = connection.makefile("rb", _BUFFER), connection.makefile("wb", _BUFFER)
+    return cast(BinaryIO, reader), cast(BinaryIO, writer)  # which is what they do
 
 
 def described(array: npt.NDArray[Any]) -> list[Any]:

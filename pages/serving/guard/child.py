@@ -1,17 +1,15 @@
 """A guest's process: it takes one request, works within its limits, and answers."""
 
 import contextlib
-import itertools
 import math
-import os
-import queue
 import signal
 import sys
-import threading
 import traceback
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from pages.serving.guard.channel import Bytes, Channel, Message, described
+from pages.serving.guard.channel import Channel, Message, described
+from pages.serving.guard.guests import GUESTS
+from pages.serving.guard.host import Host
 from quantcore.checkpoints import NotFound
 from quantcore.errors import QuantError
 
@@ -24,47 +22,8 @@ _FRAMES = 8  # calls that are reported of a failure
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")  # as torch says it
 
 
-class Host:
-    """The server, as a guest sees it: it is asked for files, a range of bytes at a time."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self._numbers = channel, itertools.count(1)
-        self._waiting: dict[int, queue.SimpleQueue[Message | None]] = {}
-        self._reader: threading.Thread | None = None
-        self._starting = threading.Lock()
-
-    def call(self, what: str, *arguments: Any) -> tuple[Any, Bytes]:
-        """Ask the server; return its JSON value and bytes. Several threads may ask at once.
-
-        Raises:
-            QuantError: the server's own refusal, such as of a file that is not there.
-        """
-        with self._starting:
-            if self._reader is None:
-                self._reader = threading.Thread(target=self._receive, daemon=True)
-                self._reader.start()
-        number, box = next(self._numbers), queue.SimpleQueue[Message | None]()
-        self._waiting[number] = box
-        self._channel.send(Message("call", [what, *arguments], number=number))
-        reply = box.get()
-        del self._waiting[number]
-        if reply is None:
-            raise SystemExit
-        if reply.kind == "refused":
-            sentence, not_found = reply.value
-            raise (NotFound if not_found else QuantError)(sentence)
-        return reply.value, reply.blobs[0] if reply.blobs else b""
-
-    def _receive(self) -> None:
-        while (reply := self._channel.receive()) is not None:
-            self._waiting[reply.number].put(reply)
-        os._exit(0)  # the server no longer listens
-
-
 def run(reader: BinaryIO, writer: BinaryIO) -> None:
     """Take a request from a stream, and answer it on another."""
-    from pages.serving.guard.guests import GUESTS
-
     channel = Channel(reader, writer)
     request = channel.receive()
     if request is None:

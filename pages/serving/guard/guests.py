@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 import quantcore as qc
 from pages.serving.guard.channel import Bytes
-from pages.serving.guard.child import Host
+from pages.serving.guard.host import Host
 from quantcore import pasted, tensors
 from quantcore.checkpoints import ByteSource, Folder, assemble, headers, read_headers
 
 Found = tuple[Any, list[npt.NDArray[Any]]]
 
 
-class _Source(ByteSource):
+class _HostSource(ByteSource):
     """A file of the server."""
 
     def __init__(self, host: Host, name: str, size: int, is_remote: bool, gap: int) -> None:
@@ -32,7 +32,7 @@ class _Source(ByteSource):
         return memoryview(self._host.call("read", self.name, offset, size)[1])
 
 
-class _Folder(Folder):
+class _HostFolder(Folder):
     """A folder of the server."""
 
     def __init__(self, host: Host, is_near: bool) -> None:
@@ -47,13 +47,13 @@ class _Folder(Folder):
         return set(self._host.call("present", sorted(set(names)))[0])
 
     def _open(self, name: str) -> ByteSource:
-        return _Source(self._host, name, *self._host.call("open", name)[0])
+        return _HostSource(self._host, name, *self._host.call("open", name)[0])
 
 
 def checkpoint(host: Host, value: Any) -> Found:
     """Read the headers of a checkpoint, and assemble it once, so that the server does only what has been tried."""
     name, is_near = value
-    folder = _Folder(host, is_near)
+    folder = _HostFolder(host, is_near)
     found = read_headers(folder, name, progress=lambda done, of: (host.call("progress", done, of), None)[1])
     assemble(found, folder.counter).as_matrices()
     return headers.to_json(found), []

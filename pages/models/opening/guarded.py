@@ -1,0 +1,48 @@
+"""The headers of a checkpoint that a stranger gave, read in a process of its own while this run waits."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pages.serving import guard
+from pages.shared.computing import turn
+from pages.shared.computing.guarded import SECONDS, room
+from quantcore.checkpoints import OPENERS, Checkpoint, Folder, assemble, headers
+
+_MOST_SECONDS = 20.0  # for a release with hundreds of shards
+_MEMORY = 512_000_000  # headers, which the server keeps in 300 MB at most, and as JSON
+
+
+def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, int], None]) -> Checkpoint:
+    """Return as `quantcore.checkpoints.open_checkpoint` a checkpoint; its headers are read by a guest.
+
+    Raises:
+        QuantError: as there, or reading the headers takes too much time or memory.
+    """
+    files = 1 if name is not None else sum(each.lower().endswith(tuple(OPENERS)) for each in folder.names)
+    limits = guard.Limits(min(SECONDS * max(files, 1), _MOST_SECONDS), room(_MEMORY))
+
+    def show(done: int, of: int) -> tuple[None, tuple[()]]:
+        progress(done, of)
+        return None, ()
+
+    def opened(file: str) -> tuple[list[Any], tuple[()]]:
+        source = folder.open(file)
+        return [source.size, source.is_remote, source.gap], ()
+
+    answer = guard.ask(
+        "checkpoint",
+        [name, folder.is_near],
+        subject="Reading the headers",
+        remedy="open fewer files at once, or check that the file is not damaged",
+        limits=limits,
+        serve={
+            "progress": show,
+            "names": lambda: (list(folder.names), ()),
+            "present": lambda names: (sorted(folder.present(names)), ()),
+            "open": opened,
+            "read": lambda file, offset, size: (None, [folder.open(file).read(offset, size)]),
+        },
+        aside=frozenset() if folder.is_near else frozenset(("present", "open", "read")),
+        check=turn.check,
+    )
+    return assemble(headers.from_json(answer.value, folder.open), folder.counter)
