@@ -16,12 +16,14 @@ from pages.serving.classroom import (
     ClassError,
     ClassStore,
     Question,
-    clock as class_clock,
     code_of,
     phones,
     place,
     store,
     viewing,
+)
+from pages.serving.classroom import (
+    clock as class_clock,
 )
 from quantcore.errors import QuantError
 
