@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import socket
+import struct
 import time
 import urllib.request
 
@@ -20,6 +21,7 @@ APP = """
 import streamlit as st
 from contextlib import asynccontextmanager
 from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from pages.serving import log
 from pages.serving.middleware.limits import Limits, UploadLimits
@@ -35,15 +37,19 @@ async def lifespan(app):
 async def broken(request):
     raise ValueError("what a visitor sent")
 
+async def read(request):
+    return PlainTextResponse(f"{len(await request.body())} bytes")
+
 app = st.App(
     "main.py",
     lifespan=lifespan,
-    routes=[Route("/broken", broken)],
+    routes=[Route("/broken", broken), Route("/read", read, methods=["POST"])],
     middleware=[
         Middleware(Patience, seconds=1.0),
         Middleware(SecurityHeaders),
         Middleware(Requests),
-        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=1.0), address_sessions=12),
+        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=1.0), address_sessions=12,
+                   body_seconds=1.0),
     ],
 )
 """
@@ -96,6 +102,40 @@ def test_a_head_that_never_ends_is_given_up(server, before):
                 slow.sendall(bytes([byte]))
                 time.sleep(0.05)
         assert 0.5 < time.monotonic() - began < 6
+
+
+POST = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n"
+
+
+def test_a_body_that_trickles_in_is_given_up_in_words(server):
+    with connect(server) as slow:
+        slow.sendall(POST)
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            for _ in range(60):
+                slow.sendall(b"a")
+                time.sleep(0.1)
+        assert 0.5 < time.monotonic() - began < 5
+    with connect(server) as slow:
+        slow.sendall(POST + b"a")
+        answer = b"".join(iter(lambda: slow.recv(4096), b""))  # until the server closes the connection
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert answer.endswith(b"The request did not arrive within 1 seconds: try again.")
+    with connect(server) as quick:
+        quick.sendall(POST + b"a" * 100)
+        assert quick.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_who_leaves_in_the_middle_of_a_request_is_no_line_in_the_log(server):
+    before = server.log.read_text()
+    for sent in (POST, POST + b"a" * 50, POST + b"a" * 100):
+        with connect(server) as phone:
+            phone.sendall(sent)
+            phone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it is reset
+        time.sleep(0.1)
+    assert is_well(server)
+    time.sleep(1.2)  # past the time of a body
+    assert server.log.read_text() == before
 
 
 def test_a_websocket_outlives_the_deadline_of_a_request(server):

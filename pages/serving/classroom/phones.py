@@ -14,12 +14,13 @@ A state has ``code``, ``round`` (0 before the first question), ``vote``, ``phase
 ``mine``, and ``right`` once the answers are revealed. Whatever is refused is answered with one sentence, ``problem``.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -35,6 +36,7 @@ from pages.serving.network import network
 
 PATH = "class"
 MOST_BYTES = 1024  # of what is sent to a route
+SECONDS = 5.0  # until a thread is free
 _PAGE = (Path(__file__).parent / "student.html").read_bytes()
 _HEADERS = {POLICY.decode(): content_security_policy(_PAGE).decode(), "cache-control": "no-cache"}
 _Content = dict[str, Any]
@@ -86,6 +88,8 @@ def answer(code: str, sent: _Content) -> _Content:
     return state(code, sent)
 
 
+# While another process holds the database, what writes waits; the threads of what reads, and all others, do not.
+_THREADS = {reads: ThreadPoolExecutor(4, f"class-{'reads' if reads else 'writes'}") for reads in (False, True)}
 _WORK = {"join": join, "state": state, "answer": answer}
 
 
@@ -114,7 +118,17 @@ async def _answered(request: Request, work: Callable[[str, _Content], _Content])
     if work is join and not _joins.allows(address):
         REFUSED.labels("classes").inc()
         raise ClassError(429, "Too many from your network want to join at once; this page tries again by itself.")
-    return await run_in_threadpool(work, code, sent)
+    return await _in_thread(work, code, sent)
+
+
+async def _in_thread(work: Callable[[str, _Content], _Content], code: str, sent: _Content) -> _Content:
+    """Run it in one of the classes' own threads; give up if none is free in time."""
+    future = _THREADS[work is state].submit(work, code, sent)
+    waiting = asyncio.wrap_future(future)
+    done, _ = await asyncio.wait({waiting}, timeout=SECONDS)
+    if not done and future.cancel():  # it has not begun
+        raise ClassError(503, "The classes here are busy now; nothing was counted. Try again in a moment.")
+    return await waiting
 
 
 async def _sent(request: Request) -> _Content:

@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pages.serving.classroom import clock
 from pages.serving.classroom.question import Act, Board, ClassError, Phase, Question, Round, Tally, as_json
+from pages.serving.log import log
 from quantcore.errors import QuantError
 
 IDLE, LONGEST = 2 * 3600, 23 * 3600  # seconds; the upkeep runs every hour, and nothing is kept for more than a day
@@ -28,7 +30,8 @@ BOUNCE = 0.6  # seconds after a press within which another one is the same press
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: nothing in it looks like something else
 LENGTH = 8  # characters, 40 bits
 _READ_AS = str.maketrans("oil", "011", " -")
-_WAIT = 5.0  # seconds for another process's write
+_WAIT = 5.0  # seconds for another process's write, during which this process reads on
+_PAUSE = 0.02  # seconds between two attempts
 READ, WRITE = "BEGIN", "BEGIN IMMEDIATE"  # while one process writes, the others wait
 _TABLES = """
 CREATE TABLE IF NOT EXISTS classes (
@@ -68,21 +71,26 @@ class ClassStore:
 
     Args:
         path: the file of the database, on a local disk.
-        now: the clock, in seconds since 1970.
+        elapsed: the seconds since the machine booted.
+        wall: the seconds since 1970.
 
     Methods raise a `ClassError` if the class has ended, the secret is not the presenter's, or the database can't be used.
     """
 
-    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
-        self._now, self._lock = now, threading.Lock()
+    def __init__(
+        self, path: Path, elapsed: Callable[[], float] = clock.since_boot, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._elapsed, self._ahead, self._lock = elapsed, 0.0, threading.Lock()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # else SQLite makes it readable for other users
         self._db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
         self._db.executescript("PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;")
         with self._transaction(WRITE):  # not in the log yet: a second process waits until the tables exist
-            for table in _TABLES.split(";"):
+            for table in (*_TABLES.split(";"), clock.TABLE):
                 self._db.execute(table)
+            self._ahead = clock.ahead(self._db, elapsed, wall)
         self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute(f"PRAGMA busy_timeout = {1e3 * _PAUSE:.0f}")
 
     def close(self) -> None:
         """Close the database."""
@@ -257,19 +265,39 @@ class ClassStore:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
         """Let all that happens in it happen or nothing, and see one moment."""
-        with self._lock:
+        with _in_words(), self._begun(begin):
             try:
-                self._db.execute(begin)
+                yield
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _begun(self, statement: str) -> Iterator[None]:
+        """Hold the connection once the statement has succeeded; while it waits for another process, others have it."""
+        end = time.monotonic() + _WAIT
+        while True:
+            with self._lock:
                 try:
+                    self._db.execute(statement).fetchall()
+                except sqlite3.OperationalError as error:
+                    busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                    if not busy or time.monotonic() > end:
+                        raise
+                else:
                     yield
-                    self._db.execute("COMMIT")
-                finally:
-                    if self._db.in_transaction:
-                        self._db.execute("ROLLBACK")
-            except sqlite3.Error as error:
-                raise ClassError(
-                    503, f"The class can't be reached now ({error}); nothing was counted. Try again in a moment."
-                ) from error
+                    return
+            time.sleep(_PAUSE)
+
+    def _alone(self, statement: str) -> None:
+        """Execute a statement outside of transactions."""
+        with _in_words(), self._begun(statement):
+            pass
+
+    def _now(self) -> float:
+        """Return the seconds since 1970, as this machine counts them since it booted."""
+        return self._elapsed() + self._ahead
 
     def _row(self, query: str, *values: object) -> Any:
         """Return the first row of a query's result."""
@@ -339,8 +367,26 @@ class ClassStore:
 
     def _forget(self) -> None:
         """Empty the log of changes, in which deleted answers could still be read."""
-        with self._lock:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        try:
+            self._alone("PRAGMA wal_checkpoint(TRUNCATE)")
+        except ClassError as error:  # the answers are deleted, and the next checkpoint empties the log
+            log.warning("The log of the database of classes is not emptied yet: %s", error)
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Say in one sentence why the database can't be used."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            problem = "The class can't be reached now, because another process writes to it"
+        elif code == sqlite3.SQLITE_FULL:
+            problem = "The class can't be changed now, because the server's disk is full"
+        else:
+            problem = f"The class can't be reached now ({error})"
+        raise ClassError(503, f"{problem}; nothing was changed. Try again in a moment.") from error
 
 
 def _round(row: tuple[int, int, Phase, str]) -> Round:

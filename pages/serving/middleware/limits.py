@@ -141,6 +141,36 @@ class _ArrivingUpload:
         return {"type": "http.disconnect"} if self.problem else message
 
 
+async def _in_time(app: ASGIApp, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:
+    """Pass a request on, and give it up if its body takes longer than ``seconds`` or its sender leaves."""
+    end, complete, late, answered = time.monotonic() + seconds, False, False, False
+
+    async def receive_in_time() -> Message:
+        nonlocal complete, late
+        if complete:  # what follows is the end of the connection, which may take long
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), end - time.monotonic())
+        except TimeoutError:
+            late = True
+            return {"type": "http.disconnect"}
+        complete = not message.get("more_body", False)
+        return message
+
+    async def send_noted(message: Message) -> None:
+        nonlocal answered
+        answered = True
+        await send(message)
+
+    try:
+        await app(scope, receive_in_time, send_noted)
+    except ClientDisconnect:
+        if late and not answered:
+            REFUSED.labels("bodies").inc()
+            problem = f"The request did not arrive within {seconds:g} seconds: try again."
+            await PlainTextResponse(problem, 408, {"connection": "close"})(scope, receive, send)
+
+
 def _stored() -> dict[str, int]:
     """Return the bytes of the files that each session holds."""
     storage = list(get_instance().uploaded_file_mgr.file_storage.items())  # type: ignore[attr-defined]
@@ -154,10 +184,14 @@ class Limits:
         app: the application that answers everything else.
         uploads: the limits of uploads.
         address_sessions: open pages per address; a third of them may be opened at once, then a 100th per second.
+        body_seconds: for what a request sends after its head, if it is not an upload.
     """
 
-    def __init__(self, app: ASGIApp, uploads: UploadLimits, address_sessions: float) -> None:
+    def __init__(
+        self, app: ASGIApp, uploads: UploadLimits, address_sessions: float, body_seconds: float = 20.0
+    ) -> None:
         self.app, self.uploads, self.address_sessions = app, uploads, address_sessions
+        self.body_seconds = body_seconds
         self._connects = Rate(address_sessions / 3, address_sessions / 100)
         self._sessions = Counter[str]()
 
@@ -176,6 +210,8 @@ class Limits:
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "PUT" and ROUTE in scope["path"]:
             await self.uploads.receive(self.app, scope, receive, send)
+        elif scope["type"] == "http":
+            await _in_time(self.app, scope, receive, send, self.body_seconds)
         else:
             await self.app(scope, receive, send)
 

@@ -60,6 +60,7 @@ _LONG = [
     "torch.eye(10 ** 100)", "torch.tensor([[0] * 60000] * 60000)", "x.unsqueeze(10 ** 30)", "x.round(decimals=10 ** 30)", "x ** x ** 10 ** 400",
 ]  # fmt: skip
 _LONG += [
+    "[0] * torch.tensor(200000000)", "torch.tensor(200000000) * (0,)", "[0] * torch.tensor([200000000])",
     "round(5, -10 ** 9)", "round(5, 10 ** 600)", "torch.arange(10 ** 400)", "torch.arange(torch.tensor(10 ** 10))", "torch.zeros(torch.tensor(10 ** 10))",
     "torch.zeros((torch.tensor(10 ** 10),))", "x.repeat(torch.tensor(10 ** 9))", "torch.repeat_interleave(x, torch.tensor([0, 10 ** 9]))", "torch.clamp(min=0)",
     "torch.broadcast_to([1], (3,))", "range(x.max() * float('nan'))", "x.reshape(1, -1)[[0] * 6000]", "x[[[0] * 999] * 999]", "x.flatten().chunk(4096)",

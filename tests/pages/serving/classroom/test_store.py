@@ -2,6 +2,8 @@
 
 import multiprocessing
 import re
+import resource
+import sqlite3
 import threading
 from collections import Counter
 from pathlib import Path
@@ -10,7 +12,19 @@ import pytest
 from places import ROOT
 
 from pages.serving import settings
-from pages.serving.classroom import ClassError, ClassStore, Question, code_of, phones, place, store, viewing
+from pages.serving.classroom import (
+    ClassError,
+    ClassStore,
+    Question,
+    code_of,
+    phones,
+    place,
+    store,
+    viewing,
+)
+from pages.serving.classroom import (
+    clock as class_clock,
+)
 from quantcore.errors import QuantError
 
 ASKED = Question("Which codes does this row get?", "int4, scale 0.5", ("x = 0.3", "x = -1.2"), ("1", "-2"), source="seed 3")
@@ -322,7 +336,7 @@ def test_upkeep_deletes_what_an_ended_process_left(tmp_path, monkeypatch):
     monkeypatch.setattr(place, "current", lambda: place.opened_at(chosen))
     place.tidy()
     assert not (tmp_path / "store").exists()
-    long_ago = ClassStore(tmp_path / "store" / place.NAME, lambda: 1_000_000_000.0)
+    long_ago = ClassStore(tmp_path / "store" / place.NAME, lambda: class_clock.since_boot() - store.LONGEST - 1)
     code, _ = long_ago.begin()
     place.tidy()
     refused(404, long_ago.join, code)
@@ -439,3 +453,92 @@ def test_who_writes_waits_for_another_process_from_its_first_look(tmp_path):
         assert waiting.is_alive()
     waiting.join()
     assert first.board(code, secret)[:2] == (1, 0)
+
+
+def test_while_another_process_writes_others_read_and_who_writes_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_WAIT", 0.5)
+    classes = ClassStore(tmp_path / "classes")
+    code, secret = classes.begin()
+    browser = classes.join(code)
+    number = classes.ask(code, secret, ASKED)
+    other = sqlite3.connect(tmp_path / "classes", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    told, waited = [], threading.Event()
+
+    def write():
+        told.append(refused(503, classes.answer, code, browser, number, ["1", "-2"]))
+        waited.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    reads = 0
+    while not waited.is_set():
+        assert classes.state(code, browser)[0].number == number
+        reads += 1
+    writer.join()
+    assert reads >= 5  # of 0.5 s
+    assert told == [
+        "The class can't be reached now, because another process writes to it; nothing was changed. Try again in a moment."
+    ]
+    other.execute("ROLLBACK")
+    classes.answer(code, browser, number, ["1", "-2"])
+    assert answered(classes, code, secret).answered == 1
+    classes.close()
+
+
+def end_with_little_room(path, code, secret, told):
+    classes = ClassStore(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))  # two pages
+    try:
+        classes.end(code, secret)
+    except ClassError as error:
+        told.put((error.status, str(error)))
+    else:
+        told.put("ended")
+
+
+def test_a_class_that_cannot_be_ended_for_want_of_room_is_still_there(tmp_path):
+    path, context = tmp_path / "classes", multiprocessing.get_context("fork")
+    classes = ClassStore(path)
+    code, secret = classes.begin()
+    browsers = [classes.join(code) for _ in range(100)]
+    number = classes.ask(code, secret, ASKED)
+    for browser in browsers:
+        classes.answer(code, browser, number, ["1", "-2"])
+    classes.close()  # which empties the log into the file
+    told = context.Queue()
+    process = context.Process(target=end_with_little_room, args=(path, code, secret, told))
+    process.start()
+    status, sentence = told.get(timeout=30)
+    process.join(30)
+    assert status == 503
+    assert re.fullmatch(r"The class can't be [^\n]+; nothing was changed\. Try again in a moment\.", sentence)
+    classes = ClassStore(path)
+    assert answered(classes, code, secret).answered == 100
+    classes.end(code, secret)
+    refused(404, classes.board, code, secret)
+    classes.close()
+
+
+@pytest.mark.parametrize("jump", [-5 * 365 * 86_400, -3600, 3 * 3600, 30 * 86_400])
+def test_a_clock_that_jumps_ends_no_class(tmp_path, jump):
+    """Of the same process, and of one that starts afterwards; after a boot, nothing goes back."""
+    now = [1_800_000_000.0]
+    wall = lambda: now[0]  # noqa: E731
+    first = ClassStore(tmp_path / "classes", wall=wall)
+    code, secret = first.begin()
+    browser = first.join(code)
+    now[0] += jump
+    second = ClassStore(tmp_path / "classes", wall=wall)
+    for classes in (first, second):
+        classes.tidy()
+        number = classes.ask(code, secret, ASKED)
+        assert classes.state(code, browser)[0].number == number
+        assert classes.answer(code, browser, number, ["1", "-2"])
+    second.close()
+    if jump < 0:
+        booted = ClassStore(tmp_path / "classes", lambda: 5.0, wall)
+        booted.tidy()
+        assert booted.board(code, secret).joined == 1
+        booted.close()
+    first.close()
