@@ -39,8 +39,8 @@ def show_code(
     return pasted.shown_from_plain(plain, dict(zip(names, arrays, strict=True)))
 
 
-def _of_code(guest: str, value: Any, *blobs: memoryview) -> guard.Answer:
-    limits = guard.Limits(_SECONDS, room(_MEMORY), _MEMORY)
+def _of_code(guest: str, value: Any, *blobs: memoryview) -> guard.GuestAnswer:
+    limits = guard.GuestLimits(_SECONDS, room(_MEMORY), _MEMORY)
     remedy = "paste only the lines that quantize"
     subject = "Evaluating this code"
     return guard.ask(guest, value, blobs, subject=subject, remedy=remedy, limits=limits, check=turn.check)

@@ -19,7 +19,7 @@ def open_checkpoint(folder: Folder, name: str | None, progress: Callable[[int, i
         QuantError: as there, or reading the headers takes too much time or memory.
     """
     files = 1 if name is not None else sum(each.lower().endswith(tuple(OPENERS)) for each in folder.names)
-    limits = guard.Limits(min(SECONDS * max(files, 1), _MOST_SECONDS), room(_MEMORY))
+    limits = guard.GuestLimits(min(SECONDS * max(files, 1), _MOST_SECONDS), room(_MEMORY))
 
     def show(done: int, of: int) -> tuple[None, tuple[()]]:
         progress(done, of)

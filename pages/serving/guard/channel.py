@@ -20,7 +20,9 @@ Bytes = bytes | bytearray | memoryview
 NUMBER = struct.Struct("<i")  # what the fork server is told, and tells
 _HEAD, _SIZE = struct.Struct("<II"), struct.Struct("<Q")
 _BUFFER = 1 << 16
-_DTYPES = frozenset(("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64"))
+_DTYPES = frozenset(
+    ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64")
+)
 
 
 class BrokenChannelError(Exception):
@@ -28,7 +30,7 @@ class BrokenChannelError(Exception):
 
 
 @dataclass(frozen=True)
-class Message:
+class Packet:
     """``kind``: what it is; ``value``: plain JSON; ``blobs``: bytes beside it; ``number``: of a call and its reply."""
 
     kind: str
@@ -49,7 +51,7 @@ class Channel:
     most: int = 1 << 40
     _sending: threading.Lock = field(default_factory=threading.Lock)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Packet) -> None:
         """Send a message.
 
         Raises:
@@ -64,7 +66,7 @@ class Channel:
                 self.writer.write(blob)
             self.writer.flush()
 
-    def receive(self) -> Message | None:
+    def receive(self) -> Packet | None:
         """Return the next message; None if the other side has ended.
 
         Raises:
@@ -87,7 +89,7 @@ class Channel:
             if left < 0:
                 raise BrokenChannelError("a message carries too many bytes")
             blobs.append(self._exactly(size))
-        return Message(str(kind), value, blobs, int(number))
+        return Packet(str(kind), value, blobs, int(number))
 
     def _exactly(self, size: int) -> bytearray:
         data = bytearray(size)

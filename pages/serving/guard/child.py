@@ -7,9 +7,9 @@ import sys
 import traceback
 from typing import BinaryIO
 
-from pages.serving.guard.channel import Channel, Message, described
+from pages.serving.guard.channel import Channel, Packet, described
 from pages.serving.guard.guests import GUESTS
-from pages.serving.guard.host import Host
+from pages.serving.guard.host import GuestHost
 from quantcore.checkpoints import NotFound
 from quantcore.errors import QuantError
 
@@ -31,31 +31,33 @@ def run(reader: BinaryIO, writer: BinaryIO) -> None:
     guest, value, seconds, memory = request.value
     _limit(seconds, memory)
     try:
-        found, arrays = GUESTS[guest](Host(channel), value, *request.blobs)
-        answer = Message("answer", [found, [described(x) for x in arrays]], [x.data for x in arrays])
+        found, arrays = GUESTS[guest](GuestHost(channel), value, *request.blobs)
+        answer = Packet("answer", [found, [described(x) for x in arrays]], [x.data for x in arrays])
     except BaseException as error:
         answer = _of_error(error)
     _unlimit_memory()
     channel.send(answer)
 
 
-def _of_error(error: BaseException) -> Message:
+def _of_error(error: BaseException) -> Packet:
     """Return the message that says why there is no answer."""
     if isinstance(error, QuantError):
-        return Message("refused", [str(error), isinstance(error, NotFound)])
+        return Packet("refused", [str(error), isinstance(error, NotFound)])
     if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
-        return Message("memory")
+        return Packet("memory")
     # classes and calls, never the message, which may quote what the visitor gave
     frames = reversed(traceback.extract_tb(error.__traceback__)[-_FRAMES:])
     calls = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
-    return Message("failed", f"{type(error).__name__} at {calls}")
+    return Packet("failed", f"{type(error).__name__} at {calls}")
 
 
 def _limit(seconds: float, memory: int) -> None:
     """End this process after so much processor time, and let no allocation exceed so many bytes more."""
     if resource is None:
         return
-    signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends a process, also within one operation of torch
+    signal.setitimer(
+        signal.ITIMER_PROF, seconds
+    )  # its signal ends a process, also within one operation of torch
     whole = math.ceil(seconds)
     with contextlib.suppress(OSError, ValueError):  # a system without one of them
         resource.setrlimit(resource.RLIMIT_CPU, (whole + 1, whole + 1))

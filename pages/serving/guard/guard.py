@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pages.serving.guard.channel import BrokenChannelError, Bytes, Channel, Message, restored
+from pages.serving.guard.channel import BrokenChannelError, Bytes, Channel, Packet, restored
 from pages.serving.guard.nursery import FORKS, Child, Nursery
 from quantcore.errors import QuantError
 from quantcore.wording import megabytes
@@ -30,7 +30,7 @@ _NURSERY, _SLOTS = Nursery(), threading.BoundedSemaphore(AT_ONCE)
 
 
 @dataclass(frozen=True)
-class Limits:
+class GuestLimits:
     """What a guest may take: ``seconds`` of processor time, bytes of ``memory`` beyond what a new process has, and
     bytes of arrays in its ``answer``."""
 
@@ -40,7 +40,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Answer:
+class GuestAnswer:
     """What a guest returns: a plain value and arrays, of which nothing is known to be true."""
 
     value: Any
@@ -59,11 +59,11 @@ def ask(
     *,
     subject: str,
     remedy: str,
-    limits: Limits,
+    limits: GuestLimits,
     serve: Serve | None = None,
     aside: frozenset[str] = frozenset(),
     check: Callable[[], None] = lambda: None,
-) -> Answer:
+) -> GuestAnswer:
     """Ask a guest in a process of its own, and end that process, whatever happens.
 
     Args:
@@ -115,25 +115,29 @@ class _Conversation:
 
     child: Child
     slot: _Slot
-    limits: Limits
+    limits: GuestLimits
     serve: Serve
     aside: frozenset[str]
     check: Callable[[], None]
     subject: str
     remedy: str
 
-    def hold(self, guest: str, value: Any, blobs: Sequence[Bytes]) -> Answer:
+    def hold(self, guest: str, value: Any, blobs: Sequence[Bytes]) -> GuestAnswer:
         """Send the request, follow the guest's calls, and return its answer."""
         channel = Channel(self.child.reader, self.child.writer, max(self.limits.answer, 1 << 20))
-        heard = queue.SimpleQueue[Message | None]()
+        heard = queue.SimpleQueue[Packet | None]()
         threading.Thread(target=_listen, args=(channel, heard), daemon=True).start()
         with suppress(OSError):  # it has ended before it has read all: why is seen below
-            channel.send(Message("ask", [guest, value, self.limits.seconds, self.limits.memory], blobs))
+            channel.send(Packet("ask", [guest, value, self.limits.seconds, self.limits.memory], blobs))
         with _Readers(channel) as readers:
             return self._follow(channel, heard, readers)
 
-    def _follow(self, channel: Channel, heard: "queue.SimpleQueue[Message | None]", readers: "_Readers") -> Answer:
-        silence = SILENCE if FORKS else 4 * self.limits.seconds + 10  # there it has no other limit, and imports first
+    def _follow(
+        self, channel: Channel, heard: "queue.SimpleQueue[Packet | None]", readers: "_Readers"
+    ) -> GuestAnswer:
+        silence = (
+            SILENCE if FORKS else 4 * self.limits.seconds + 10
+        )  # there it has no other limit, and imports first
         last = time.monotonic()
         while True:
             self.check()
@@ -153,7 +157,7 @@ class _Conversation:
             self._serve(channel, message, readers)
             last = time.monotonic()
 
-    def _serve(self, channel: Channel, message: Message, readers: "_Readers") -> None:
+    def _serve(self, channel: Channel, message: Packet, readers: "_Readers") -> None:
         name, *arguments = message.value
         handler = self.serve[name]
         if name in self.aside:
@@ -162,13 +166,13 @@ class _Conversation:
             self.slot.hold(False)
             _reply(channel, handler, arguments, message.number)
 
-    def _answer(self, message: Message) -> Answer:
+    def _answer(self, message: Packet) -> GuestAnswer:
         from quantcore.checkpoints import NotFound
 
         if message.kind == "answer":
             value, descriptions = message.value
             pairs = zip(descriptions, message.blobs, strict=True)
-            return Answer(value, [restored(description, blob) for description, blob in pairs])
+            return GuestAnswer(value, [restored(description, blob) for description, blob in pairs])
         if message.kind == "refused":
             sentence, not_found = message.value
             raise (NotFound if not_found else QuantError)(str(sentence))
@@ -180,7 +184,9 @@ class _Conversation:
         if signal_number in _BY_TIME:
             return self._over(f"{self.limits.seconds:g} s of processor time")
         # the machine's last resort, or the C library's when an allocation fails
-        return QuantError(f"{self.subject} ended its process, which takes too much memory or is damaged; {self.remedy}.")
+        return QuantError(
+            f"{self.subject} ended its process, which takes too much memory or is damaged; {self.remedy}."
+        )
 
     def _over(self, what: str) -> QuantError:
         return QuantError(f"{self.subject} takes more than {what}, the limit on this server; {self.remedy}.")
@@ -219,7 +225,7 @@ class _Readers:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _listen(channel: Channel, heard: "queue.SimpleQueue[Message | None]") -> None:
+def _listen(channel: Channel, heard: "queue.SimpleQueue[Packet | None]") -> None:
     try:
         while (message := channel.receive()) is not None:
             heard.put(message)
@@ -229,13 +235,13 @@ def _listen(channel: Channel, heard: "queue.SimpleQueue[Message | None]") -> Non
 
 
 def _reply(channel: Channel, handler: Callable[..., Any], arguments: list[Any], number: int) -> None:
-    """Answer a guest's call."""
+    """GuestAnswer a guest's call."""
     from quantcore.checkpoints import NotFound
 
     try:
         value, blobs = handler(*arguments)
-        reply = Message("reply", value, blobs, number)
+        reply = Packet("reply", value, blobs, number)
     except QuantError as error:
-        reply = Message("refused", [str(error), isinstance(error, NotFound)], number=number)
+        reply = Packet("refused", [str(error), isinstance(error, NotFound)], number=number)
     with suppress(OSError, ValueError):  # it has ended
         channel.send(reply)

@@ -1,4 +1,4 @@
-"""What a guest can be asked: each takes the server (`Host`), a JSON value and bytes, and returns a JSON value and arrays.
+"""What a guest can be asked: each takes the server (`GuestHost`), a JSON value and bytes, and returns a JSON value and arrays.
 
 They run in a child process only. What they are given is untrusted, and what they return is believed by nobody.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import quantcore as qc
 from pages.serving.guard.channel import Bytes
-from pages.serving.guard.host import Host
+from pages.serving.guard.host import GuestHost
 from quantcore import pasted, tensors
 from quantcore.checkpoints import ByteSource, Folder, assemble, headers, read_headers
 
@@ -24,7 +24,7 @@ Found = tuple[Any, list[npt.NDArray[Any]]]
 class _HostSource(ByteSource):
     """A file of the server."""
 
-    def __init__(self, host: Host, name: str, size: int, is_remote: bool, gap: int) -> None:
+    def __init__(self, host: GuestHost, name: str, size: int, is_remote: bool, gap: int) -> None:
         super().__init__(name, size)
         self._host, self.is_remote, self.gap = host, is_remote, gap
 
@@ -35,7 +35,7 @@ class _HostSource(ByteSource):
 class _HostFolder(Folder):
     """A folder of the server."""
 
-    def __init__(self, host: Host, is_near: bool) -> None:
+    def __init__(self, host: GuestHost, is_near: bool) -> None:
         super().__init__()
         self._host, self.is_near = host, is_near
 
@@ -50,7 +50,7 @@ class _HostFolder(Folder):
         return _HostSource(self._host, name, *self._host.call("open", name)[0])
 
 
-def checkpoint(host: Host, value: Any) -> Found:
+def checkpoint(host: GuestHost, value: Any) -> Found:
     """Read the headers of a checkpoint, and assemble it once, so that the server does only what has been tried."""
     name, is_near = value
     folder = _HostFolder(host, is_near)
@@ -59,26 +59,26 @@ def checkpoint(host: Host, value: Any) -> Found:
     return headers.to_json(found), []
 
 
-def list_tensors(host: Host, value: Any, data: Bytes) -> Found:
+def list_tensors(host: GuestHost, value: Any, data: Bytes) -> Found:
     """List the tensors of a file."""
     name, limit = value
     listed = tensors.list_tensors(memoryview(data), name, limit)
     return [dataclasses.astuple(info) for info in listed], []
 
 
-def read_tensor(host: Host, value: Any, data: Bytes) -> Found:
+def read_tensor(host: GuestHost, value: Any, data: Bytes) -> Found:
     """Read one tensor of a file, float32."""
     name, tensor, limit = value
     return None, [tensors.read_tensor(memoryview(data), name, tensor, limit)]
 
 
-def read_code(host: Host, value: Any) -> Found:
+def read_code(host: GuestHost, value: Any) -> Found:
     """Name the mistakes in pasted code."""
     text, shape = value
     return pasted.reading_to_plain(qc.read_code(text, shape if shape is None else tuple(shape))), []
 
 
-def show_code(host: Host, value: Any, data: Bytes) -> Found:
+def show_code(host: GuestHost, value: Any, data: Bytes) -> Found:
     """Evaluate pasted code on a tensor; its arrays come in the order of their names."""
     text, read_shape, place, shape, element, handed = value
     x = np.frombuffer(data, np.float32).reshape(shape)

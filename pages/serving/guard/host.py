@@ -6,17 +6,17 @@ import queue
 import threading
 from typing import Any
 
-from pages.serving.guard.channel import Bytes, Channel, Message
+from pages.serving.guard.channel import Bytes, Channel, Packet
 from quantcore.checkpoints import NotFound
 from quantcore.errors import QuantError
 
 
-class Host:
+class GuestHost:
     """The server, as a guest sees it: it is asked for files, a range of bytes at a time."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel, self._numbers = channel, itertools.count(1)
-        self._waiting: dict[int, queue.SimpleQueue[Message | None]] = {}
+        self._waiting: dict[int, queue.SimpleQueue[Packet | None]] = {}
         self._reader: threading.Thread | None = None
         self._starting = threading.Lock()
 
@@ -30,9 +30,9 @@ class Host:
             if self._reader is None:
                 self._reader = threading.Thread(target=self._receive, daemon=True)
                 self._reader.start()
-        number, box = next(self._numbers), queue.SimpleQueue[Message | None]()
+        number, box = next(self._numbers), queue.SimpleQueue[Packet | None]()
         self._waiting[number] = box
-        self._channel.send(Message("call", [what, *arguments], number=number))
+        self._channel.send(Packet("call", [what, *arguments], number=number))
         reply = box.get()
         del self._waiting[number]
         if reply is None:

@@ -85,7 +85,11 @@ class Nursery:
             with theirs:
                 command = [sys.executable, "-m", "pages.serving.guard.fork_server", str(theirs.fileno())]
                 process = subprocess.Popen(
-                    command, pass_fds=[theirs.fileno()], cwd=ROOT, env=_environment(), stdin=subprocess.DEVNULL
+                    command,
+                    pass_fds=[theirs.fileno()],
+                    cwd=ROOT,
+                    env=_environment(),
+                    stdin=subprocess.DEVNULL,
                 )
             self._server = process, ours
         return self._server[1]
@@ -150,7 +154,12 @@ class _Interpreter:
     def __init__(self) -> None:
         command = [sys.executable, "-m", "pages.serving.guard.child"]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 16
+            command,
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=1 << 16,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

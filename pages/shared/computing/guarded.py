@@ -37,11 +37,13 @@ def read_tensor(data: bytes, name: str, info: tensors.TensorInfo) -> npt.NDArray
     return np.asarray(found.arrays[0], np.float32)
 
 
-def _of_file(guest: str, value: Any, data: bytes, name: str, unpacked: int) -> guard.Answer:
+def _of_file(guest: str, value: Any, data: bytes, name: str, unpacked: int) -> guard.GuestAnswer:
     most = upload_limit()
     seconds = SECONDS + len(data) / _TEXT_A_SECOND + min(unpacked, most) / _UNPACKED_A_SECOND
     # the file itself, what is unpacked, its values as float32 and as they were
-    limits = guard.Limits(seconds, room(len(data) + 4 * min(max(unpacked, len(data)), most) + (1 << 28)), most)
+    limits = guard.GuestLimits(
+        seconds, room(len(data) + 4 * min(max(unpacked, len(data)), most) + (1 << 28)), most
+    )
     subject, remedy = f"Reading {printable(name, 80)}", "save the tensor as .npy and upload that"
     return guard.ask(guest, value, [data], subject=subject, remedy=remedy, limits=limits, check=turn.check)
 

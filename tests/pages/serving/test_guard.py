@@ -17,7 +17,7 @@ from pages.serving.guard import channel
 from pages.serving.guard import guard as own
 from quantcore.errors import QuantError
 
-ENOUGH = guard.Limits(60, 1 << 30, 1 << 28)
+ENOUGH = guard.GuestLimits(60, 1 << 30, 1 << 28)
 pytestmark = pytest.mark.skipif(not own.FORKS, reason="this system can't fork")
 
 
@@ -29,7 +29,9 @@ def packed(**arrays):
 
 def listed(data, name="x.npz", limits=ENOUGH, **more):
     value = [name, 1 << 28]
-    return guard.ask("list_tensors", value, [data], subject="Reading x", remedy="save it", limits=limits, **more)
+    return guard.ask(
+        "list_tensors", value, [data], subject="Reading x", remedy="save it", limits=limits, **more
+    )
 
 
 def server():
@@ -77,17 +79,26 @@ def test_a_refusal_is_the_guests_own_sentence():
 
 def test_processor_time_ends_a_guest():
     text = b"1.2345678901234567 " * 300_000
-    with pytest.raises(QuantError, match=r"^Reading x takes more than 0\.001 s of processor time, .*; save it\.$"):
-        listed(text, "x.txt", guard.Limits(0.001, 1 << 30))
+    with pytest.raises(
+        QuantError, match=r"^Reading x takes more than 0\.001 s of processor time, .*; save it\.$"
+    ):
+        listed(text, "x.txt", guard.GuestLimits(0.001, 1 << 30))
     soon(lambda: not children())
 
 
 def test_memory_ends_a_guest():
     data = packed(x=np.zeros(1 << 25, np.float32))
-    limits = guard.Limits(60, 1 << 20, 1 << 28)
-    with pytest.raises(QuantError, match=r"^Reading x takes more than 1(\.0)? MB of memory, the limit on this server"):
+    limits = guard.GuestLimits(60, 1 << 20, 1 << 28)
+    with pytest.raises(
+        QuantError, match=r"^Reading x takes more than 1(\.0)? MB of memory, the limit on this server"
+    ):
         guard.ask(
-            "read_tensor", ["x.npz", "x", 1 << 28], [data], subject="Reading x", remedy="save it", limits=limits
+            "read_tensor",
+            ["x.npz", "x", 1 << 28],
+            [data],
+            subject="Reading x",
+            remedy="save it",
+            limits=limits,
         )
     soon(lambda: not children())
 
@@ -137,6 +148,7 @@ def test_the_fork_server_is_started_again_after_it_died():
 def test_guests_do_not_inherit_settings(monkeypatch):
     monkeypatch.setenv("QUANTSCOPE_METRICS_TOKEN", "a-secret-of-the-server")
     monkeypatch.setattr(own, "_NURSERY", type(own._NURSERY)())
+    assert listed(packed(x=np.zeros(3))).value  # it has begun
     environment = Path(f"/proc/{server()}/environ").read_bytes()
     assert b"QUANTSCOPE" not in environment
     assert b"PATH=" in environment
@@ -197,13 +209,22 @@ def heard(data, most=1 << 20):
 
 def test_messages_that_are_none_are_refused():
     out = io.BytesIO()
-    channel.Channel(io.BytesIO(), out).send(channel.Message("answer", [1], [b"abc"], 7))
+    channel.Channel(io.BytesIO(), out).send(channel.Packet("answer", [1], [b"abc"], 7))
     whole = out.getvalue()
     message = heard(whole)
-    assert (message.kind, message.value, bytes(message.blobs[0]), message.number) == ("answer", [1], b"abc", 7)
+    assert (message.kind, message.value, bytes(message.blobs[0]), message.number) == (
+        "answer",
+        [1],
+        b"abc",
+        7,
+    )
     assert heard(b"") is None
     wrong = [whole[:n] for n in range(1, len(whole))]
-    wrong += [struct.pack("<II", 1 << 31, 0), struct.pack("<II", 4, 0) + b"[[[[", whole[:8] + b"\xff" + whole[9:]]
+    wrong += [
+        struct.pack("<II", 1 << 31, 0),
+        struct.pack("<II", 4, 0) + b"[[[[",
+        whole[:8] + b"\xff" + whole[9:],
+    ]
     wrong += [struct.pack("<II", 200_000, 0) + b"[" * 200_000]
     for data in wrong:
         with pytest.raises(channel.BrokenChannelError):
@@ -215,7 +236,14 @@ def test_messages_that_are_none_are_refused():
 def test_arrays_that_do_not_fit_are_refused():
     x = np.arange(6, dtype=np.int16).reshape(2, 3)
     assert channel.restored(channel.described(x), x.tobytes()).tolist() == x.tolist()
-    for description in (["int16", [2, 4]], ["int16", [-2, -3]], ["object", [2, 3]], ["int16"], None, ["int16", "23"]):
+    for description in (
+        ["int16", [2, 4]],
+        ["int16", [-2, -3]],
+        ["object", [2, 3]],
+        ["int16"],
+        None,
+        ["int16", "23"],
+    ):
         with pytest.raises(channel.BrokenChannelError):
             channel.restored(description, x.tobytes())
 
