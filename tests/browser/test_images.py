@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from page_rest import at_rest
+from page_rest import REST, SHOWN, at_rest
 from PIL import Image
 from playwright.sync_api import expect
 
@@ -40,19 +40,17 @@ def png() -> bytes:
 
 def expect_image(app: Any, levels: np.ndarray) -> None:
     """The maps show these levels, as grey of that level, in square cells."""
-    app.wait("(x) => JSON.stringify(x) === JSON.stringify(document.querySelector('.qs-maps')?.shown?.values.x && [...document.querySelector('.qs-maps').shown.values.x])", levels.ravel().tolist())
-    app.rest()
-    app.wait("document.querySelector('.qs-plot')._fullLayout?.xaxis")
-    assert app.page.evaluate(CORNERS, 0) == [[f"{v},{v},{v}" for v in row] for row in levels.tolist()]
+    app.wait(f"(x) => {REST} && JSON.stringify(x) === JSON.stringify({SHOWN}('x'))", levels.tolist())
+    assert app.maps(CORNERS, 0) == [[f"{v},{v},{v}" for v in row] for row in levels.tolist()]
     assert_square(app)
 
 
 def assert_square(app: Any) -> tuple[float, float]:
     """Width and height of a pixel are equal; returns how many columns and rows are seen."""
-    width, height, columns, rows = app.page.evaluate("""(() => {
+    width, height, columns, rows = app.maps("""() => {
         const { xaxis, yaxis } = document.querySelector('.qs-plot')._fullLayout, span = ({ range }) => Math.abs(range[1] - range[0]);
         return [xaxis._length, yaxis._length, span(xaxis), span(yaxis)];
-    })()""")
+    }""")
     assert width / columns == pytest.approx(height / rows, rel=0.02)
     return columns, rows
 
@@ -133,7 +131,7 @@ def background(app: Any, svg: ElementTree.Element) -> tuple[str, str]:
 @pytest.mark.slow  # by default, maps of many cells and a chart are tested
 def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     app.open(shape="5x6", bits="3", learn_large="false", tab="Export")
-    shown = [app.page.evaluate(CORNERS, number) for number in range(4)]
+    shown = [app.maps(CORNERS, number) for number in range(4)]
     written = downloaded(app, lambda: app.page.locator(".st-key-_picture_svg button").first.click())
     svg = ElementTree.fromstring(written)
     width, height = (float(svg.get(side, 0)) for side in ("width", "height"))

@@ -81,7 +81,7 @@ def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shap
     size, steps = SIZES[0], app.page.locator(".qs-steps")
     app.page.set_viewport_size({"width": size[0], "height": size[1]})
     app.open(shape=shape, mode="asymmetric", per="channel")
-    app.wait("document.querySelector('.qs-maps[data-painted]')")
+    app.expect_maps()
     before = boxes(app, size)
     for number, (row, column) in enumerate([(0, 0), (1, 1), (1, 0), (0, 1)]):
         x, y = app.place(row, column, number)
@@ -112,7 +112,7 @@ def test_arithmetic_and_tabs_leave_the_maps_and_the_page_in_place(app: Any, shap
     for tab in ("Export", "Distribution", "Scales", "Numbers", "Arithmetic"):
         app.tab(tab)
         app.expect_parameter("tab", None if tab == "Arithmetic" else tab)
-        app.wait("document.querySelector('[data-test-script-state=notRunning]')")
+        app.rest()
         assert app.page.evaluate(f"{main}.scrollTop") == at
 
 

@@ -123,9 +123,7 @@ def test_large_mode(new_app: Callable[..., Any], server: str, width: int) -> Non
     app = new_app(server, width=width)
     size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
     opened(app, "scale", learn_scale_step="yours")
-    expect(app.page.locator(".qs-maps")).to_have_attribute(
-        "data-painted", " int4 symmetric per_tensor min_max textbook "
-    )
+    app.expect_maps("int4 symmetric per_tensor min_max textbook")
     small, cell = app.page.evaluate(size), _cell(app)
     expect(app.page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
     app.tick("learn_large")
@@ -158,7 +156,7 @@ def _cell(app: Any) -> float:
 def test_a_click_on_a_map_opens_the_arithmetic_and_stands_in_the_link(app: Any) -> None:
     x = tensors.generate(tensors.Generated())
     opened(app, "granularity", learn_granularity_step="yours", per="channel")
-    app.page.wait_for_function("() => document.querySelector('.qs-maps')?.dataset.painted")
+    app.expect_maps()
     app.click(3, 5)
     app.expect_parameter("learn_granularity_cell", "3, 5")
     expect(app.page.locator("strong").filter(has_text="Arithmetic of element (3, 5)")).to_be_visible()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_rest import SHOWN
+from page_rest import REST, SHOWN
 from parts import Part, in_parts
 from playwright.sync_api import expect
 
@@ -54,7 +54,7 @@ def assert_colors(app: Any, result: Quantized, theme: str, cells: list[tuple[int
     scales = figures.scales_of_maps(data, result.scheme.format, theme)
     for number, (name, scale) in enumerate(scales.items()):
         corners = [app.place(row - 0.5, column - 0.5, number) for row, column in cells]
-        pixels = np.array(app.page.evaluate(PIXELS, [[x + 2.5, y + 2.5] for x, y in corners]))
+        pixels = np.array(app.maps(PIXELS, [[x + 2.5, y + 2.5] for x, y in corners]))
         values = np.array([data.map(name)[cell] for cell in cells])
         stops = np.array([re.findall(r"\d+", color) for _, color in scale["colorscale"]], float)
         finite = np.isfinite(values)
@@ -160,7 +160,7 @@ ZOOM = "[..._quiet('xaxis'), ..._quiet('yaxis')]".replace(
 def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     app.open()
     app.expect_scheme(DEFAULT)
-    whole = app.page.evaluate(ZOOM)
+    whole = app.maps(f"() => {ZOOM}")
     app.drag((1, 1), (5, 6))
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) !== '{str(whole).replace(' ', '')}'")
     app.page.evaluate(
@@ -168,12 +168,12 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
             plot.mark = "not made anew"; plot.drawn = 0; plot.on("plotly_afterplot", () => { plot.drawn += 1; }); }"""
     )
     frame = app.page.locator(".qs-maps").bounding_box()
-    zoomed = app.page.evaluate(ZOOM)
+    zoomed = app.maps(f"() => {ZOOM}")
     assert zoomed[1] - zoomed[0] < 6
     app.input("bits").focus()
     app.page.keyboard.press("ArrowRight")
     app.expect_scheme("int5 symmetric per_tensor min_max textbook")
-    assert app.page.evaluate(ZOOM) == zoomed
+    assert app.maps(f"() => {ZOOM}") == zoomed
     assert app.page.evaluate("document.querySelector('.qs-plot').mark")
     assert app.page.locator(".qs-maps").bounding_box() == frame
     assert (
@@ -181,10 +181,10 @@ def test_zoom_stays_when_a_control_changes(app: Any) -> None:
     )  # axes that stay are not drawn again
     app.press("mode", "asymmetric")
     app.expect_scheme("int5 asymmetric per_tensor min_max textbook")
-    assert app.page.evaluate(ZOOM) == zoomed
+    assert app.maps(f"() => {ZOOM}") == zoomed
     app.click(3, 4)  # a click finds its cell in a zoomed map, too
     app.expect_parameter("cell", "3, 4")
-    assert app.page.evaluate(ZOOM) == zoomed
+    assert app.maps(f"() => {ZOOM}") == zoomed
     app.type("seed", "5")  # a new tensor is shown in full
     app.page.wait_for_function(f"() => JSON.stringify({ZOOM}) === '{str(whole).replace(' ', '')}'")
 
@@ -210,7 +210,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     spans = [[int(n) for n in app.input(key).input_value().split(":")] for key in ("rows", "cols")]
     np.testing.assert_allclose(spans, [[50, 91], [100, 181]], atol=3)
     (top, bottom), (left, right) = spans
-    app.wait(f"() => {SHOWN}('x').length === {bottom - top}")
+    app.wait(f"{REST} && {SHOWN}('x').length === {bottom - top}")
     x = tensors.generate(tensors.Generated("normal", (300, 300)))
     np.testing.assert_array_equal(app.map("x"), x[top:bottom, left:right])
     codes = qc.apply(x, qc.Scheme.parse(DEFAULT)).codes.numpy()
@@ -219,7 +219,7 @@ def test_dragging_a_box_on_an_overview_opens_the_part(app: Any) -> None:
     app.expect_parameter("cell", f"{top + 3}, {left + 5}")
     app.button("Show all")
     app.expect_parameter("rows", None)
-    app.wait(f"() => {SHOWN}('x').length === 150")
+    app.wait(f"{REST} && {SHOWN}('x').length === 150")
 
 
 @pytest.mark.slow  # what it tells is tested without a browser
@@ -357,8 +357,7 @@ def test_color_bars_have_round_numbers_where_these_belong(app: Any, part: Part) 
     ]):  # fmt: skip
         app.type("_pasted", "\n".join(" ".join(map(str, row)) for row in x))
         # the numbers along the bars are redrawn together with the maps
-        app.wait(f"(x) => {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
-        app.expect_scheme(DEFAULT)
+        app.wait(f"(x) => {REST} && {SHOWN}('x')?.[0][0] === x", float(np.float32(x[0][0])))
         assert_color_bars(app, x)
 
 
@@ -367,7 +366,7 @@ def test_the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
     script = """() => [...document.querySelectorAll(".qs-scales .qs-tick")].map((e) => {
         const { left, right, top, bottom } = e.getBoundingClientRect();
         return [left, right, (top + bottom) / 2, e.textContent]; })"""
-    ticks = app.page.evaluate(script)
+    ticks = app.maps(script)
     for a, b in itertools.combinations(ticks, 2):
         beside = a[1] < b[0] or b[1] < a[0]
         assert beside or abs(a[2] - b[2]) >= 12, (a, b)
@@ -375,10 +374,9 @@ def test_the_numbers_along_a_flat_bar_do_not_overlap(app: Any) -> None:
 
 
 def assert_color_bars(app: Any, x: list[list[float]]) -> None:
-    app.wait("document.querySelectorAll('.qs-scales rect').length === 4")
     result = qc.apply(x, qc.Scheme.parse(DEFAULT))
     colors = figures.scales_of_maps(map_data(result, View()), result.scheme.format)
-    for ticks, (name, scale) in zip(app.page.evaluate(BARS), colors.items(), strict=True):
+    for ticks, (name, scale) in zip(app.maps(BARS), colors.items(), strict=True):
         assert 2 <= len(ticks) <= 12, name
         values = [float(text.replace("−", "-")) for text, _, _ in ticks]
         steps = np.diff(values)

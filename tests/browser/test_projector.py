@@ -60,7 +60,7 @@ def test_keys_of_a_clicker_go_forward_and_back(app: Any) -> None:
 
 def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
     opened(app, "scale", learn_scale_step="yours")
-    app.wait("document.querySelector('.qs-maps')?.dataset.painted")
+    app.expect_maps()
     for place in (".st-key-learn_scale_cell input", ".st-key-bits :is([role=slider], input)", ".qs-maps"):
         app.page.locator(place).first.focus()
         for key in ("PageUp", "ArrowLeft"):

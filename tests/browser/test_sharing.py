@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import segno
-from page_rest import SHOWN
+from page_rest import REST, SHOWN
 from playwright.sync_api import expect
 
 import quantcore as qc
@@ -50,7 +50,7 @@ def opened(app: Any) -> Any:
 
 def assert_view(app: Any) -> None:
     # for a moment, another tensor may still be shown in the same scheme
-    app.wait(f"(first) => {SHOWN}('x')?.[0][0] === first", float(X[0, 0]))
+    app.wait(f"(first) => {REST} && {SHOWN}('x')?.[0][0] === first", float(X[0, 0]))
     app.expect_scheme(SCHEME)
     np.testing.assert_array_equal(app.map("x"), X)
     np.testing.assert_array_equal(app.map("codes"), qc.apply(X, qc.Scheme.parse(SCHEME)).codes.numpy())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from page_rest import SHOWN, at_rest
+from page_rest import REST, SHOWN, at_rest
 from parts import Part, in_parts
 from playwright.sync_api import TimeoutError, expect
 
@@ -22,11 +22,10 @@ HOSTILE = '<iframe srcdoc="<script>top.hacked=1</script>"></iframe><img src=x on
 
 def wait_for(app: Any, x: np.ndarray) -> None:
     """Wait until the maps show x."""
-    app.page.wait_for_function(
-        f"(x) => JSON.stringify(x) === JSON.stringify({SHOWN}('x'))",
-        arg=[[float(v) for v in row] for row in x],
+    app.wait(
+        f"(x) => {REST} && JSON.stringify(x) === JSON.stringify({SHOWN}('x'))",
+        [[float(v) for v in row] for row in x],
     )
-    app.rest()
 
 
 def assert_codes(app: Any, x: np.ndarray, scheme: str = DEFAULT) -> None:
