@@ -236,7 +236,7 @@ class App:
         # of an expression Playwright would make a function anew at each look, which the page's policy forbids
         function = script if _FUNCTION.match(script) else f"() => {script}"
         try:
-            return self.page.wait_for_function(function, arg=arg).json_value()
+            return self.page.wait_for_function(function, arg=arg, polling=60).json_value()
         except TimeoutError:
             shown = self.page.evaluate(
                 "[...document.querySelectorAll('.qs-maps')].map((e) => e.dataset.painted)"

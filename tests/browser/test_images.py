@@ -96,6 +96,7 @@ def test_an_image_is_pasted_anywhere(app: Any) -> None:
     app.expect_parameter("file", "image.png")
 
 
+@pytest.mark.slow  # by default, images that are uploaded and pasted are tested
 def test_an_example_image_is_shown_and_its_script_loads_it(app: Any) -> None:
     name = "still-life-160x160"
     app.open(src="example", ex=name, codes="unsigned", mode="asymmetric", bits="8", tab="Code")
@@ -174,10 +175,20 @@ def test_the_maps_as_pictures_for_slides(app: Any, server: str) -> None:
     assert page == picture_ != "rgb(255, 255, 255)"
 
 
-def test_many_cells_are_an_image_in_the_picture(app: Any) -> None:
+def test_the_menu_of_a_picture_closes_and_many_cells_are_an_image_in_it(app: Any) -> None:
     app.open(shape="64x48", dist="normal")
+    button = app.page.get_by_role("button", name="Picture").first
+    for leave in (lambda: app.page.keyboard.press("Escape"), lambda: app.page.locator(".st-key-summary").click()):
+        button.focus()
+        app.page.keyboard.press("Enter")
+        expect(app.page.get_by_role("button", name="PNG")).to_be_visible()
+        leave()
+        expect(app.page.get_by_role("button", name="PNG")).to_have_count(0)
     app.page.locator(".qs-maps").hover()
-    app.page.get_by_role("button", name="Picture").first.click()
+    button.click()
+    assert downloaded(app, lambda: app.button("PNG")).startswith(b"\x89PNG")
+    app.page.locator(".qs-maps").hover()
+    button.click()
     svg = ElementTree.fromstring(downloaded(app, lambda: app.button("SVG")))
     images = [image.get("href", "") for image in svg.iter(f"{SVG}image")]
     assert len(images) == 4
@@ -212,14 +223,3 @@ def test_a_chart_as_a_picture(app: Any, server: str) -> None:
     assert re.search(r"\(the link has [\d,]{5} characters, too many to print\)", "".join(texts(link)))
     assert float(svg.get("width", 0)) == pytest.approx(size[0] + 24, abs=1)
     assert float(svg.get("height", 0)) > size[1]
-
-
-def test_the_menu_of_a_picture_closes(app: Any) -> None:
-    app.open()
-    button = app.page.get_by_role("button", name="Picture").first
-    for leave in (lambda: app.page.keyboard.press("Escape"), lambda: app.page.locator(".st-key-summary").click()):
-        button.focus()
-        app.page.keyboard.press("Enter")
-        expect(app.page.get_by_role("button", name="PNG")).to_be_visible()
-        leave()
-        expect(app.page.get_by_role("button", name="PNG")).to_have_count(0)

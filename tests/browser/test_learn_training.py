@@ -70,6 +70,7 @@ def test_a_short_training(app: Any) -> None:
     other.close()
 
 
+@pytest.mark.slow  # that whatever ends the script ends the training is tested without a browser
 def test_points_appear_and_stop_keeps_them(app: Any) -> None:
     at_step(app, "curve", train_weights="int4 per_channel(axis=1)", **MANY)
     assert compute(app) == (100, True)

@@ -77,6 +77,7 @@ def test_keys_stay_with_what_has_the_focus(app: Any) -> None:
     shown(app, "scale", "bits")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_plan_is_presented(app: Any) -> None:
     opened(app, "zero_point", plan="6")
     app.wait("document.querySelector('h1')?.innerText.includes('What does the zero point move?')")
@@ -104,6 +105,7 @@ def test_the_plan_is_presented(app: Any) -> None:
     stands(app, "zero_point", "asymmetric")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_the_bits_that_the_plan_asks_for_are_on_the_step(projector: Any) -> None:
     opened(projector, "ptq_or_qat", **LARGE, plan="13")
     stands(projector, "ptq_or_qat")

@@ -24,6 +24,7 @@ TENSORS = {
 }
 
 
+@pytest.mark.slow  # three pages of charts
 @pytest.mark.parametrize("size", some(TENSORS, 2))
 def test_no_number_of_a_figure_is_cut_off(app: Any, size: str) -> None:
     shown = {"t": link.encode(TENSORS[size]), "src": "paste", "mode": "asymmetric", "per": "channel"}

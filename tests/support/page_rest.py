@@ -22,6 +22,8 @@ WATCH_RUNS = """(() => {
     window.WebSocket = class extends window.WebSocket {
         constructor(...given) {
             super(...given);
+            runs.socket = this;
+            runs.reconnected = (runs.reconnected ?? -1) + 1;
             this.addEventListener("message", ({ data }) => { if (type(data) === NEW_SESSION) runs.begun = ++runs.now; });
         }
         send(data) {
