@@ -7,11 +7,12 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
 import numpy as np
@@ -48,7 +49,7 @@ FLAGS = [
     "--process-per-site",
     "--js-flags=--no-flush-bytecode,--no-opt,--no-maglev,--single-threaded-gc",
 ]
-WAIT = 30_000  # ms; a slow machine shall not fail a test, and a right page never takes it
+WAIT = 60_000  # ms; a busy machine shall not fail a test, and a right page never takes it
 expect.set_options(timeout=WAIT)
 _FUNCTION = re.compile(r"(async )?\([^()]*\) =>")
 _SCHEME = "document.querySelector('.qs-maps')?.dataset.painted"
@@ -299,22 +300,29 @@ def serve(script: str = "app.py", *options: str, below: str = "") -> Iterator[st
     command = [sys.executable, "-m", "streamlit", "run", script, "--server.headless=true"]
     command += [f"--server.port={port}", "--server.fileWatcherType=none", *options]
     environment = {"QUANTSCOPE_WARM_UP": "first", **os.environ}
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-    address = f"http://127.0.0.1:{port}{below}"
-    try:
-        for _ in range(600):
-            if process.poll() is not None:
-                pytest.fail(f"The server ended: {process.stdout.read() if process.stdout else ''}")
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
-                break
-            time.sleep(0.1)  # there is no event to wait for before the port is open
-        yield address
-    finally:
-        process.terminate()
-        process.communicate()
+    # a file: a pipe that nobody reads would stop the server once it is full
+    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(
+        command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
+    ) as process:
+        try:
+            address = f"http://127.0.0.1:{port}{below}"
+            answer(address, process, log)
+            yield address
+        finally:
+            process.terminate()
+
+
+def answer(address: str, process: "subprocess.Popen[bytes]", log: IO[str]) -> None:
+    """Wait until a server answers."""
+    for _ in range(1800):
+        if process.poll() is not None:
+            log.seek(0)
+            pytest.fail(f"The server ended: {log.read()}")
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+            return
+        time.sleep(0.1)  # there is no event to wait for before the port is open
+    pytest.fail("The server does not answer")
 
 
 @pytest.fixture(scope="session")

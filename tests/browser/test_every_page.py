@@ -64,7 +64,7 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
     """Change the theme and do nothing else; wait until everything has followed."""
     app.page.emulate_media(color_scheme=theme)
     try:
-        app.page.wait_for_function(FOLLOWED, arg=[theme, colors, before], timeout=10_000)
+        app.page.wait_for_function(FOLLOWED, arg=[theme, colors, before])
     except TimeoutError:
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 

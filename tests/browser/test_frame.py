@@ -94,12 +94,11 @@ def test_the_theme_is_chosen_on_the_page_and_kept(new_app: Callable[..., Any], s
 
     expect_dark(False)
     expect(app.page.locator(".stCode .token").first).to_be_visible()
-    assert app.page.evaluate(PALE) == []
+    app.wait(f"!({PALE})().length")
     address, length = app.page.url, app.page.evaluate("history.length")
     app.page.get_by_role("radio", name="Dark", exact=True).check(force=True)
     expect_dark(True)
-    app.rest()
-    assert app.page.evaluate(PALE) == []
+    app.wait(f"{REST} && !({PALE})().length")
     assert (app.page.url, app.page.evaluate("history.length")) == (address, length)
     expect(app.input("_pasted")).to_have_value("1 2 3")  # nothing was reloaded
     # there is no flash of light: the first paint of the page is dark

@@ -133,9 +133,9 @@ def test_a_pointer_asks_for_one_element_at_a_time_and_never_for_a_run(wide: Any)
     x, y = wide.place(63, 127)
     began = time.monotonic()
     wide.page.mouse.move(x, y, steps=200)
-    passed = time.monotonic() - began
     result = qc.apply(tensors.generate(tensors.Generated(shape=(64, 128))), qc.Scheme.parse(DEFAULT))
     expect_standing(wide, result, (63, 127))
+    passed = time.monotonic() - began
     assert most == [1]
     assert 1 <= len(asked) <= 3 + passed / 0.05  # with a pause of 50 ms between two
     assert wide.page.evaluate(run) == before

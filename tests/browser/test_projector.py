@@ -143,8 +143,8 @@ def test_large_is_for_every_page(projector: Any) -> None:
     app.expect_parameter("learn_large", "true")
     app.wait(f"{SIZE} >= 1.4 * {small} && document.querySelector('.qs-maps.qs-large')")
     app.rest()
-    assert app.page.evaluate(SMALL) == []
-    bottom = app.page.locator(".qs-maps").evaluate("e => e.getBoundingClientRect().bottom")
+    assert app.maps(SMALL) == []
+    bottom = app.maps("() => document.querySelector('.qs-maps').getBoundingClientRect().bottom")
     assert 0.9 * 1080 < bottom <= 1080
     app.page.get_by_test_id("stTopNavSection").last.click()
     app.page.get_by_test_id("stTopNavDropdownLink").filter(has_text="Overview").click()

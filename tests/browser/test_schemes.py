@@ -61,6 +61,7 @@ def test_click_opens_the_scheme_in_explore_and_back_returns(app):
     page = opened(
         app, "/schemes?sw_set=chosen&sw_formats=nf4&sw_per=per_group%284%29&sw_metric=mse&seed=3&per=channel"
     )
+    expect(points(page)).to_have_count(3)
     box = points(page).nth(1).bounding_box()  # integers come first; the first is ours
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     app.expect_scheme("nf4 symmetric per_group(4, axis=1) min_max textbook")

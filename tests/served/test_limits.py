@@ -40,10 +40,10 @@ app = st.App(
     lifespan=lifespan,
     routes=[Route("/broken", broken)],
     middleware=[
-        Middleware(Patience, seconds=1.0),
+        Middleware(Patience, seconds=2.0),
         Middleware(SecurityHeaders),
         Middleware(Requests),
-        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=1.0), address_sessions=12),
+        Middleware(Limits, uploads=UploadLimits(session_mb=3, total_mb=5, idle=4.0), address_sessions=12),
     ],
 )
 """
@@ -61,15 +61,13 @@ def server(tmp_path_factory):
 
 def connect(server):
     host, _, port = server.host.partition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
-def seconds_until_closed(connection):
-    began = time.monotonic()
+def wait_until_closed(connection):
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
-    return time.monotonic() - began
 
 
 def is_well(server):
@@ -81,28 +79,29 @@ def is_well(server):
 
 
 def test_a_connection_that_says_nothing_is_closed(server):
+    began = time.monotonic()
     with connect(server) as silent:
-        assert 0.5 < seconds_until_closed(silent) < 6
+        wait_until_closed(silent)  # or its time-out ends the test
+    assert time.monotonic() - began > 1.9
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_a_head_that_never_ends_is_given_up(server, before):
     """Even if it trickles in, and after a request that was answered."""
-    with connect(server) as slow:
+    began, head = time.monotonic(), b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 1000
+    with connect(server) as slow, pytest.raises(OSError, match="reset|[Bb]roken pipe|abort"):
         slow.sendall(before)
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            for byte in b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 200:
-                slow.sendall(bytes([byte]))
-                time.sleep(0.05)
-        assert 0.5 < time.monotonic() - began < 6
+        for byte in head:  # a minute
+            slow.sendall(bytes([byte]))
+            time.sleep(0.06)
+    assert time.monotonic() - began > 1.9
 
 
 def test_a_websocket_outlives_the_deadline_of_a_request(server):
     async def stay():
         async with Visitor(server.host) as visitor:
             await visitor.run()
-            await asyncio.sleep(1.6)
+            await asyncio.sleep(2.6)
             await visitor.run()
 
     finish(stay())
@@ -112,7 +111,7 @@ def test_many_idle_connections_are_closed_and_others_are_answered(server):
     idle = [connect(server) for _ in range(300)]
     assert is_well(server)
     for connection in idle:
-        seconds_until_closed(connection)
+        wait_until_closed(connection)
         connection.close()
     assert is_well(server)
 

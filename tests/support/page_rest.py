@@ -50,5 +50,5 @@ def at_rest(page: Any, heading: str = "") -> None:
             || [...document.querySelectorAll("[data-testid=stMain] :is(h1, h2, h3, h4)")]
                 .some((e) => e.innerText.includes(words)))""",
         arg=heading,
-        timeout=60_000,  # some pages take long to compute
+        timeout=120_000,  # some pages take long to compute
     )
