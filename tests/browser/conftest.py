@@ -218,7 +218,10 @@ class App:
 
     def expect_maps(self, scheme: str = "") -> None:
         """Wait until the page is at rest with maps, of this scheme if one is given, on any page."""
-        self.wait(f"(scheme) => (scheme ? {_SCHEME} === ` ${{scheme}} ` : {_SCHEME} !== undefined) && {REST}", scheme)
+        self.wait(
+            f"(scheme) => (scheme ? {_SCHEME} === ` ${{scheme}} ` : {_SCHEME} !== undefined) && {REST}",
+            scheme,
+        )
 
     def expect_parameters(self, **parameters: str) -> None:
         """Wait until the link holds exactly these; a tensor's values may stand beside them."""
@@ -250,7 +253,9 @@ class App:
 
     def maps(self, script: str, arg: Any = None) -> Any:
         """What a function of the page reads from the maps, once these are of the latest run."""
-        return self.wait(f"(arg) => {REST} && document.querySelector('.qs-maps[data-number]') && [({script})(arg)]", arg)[0]
+        return self.wait(
+            f"(arg) => {REST} && document.querySelector('.qs-maps[data-number]') && [({script})(arg)]", arg
+        )[0]
 
     def place(self, row: float, column: float, number: int = 0) -> tuple[float, float]:
         """Where the middle of a cell stands in the window."""
@@ -301,9 +306,10 @@ def serve(script: str = "app.py", *options: str, below: str = "") -> Iterator[st
     command += [f"--server.port={port}", "--server.fileWatcherType=none", *options]
     environment = {"QUANTSCOPE_WARM_UP": "first", **os.environ}
     # a file: a pipe that nobody reads would stop the server once it is full
-    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(
-        command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment) as process,
+    ):
         try:
             address = f"http://127.0.0.1:{port}{below}"
             answer(address, process, log)

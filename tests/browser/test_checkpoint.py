@@ -18,9 +18,7 @@ def opened(app: Any, **parameters: str) -> None:
     """Open the page by a cold link."""
     query = "&".join(f"{key}={value}" for key, value in parameters.items())
     app.page.goto(f"{app.address}/checkpoint?{query}")
-    app.wait(
-        f"{REST} && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')"
-    )
+    app.wait(f"{REST} && document.querySelector('.qs-treemap[data-painted], .qs-maps[data-painted]')")
 
 
 def test_from_the_whole_to_a_cell_and_back(app: Any) -> None:

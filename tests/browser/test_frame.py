@@ -67,7 +67,9 @@ def test_a_page_that_lost_its_connection_goes_on(app: Any) -> None:
     app.expected += ["WebSocket"]
     run = "document.querySelector('[data-run]').dataset.run"
     before = app.page.evaluate(f"window.qsRuns.reconnected = 0, window.qsRuns.socket.close(), {run}")
-    app.wait(f"(before) => {REST} && window.qsRuns.reconnected && {run} !== before", before)  # it asked for a run
+    app.wait(
+        f"(before) => {REST} && window.qsRuns.reconnected && {run} !== before", before
+    )  # it asked for a run
     np.testing.assert_array_equal(app.map("codes"), codes)
     app.input("bits").focus()
     app.page.keyboard.press("ArrowRight")

@@ -201,7 +201,9 @@ def test_numbers_appear_where_a_zoom_makes_them_readable(app: Any) -> None:
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", "0 0 0 0")
     app.drag((20, 30), (27, 37))
     expect(app.page.locator(".qs-maps")).to_have_attribute("data-numbers", re.compile(r"(\d{2} ?){4}"))
-    ticks = app.maps("() => [...document.querySelectorAll('.qs-plot .xtick text, .qs-plot .ytick text')].map((e) => e.textContent)")
+    ticks = app.maps(
+        "() => [...document.querySelectorAll('.qs-plot .xtick text, .qs-plot .ytick text')].map((e) => e.textContent)"
+    )
     assert ticks
     assert all(re.fullmatch(r"\d+", tick) for tick in ticks)
 

@@ -88,12 +88,15 @@ def test_a_connection_that_says_nothing_is_closed(server):
 @pytest.mark.parametrize("before", [b"", b"GET /_stcore/health HTTP/1.1\r\nHost: a\r\n\r\n"])
 def test_a_head_that_never_ends_is_given_up(server, before):
     """Even if it trickles in, and after a request that was answered."""
-    began, head = time.monotonic(), b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 1000
-    with connect(server) as slow, pytest.raises(OSError, match="reset|[Bb]roken pipe|abort"):
+    began, head, sent = time.monotonic(), b"GET / HTTP/1.1\r\nX-Slow: " + b"a" * 1000, 0
+    with connect(server) as slow:
         slow.sendall(before)
-        for byte in head:  # a minute
-            slow.sendall(bytes([byte]))
-            time.sleep(0.06)
+        with contextlib.suppress(ConnectionError):
+            for byte in head:  # a minute
+                slow.sendall(bytes([byte]))
+                sent += 1
+                time.sleep(0.06)
+    assert sent < len(head)
     assert time.monotonic() - began > 1.9
 
 

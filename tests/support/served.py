@@ -67,7 +67,12 @@ def serve(folder: Path, script: Path = ROOT / "app.py", *options: str, **setting
     command += [f"--server.port={host.rpartition(':')[2]}", "--server.headless=true"]
     # on an IPv4 address uvicorn trusts the client address that a local proxy forwards; on "::" it does not
     command += ["--server.address=127.0.0.1", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "QUANTSCOPE_WARM_UP": "first"}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "QUANTSCOPE_WARM_UP": "first",
+    }
     environment |= settings
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=subprocess.STDOUT, env=environment)
