@@ -69,7 +69,7 @@ def switch(app: Any, theme: str, before: str, colors: str | None = None) -> None
         pytest.fail(f"{app.page.url} in {theme}: {app.page.evaluate(PALE)}")
 
 
-@in_parts(9)
+@in_parts(13)
 def test_a_page_opens_in_its_place_and_follows_the_theme(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]
 ) -> None:
@@ -96,6 +96,7 @@ def test_a_page_opens_in_its_place_and_follows_the_theme(
     assert len(places) == 1
 
 
+@pytest.mark.slow  # Streamlit's own; by default, a phone is tested in test_layout.py and test_projector.py
 @in_parts(20)
 def test_a_phone_has_the_navigation(
     new_app: Callable[..., Any], server: str, part: Callable[[Any], list[str]]

@@ -27,6 +27,7 @@ def test_cold_link_shows_every_value(app):
         expect(page.get_by_role("listitem").filter(has_text=f"{name}: {about(fmt)}")).to_be_visible()
 
 
+@pytest.mark.slow  # tested without a browser, but for the colors
 def test_bits_stand_in_the_link_and_have_the_color_of_their_kind(app):
     page = opened(app, "/formats?fmt_code=e4m3fn&fmt_bits=sign&fmt_bits=E3&fmt_bits=M1")
     expect(page.get_by_text("1 1000 010, code 194: -2^(8 - 7) · (1 + 2/8) = -2.5")).to_be_visible()

@@ -43,6 +43,7 @@ def test_typed_and_kept(app):
     app.expect_parameters(ck="../secret")
 
 
+@pytest.mark.slow  # tested without a browser
 def test_it_goes_along_to_the_other_page(app):
     app.page.set_viewport_size({"width": 1280, "height": 720})
     at(app, ck="example:minilm-gptq")

@@ -61,7 +61,7 @@ def wide(app: Any) -> Any:
             ["int4 symmetric per_tensor given(0.1) onnxruntime"],
             marks=pytest.mark.slow,
         ),
-        (np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT]),
+        pytest.param(np.linspace(-1, 1, 5, dtype=np.float32), [DEFAULT], marks=pytest.mark.slow),
     ],
     ids=["schemes", "more schemes", "nan", "vector"],
 )
